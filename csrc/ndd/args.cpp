@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A switch over 13 types per access, out of line: arguments are only a few numbers per sample, and every kernel reads some.
 #include "ndd/args.h"
 
 #include "ndd/elementwise/saturate.h"

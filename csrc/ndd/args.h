@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Per-sample arguments: a CPU tensor (rows, columns...) of any numeric type with one row for all samples or one for each.
-// The values may still be pending when a CPU kernel is called: read them only inside the closure given to launch_cpu.
+// Per-sample arguments: a CPU tensor (rows, columns...) of any numeric type, with one row for all samples or one row per sample.
+//
+// The values may still be pending when a CPU kernel is called, so read them only inside the closure passed to launch_cpu. The closure copies the
+// Args, which keeps the tensor alive. Indices are not checked: the launcher must have compared rows() and cols() with the batch.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +11,7 @@
 
 namespace ndd {
 
-// Element k of data of any type, as saturate() has it. T: float, double or int64_t.
+// Element k of `data`, converted as saturate() does. T is float, double or int64_t.
 template <class T>
 T number_at(const void* data, DType dtype, int64_t k);
 
@@ -29,7 +31,7 @@ class Args {
     return number_at<T>(data_, dtype_, k);
   }
 
-  // For an argument with one value per frame, or one for all frames.
+  // For an argument with one value per frame, or one value for all frames.
   T of_frame(int64_t sample, int64_t frame) const { return (*this)(sample, cols_ > 1 ? frame : 0); }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How this library was built and which instructions it uses here, for torch_ndd.doctor().
+// How this library was built and which instruction set it uses on this machine, for torch_ndd.doctor().
 #include <string>
 
 #include "decoders/jpeg/libjpeg.h"
@@ -25,10 +25,10 @@ const char* name_of(ndd::Isa isa) {
 
 }  // namespace
 
-// The instructions that the vector loops need and this CPU lacks, or null.
+// The instruction set that the vector loops require and this CPU lacks, or null.
 NDD_EXPORT(keep, const char*, ndd_missing_instructions, ()) { return ndd::cpu_isa() > ndd::isa_of_this_cpu() ? name_of(ndd::cpu_isa()) : nullptr; }
 
-// One line each: name, a space, value.
+// One line per property: name, space, value.
 NDD_EXPORT(keep, const char*, ndd_build_info, ()) {
   static const std::string text = [] {
     std::string lines = "compiler " __VERSION__ "\n";

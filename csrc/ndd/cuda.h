@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CUDA kernel's launcher needs: scratch memory and tables on torch's allocator, the current stream, the check after the launch.
+// What the launcher of a CUDA kernel needs: scratch memory and tables from torch's allocator, the current stream, and error checks.
+//
+// Everything refers to the current device, which NDD_KERNEL has set to that of the tensors. The calls return without waiting for the device. A
+// launcher copies its per-sample descriptors with CudaTable, launches once for the whole batch, and calls check_launch.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -22,13 +25,14 @@ inline cudaStream_t current_cuda_stream() { return static_cast<cudaStream_t>(cur
 
 inline void check_cuda(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // CUDA keeps the error of any call, and the check after the next launch would take it for the launch's
+  cudaGetLastError();  // clears the error; otherwise check_launch would blame the next launch for it
   fail(what, ": CUDA error: ", cudaGetErrorString(status));
 }
 
 inline void check_launch(const char* op) { check_cuda(cudaGetLastError(), op); }
 
-// Uninitialised memory of the current device, on the current stream: freed memory is reused in stream order.
+// Uninitialized memory of the current device, ordered by the current stream: it may be destroyed right after the launch that uses it, because torch's
+// allocator reuses freed memory in stream order.
 class CudaBuffer {
  public:
   explicit CudaBuffer(int64_t bytes) : tensor_(cuda_tensor(bytes, current_cuda_device())) {}
@@ -38,11 +42,11 @@ class CudaBuffer {
   Tensor tensor_;
 };
 
-// Host values to the current device, on the current stream; they may be freed when this returns, and the host does not wait for the device. A CUDA
-// graph keeps the values of its capture. upload.cu
+// Copies host values to the current device, on the current stream. The source may be freed when this returns, and the host does not wait for the
+// device. A CUDA graph keeps the values of its capture (upload.cu).
 void upload(void* to, const void* from, size_t bytes, const char* what);
 
-// A copy of host values on the current device.
+// A table of host values, copied to the current device.
 template <class T>
 class CudaTable {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types: torch's numbers, and the switch from a run-time type to a C++ type.
+// Element types: torch's dtype numbers, and the switch from a run-time type to a C++ type.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ndd {
 
-// The numbers are those of torch::headeronly::ScalarType.
+// The numbers are those of torch::headeronly::ScalarType, so that they need no conversion in either direction.
 NDD_ENUM("DType", DType, int, uint8 = 0, int8 = 1, int16 = 2, int32 = 3, int64 = 4, float16 = 5, float32 = 6, float64 = 7, boolean = 11,
          bfloat16 = 15, uint16 = 27, uint32 = 28, uint64 = 29);
 
@@ -28,7 +28,8 @@ struct TypeTag {
 #endif
 }
 
-// Calls f(TypeTag<T>{}) with the C++ type of `dtype`.
+// Calls f(TypeTag<T>{}), where T is the C++ type of `dtype`. This instantiates f for all 13 types: keep f small, or convert through rows of float
+// (elementwise/rows.h), since the library's size and compile time grow with every such call.
 template <class F>
 NDD_HD void for_dtype(DType dtype, F&& f) {
   switch (dtype) {
@@ -72,7 +73,7 @@ inline bool is_floating_dtype(DType dtype) {
   return dtype == DType::float16 || dtype == DType::float32 || dtype == DType::float64 || dtype == DType::bfloat16;
 }
 
-// What stands for full brightness in a type: 1 for floating-point ones, else the largest value.
+// The value that represents full brightness: 1 for floating-point types, the maximum for integers.
 inline float value_range(DType dtype) {
   switch (dtype) {
     case DType::uint8: return 255.0f;

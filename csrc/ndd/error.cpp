@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Formats the parts of a message, once for all callers of fail().
 #include "ndd/error.h"
 
 namespace ndd::detail {

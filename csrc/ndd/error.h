@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exceptions with the Python type that they become. The text names the operator and the argument, or the file and the sample.
+// Exceptions that carry the Python type they become. The message names the operator and the argument, or the file and the sample. fail(parts...)
+// concatenates text and numbers and throws; it is the only way that native code reports errors.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ namespace ndd {
 
 class Error : public std::runtime_error {
  public:
-  NDD_PLAIN_ENUM("Error", Kind, int, Runtime, Value, Type, Index, Memory);  // RuntimeError, ValueError, ... of Python
+  NDD_PLAIN_ENUM("Error", Kind, int, Runtime, Value, Type, Index, Memory);  // become Python's RuntimeError, ValueError, ...
 
   Error(Kind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {}
   Kind kind() const { return kind_; }
@@ -26,7 +27,7 @@ class Error : public std::runtime_error {
 
 namespace detail {
 
-// A part of a message, as it was given: files that throw do not contain the code that makes the text.
+// A part of a message, stored unformatted: formatting happens out of line, so that the many files that call fail() do not contain it.
 class Part {
  public:
   Part(std::string_view text) : kind_(kText), text_(text) {}
@@ -59,13 +60,13 @@ class Part {
 
 }  // namespace detail
 
-// Throws an Error whose text is the parts one after the other: words, and numbers.
+// Throws an Error whose message is the concatenation of the parts (strings and numbers).
 template <class... Parts>
 [[noreturn]] void fail(Error::Kind kind, const Parts&... parts) {
   detail::fail_with(kind, {detail::Part(parts)...});
 }
 
-// A RuntimeError of Python's.
+// Throws an Error that becomes a RuntimeError.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   detail::fail_with(Error::Runtime, {detail::Part(parts)...});

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The mutexes form a list that only grows, so that it can be walked during a fork without a lock of its own.
 #include "ndd/fork_mutex.h"
 
 #include <pthread.h>
@@ -9,7 +10,7 @@ namespace ndd {
 
 struct ForkMutexes {
   static std::atomic<ForkMutex*> newest;
-  static ForkMutex* held;  // the newest when the fork began: others may be made before it ends
+  static ForkMutex* held;  // the head of the list when the fork began; more may be created before it ends
 
   static void add(ForkMutex* mutex) {
     mutex->next_ = newest.load();
@@ -18,10 +19,10 @@ struct ForkMutexes {
   }
   static void lock_all() {
     held = newest.load();
-    for (ForkMutex* one = held; one != nullptr; one = one->next_) one->lock();
+    for (ForkMutex* mutex = held; mutex != nullptr; mutex = mutex->next_) mutex->lock();
   }
   static void unlock_all() {
-    for (ForkMutex* one = held; one != nullptr; one = one->next_) one->unlock();
+    for (ForkMutex* mutex = held; mutex != nullptr; mutex = mutex->next_) mutex->unlock();
   }
 };
 
@@ -30,8 +31,8 @@ ForkMutex* ForkMutexes::held = nullptr;
 
 namespace {
 
-// When the library is loaded: handlers run in the reverse order, so that the scheduler, whose handler is younger, has finished its work, which may need
-// these mutexes.
+// Registered when the library is loaded. atfork prepare handlers run in reverse order of registration, so the scheduler's handler, registered later,
+// runs first and finishes its work, which may need these mutexes.
 [[maybe_unused]] const int at_fork = pthread_atfork(ForkMutexes::lock_all, ForkMutexes::unlock_all, ForkMutexes::unlock_all);
 
 }  // namespace

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+// Mutexes that survive fork().
 #pragma once
 
 #include <mutex>
 
 namespace ndd {
 
-// A mutex that the child of a fork finds free, and what it guards whole: the thread that forks holds it meanwhile.
+// A mutex that is free in the child of a fork, with the data it guards in a consistent state: the forking thread holds all of them during the fork.
 //
-// For objects that last as long as the process. While it is held, nothing waits for another ForkMutex or for the scheduler, which finishes its work
-// before the mutexes are taken.
+// Only for objects that live as long as the process. While holding one, never wait for another ForkMutex or for the scheduler, which finishes its
+// work before these mutexes are taken for a fork.
 class ForkMutex {
  public:
   ForkMutex();

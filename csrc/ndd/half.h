@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// 16-bit floats, with the bits that torch's conversions give. Torch's own types bring CUDA's headers for half precision with them, which nvcc reads
-// four times for each file, and their conversion from float is no vector code.
+// 16-bit floats that convert with the same bits as torch's. Torch's own types pull in CUDA's half-precision headers, which nvcc parses four times per
+// file, and their conversion from float does not vectorize.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ NDD_HD float float_of(uint32_t bits) {
   return value;
 }
 
-// The nearest one, halves to even: without branches, so that it becomes vectors.
+// Rounds to nearest, ties to even. Branch-free, so that loops vectorize.
 NDD_HD uint16_t half_bits(float value) {
 #if defined(__CUDA_ARCH__) && defined(__NVCC__)
   uint16_t half;
@@ -32,10 +32,10 @@ NDD_HD uint16_t half_bits(float value) {
 #else
   const uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffff;
   const uint32_t normal = (magnitude - (112u << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
-  // Below 2^-14: adding 0.5 shifts the digits to their places and rounds.
+  // Below 2^-14 (subnormal): adding 0.5 aligns the digits with the end of the mantissa, and the FPU does the rounding.
   const uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - (126u << 23);
   const uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
-  const uint32_t special = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;  // also what rounds to 2^16
+  const uint32_t special = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;  // infinity also for values that round to 2^16
   return static_cast<uint16_t>((magnitude < (143u << 23) ? finite : special) | (bits >> 16 & 0x8000));
 #endif
 }
@@ -47,7 +47,8 @@ NDD_HD float half_value(uint16_t half) {
   return value;
 #else
   const uint32_t magnitude = half & 0x7fffu;
-  // The largest exponent of one becomes that of the other, and only what is finite is scaled down.
+  // Rebiasing by 224 maps the largest exponent of half to that of float, so infinity and NaN are right; the multiplication then scales finite values
+  // back.
   const float normal = float_of((magnitude << 13) + (224u << 23)) * 1.925929944387236e-34f;  // 2^-112
   const float subnormal = float_of(magnitude | (126u << 23)) - 0.5f;
   return float_of((magnitude < 0x400 ? bits_of(subnormal) : bits_of(normal)) | static_cast<uint32_t>(half & 0x8000) << 16);

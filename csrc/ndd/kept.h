@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables that are built once for their parameters: filters, windows, weights.
+// A cache of tables that are expensive to build and depend on parameters only: filters, windows, weights. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -11,26 +11,28 @@
 
 namespace ndd {
 
-// Up to so many tables of a kind; all are forgotten when there are more. For any number of threads. It lasts as long as the process.
+// Holds up to `most` tables and drops all of them when one more is needed: parameters rarely vary, so anything finer is not worth its bookkeeping.
+// Must live as long as the process (ForkMutex).
 template <class Key, class Table>
 class Kept {
  public:
   explicit Kept(size_t most) : most_(most) {}
 
-  // The table for `key`, made by make() outside of the lock: two threads may both make it.
+  // Returns the table for `key`, built by make() if needed. make() runs outside the lock, so two threads may both build it; the table must not depend
+  // on which one wins.
   template <class Make>
   std::shared_ptr<const Table> get(const Key& key, Make&& make) {
-    if (!(key == key)) return make();  // a NaN has no place in an order
+    if (!(key == key)) return make();  // NaN breaks the ordering of a map
     {
       const std::lock_guard<ForkMutex> lock(mutex_);
       const auto found = tables_.find(key);
       if (found != tables_.end()) return found->second;
     }
-    std::shared_ptr<const Table> made = make();
+    std::shared_ptr<const Table> table = make();
     const std::lock_guard<ForkMutex> lock(mutex_);
     if (tables_.size() >= most_) tables_.clear();
-    tables_[key] = made;
-    return made;
+    tables_[key] = table;
+    return table;
   }
 
  private:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The boundary to torch's dispatcher: arguments, results, registration. With tensor.cpp the only file that includes torch's headers.
 #include "ndd/kernel.h"
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -15,12 +16,13 @@ namespace {
 
 using torch::stable::detail::to;
 
+// Function-local static variables, because kernels are registered during static initialization, in unspecified order.
 std::string& records() {
   static std::string text;
   return text;
 }
 
-// Kernels of an extension whose names were taken: torch would end the process.
+// Kernels of an extension whose names were already taken. They are recorded here and skipped, because torch would abort the process.
 std::string& refused() {
   static std::string text;
   return text;
@@ -53,28 +55,28 @@ double Parameter<double>::take(uint64_t value) { return to<double>(value); }
 bool Parameter<bool>::take(uint64_t value) { return to<bool>(value); }
 std::string Parameter<std::string>::take(uint64_t value) { return to<std::string>(value); }
 
-void give(uint64_t* stack, const Tensor& result) { stack[0] = given(result); }
+void store_results(uint64_t* stack, const Tensor& result) { stack[0] = to_ivalue(result); }
 
-void give(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& results) {
-  stack[0] = given(results.first);
+void store_results(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& results) {
+  stack[0] = to_ivalue(results.first);
   stack[1] = torch::stable::detail::from(results.second);
 }
 
-uint64_t given(const Tensor& tensor) {
+uint64_t to_ivalue(const Tensor& tensor) {
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor.handle(), &handle));
   return torch::stable::detail::from(handle);
 }
 
-uint64_t given(const MaybeTensor& tensor) {
+uint64_t to_ivalue(const MaybeTensor& tensor) {
   if (!tensor) return torch::stable::detail::from(std::nullopt);
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor->handle(), &handle));
   return torch::stable::detail::from(std::optional<AtenTensorHandle>(handle));
 }
 
-uint64_t given(const std::string& text) { return torch::stable::detail::from(text); }
-uint64_t given(const std::vector<int64_t>& numbers) { return torch::stable::detail::from(numbers); }
+uint64_t to_ivalue(const std::string& text) { return torch::stable::detail::from(text); }
+uint64_t to_ivalue(const std::vector<int64_t>& numbers) { return torch::stable::detail::from(numbers); }
 
 void check_counts(uint64_t arguments, size_t parameters, uint64_t results, size_t returned) {
   if (arguments != parameters) fail("the schema has ", arguments, " arguments, the kernel ", parameters);
@@ -120,7 +122,7 @@ Registration::~Registration() {
 
 }  // namespace ndd::detail
 
-// One line a kernel: name, backend, types of the parameters. Read through ctypes at import.
+// One line per kernel: name, backend, parameter types. Python reads it through ctypes at import.
 NDD_EXPORT(keep, const char*, ndd_kernels, ()) { return ndd::detail::records().c_str(); }
-// The same of kernels that were not registered because there are others of their names: name and backend.
+// Kernels that were not registered because their names were taken: name and backend.
 NDD_EXPORT(keep, const char*, ndd_refused_kernels, ()) { return ndd::detail::refused().c_str(); }

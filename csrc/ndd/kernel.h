@@ -1,7 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// NDD_KERNEL(op, CPU, function) registers `function` as the kernel of torch.ops.ndd.<op>. The schema is derived in Python from the operator's
-// signature; the C++ types recorded here are compared with it at import (torch_ndd/_core/native.py).
-// NDD_FUNCTION(name, "(int bytes) -> Tensor", function) makes torch.ops.ndd.<name> of a function that is no operator.
+// Registration of native functions with torch's dispatcher. This is the header that every operator includes.
+//
+// NDD_KERNEL(op, CPU, function) registers `function` as the CPU kernel of torch.ops.ndd.<op>. The schema comes from the operator's Python signature;
+// the C++ parameter types recorded here are compared with it at import (torch_ndd/_core/native.py), so a mismatch is an error and not memory
+// corruption.
+//
+// NDD_FUNCTION(name, "(int bytes) -> Tensor", function) defines torch.ops.ndd.<name> for a function that is not an operator.
+//
+// A kernel receives tensors that Python has checked and an allocated output that it fills. On the CPU it hands its work to launch_cpu
+// (stream/stream.h) and returns; on CUDA it launches on the current stream of the tensors' device.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +24,8 @@
 
 namespace ndd::detail {
 
-// A type of parameters: its name in a schema, and the value that torch's dispatcher hands over in 8 bytes. To be taken once.
+// A parameter type: its name in a schema, and its conversion from the 8-byte value that torch's dispatcher passes. take() transfers ownership, so
+// call it exactly once.
 template <class T>
 struct Parameter;
 
@@ -38,24 +46,24 @@ NDD_PARAMETER(bool, "bool")
 NDD_PARAMETER(std::string, "str")
 #undef NDD_PARAMETER
 
-// What a function returns, as results of its schema.
+// The number of results in the schema of a function that returns Result.
 template <class Result>
 inline constexpr size_t kResults = 1;
 template <>
 inline constexpr size_t kResults<void> = 0;
 template <>
 inline constexpr size_t kResults<std::pair<MaybeTensor, int64_t>> = 2;
-// A new reference, as torch's dispatcher takes it.
-uint64_t given(const Tensor& tensor);
-uint64_t given(const MaybeTensor& tensor);
-uint64_t given(const std::string& text);
-uint64_t given(const std::vector<int64_t>& numbers);
-void give(uint64_t* stack, const Tensor& result);
-void give(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& results);
+// Convert a value to a new reference in the dispatcher's 8-byte form.
+uint64_t to_ivalue(const Tensor& tensor);
+uint64_t to_ivalue(const MaybeTensor& tensor);
+uint64_t to_ivalue(const std::string& text);
+uint64_t to_ivalue(const std::vector<int64_t>& numbers);
+void store_results(uint64_t* stack, const Tensor& result);
+void store_results(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& results);
 
 void check_counts(uint64_t arguments, size_t parameters, uint64_t results, size_t returned);
 
-// Within its life this thread works on the device of the first tensor that is on one.
+// Makes the device of the first CUDA tensor it sees the current one, until the end of the scope.
 class DeviceScope {
  public:
   DeviceScope() = default;
@@ -73,11 +81,11 @@ class DeviceScope {
 
 using Boxed = void(uint64_t* stack, uint64_t arguments, uint64_t results);
 
-// True when this thread only wants the arguments of its next call of a kernel, which are taken: see repeat.cpp.
+// True if this thread only records the arguments of its next kernel call; they have then been taken, and the kernel must not run. See repeat.cpp.
 bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments);
 
-// What is registered. A kernel works on the device of its tensors; inside a call from Python an ndd::Error keeps its type, which the dispatcher
-// would lose, and anywhere else it becomes a RuntimeError.
+// The function that the dispatcher calls. It makes the device of the tensors current. Inside a call from Python an ndd::Error keeps its type, which
+// the dispatcher would lose; otherwise it becomes a RuntimeError.
 template <auto function>
 struct Entry;
 
@@ -107,13 +115,13 @@ struct Entry<function> {
         if (!keep_error_of_call(error)) throw;
       }
     } else {
-      give(stack, function(values...));
+      store_results(stack, function(values...));
     }
   }
 };
 
-// Registers a kernel for one of torch's backends, of an operator that Python defines or, with a schema, of one that is defined here. `types` are the
-// names of its parameters' types, and null.
+// Registers a kernel for one of torch's backends, either of an operator that Python defines or, with a schema, of one defined here. `types` is the
+// null-terminated list of the parameters' type names.
 class Registration {
  public:
   Registration(const char* name, const char* backend, const char* schema, Boxed* kernel, const char* const* types, const char* file, int line);
@@ -134,19 +142,20 @@ class Registration {
 #define NDD_KERNEL(op, backend, function) NDD_REGISTER(op, backend, nullptr, function)
 #define NDD_FUNCTION(name, schema, function) NDD_REGISTER(name, CompositeExplicitAutograd, schema, function)
 
-// The same function for both. Where there is nvcc, such a .cu is compiled twice: as C++ for the CPU and by nvcc for CUDA (cuda/CMakeLists.txt). Each
-// registers its half. What differs between the halves (#ifdef __CUDACC__, launch_cpu) is static or in an anonymous namespace, in headers too. Otherwise
-// the linker takes the CUDA half for both, and every test of the operator fails on the CPU.
+// Registers the same function for both backends. With nvcc such a .cu file is compiled twice, as C++ for the CPU and by nvcc for CUDA
+// (cuda/CMakeLists.txt), and each compilation registers its half. Whatever differs between the halves (#ifdef __CUDACC__, launch_cpu) must therefore
+// be static or in an anonymous namespace, in headers too. Otherwise the linker keeps one copy, the CUDA half, and every CPU test of the operator
+// fails.
 #if defined(__NVCC__)
 #define NDD_KERNELS(op, function) NDD_KERNEL(op, CUDA, function)
-#elif defined(__CUDACC__)  // both at once: tests/emulated_cuda
+#elif defined(__CUDACC__)  // one compilation for both: tests/emulated_cuda
 #define NDD_KERNELS(op, function) NDD_KERNEL(op, CPU, function) NDD_KERNEL(op, CUDA, function)
 #else
 #define NDD_KERNELS(op, function) NDD_KERNEL(op, CPU, function)
 #endif
 
-// The same for a .cpp: a function without code of its own for the device, which leaves that to a driver (slice/slice.h, color/matrix.h) or works on the
-// host. The C++ compiler makes both at once in 0.8 s, nvcc alone takes 3.
+// Like NDD_KERNELS, but for a .cpp file whose function has no device code of its own: it leaves that to a driver (slice/slice.h, color/matrix.h) or
+// works on the host. The C++ compiler builds both registrations in 0.8 s; nvcc alone takes 3.
 #ifdef NDD_CUDA
 #define NDD_HOST_KERNELS(op, function) NDD_KERNEL(op, CPU, function) NDD_KERNEL(op, CUDA, function)
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors whose memory starts on a cache line. malloc's starts 16 bytes behind one, or on one, as it happens in a process: loads of 32 bytes then touch
-// two lines, and loops of such loads take 13 % longer.
+// A std::vector whose data starts on a cache line. malloc aligns to 16 bytes only, so it varies from run to run whether 32-byte loads straddle two
+// lines; where they do, loops take 13 % longer.
 #pragma once
 
 #include <cstddef>

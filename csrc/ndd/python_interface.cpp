@@ -6,7 +6,7 @@
 namespace ndd::detail {
 namespace {
 
-// Functions of their own, because records are made while the library is loaded, in no order.
+// Function-local static variables, because records are created during static initialization, in unspecified order across files.
 std::string& functions() {
   static std::string lines;
   return lines;
@@ -27,7 +27,8 @@ void record_enumeration(const char* name, const char* enumerators) { enumeration
 
 }  // namespace ndd::detail
 
-// The only two functions whose prototypes Python knows by itself. One line a record: name, keep or release, letters of the result and the arguments.
+// Only the prototypes of these two functions are written in Python. One line per record: name, keep or release, type letters of the result and the
+// arguments.
 NDD_EXTERN const char* ndd_recorded_functions() { return ndd::detail::functions().c_str(); }
-// Name and enumerators as they are written: "reflect_101, wrap, constant = 7".
+// The name and the enumerators as written in the source: "reflect_101, wrap, constant = 7".
 NDD_EXTERN const char* ndd_recorded_enumerations() { return ndd::detail::enumerations().c_str(); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Python knows of this library besides its operators: C functions, which it calls through ctypes, and enumerations. Their types and numbers are
-// written here in C++ only: the macros record them, and torch_ndd/_core/native.py reads the records at import. A prototype that a person had copied
-// could differ from the function, and a wrong one corrupts memory silently.
+// What Python knows of this library besides its operators: C functions, called through ctypes, and enumerations. Their types and numbers are written
+// only here, in C++; the macros record them, and torch_ndd/_core/native.py reads the records at import. A prototype copied by hand could drift from
+// the function, and a wrong one corrupts memory silently.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,13 @@ namespace ndd {
 
 using PythonObject = ::_object;  // PyObject, without Python's headers
 
-// Python keeps its global lock during a short call, because releasing it costs more; a call that may wait releases it.
+// ctypes keeps the GIL during a short call, because releasing it costs more than the call; a call that may block releases it.
 enum class Gil { keep, release };
 
 namespace detail {
 
-// The letter of a C type in a record, as in Python's module `struct`; of pointers 'P', of C strings 'z', of objects 'O', of nothing 'v'.
+// The letter that records a C type, as in Python's `struct` module; additionally 'P' for pointers, 'z' for C strings, 'O' for Python objects, and 'v'
+// for void.
 template <class T>
 constexpr char type_letter() {
   if constexpr (std::is_void_v<T>) return 'v';
@@ -53,18 +54,18 @@ struct EnumerationRecord {
 
 #define NDD_EXTERN extern "C" __attribute__((visibility("default")))
 
-// The head of a C function for Python: NDD_EXPORT(keep, int64_t, ndd_scan_size, (void* scan)) { ... }
+// Begins the definition of a C function for Python: NDD_EXPORT(keep, int64_t, ndd_scan_size, (void* scan)) { ... }
 #define NDD_EXPORT(gil, Result, name, parameters)                                          \
   NDD_EXTERN Result name parameters;                                                       \
   static const ::ndd::detail::FunctionRecord name##_record(#name, ::ndd::Gil::gil, &name); \
   NDD_EXTERN Result name parameters
 
-// An enumeration whose numbers Python reads, by the name that it has there: native.numbers("filter.Border").
+// Defines an enumeration whose numbers Python reads under the given name: native.numbers("filter.Border").
 #define NDD_ENUM(known_as, name, type, ...) \
   enum class name : type { __VA_ARGS__ };   \
   inline const ::ndd::detail::EnumerationRecord name##_record(known_as, #__VA_ARGS__)
 
-// The same for enumerators without the scope of their own name: within a class, or in a namespace.
+// The same for an unscoped enumeration, within a class or a namespace.
 #define NDD_PLAIN_ENUM(known_as, name, type, ...) \
   enum name : type { __VA_ARGS__ };               \
   inline static const ::ndd::detail::EnumerationRecord name##_record { known_as, #__VA_ARGS__ }

@@ -26,6 +26,7 @@ Samples::Samples(const Tensor& values, const MaybeTensor& shapes) : values_(valu
     table->shapes.assign(rows, rows + size_ * ndim_);
     table->offsets.resize(size_ + 1);
     for (int64_t i = 0; i < size_; ++i) table->offsets[i + 1] = table->offsets[i] + product(rows + i * ndim_, ndim_);
+    // The last check before kernels read and write through pointers that follow from the shapes.
     if (table->offsets[size_] > values.numel()) fail("the buffer is smaller than the shapes of its samples");
   } else {
     const int64_t* sizes = values.sizes();
@@ -45,7 +46,8 @@ Samples::~Samples() = default;
 
 }  // namespace ndd
 
-// The elements of samples with these shapes, for Python; `equal` where all shapes are, `too_many` for more than a double counts, and for negative extents.
+// The total number of elements of samples with these shapes, for Python. `equal` if all shapes are the same; `too_many` if a double cannot represent
+// the total, or if an extent is negative.
 NDD_PLAIN_ENUM("samples.Packed", Packed, int64_t, equal = -1, too_many = -2);
 NDD_EXPORT(keep, int64_t, ndd_packed_elements, (const int64_t* shapes, int64_t samples, int64_t ndim)) {
   constexpr int64_t kExact = int64_t{1} << 53;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch as a kernel sees it: N contiguous samples in one buffer, of one shape (dense) or each of its own (packed one after the other).
+// A batch as a kernel sees it: N contiguous samples in one buffer, either all of one shape (dense) or each of its own shape, packed one after the
+// other. In a packed batch, samples start wherever the previous one ends: data(i) is aligned to the element type only, so vector loads must allow for
+// that.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +14,10 @@
 
 namespace ndd {
 
-// Cheap to copy, and keeps its tensors alive: closures hold it by value.
+// Cheap to copy, and keeps its tensors alive: closures hold it by value. Indices are not checked.
 class Samples {
  public:
-  // `values` is (N, ...), or flat with `shapes`, an int64 CPU tensor (N, ndim).
+  // `values` is (N, ...), or flat together with `shapes`, an int64 CPU tensor (N, ndim). Throws if the shapes do not fit into the buffer.
   Samples(const Tensor& values, const MaybeTensor& shapes);
   Samples(const Samples& other);
   Samples(Samples&& other) noexcept;
@@ -30,12 +32,12 @@ class Samples {
   bool dense() const { return dense_volume_ >= 0; }
   const int64_t* shape(int64_t i) const { return table_->shapes.data() + (dense() ? 0 : i * ndim_); }
   int64_t volume(int64_t i) const { return dense() ? dense_volume_ : table_->offsets[i + 1] - table_->offsets[i]; }
-  // Elements of a sample on average: what its cost is estimated from.
+  // The mean number of elements per sample, for cost estimates.
   double mean_volume() const {
     if (dense()) return static_cast<double>(dense_volume_);
     return size_ > 0 ? static_cast<double>(table_->offsets[size_]) / static_cast<double>(size_) : 0.0;
   }
-  // In elements from the start of the buffer.
+  // The position of sample i, in elements from the start of the buffer.
   int64_t offset(int64_t i) const { return dense() ? i * dense_volume_ : table_->offsets[i]; }
   void* data(int64_t i) const { return data_ + offset(i) * item_bytes_; }
   const Tensor& values() const { return values_; }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// One source for every instruction set: with_simd(f) runs f compiled for the widest one that this CPU has. The command line asks for the
-// baseline only, so the library runs on any x86-64, and on other processors the baseline is all there is (on aarch64 it has NEON).
+// One source for every instruction set: with_simd(f) runs f compiled for the widest one that this CPU supports. The command line asks for the
+// baseline only, so the library runs on any x86-64; on other processors the baseline is all there is (on aarch64 it includes NEON).
 //
-// f must be a lambda marked NDD_ALWAYS_INLINE that copies captured pointers into __restrict locals: gcc does not vectorise loops through the closure.
+// f must be a lambda marked NDD_ALWAYS_INLINE that copies captured pointers into __restrict locals: gcc does not vectorize loops through the closure.
+// Functions that it calls are compiled for the wider set only if they are inlined, too.
 #pragma once
 
 #include <utility>
@@ -13,7 +14,7 @@ namespace ndd {
 
 enum class Isa { base, avx2, avx512 };
 
-// 256-bit vectors (avx2) suffice for what is bound by memory; AVX-512 pays for arithmetic on bytes.
+// avx2 (256-bit vectors) suffices for memory-bound loops; AVX-512 pays off for arithmetic on bytes.
 inline Isa isa_of_this_cpu() {
 #if defined(__x86_64__)
   static const Isa isa = [] {
@@ -28,7 +29,8 @@ inline Isa isa_of_this_cpu() {
 #endif
 }
 
-// NDD_ONLY_ISA: compiled for this one (TORCH_NDD_SIMD=native in CMakeLists.txt), which takes five sixths of the time. native.py asks whether the CPU has it.
+// NDD_ONLY_ISA: compile for this instruction set only (TORCH_NDD_SIMD=native in CMakeLists.txt), which takes five sixths of the build time. native.py
+// checks that the CPU supports it.
 #if defined(NDD_ONLY_ISA)
 constexpr Isa cpu_isa() { return Isa::NDD_ONLY_ISA; }
 #else

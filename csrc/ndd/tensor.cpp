@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every function forwards to torch's C interface and turns its error codes into exceptions.
 #include "ndd/tensor.h"
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
@@ -10,8 +11,8 @@
 #include "ndd/error.h"
 
 #ifdef USE_CUDA
-// One library for CUDA and CPU-only torch: under the latter these stay null, and no CUDA kernel is ever called. They resolve because libtorch.so
-// of a CUDA build needs libtorch_cuda.so.
+// One library serves CUDA and CPU-only torch. With the latter these symbols stay null, and no CUDA kernel is ever called. With the former they
+// resolve because libtorch.so of a CUDA build depends on libtorch_cuda.so.
 #pragma weak aoti_torch_get_current_cuda_stream
 #pragma weak torch_c10_cuda_check_msg
 #pragma weak torch_c10_cuda_free_error_msg
@@ -39,7 +40,7 @@ std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-Tensor::Tensor(AtenTensorOpaque* handle) : handle_(handle, [](AtenTensorHandle one) { aoti_torch_delete_tensor_object(one); }) {}
+Tensor::Tensor(AtenTensorOpaque* handle) : handle_(handle, [](AtenTensorHandle tensor) { aoti_torch_delete_tensor_object(tensor); }) {}
 Tensor::Tensor(const Tensor& other) = default;
 Tensor::Tensor(Tensor&& other) noexcept = default;
 Tensor& Tensor::operator=(const Tensor& other) = default;
@@ -108,10 +109,10 @@ int Tensor::device_index() const {
 
 namespace {
 Tensor unfilled_on(const std::vector<int64_t>& shape, DType dtype, int32_t type, int32_t device) {
-  AtenTensorHandle made = nullptr;
+  AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), dense_strides(shape).data(),
-                                                         static_cast<int32_t>(dtype), type, device, &made));
-  return Tensor(made);
+                                                         static_cast<int32_t>(dtype), type, device, &handle));
+  return Tensor(handle);
 }
 }  // namespace
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Torch's tensors, through its stable C interface. Torch's own headers take 0.3 s to compile, 2 s with nvcc: only tensor.cpp and kernel.cpp have them.
+// A minimal tensor class over torch's stable C interface, so that one binary works with several versions of torch. Torch's own headers take 0.3 s to
+// compile, 2 s with nvcc: only tensor.cpp and kernel.cpp include them.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +16,9 @@ namespace ndd {
 
 class Tensor {
  public:
-  // Takes over the reference.
+  // Takes ownership of the reference.
   explicit Tensor(AtenTensorOpaque* handle);
-  // Not inline: every kernel passes tensors on, and takes longer to compile with what a shared_ptr does then.
+  // Out of line: every kernel passes tensors around, and compiles more slowly with the inlined code of a shared_ptr.
   Tensor(const Tensor& other);
   Tensor(Tensor&& other) noexcept;
   Tensor& operator=(const Tensor& other);
@@ -42,16 +43,17 @@ class Tensor {
 
 using MaybeTensor = std::optional<Tensor>;
 
-// A contiguous tensor of torch's own memory, on the CPU.
+// An uninitialized contiguous tensor in torch's own memory, on the CPU or a GPU.
 Tensor unfilled_tensor(const std::vector<int64_t>& shape, DType dtype);
 Tensor unfilled_cuda_tensor(const std::vector<int64_t>& shape, DType dtype, int device);
-// A contiguous tensor over memory that release(data, size) frees. Tensors of bytes: there, in memory that torch pins, and on a GPU in stream order.
+// A contiguous tensor over existing memory, which release(data, size) frees; and uint8 tensors over such memory, in torch's pinned memory, and on a
+// GPU (freed in stream order).
 Tensor tensor_over(void* data, const std::vector<int64_t>& shape, DType dtype, void (*release)(void* data, size_t size), size_t size);
 Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t size), size_t size);
 Tensor pinned_tensor(int64_t bytes);
 Tensor cuda_tensor(int64_t bytes, int device);
 
-// Torch's current stream of the device.
+// Torch's current CUDA stream of the device.
 void* current_stream_of(int device);
 
 }  // namespace ndd

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host values to the device. Memory that is not pinned may be given to cudaMemcpyAsync, which has read it when it returns; but a CUDA graph under
-// capture only notes the address and reads it at every replay, when the memory is long gone (torch refuses such copies for that reason). So the
-// values go into the graph as parameters of kernels, of which CUDA keeps a copy.
+// Copies host values to the device. cudaMemcpyAsync may be given unpinned memory, since it has read it when it returns. But a CUDA graph under
+// capture only records the address and reads it at every replay, when the memory is long gone (which is why torch refuses such copies). During
+// capture, the values therefore travel as kernel parameters, of which the graph keeps a copy.
 #ifdef __CUDACC__
 #include <algorithm>
 #include <cstring>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256, kPerThread = 4;
 
-// A kernel's parameters have 32764 bytes from CUDA 12.1 and Volta on. They are copied whole at each launch, so small tables take small ones.
+// The limit for kernel parameters is 32764 bytes from CUDA 12.1 and Volta on. Each launch copies them in full, so small tables use a small struct.
 constexpr int64_t kSmall = 2048, kLarge = 32512;
 
 template <int64_t size>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs of several callers on one scheduler. Whatever the order in which the threads come, each sample that is wanted must be computed once, after
-// what it reads, with errors where they belong; no pool may exceed its limit; and everybody who waits must come back.
+// Random programs of several callers on one scheduler. Whatever the order in which threads run, each requested sample must be computed once, after
+// what it reads, with errors in the right places; no pool may exceed its limit; and every waiting caller must return.
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -34,16 +34,16 @@ struct Read {
   int64_t sample;
 };
 
-// An operation and what must become of it.
+// An operation and its expected outcome.
 struct Value {
   OperationPtr operation;
   CountedPool* pool = nullptr;
   int64_t samples = 0, grain = 1;
-  std::vector<Read> reads;  // only its caller looks at them
+  std::vector<Read> reads;  // only used by its caller
   std::vector<char> throws;  // per sample
   std::vector<char> fails, inherits;  // per chunk
   std::vector<uint64_t> expected;  // per sample
-  std::vector<uint64_t> made;  // by the work; no atomics, so that ThreadSanitizer sees whether readers come after writers
+  std::vector<uint64_t> computed;  // written by the work; not atomic, so that ThreadSanitizer can see whether readers come after writers
   std::vector<std::atomic<int>> runs;  // per sample
   bool formula = false, released = false;
   std::atomic<bool> complete{false};  // its work may run: from connect() on others may wait for it
@@ -56,7 +56,7 @@ uint64_t value_of(uint64_t id, int64_t i, const std::vector<Read>& reads, std::v
   for (const Read& read : reads) {
     const std::vector<uint64_t>& source = (*read.value).*numbers;
     if (read.sample == Dependency::all_samples) {
-      for (const uint64_t one : source) sum = mixed(sum + one);
+      for (const uint64_t part : source) sum = mixed(sum + part);
     } else {
       sum = mixed(sum + source[read.sample == Dependency::same_sample ? i : read.sample]);
     }
@@ -64,8 +64,8 @@ uint64_t value_of(uint64_t id, int64_t i, const std::vector<Read>& reads, std::v
   return sum;
 }
 
-bool any_fails(const Value& source, int64_t first, int64_t last) {  // samples, both included
-  return std::any_of(source.fails.begin() + first / source.grain, source.fails.begin() + last / source.grain + 1, [](char one) { return one; });
+bool any_fails(const Value& source, int64_t first, int64_t last) {  // both samples included
+  return std::any_of(source.fails.begin() + first / source.grain, source.fails.begin() + last / source.grain + 1, [](char fails) { return fails; });
 }
 
 bool inherits(const Value& value, int64_t chunk) {
@@ -91,7 +91,7 @@ class Check {
     std::vector<std::thread> threads;
     for (int k = 0; k < callers; ++k) threads.emplace_back([this, k] { caller(k); });
     for (int k = 0; k < 2; ++k) threads.emplace_back([this] { outside(); });
-    // Every other time the workers end while callers still wait.
+    // In every other program the workers are stopped while callers still wait.
     if (seed_ % 2 != 0) {
       std::this_thread::sleep_until(end_);
       scheduler_.stop();
@@ -120,7 +120,7 @@ class Check {
   }
 
   void program(Random& random, std::deque<ValuePtr>& kept) {
-    std::vector<ValuePtr> made;
+    std::vector<ValuePtr> values;
     const bool chain = random.chance(40);
     const int64_t length = random.below(chain ? 40 : 12) + 1;
     const int64_t samples = std::array<int64_t, 8>{0, 1, 1, 2, 3, 7, 16, 40}[random.below(8)], grain = random.below(3) + 1;
@@ -132,8 +132,8 @@ class Check {
       value->samples = alike ? samples : random.below(20);
       value->grain = alike ? grain : random.below(4) + 1;
       value->pool = alike || random.chance(60) ? pool : pools_[random.below(pools_.size())].get();
-      for (int64_t reads = made.empty() ? 0 : chain ? 1 : random.below(4); reads > 0; --reads) {
-        value->reads.push_back(read(random, *value, chain ? made.back() : made[random.below(made.size())]));
+      for (int64_t reads = values.empty() ? 0 : chain ? 1 : random.below(4); reads > 0; --reads) {
+        value->reads.push_back(read(random, *value, chain ? values.back() : values[random.below(values.size())]));
       }
       const size_t own = value->reads.size();
       if (random.chance(20)) {
@@ -141,24 +141,24 @@ class Check {
         if (!published_.empty()) value->reads.push_back(read(random, *value, published_[random.below(published_.size())]));
       }
       make(random, value, own, errors);
-      made.push_back(value);
-      if (random.chance(10)) interrupted_wait(random, *made[random.below(made.size())]);
+      values.push_back(value);
+      if (random.chance(10)) interrupted_wait(random, *values[random.below(values.size())]);
     }
-    publish(random, made);
+    publish(random, values);
     if (random.chance(30)) run_now(random);
     if (random.chance(30)) shared(random);
-    for (const ValuePtr& value : made) {
+    for (const ValuePtr& value : values) {
       if (!value->operation->droppable || !random.chance(70)) continue;
-      value->released = true;  // Python lets go of it: nobody can read it from here on
+      value->released = true;  // as if Python had dropped it: nobody can read it from here on
       scheduler_.release(value->operation);
     }
-    if (random.chance(20)) interrupted_wait(random, *made.back());
-    if (random.chance(60)) finish(made[random.below(made.size())]);
+    if (random.chance(20)) interrupted_wait(random, *values.back());
+    if (random.chance(60)) finish(values[random.below(values.size())]);
     if (random.chance(10)) std::this_thread::sleep_for(std::chrono::microseconds(random.below(400)));
-    kept.insert(kept.end(), made.begin(), made.end());
+    kept.insert(kept.end(), values.begin(), values.end());
     for (; kept.size() > 60; kept.pop_front()) {
       finish(kept.front());
-      kept.front()->reads.clear();  // or the first one of all would stay
+      kept.front()->reads.clear();  // otherwise the very first operation would be kept alive
     }
     scheduler_.free_finished();
     if (random.chance(5)) {
@@ -168,8 +168,8 @@ class Check {
     if (random.chance(1)) scheduler_.drain();  // as a fork does
   }
 
-  void publish(Random& random, const std::vector<ValuePtr>& made) {
-    const ValuePtr& value = made[random.below(made.size())];
+  void publish(Random& random, const std::vector<ValuePtr>& values) {
+    const ValuePtr& value = values[random.below(values.size())];
     if (value->operation->droppable || random.chance(50)) return;
     const std::lock_guard<std::mutex> lock(mutex_);
     published_.push_back(value);
@@ -182,7 +182,7 @@ class Check {
     return {source, Dependency::all_samples};
   }
 
-  // The operation, and what is expected of it. The first `own` of the values that it reads are this caller's.
+  // Creates the operation and records what is expected of it. The first `own` of the values that it reads belong to this caller.
   void make(Random& random, const ValuePtr& value, size_t own, int errors) {
     auto operation = std::make_shared<Operation>();
     value->operation = operation;
@@ -217,16 +217,16 @@ class Check {
     scheduler_.connect(operation, reads, computed);
     std::vector<Read> left;  // what it computes itself it does not read
     for (size_t k = 0; k < value->reads.size(); ++k) {
-      const Read& one = value->reads[k];
-      if ((operation->fused_reads >> k & 1) == 0) left.push_back(one);
-      else left.insert(left.end(), one.value->reads.begin(), one.value->reads.end());
+      const Read& read = value->reads[k];
+      if ((operation->fused_reads >> k & 1) == 0) left.push_back(read);
+      else left.insert(left.end(), read.value->reads.begin(), read.value->reads.end());
     }
     value->reads = *computes = std::move(left);
     for (int64_t i = 0; i < value->samples; ++i) {
       value->throws.push_back(!value->formula && random.chance(errors));
       value->expected.push_back(value_of(operation->id, i, value->reads, &Value::expected));
     }
-    value->made.assign(value->samples, 0);
+    value->computed.assign(value->samples, 0);
     value->runs = std::vector<std::atomic<int>>(value->samples);
     for (int64_t c = 0; c < value->chunks(); ++c) {
       const auto begin = value->throws.begin() + c * value->grain, end = value->throws.begin() + std::min(value->samples, (c + 1) * value->grain);
@@ -251,14 +251,14 @@ class Check {
     CountedPool& pool = *value.pool;
     if (++pool.running > std::max(1, pool.pool->limit)) give_up("more threads than the pool has");
     ++value.runs[i];
-    value.made[i] = value_of(id, i, reads, &Value::made);
+    value.computed[i] = value_of(id, i, reads, &Value::computed);
     if (pace == 1) busy(std::chrono::microseconds(mixed(id + i) % 4));
     if (pace == 2 && mixed(id + i) % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100));
     --pool.running;
     if (value.throws[i]) throw std::runtime_error("on purpose");
   }
 
-  // External operations: threads of Python's wait for what they read, and report samples.
+  // Plays the part of Python threads for external operations: waits for what they read, and reports samples.
   void outside() {
     Random random(seed_ + 77);
     for (;;) {
@@ -283,7 +283,7 @@ class Check {
       }
       for (int64_t i = 0; i < value->samples && !failed; ++i) {
         ++value->runs[i];
-        value->made[i] = value_of(value->operation->id, i, value->reads, &Value::made);
+        value->computed[i] = value_of(value->operation->id, i, value->reads, &Value::computed);
         const Failure failure{Error::Value, "on purpose", value->operation->id};
         scheduler_.report(value->operation, i, 1, value->throws[i], value->throws[i] ? &failure : nullptr, std::chrono::nanoseconds(1));
       }
@@ -294,7 +294,7 @@ class Check {
   void run_now(Random& random) {
     CountedPool& pool = *pools_[random.below(pools_.size())];
     const int64_t samples = random.below(5), failing = random.chance(40) ? random.below(5) : samples;
-    std::vector<int> runs(samples);  // by one thread
+    std::vector<int> runs(samples);  // used by a single thread
     bool done = false;
     std::string failed;
     try {
@@ -343,18 +343,18 @@ class Check {
     scheduler_.wait(value.operation, Clock::now() + std::chrono::microseconds(random.below(300)));
   }
 
-  void finish(const ValuePtr& given) {
-    Value& value = *given;
+  void finish(const ValuePtr& finished) {
+    Value& value = *finished;
     if (!scheduler_.wait(value.operation) || !scheduler_.done(value.operation)) give_up("a wait without a limit ended too early");
     ++progress;
     const bool dropped = value.released && value.operation->failures.empty() &&
-                         std::all_of(value.runs.begin(), value.runs.end(), [](const std::atomic<int>& one) { return one == 0; });
+                         std::all_of(value.runs.begin(), value.runs.end(), [](const std::atomic<int>& runs) { return runs == 0; });
     for (int64_t c = 0; c < value.chunks() && !dropped; ++c) {
       if (value.operation->failures.count(c) != static_cast<size_t>(value.fails[c])) give_up("an error is lost, or in the wrong place");
       bool failed = value.inherits[c];
       for (int64_t i = c * value.grain; i < std::min(value.samples, (c + 1) * value.grain); ++i) {
         if (value.runs[i] != (failed ? 0 : 1)) give_up("a sample is computed never or twice");
-        if (value.runs[i] == 1 && value.made[i] != value.expected[i]) give_up("a sample is computed before what it reads");
+        if (value.runs[i] == 1 && value.computed[i] != value.expected[i]) give_up("a sample is computed before what it reads");
         failed = (failed || value.throws[i]) && !value.operation->external;
       }
     }
@@ -370,8 +370,8 @@ class Check {
   std::atomic<uint64_t> programs_{0}, operations_{0}, samples_{0};
 };
 
-// A caller that waits for one pool takes a chunk of another, which has no threads, and leaves when its own work is done: who waits for the rest of the other
-// must learn of it.
+// A caller that waits for one pool takes a chunk of another pool, which has no threads, and leaves when its own work is done. The caller that waits
+// for the rest of the other pool must be woken.
 void handed_over() {
   Scheduler scheduler(1);
   const auto make = [&](int threads, int64_t samples, bool external, Work work) {
@@ -405,7 +405,7 @@ void handed_over() {
   ++progress;
 }
 
-// Somebody waits for an operation when a later call, which stays held, takes over its formula: who waits must see to that call as well.
+// A caller waits for an operation while a later call, which stays held, absorbs its formula. The waiting caller must then run that call as well.
 void computed_meanwhile() {
   Scheduler scheduler(1);
   const PoolPtr pool = std::make_shared<Pool>(1);
@@ -439,7 +439,7 @@ void computed_meanwhile() {
   scheduler.report(external, 0, 1, false, nullptr, std::chrono::nanoseconds(1));
   waiting.join();
   if (!scheduler.done(second)) give_up("a wait ended before the call that computes the formula");
-  // The same where the operation ends before the call is connected: the call reads its inputs all the same.
+  // The same if the operation ends before the call is connected: the call reads its inputs all the same.
   const OperationPtr third = make(second, false);
   const OperationPtr fourth = make(third, false, [&] { scheduler.wait(third); });
   if (scheduler.done(third)) give_up("the inputs of an operation may be overwritten before the call that computes its formula has read them");
@@ -449,7 +449,7 @@ void computed_meanwhile() {
   ++progress;
 }
 
-// A call that computes the formula of another one, of batches without samples: both end as soon as they are queued, by who waits.
+// A call absorbs the formula of another, on batches without samples: both must finish as soon as the waiting caller queues them.
 void nothing_to_compute() {
   Scheduler scheduler(1);
   const PoolPtr pool = std::make_shared<Pool>(1);
@@ -475,9 +475,9 @@ void check(int threads, uint64_t seed, double length) {
   handed_over();
   computed_meanwhile();
   nothing_to_compute();
-  Check one(threads, seed);
-  describe = [&] { return one.state(); };
-  one.run(length);
+  Check check(threads, seed);
+  describe = [&] { return check.state(); };
+  check.run(length);
   describe = nullptr;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much the scheduler itself costs. Lines of a name and a number, for benchmarks/cores.py.
+// Measures the cost of the scheduler itself. Prints lines of a name and a number, for benchmarks/cores.py.
 #include <time.h>
 
 #include <algorithm>
@@ -16,10 +16,10 @@ namespace ndd::stress {
 namespace {
 
 constexpr int64_t kSamples = 256;
-// Batches that are issued ahead of the one that is waited for.
+// The number of batches issued ahead of the one being waited for.
 constexpr size_t kAhead = 16;
 
-// CPU time of all threads but this one.
+// CPU time of all threads except this one.
 double cpu_of_others() {
   const auto read = [](clockid_t clock) {
     timespec time;
@@ -63,7 +63,7 @@ void speed(int threads, int links, double length, const std::vector<double>& mic
   const auto run = [&](Clock::time_point end) {
     while (Clock::now() < end) {
       while (ahead.size() <= kAhead) ahead.push_back(batch());
-      // No help, so that there are as many threads as asked for.
+      // Polls, since waiting would help: exactly the given number of threads must work
       while (!scheduler.done(ahead.front())) std::this_thread::sleep_for(std::chrono::microseconds(100));
       ahead.pop_front();
       scheduler.free_finished();
@@ -81,7 +81,7 @@ void speed(int threads, int links, double length, const std::vector<double>& mic
   const double worked = static_cast<double>(in_work - before) * 1e-9;
   std::printf("chunks_per_second %.0f\nbusy %.4f\nbusy_of_cpu_time %.4f\n", static_cast<double>(chunks) / took, worked / took / threads,
               worked / (cpu_of_others() - cpu));
-  for (const OperationPtr& one : ahead) scheduler.wait(one);
+  for (const OperationPtr& operation : ahead) scheduler.wait(operation);
   scheduler.stop();
 }
 
@@ -90,16 +90,16 @@ void waking(double length) {
   const auto pool = std::make_shared<Pool>(1);
   std::vector<double> took;
   for (const Clock::time_point end = Clock::now() + seconds(length); Clock::now() < end;) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // until it looks for work no longer
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // until it has stopped looking for work
     std::atomic<int64_t> begun{0};
     const Clock::time_point called = Clock::now();
-    const OperationPtr one = make(scheduler, pool, 1, nullptr, [&](int64_t) { begun = (Clock::now() - called).count(); });
-    while (!scheduler.done(one)) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    const OperationPtr operation = make(scheduler, pool, 1, nullptr, [&](int64_t) { begun = (Clock::now() - called).count(); });
+    while (!scheduler.done(operation)) std::this_thread::sleep_for(std::chrono::microseconds(200));
     scheduler.free_finished();
     took.push_back(static_cast<double>(begun) * 1e-3);
     ++progress;
   }
-  // The operations of a batch, which go into the queue in a hold of the lock each; a pool without threads leaves them there.
+  // The operations of a batch, each queued under its own lock; a pool without threads leaves them there.
   const auto none = std::make_shared<Pool>(0);
   std::vector<double> queueing;
   for (int k = 0; k < 200; ++k) {

@@ -10,7 +10,7 @@
 
 #include "ndd/tensor.h"
 
-// Instead of ndd/tensor.cpp, which needs torch: there are no tensors here.
+// Replaces ndd/tensor.cpp, which needs torch: no tensors are used here.
 ndd::Tensor::~Tensor() = default;
 
 namespace ndd::stress {
@@ -21,7 +21,7 @@ std::atomic<uint64_t> progress{0};
 void give_up(std::string_view what) {
   std::fprintf(stderr, "stress: %.*s\n", static_cast<int>(what.size()), what.data());
   std::fflush(stderr);
-  // The lock may be what hangs.
+  // In a thread of its own, because the lock may be what hangs.
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::seconds(5));
     std::fprintf(stderr, "stress: nobody lets go of the lock\n");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that works the scheduler of the CPU stream hard, without Python and torch. Built only when asked for: `ninja -C build/dev stress`.
+// A stress test of the CPU stream's scheduler, without Python and torch: `check` runs random programs, `speed` and `waking` measure. Built only on
+// request: `ninja -C build/dev stress`.
 #pragma once
 
 #include <atomic>
@@ -15,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 
 inline Clock::duration seconds(double count) { return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(count)); }
 
-// splitmix64
+// splitmix64: a well-mixed hash, and with a counter a good enough generator.
 inline uint64_t mixed(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -33,20 +34,20 @@ class Random {
   uint64_t state_;
 };
 
-// Keeps the thread busy for so long; returns for how long it was, without what another process took of it.
+// Keeps the thread busy for the given time. Returns the time it took, not counting what other processes took of it.
 inline Clock::duration busy(Clock::duration length) {
   const Clock::time_point begin = Clock::now();
   Clock::time_point now = begin;
   while (now - begin < length) now = Clock::now();
-  // Another process came in between: on average when half of the time was over.
+  // If another process has interrupted it, that was on average halfway through.
   return now - begin < length + std::chrono::microseconds(1) ? now - begin : length / 2;
 }
 
-// Prints what is wrong, and the state, and aborts.
+// Prints the message and the state, and aborts.
 [[noreturn]] void give_up(std::string_view what);
-// What give_up prints.
+// Describes the state for give_up.
 extern std::function<std::string()> describe;
-// The watchdog gives up where this stays the same.
+// The watchdog gives up when this has not changed for a while.
 extern std::atomic<uint64_t> progress;
 
 void check(int threads, uint64_t seed, double length);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The colour matrix of bytes: three channels become three or one, where all runs begin at multiples of 16 bytes. A thread takes 16 neighbouring pixels, 48
-// bytes, which the threads of a warp load in rows of 16 bytes each and exchange in shared memory: neither has conflicts between banks. The kernel of all
-// types, with 12 bytes a thread, reaches a quarter of the bandwidth of an H100: too few bytes are on their way.
+// The color matrix of bytes, three channels to three or one, for runs that all begin at multiples of 16 bytes. A thread processes 16 neighboring
+// pixels, 48 bytes. The threads of a warp load these in rows of 16 bytes each and exchange them in shared memory, both without bank conflicts. The
+// kernel for all types, with 12 bytes per thread, reaches a quarter of the bandwidth of an H100: too few bytes are in flight.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace ndd::color_matrix_detail {
 
 constexpr int kByteThreads = 256, kByteWarps = kByteThreads / 32, kPixelsOfThread = 16;
 
-// Bytes of 12, four pixels, for each word of the output: `low` of the first eight of them, `high` of what `low` gave and the last four.
+// Byte selectors for each output word of four pixels (12 bytes): `low` selects among the first eight bytes, `high` among the result of `low` and the
+// last four.
 struct Selectors {
   uint32_t low[3], high[3];
 };
@@ -32,20 +33,20 @@ struct ByteRun {
 
 template <int kOut>
 Selectors selectors_of(const int (&from)[3]) {
-  Selectors made{};
+  Selectors selectors{};
   for (int word = 0; word < kOut; ++word) {
     for (int b = 0; b < 4; ++b) {
       const int place = 4 * word + b, source = place / kOut * 3 + from[place % kOut];
-      made.low[word] |= static_cast<uint32_t>(source < 8 ? source : 0) << 4 * b;
-      made.high[word] |= static_cast<uint32_t>(source < 8 ? b : source - 4) << 4 * b;
+      selectors.low[word] |= static_cast<uint32_t>(source < 8 ? source : 0) << 4 * b;
+      selectors.high[word] |= static_cast<uint32_t>(source < 8 ? b : source - 4) << 4 * b;
     }
   }
-  return made;
+  return selectors;
 }
 
 __device__ __forceinline__ uint32_t byte_of(uint32_t word, int k) { return __byte_perm(word, 0, 0x4440 + k); }
 
-// Four pixels.
+// Processes four pixels.
 template <int kOut>
 __device__ __forceinline__ void map_four(const ByteRun& run, const uint32_t (&in)[3], uint32_t* out) {
   if (run.copies) {
@@ -93,14 +94,14 @@ __global__ void __launch_bounds__(kByteThreads, 4) bytes_gpu(const ByteRun* runs
       __syncwarp();
       const uint32_t words[4][3] = {
           {row[0].x, row[0].y, row[0].z}, {row[0].w, row[1].x, row[1].y}, {row[1].z, row[1].w, row[2].x}, {row[2].y, row[2].z, row[2].w}};
-      uint32_t made[4 * kOut];
+      uint32_t result[4 * kOut];
 #pragma unroll
-      for (int q = 0; q < 4; ++q) map_four<kOut>(run, words[q], made + q * kOut);
+      for (int q = 0; q < 4; ++q) map_four<kOut>(run, words[q], result + q * kOut);
       if constexpr (kOut == 1) {
-        if (lane < here) to[first + lane] = uint4{made[0], made[1], made[2], made[3]};
+        if (lane < here) to[first + lane] = uint4{result[0], result[1], result[2], result[3]};
       } else {
 #pragma unroll
-        for (int r = 0; r < 3; ++r) stage[3 * lane + r] = uint4{made[4 * r], made[4 * r + 1], made[4 * r + 2], made[4 * r + 3]};
+        for (int r = 0; r < 3; ++r) stage[3 * lane + r] = uint4{result[4 * r], result[4 * r + 1], result[4 * r + 2], result[4 * r + 3]};
         __syncwarp();
 #pragma unroll
         for (int r = 0; r < 3; ++r)
@@ -122,24 +123,24 @@ __global__ void __launch_bounds__(kByteThreads, 4) bytes_gpu(const ByteRun* runs
   }
 }
 
-// `most`: pixels of the largest run. False where the runs are not such ones.
+// `most` is the number of pixels of the largest run. Returns false, without launching, if the runs do not qualify.
 template <int kOut>
 bool launch_bytes(const std::vector<PointwiseRun<ColorMatrix>>& runs, int64_t most) {
-  std::vector<ByteRun> made;
-  made.reserve(runs.size());
+  std::vector<ByteRun> byte_runs;
+  byte_runs.reserve(runs.size());
   for (const auto& run : runs) {
-    ByteRun one{static_cast<const uint8_t*>(run.in), static_cast<uint8_t*>(run.out), run.count / 3, FixedMatrix(run.f), {}, false, {}};
-    one.copies = run.f.template copies<3, kOut>(one.from);
+    ByteRun byte_run{static_cast<const uint8_t*>(run.in), static_cast<uint8_t*>(run.out), run.count / 3, FixedMatrix(run.f), {}, false, {}};
+    byte_run.copies = run.f.template copies<3, kOut>(byte_run.from);
     const bool aligned = (reinterpret_cast<uintptr_t>(run.in) | reinterpret_cast<uintptr_t>(run.out)) % sizeof(uint4) == 0;
-    if (!aligned || !(one.copies || one.fixed)) return false;
-    one.select = selectors_of<kOut>(one.from);
-    made.push_back(one);
+    if (!aligned || !(byte_run.copies || byte_run.fixed)) return false;
+    byte_run.select = selectors_of<kOut>(byte_run.from);
+    byte_runs.push_back(byte_run);
   }
-  const CudaTable<ByteRun> table(made);
+  const CudaTable<ByteRun> table(byte_runs);
   const int64_t block = int64_t{kByteThreads} * kPixelsOfThread;
   const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + block - 1) / block, 1, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(static_cast<int64_t>(made.size()), 65535)));
-  bytes_gpu<kOut><<<grid, kByteThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(made.size()));
+                  static_cast<unsigned>(std::min<int64_t>(static_cast<int64_t>(byte_runs.size()), 65535)));
+  bytes_gpu<kOut><<<grid, kByteThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(byte_runs.size()));
   return true;
 }
 

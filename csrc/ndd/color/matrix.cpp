@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// CPU side of the color matrix driver: shuffles for matrices that only copy channels, integers for bytes, floats for the rest.
 #include "ndd/color/matrix.h"
 
 #include <cstring>
@@ -15,29 +16,30 @@ namespace {
 
 #if defined(__x86_64__)
 
-// Pixels in each quarter of a register: a byte shuffle that fills up with zeros takes four of them apart, to red and green as 16-bit numbers and to
-// blue alone; after the products, saturating packs and one more shuffle put them together again.
-constexpr char x = -1;  // a zero byte
+// Shuffles of the pixels in each quarter of a register: they separate four pixels into red and green as pairs of 16-bit numbers and blue alone,
+// padded with zeros, as the multiply-add instruction wants them. After the products, saturating packs and one more shuffle interleave the channels
+// again.
+constexpr char x = -1;  // selects a zero byte
 alignas(16) constexpr char kRedGreen[16] = {0, x, 1, x, 3, x, 4, x, 6, x, 7, x, 9, x, 10, x};
 alignas(16) constexpr char kBlue[16] = {2, x, x, x, 5, x, x, x, 8, x, x, x, 11, x, x, x};
 alignas(16) constexpr char kTogether[16] = {0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11, x, x, x, x};
 
 inline __m128i load16(const void* from) { return _mm_loadu_si128(static_cast<const __m128i*>(from)); }
 
-// Two factors of 16 bits.
+// Two 16-bit factors in one 32-bit lane.
 inline int32_t pair_of(int32_t low, int32_t high) {
   return static_cast<int32_t>((static_cast<uint32_t>(high) << 16) | (static_cast<uint32_t>(low) & 0xffff));
 }
 
-// The first 12 bytes of both halves.
+// Stores the first 12 bytes of both halves.
 __attribute__((target("avx2"))) inline void store24(__m256i halves, uint8_t* to) {
   const __m256i joined = _mm256_permutevar8x32_epi32(halves, _mm256_setr_epi32(0, 1, 2, 4, 5, 6, 7, 7));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_castsi256_si128(joined));
   _mm_storel_epi64(reinterpret_cast<__m128i*>(to + 16), _mm256_extracti128_si256(joined, 1));
 }
 
-// Both return how many pixels they have done; the rest is left because more bytes are read than the last pixels have. A VGA image of three channels
-// takes 40 us, 73 with AVX2; of floats 54 with AVX-512.
+// Both functions return how many pixels they have processed; they stop early because they read more bytes than the last pixels have. A VGA image of
+// three channels takes 40 us, with AVX2 73; for floats with AVX-512 it takes 54.
 template <int kOut>
 __attribute__((target("avx2"))) int64_t transform_avx2(const FixedMatrix& matrix, int64_t pixels, const uint8_t* src, uint8_t* dst) {
   const __m256i red_green = _mm256_broadcastsi128_si256(load16(kRedGreen)), blue = _mm256_broadcastsi128_si256(load16(kBlue)),
@@ -76,11 +78,11 @@ bool has_vnni() {
   return has;
 }
 
-// Stores write 16 bytes more than there are, which the next one overwrites: masked stores outside the caches take 14 us more for a VGA image.
+// Each store writes 16 bytes too many, which the next one overwrites: masked stores outside the caches take 14 us more for a VGA image.
 template <int kOut>
 __attribute__((target("avx512f,avx512bw,avx512vnni"))) int64_t transform_vnni(const FixedMatrix& matrix, int64_t pixels, const uint8_t* src,
                                                                               uint8_t* dst) {
-  constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialised values in the forms without a mask
+  constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialized values in the unmasked intrinsics
   const __m512i red_green = _mm512_maskz_broadcast_i32x4(kAll, load16(kRedGreen)), blue = _mm512_maskz_broadcast_i32x4(kAll, load16(kBlue)),
                 together = _mm512_maskz_broadcast_i32x4(kAll, load16(kTogether));
   const __m512i apart = _mm512_setr_epi32(0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12),
@@ -134,8 +136,8 @@ void transform_row(const ColorMatrix& matrix, int64_t pixels, const float* from,
 }
 
 #if defined(__x86_64__)
-// Channels copied by shuffles of 21 pixels, in 64 bytes of which the next store overwrites the last. Returns how many pixels are done. A VGA image
-// takes 27 us, by the shuffles of AVX2 32.
+// Copies channels with shuffles of 21 pixels, in 64 bytes whose last byte is overwritten by the next store. Returns how many pixels it has processed.
+// A VGA image takes 27 us; the AVX2 shuffles take 32.
 template <int kIn, int kOut>
 NDD_VBMI int64_t copy_bytes_vbmi(const int* from, int64_t pixels, const uint8_t* src, uint8_t* dst) {
   static_assert(kOut == 3);
@@ -148,7 +150,7 @@ NDD_VBMI int64_t copy_bytes_vbmi(const int* from, int64_t pixels, const uint8_t*
   return i;
 }
 
-// The same by shuffles of 4 pixels in each half of a register.
+// The same with shuffles of 4 pixels in each half of a register.
 template <int kIn, int kOut>
 __attribute__((target("avx2"))) int64_t copy_bytes_avx2(const int* from, int64_t pixels, const uint8_t* src, uint8_t* dst) {
   alignas(16) char order[16] = {};
@@ -213,7 +215,7 @@ void run(const PointwiseRun<ColorMatrix>& run, DType in, DType out) {
       return map_levels(src, pixels, kOut, tables, dst);
     }
   }
-  // The other types through rows of floats in the first-level cache.
+  // The other types go through rows of floats in the L1 cache.
   constexpr int64_t kRow = 512;
   alignas(64) float row[kIn * kRow], mapped[kOut * kRow];
   const LoadRow load = row_loader(in);

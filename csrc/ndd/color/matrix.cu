@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA side of the colour matrix driver. A warp takes tiles of 128 pixels, a thread 4 neighbours of them. Memory is accessed in rows of 4 elements a
-// thread by neighbouring threads, 4 bytes for uint8 and 16 for float32, and three channels change hands in shared memory: accesses of a thread's own
-// 12 elements would write every 32-byte sector two or three times. For uint8 that is 18 wavefronts of the first-level cache for 768 bytes, of 37.
+// CUDA side of the color matrix driver. A warp takes tiles of 128 pixels, a thread 4 neighboring pixels of them. Memory is accessed in rows of 4
+// elements per thread by neighboring threads (4 bytes for uint8, 16 for float32), and three channels are exchanged through shared memory: if each
+// thread accessed its own 12 elements, every 32-byte sector would be written two or three times. For uint8 this takes 18 wavefronts of the L1 cache
+// for 768 bytes, out of a budget of 37.
 #include "ndd/color/matrix.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ struct GpuRun : PointwiseRun<ColorMatrix> {
 template <class T>
 inline constexpr int kPart = sizeof(T) == 8 ? 2 : 4;
 
-// Four elements, in shared memory or to be read from global memory, by one access of up to 16 bytes or two, through registers.
+// Four elements in shared or read-only global memory, moved through registers in one access of up to 16 bytes, or two.
 template <class T>
 __device__ __forceinline__ void read_four(const T* from, T* to) {
   using Part = AlignedVector<T, kPart<T>>;
@@ -55,7 +56,7 @@ __device__ __forceinline__ void write_four(const T* from, T* to) {
   }
 }
 
-// To global memory.
+// Stores to global memory.
 template <class T>
 __device__ __forceinline__ void store_four(const T* from, T* to) {
   using Part = AlignedVector<T, kPart<T>>;
@@ -78,7 +79,7 @@ __device__ __forceinline__ void load_four(const T* from, bool aligned, T (&to)[4
   }
 }
 
-// A thread's pixels of a warp's tile, of which `count` elements are there, a multiple of four pixels.
+// A thread's pixels of a warp's tile, which has `count` elements, a multiple of four pixels.
 template <int kChannels, class T>
 __device__ __forceinline__ void load_pixels(const void* data, int64_t first, int count, void* shared, T (&pixels)[kPixels * kChannels]) {
   const T* const from = static_cast<const T*>(data) + first;
@@ -102,7 +103,7 @@ __device__ __forceinline__ void load_pixels(const void* data, int64_t first, int
   }
 }
 
-// The same to memory that is aligned.
+// The same, to aligned memory.
 template <int kChannels, class T>
 __device__ __forceinline__ void store_pixels(const T (&pixels)[kPixels * kChannels], void* data, int64_t first, int count, void* shared) {
   T *const to = static_cast<T*>(data) + first, *const stage = static_cast<T*>(shared);
@@ -124,7 +125,7 @@ __device__ __forceinline__ void store_pixels(const T (&pixels)[kPixels * kChanne
   }
 }
 
-// Calls f with a tag of the unsigned integer of so many bytes.
+// Calls f with a tag of the unsigned integer of the given number of bytes.
 template <class F>
 __device__ __forceinline__ void for_bytes(int64_t bytes, F f) {
   if (bytes == 1) f(TypeTag<uint8_t>{});
@@ -139,14 +140,14 @@ __device__ __forceinline__ void choose_channels(const int (&from)[kOut], const T
   for (int p = 0; p < kPixels; ++p) {
 #pragma unroll
     for (int c = 0; c < kOut; ++c) {
-      // By bits: of comparisons with numbers one after the other the compiler makes a table in memory.
+      // Selected by the bits of the index: a chain of comparisons would make the compiler build a table in memory.
       const T low = kIn > 1 && (from[c] & 1) ? pixels[p * kIn + (kIn > 1)] : pixels[p * kIn];
       mapped[p * kOut + c] = kIn > 2 && (from[c] & 2) ? pixels[p * kIn + (kIn > 2 ? 2 : 0)] : low;
     }
   }
 }
 
-// One pixel, at the ends of a run.
+// A single pixel at the ends of a run.
 template <int kIn, int kOut>
 __device__ void run_pixel(const GpuRun& run, const int (&from)[kOut], bool copies, bool bytes, DType in, DType out, int64_t i) {
   if (copies) {
@@ -172,7 +173,7 @@ __global__ void __launch_bounds__(kThreads, 3) run_gpu(const GpuRun* runs, int64
     int from[kOut] = {};
     const bool copies = in == out && run.f.template copies<kIn, kOut>(from);
     const bool bytes = kIn == 3 && in == DType::uint8 && out == DType::uint8 && run.fixed;
-    // So many pixels later the output is aligned: three elements that are missing are one pixel more than a vector of four, or of two.
+    // The number of pixels until the output is aligned: a gap of three elements is one pixel more than a vector of four elements, or two.
     const int64_t pixels = run.count / kIn, item = item_bytes(out), vector = min(4 * item, int64_t{16});
     const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(run.out) % static_cast<uintptr_t>(vector)) / item,
                   unit = vector / item;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colour matrix driver: every pixel of one or three interleaved channels becomes one or three by a 3 x 4 matrix, for every pair of element types,
-// on the device of the tensors. One matrix for a sample, or one for each frame of it.
+// Color matrix driver: applies a 3 x 4 matrix to every pixel, from one or three interleaved channels to one or three, for every pair of element
+// types, on the device of the tensors. The kernel supplies a ColorMatrix per sample, or per frame. Any alignment.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace ndd {
 
-// out[c] = m[c][0] * in[0] + m[c][1] * in[1] + m[c][2] * in[2] + m[c][3], with fused multiplications on every processor, so that results are the same.
-// A gray pixel is in[0] alone or out[0] alone.
+// out[c] = m[c][0] * in[0] + m[c][1] * in[1] + m[c][2] * in[2] + m[c][3], with fused multiply-adds on every processor, so that results agree. A gray
+// pixel is in[0] alone or out[0] alone.
 struct ColorMatrix {
   float m[3][4];
 
@@ -27,7 +27,7 @@ struct ColorMatrix {
     }
   }
 
-  // Whether every output channel is a copy of an input channel, from[c]: such as RGB to BGR, which then is exact for every type.
+  // Whether every output channel c is a copy of input channel from[c], as from RGB to BGR. Such a matrix is applied exactly for every type.
   template <int kIn, int kOut>
   NDD_HD bool copies(int* from) const {
     for (int c = 0; c < kOut; ++c) {
@@ -42,9 +42,9 @@ struct ColorMatrix {
   }
 };
 
-// The same for three channels of bytes, in whole numbers: sums of 16-bit factors times levels, exact in any order, of which `bits` bits are cut off. It
-// is within 0.05 of the real value before that is rounded, half up: 0.006 for factors below 1. False where a factor is 8 or more, or what is added does not
-// fit: then floats are used.
+// The same for three channels of bytes, in integers: sums of 16-bit factors times levels, exact in any order, shifted right by `bits`. Before the
+// final rounding (half up) the result is within 0.05 of the real value, and within 0.006 for factors below 1. Converts to false if a factor is 8 or
+// more or an offset does not fit; floats are used then.
 class FixedMatrix {
  public:
   explicit FixedMatrix(const ColorMatrix& matrix) {
@@ -59,7 +59,7 @@ class FixedMatrix {
       for (int k = 0; k < 3; ++k) {
         const double exact = matrix.m[c][k] * scale, whole = std::rint(exact);
         factor[c][k] = static_cast<int32_t>(whole);
-        added += 127.5 * (exact - whole);  // so that the factor is right for the middle level, and half as wrong for the others
+        added += 127.5 * (exact - whole);  // makes the rounded factor exact for the middle level, which halves the error of the others
       }
       if (!(std::fabs(added) < 1 << 30)) bits = 0;
       else offset[c] = static_cast<int32_t>(std::lrint(added));
@@ -68,7 +68,7 @@ class FixedMatrix {
 
   NDD_HD explicit operator bool() const { return bits > 0; }
 
-  // Channel c of a pixel.
+  // Channel c of the resulting pixel.
   NDD_HD int32_t level(int c, int32_t red, int32_t green, int32_t blue) const {
     const int32_t v = (factor[c][0] * red + factor[c][1] * green + factor[c][2] * blue + offset[c]) >> bits;
     return v < 0 ? 0 : v > 255 ? 255 : v;
@@ -85,22 +85,22 @@ class FixedMatrix {
 
 namespace color_matrix_detail {
 
-// Some 0.13 ns a pixel for uint8 and 1 ns for the other types.
+// About 0.13 ns per pixel for uint8 and 1 ns for the other types.
 constexpr double kNanosecondsPerElement = 0.15;
 
-// in: channels before, out: after.
+// The number of channels of the input and of the output.
 struct Channels {
   int in, out;
 };
 
-// In matrix.cpp, out of nvcc's sight, and in matrix.cu.
+// Defined in matrix.cpp, which nvcc does not compile, and in matrix.cu.
 void run_cpu(const PointwiseRun<ColorMatrix>& run, Channels channels, DType in, DType out);
 void launch_gpu(const std::string& op, const std::vector<PointwiseRun<ColorMatrix>>& runs, Channels channels, DType in, DType out);
 
 }  // namespace color_matrix_detail
 
-// Applies the ColorMatrix make_matrix(i, f) to frame f of sample i, which has one or three channels, as the output has. `arguments` are those
-// that may have a column for each frame.
+// Applies the ColorMatrix make_matrix(i, f) to frame f of sample i. Throws if the number of channels is not `in_channels`. `arguments` lists those
+// that may have a column per frame.
 template <class Make>
 static void color_matrix(const std::string& op, const Samples& in, const Samples& out, int in_channels, int out_channels,
                          std::initializer_list<const Args<float>*> arguments, Make make_matrix) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loads and stores tiles of pixels as one row of floats per channel.
 #include "ndd/color/planes.h"
 
 #include "ndd/slice/transpose.h"
@@ -6,7 +7,7 @@
 namespace ndd {
 namespace {
 
-// Interleaved channels change places as they are, before they are converted: three shuffles for 48 bytes.
+// Interleaved channels are separated before they are converted, while they are still narrow: three shuffles per 48 bytes.
 struct Staged {
   alignas(64) char channel[3][ColorTile::kPixels * 8];
   static constexpr int64_t kStep = ColorTile::kPixels * 8;

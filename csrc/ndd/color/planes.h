@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of one or three channels as rows of floats, a row for each channel, whichever way the channels lie in memory.
+// Images of one or three channels as rows of floats, one row per channel, whatever the channel order in memory. For operators that compute on the
+// channels of a pixel together.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 
 namespace ndd {
 
-// An image, or a frame: `planar` channels one after the other, or interleaved ones.
+// An image or a frame, with planar or interleaved channels.
 struct ColorImage {
   int64_t pixels, channels;
   bool planar;
@@ -22,7 +23,7 @@ struct ColorImage {
   NDD_HD int64_t volume() const { return pixels * channels; }
 };
 
-// The images of a batch: HWC or CHW, with frames in front or without.
+// The images of a batch: HWC or CHW, with or without leading frames.
 struct ColorImages {
   bool planar, has_frames;
 
@@ -38,13 +39,13 @@ struct ColorImages {
   }
 };
 
-// A part of an image that stays in the first-level cache.
+// A part of an image that fits in the L1 cache.
 struct ColorTile {
   static constexpr int64_t kPixels = 1024;
   alignas(64) float channel[3][kPixels];
 };
 
-// Loads and stores tiles on the CPU. Values are stored as saturate() has it.
+// Loads and stores tiles on the CPU. Values are stored as saturate() does.
 class ColorRows {
  public:
   explicit ColorRows(DType dtype) : load_(row_loader(dtype)), store_(row_storer(dtype)), item_(item_bytes(dtype)) {}

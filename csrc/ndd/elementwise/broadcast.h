@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's broadcasting of a contiguous sample to the shape of a result, with neighbouring dimensions merged: most samples end with one dimension.
+// NumPy broadcasting of a contiguous sample to the shape of a result. Neighboring dimensions are merged, so that most samples end up with one
+// dimension and need no division per element.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace ndd {
 
-// The result's elements in order, and where an operand has them. Dimension 0 is the innermost one.
+// Maps the elements of the result, in order, to offsets in an operand. Dimension 0 is the innermost one.
 struct Broadcast {
   static constexpr int kMaxDims = 8;  // after merging
 
@@ -24,7 +25,8 @@ struct Broadcast {
            std::equal(stride, stride + ndim, other.stride);
   }
 
-  // The number of elements after which the operand repeats: all of them for a contiguous one, 1 for a single number, 0 when it does not simply repeat.
+  // The number of elements after which the operand repeats: all of them for a contiguous operand, 1 for a single number, 0 if it does not repeat
+  // periodically.
   int64_t period() const {
     int64_t volume = 1;
     int d = 0;
@@ -34,7 +36,7 @@ struct Broadcast {
     return volume;
   }
 
-  // Where element i of the result is.
+  // The operand's offset for element i of the result.
   NDD_HD int64_t locate(int64_t i) const {
     int64_t offset = 0;
     for (int d = 0; d + 1 < ndim; ++d) {
@@ -52,9 +54,9 @@ inline std::string shape_text(const int64_t* shape, int64_t ndim) {
   return ndim ? text : "scalar";
 }
 
-// False where the shapes do not fit.
-inline bool broadcast(const int64_t* shape, int64_t ndim, const int64_t* out_shape, int64_t out_ndim, Broadcast& made) {
-  made = {};
+// Returns false if the shapes are incompatible.
+inline bool broadcast(const int64_t* shape, int64_t ndim, const int64_t* out_shape, int64_t out_ndim, Broadcast& result) {
+  result = {};
   int64_t volume = 1;
   if (ndim > out_ndim) return false;
   for (int64_t d = 1; d <= out_ndim; ++d) {
@@ -62,16 +64,16 @@ inline bool broadcast(const int64_t* shape, int64_t ndim, const int64_t* out_sha
     if (extent != out && extent != 1) return false;
     const int64_t stride = extent == 1 ? 0 : volume;
     volume *= extent;
-    made.count *= out;
+    result.count *= out;
     if (out == 1) continue;
-    const int last = made.ndim - 1;
-    if (last >= 0 && stride == made.stride[last] * made.extent[last]) {
-      made.extent[last] *= out;
+    const int last = result.ndim - 1;
+    if (last >= 0 && stride == result.stride[last] * result.extent[last]) {
+      result.extent[last] *= out;
       continue;
     }
-    if (made.ndim == Broadcast::kMaxDims) fail("an operand is broadcast along too many dimensions");
-    made.extent[made.ndim] = out;
-    made.stride[made.ndim++] = stride;
+    if (result.ndim == Broadcast::kMaxDims) fail("an operand is broadcast along too many dimensions");
+    result.extent[result.ndim] = out;
+    result.stride[result.ndim++] = stride;
   }
   return true;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Conversion between any two of 13 types without compiling 169 loops.
 #include "ndd/elementwise/convert.h"
 
 #include <algorithm>
@@ -24,14 +25,14 @@ void convert(const void* from, int64_t n, void* to) {
   });
 }
 
-// The type that holds every value of T exactly, and through which T is converted: the narrowest of a few.
+// The type through which T is converted: the narrowest of a few that hold every value of T exactly.
 template <class T>
 using WideInteger =
     std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, std::conditional_t<(sizeof(T) < 4 || std::is_same_v<T, int32_t>), int32_t, int64_t>>;
 template <class T>
 using Wide = std::conditional_t<is_half<T>, float, std::conditional_t<is_floating<T>, double, WideInteger<T>>>;
 
-// Two steps through a row of wide elements in the first-level cache: 12 + 65 loops instead of 169.
+// Converts in two steps, through a row of wide elements in the L1 cache: 12 + 65 loops instead of 169.
 template <class In>
 void convert_through_wide(const void* from, int64_t n, Convert narrow, int64_t out_bytes, void* to) {
   alignas(64) Wide<In> row[kRow];
@@ -42,7 +43,7 @@ void convert_through_wide(const void* from, int64_t n, Convert narrow, int64_t o
   }
 }
 
-// uint8 and float32, of which images and features are, in one step.
+// Direct conversion for uint8 and float32, the types of images and features.
 template <class In>
 inline constexpr bool is_common = std::is_same_v<In, uint8_t> || std::is_same_v<In, float>;
 

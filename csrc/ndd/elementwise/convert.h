@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Conversion between any two element types, for rows.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,7 @@
 
 namespace ndd {
 
-// Elements in a row as another type, as saturate<Out> has it.
+// Converts a row of elements to another type, as saturate<Out> does. The pointers need only the alignment of their types.
 void convert_run(const void* from, DType in, int64_t n, void* to, DType out);
 
 }  // namespace ndd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Division of 31-bit numbers by one that is known to the host: a multiplication and a shift, 4 instructions instead of 20.
+// Division of 31-bit numbers by a divisor known on the host, as a multiplication and a shift: 4 instructions instead of 20.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace ndd {
 
 struct Divisor {
-  static constexpr int64_t kLimit = int64_t{1} << 31;  // numbers and divisors are below
+  static constexpr int64_t kLimit = int64_t{1} << 31;  // dividends and divisors must be below this
 
   uint32_t value = 1, magic = 0, shift = 0;
 
   Divisor() = default;
-  // 2^32 / value rounded up, less 1 and times 2^shift: by it and the number itself the quotient is never off.
+  // 2^(32 + shift) / value, rounded up, less 2^32, which quotient() makes up for by adding n. Exact for all dividends below kLimit.
   explicit Divisor(int64_t divisor) : value(static_cast<uint32_t>(divisor)) {
     while ((uint64_t{1} << shift) < value) ++shift;
     magic = static_cast<uint32_t>(((((uint64_t{1} << shift) - value) << 32) / value) + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Single elements of a type known at run time, for device code. The switch is the same for a whole launch: it costs a predicted branch beside a
-// memory access and saves a kernel (0.4 s of compilation) for every pair of input and output types.
+// Access to single elements of a type known only at run time, for device code. The switch takes the same branch throughout a launch: it costs a
+// predicted branch next to a memory access, and saves a kernel (0.4 s of compilation) for every pair of input and output types.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ NDD_HD void copy_element(const void* from, int64_t i, void* to, int64_t k, DType
   });
 }
 
-// What `value` becomes when it is stored as a dtype.
+// The value that is read back after storing `value` as a dtype.
 NDD_HD float as_stored(float value, DType dtype) {
   for_dtype(dtype, [&](auto tag) { value = static_cast<float>(saturate<typename decltype(tag)::type>(value)); });
   return value;

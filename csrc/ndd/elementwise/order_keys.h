@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements as unsigned numbers of their size that sort as they do: filters by rank (minimum, maximum, median) need four types and not thirteen, and
-// NaN has a place.
+// Keys: elements mapped to unsigned integers of the same size that sort in the same order. Filters by rank (minimum, maximum, median) are compiled
+// for four key types instead of thirteen element types, and NaN gets a defined place.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct KeyOfSize<8> {
 template <class T>
 using Key = typename KeyOfSize<sizeof(T)>::type;
 
-// NaN becomes the key `nan`: 0 or the largest, which are NaN again when they come back.
+// NaN becomes the key `nan`, which must be 0 or the maximum: both convert back to NaN.
 template <class T>
 NDD_HD Key<T> to_key(T value, Key<T> nan) {
   using K = Key<T>;
@@ -43,6 +43,7 @@ NDD_HD Key<T> to_key(T value, Key<T> nan) {
   K bits;
   std::memcpy(&bits, &value, sizeof bits);
   if constexpr (is_floating<T>) {
+    // IEEE floats sort like sign-magnitude integers: flipping all bits of negative ones, and the sign of the others, makes them unsigned.
     const K key = static_cast<K>(bits & sign ? ~bits : bits | sign);
     return static_cast<float>(value) == static_cast<float>(value) ? key : nan;
   } else if constexpr (std::is_signed_v<T>) {
@@ -64,7 +65,7 @@ NDD_HD T from_key(Key<T> key) {
   return value;
 }
 
-// Calls f(TypeTag<K>{}) with the type of the keys of `dtype`.
+// Calls f(TypeTag<K>{}) with the key type of `dtype`.
 template <class F>
 void for_key(DType dtype, F&& f) {
   switch (item_bytes(dtype)) {
@@ -75,7 +76,7 @@ void for_key(DType dtype, F&& f) {
   }
 }
 
-// Single elements of a type known at run time, for device code.
+// Access to single elements of a type known at run time, for device code.
 template <class K>
 NDD_HD K load_key(const void* data, DType dtype, int64_t i, K nan) {
   K key{};

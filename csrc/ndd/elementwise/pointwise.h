@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pointwise driver: out[i] = f(in[i]) in float for every pair of element types, on the device of the tensors.
+// Pointwise driver: out[i] = f(in[i]) in float, for every pair of element types, on the device of the tensors.
 //
-// f is a small struct with `float operator()(float) const` marked NDD_HD, shared by CPU and CUDA, and holds the arguments of one run of elements:
-// a sample, or a frame of it where there are arguments for each frame. On the CPU `uint8_t of_byte(uint8_t) const`, if f has it, does the same of bytes
-// in whole numbers, and `static constexpr bool kCostly = true` says that bytes are better looked up.
+// The kernel supplies f, a small struct with `float operator()(float) const` marked NDD_HD, shared by CPU and CUDA. It holds the arguments of one run
+// of elements: a sample, or a single frame if arguments are given per frame. Two optional members serve uint8 on the CPU: `uint8_t of_byte(uint8_t)
+// const` computes the same in integers, and `static constexpr bool kCostly = true` says that a table lookup is faster than evaluating f.
+//
+// The driver guarantees that every element is read and written exactly once, for any alignment, and that results are converted by saturate().
 #pragma once
 
 #include <algorithm>
@@ -29,7 +31,7 @@
 
 namespace ndd {
 
-// A VGA image of uint8 takes 20 us, one of float32 180 us.
+// A uint8 VGA image takes 20 us, a float32 one 180 us.
 constexpr double kPointwiseNanoseconds = 0.1, kByteNanoseconds = 0.025;
 
 template <class F>
@@ -63,7 +65,7 @@ inline constexpr bool is_costly = false;
 template <class F>
 inline constexpr bool is_costly<F, std::void_t<decltype(F::kCostly)>> = F::kCostly;
 
-// 32 bytes at a time: a VGA image takes 20 us.
+// Vectorizes to 32 bytes at a time: a VGA image takes 20 us.
 template <class F>
 void direct_bytes(const void* in, void* out, int64_t n, const F& functor) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -75,7 +77,7 @@ void direct_bytes(const void* in, void* out, int64_t n, const F& functor) {
   });
 }
 
-// A function of a byte is a table of 256: a VGA image takes 30 us through it, 75 us by arithmetic.
+// From this size on, a function of a byte is tabulated: a VGA image takes 30 us through the table and 75 us by arithmetic.
 constexpr int64_t kTableFrom = 4096;  // elements
 constexpr int64_t kCostlyTableFrom = 512;
 
@@ -87,7 +89,8 @@ void through_table(const PointwiseRun<F>& run) {
   map_levels(static_cast<const uint8_t*>(run.in), run.count, 1, table, static_cast<uint8_t*>(run.out));
 }
 
-// The common pairs of types in one loop; the others through rows of floats in the first-level cache, so that a functor costs five loops and not 169.
+// Direct loops for the common pairs of types. The others go through rows of floats in the L1 cache, so that a functor is compiled into five loops
+// instead of 169.
 template <class F>
 void run_cpu(const PointwiseRun<F>& run, DType in, DType out) {
   if constexpr (has_bytes<F>) {
@@ -112,7 +115,8 @@ void run_cpu(const PointwiseRun<F>& run, DType in, DType out) {
   }
 }
 
-// For how many frames arguments are given: 1 when all frames have the same. Of several arguments with a column for each frame, the fewest count.
+// The number of frames that arguments are given for: 1 if all frames share them, otherwise the fewest columns of the arguments that have one per
+// frame.
 inline int64_t frame_arguments(std::initializer_list<const Args<float>*> arguments) {
   int64_t frames = 1;
   for (const auto* argument : arguments)
@@ -120,7 +124,7 @@ inline int64_t frame_arguments(std::initializer_list<const Args<float>*> argumen
   return frames;
 }
 
-// Visits the runs of sample i; `frame_arguments` are given for it.
+// Visits the runs of sample i. `frame_arguments` is the number of frames that arguments are given for.
 template <class Make, class Visit>
 void for_each_run(const std::string& op, const Samples& in, const Samples& out, int64_t i, int64_t frame_arguments, const Make& make_functor,
                   Visit visit) {
@@ -135,9 +139,9 @@ void for_each_run(const std::string& op, const Samples& in, const Samples& out, 
 
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
-constexpr int kPerThread = 16;  // a vector of the narrowest type; of wider ones a thread takes two or four
+constexpr int kPerThread = 16;  // one 16-byte vector of the narrowest type; two or four vectors of wider types
 
-// Tiles of any pair of types.
+// Handles any pair of types, in tiles.
 template <class F>
 __device__ __forceinline__ void run_tiles(const PointwiseRun<F>& run, DType in, DType out) {
   tiles::for_each<2>(run.out, item_bytes(out), run.count, [&](auto at) {
@@ -166,8 +170,8 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const PointwiseRun<F>* runs,
   }
 }
 
-// Where the arithmetic takes longer than the memory, whatever the width of its accesses: one loop for all types, not one for each common pair with the
-// functor unrolled 49 times for bytes.
+// For functors whose arithmetic takes longer than the memory traffic, whatever the access width: one loop for all types, rather than a loop per
+// common pair in which the functor is unrolled 49 times for bytes.
 template <class F>
 __global__ void __launch_bounds__(kThreads) run_costly_gpu(const PointwiseRun<F>* runs, int64_t count, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
@@ -176,8 +180,8 @@ __global__ void __launch_bounds__(kThreads) run_costly_gpu(const PointwiseRun<F>
   }
 }
 
-// All runs in one launch, a row of blocks for each. Each byte is read and written once. By the machine code the memory is what bounds it for all pairs
-// of types but those with 64 bits, whose conversions run at an eighth of the rate.
+// Launches once for all runs, with a row of blocks for each. Every byte is read and written once. According to the machine code all pairs of types
+// are memory-bound, except those with 64-bit types, whose conversions run at an eighth of the rate.
 template <class F>
 void launch_gpu(const std::string& op, const std::vector<PointwiseRun<F>>& runs, DType in, DType out) {
   int64_t most = 0;
@@ -197,7 +201,7 @@ void launch_gpu(const std::string& op, const std::vector<PointwiseRun<F>>& runs,
 
 }  // namespace pointwise_detail
 
-// Applies make_functor(i, f) to frame f of sample i. `arguments` are those that may have a column for each frame.
+// Applies make_functor(i, f) to frame f of sample i. `arguments` lists those that may have a column per frame.
 template <class Make>
 static void pointwise(const std::string& op, const Samples& in, const Samples& out, std::initializer_list<const Args<float>*> arguments,
                       Make make_functor) {

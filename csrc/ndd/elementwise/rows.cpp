@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A conversion loop for each element type and direction, shared by all drivers.
 #include "ndd/elementwise/rows.h"
 
 #include "ndd/elementwise/saturate.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of elements converted to and from float or double: how a driver serves every element type with one compute type.
+// Conversion of rows of elements to and from float or double: how a driver serves every element type while computing in one type. Look the function
+// up once per sample, then call it for rows that fit in the L1 cache. Any alignment.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ using StoreRowOf = void (*)(const Value* staged, int64_t n, void* row);
 using StoreRow = StoreRowOf<float>;
 
 LoadRow row_loader(DType dtype);
-// As saturate() has it. Value: float or double.
+// Stores convert as saturate() does. Value is float or double.
 template <class Value = float>
 StoreRowOf<Value> row_storer(DType dtype);
 

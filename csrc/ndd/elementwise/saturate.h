@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// saturate<Out>(value): DALI's conversion. Floats are rounded half away from zero, integers that do not fit become the nearest limit, a bool
-// is whether the rounded value is not zero. Without branches, so that loops over it vectorise.
+// saturate<Out>(value): DALI's conversion, the only one that drivers use. Floats are rounded half away from zero, out-of-range values are clamped,
+// and a bool says whether the rounded value is nonzero. Written without branches, so that loops vectorize.
 #pragma once
 
 #include <cmath>
@@ -21,30 +21,31 @@ inline constexpr bool is_floating = std::is_floating_point_v<T> || is_half<T>;
 
 namespace detail {
 
-// Half away from zero, before truncation. The constant is the float just below 0.5: 0.49999997f itself must not round up.
+// Rounds half away from zero, before truncation. The constant is the largest float below 0.5: adding 0.5 itself would round 0.49999997f up.
 NDD_HD float away_from_zero(float v) { return v + (v < 0.0f ? -0.49999997f : 0.49999997f); }
 NDD_HD double away_from_zero(double v) { return v + (v < 0.0 ? -0.49999999999999994 : 0.49999999999999994); }
 
 template <class Out, class F>
 NDD_HD Out float_to_integer(F value) {
   using Limits = std::numeric_limits<Out>;
-  // The largest value of F that is not above the largest value of Out.
+  // The largest value of F that does not exceed the largest value of Out.
   constexpr int kBits = Limits::digits, kMantissa = std::numeric_limits<F>::digits;
   constexpr Out kMax =
       kBits > kMantissa ? static_cast<Out>(Limits::max() & ~((Out{1} << (kBits > kMantissa ? kBits - kMantissa : 0)) - 1)) : Limits::max();
   constexpr F lo = static_cast<F>(Limits::min()), hi = static_cast<F>(kMax);
   if constexpr (std::is_unsigned_v<Out> && sizeof(Out) < 4) {
-    // Negative values end as 0 whichever way they are rounded. The lower limit is applied to the integer, where it is one instruction: of two limits
-    // in floating point gcc makes masks (a VGA image takes 200 instead of 67 us). What no int32 holds, and NaN, is negative there, or 0 on some machines.
+    // Negative values become 0 however they are rounded, so they need no rounding of their own. The lower limit is applied to the integer, where it
+    // is a single instruction: gcc turns two floating-point limits into masks (a VGA image takes 200 us instead of 67). Values outside int32, and
+    // NaN, convert to a negative number on x86 and to 0 on some other processors: 0 in both cases.
     const F v = value + (sizeof(F) == 4 ? F(0.49999997f) : F(0.49999999999999994));
     const int32_t whole = static_cast<int32_t>(v > hi ? hi : v);
     return static_cast<Out>(whole > 0 ? whole : 0);
   }
   F v = away_from_zero(value);
   const bool above = v > hi;
-  v = v > lo ? v : lo;  // also turns NaN into the smallest value
+  v = v > lo ? v : lo;  // also maps NaN to the smallest value
   v = v < hi ? v : hi;
-  if constexpr (sizeof(Out) < 4) return static_cast<Out>(static_cast<int32_t>(v));  // conversions to int32 have vector instructions
+  if constexpr (sizeof(Out) < 4) return static_cast<Out>(static_cast<int32_t>(v));  // only conversions to int32 have vector instructions
   else return above ? Limits::max() : static_cast<Out>(v);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stores past the caches, for results that do not fit there anyway: an ordinary store first reads the line that it overwrites. Multiplying
+// Stores that bypass the caches, for results that do not fit in them anyway: an ordinary store first reads the line that it overwrites. Multiplying
 // 16 VGA images into float32 (59 MB) takes 1.7 ms with ordinary stores.
 #pragma once
 
@@ -15,15 +15,15 @@ namespace ndd {
 
 constexpr int64_t kCacheLine = 64;
 
-// Half of a usual last-level cache: a smaller result may still be there when the next operator reads it.
+// Half of a typical last-level cache: a smaller result may still be cached when the next operator reads it.
 inline bool exceeds_caches(int64_t bytes) { return bytes >= (int64_t{16} << 20); }
 
-// How many bytes are missing to the next cache line.
+// The number of bytes from `address` to the next cache line.
 inline int64_t to_cache_line(const void* address) {
   return (kCacheLine - static_cast<int64_t>(reinterpret_cast<uintptr_t>(address) % kCacheLine)) % kCacheLine;
 }
 
-// Copies from a cached row; whole cache lines go to memory. Call stream_fence() before another thread may read them.
+// Copies from a row that is in the cache; whole lines bypass the caches. Call stream_fence() before another thread may read the result.
 inline void stream_copy(void* to, const void* from, int64_t bytes) {
 #if defined(__x86_64__)
   char* dst = static_cast<char*>(to);

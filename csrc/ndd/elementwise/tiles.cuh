@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise loops of device code for types known at run time, and more than one operand. A block of threads takes tiles of 4096 elements, and a
-// thread kRows rows of 4 neighbours of a tile: 4 bytes an access for uint8, 16 for float32, by neighbouring threads, so that an access of a warp is
-// one wavefront of the first-level cache for every 128 bytes. The switch over the types is made once for all of a thread's elements of a tile, and
-// all its loads are on their way at once: 16 elements of each of 1280 threads are 20 KB a processor for uint8, 80 KB for float32 (computed).
+// Element-wise loops of device code for types known at run time, with one or more operands. The kernel calls for_each() with a body that loads its
+// operands with load(), computes, and writes with store(), at the place it is given.
+//
+// A block takes tiles of 4096 elements, a thread kRows rows of 4 consecutive elements: neighboring threads access 4 bytes each for uint8 and 16 for
+// float32, so a warp's access takes one wavefront of the L1 cache per 128 bytes. The type is switched on once for all of a thread's elements of a
+// tile, so that its loads are all in flight together: 16 elements in each of 1280 threads are 20 KB per multiprocessor for uint8 and 80 KB for
+// float32 (computed).
+//
+// Guarantees: every element is visited exactly once, and stores are aligned; operands may have any alignment.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +27,14 @@ constexpr int kThreads = 256, kWidth = 4;
 template <int rows>
 constexpr int64_t elements = int64_t{kThreads} * kWidth * rows;
 
-// Blocks along x for runs of at most `most` elements.
+// The number of blocks along x, for runs of at most `most` elements.
 template <int rows>
 inline unsigned blocks(int64_t most) {
   const int64_t wanted = (most + elements<rows> - 1) / elements<rows>;
   return static_cast<unsigned>(wanted < 1 ? 1 : wanted < (1 << 16) ? wanted : 1 << 16);
 }
 
-// Where a thread's elements are: row g at first + g * kThreads * width, if that is before `end`.
+// A thread's elements: row g starts at first + g * kThreads * width, if that is below `end`.
 template <int rows, int width>
 struct Place {
   static constexpr int kRows = rows, kElements = width;
@@ -39,8 +44,8 @@ struct Place {
   __device__ bool has(int g) const { return row(g) < end; }
 };
 
-// Calls body(Place<rows, 4>) for what this thread shall do of `count` elements, with vectors that begin where `out`, of so many bytes an element, is
-// aligned; then body(Place<1, 1>) for one of the few elements in front and behind, or for all elements if they are done `one_by_one`.
+// Calls body(Place<rows, 4>) for this thread's share of `count` elements, placed such that vectors of `out` (`bytes` per element) are aligned; then
+// body(Place<1, 1>) for single elements before and after the vectors, or for all elements if `one_by_one`.
 template <int rows, class Body>
 __device__ __forceinline__ void for_each(const void* out, int64_t bytes, int64_t count, Body body, bool one_by_one = false) {
   const int64_t vector = kWidth * bytes < 16 ? kWidth * bytes : 16;
@@ -61,8 +66,8 @@ __device__ __forceinline__ T load_one(const T* from) {
   return AlignedVector<T, 1>::load(reinterpret_cast<const AlignedVector<T, 1>*>(from)).element[0];
 }
 
-// values[g][k] = convert(element k of row g of data). Any alignment: vectors that are not aligned are read element by element, which are as many
-// wavefronts again for each byte of an element's neighbours: 4 for uint8 where 12 are to be had.
+// values[g][k] = convert(element k of row g of data). Unaligned vectors are read element by element, which multiplies the wavefronts: 4 for uint8,
+// within a budget of 12.
 template <class In, class T, int rows, int width, class Convert>
 __device__ __forceinline__ void load_of(const void* data, const Place<rows, width>& at, T (&values)[rows][width], Convert convert) {
   constexpr int kPart = width * sizeof(In) > 16 ? 16 / sizeof(In) : width;
@@ -97,7 +102,7 @@ __device__ __forceinline__ void load(const void* data, DType dtype, const Place<
   for_dtype(dtype, [&](auto tag) { load_of<typename decltype(tag)::type>(data, at, values, convert); });
 }
 
-// out = convert(TypeTag<Out>, values[g][k]), in vectors: for_each() has seen to it that they are aligned.
+// out = convert(TypeTag<Out>, values[g][k]), stored as vectors, which for_each() has aligned.
 template <class Out, class T, int rows, int width, class Convert>
 __device__ __forceinline__ void store_of(const T (&values)[rows][width], void* data, const Place<rows, width>& at, Convert convert) {
   constexpr int kPart = width * sizeof(Out) > 16 ? 16 / sizeof(Out) : width;
@@ -138,15 +143,15 @@ struct Saturated {
 
 }  // namespace tiles
 
-// Where the elements of a run have their value of an operand that is repeated within rows or along them: element e has number
-// (e % extent) * inner + (e / extent) * outer. Channels last: extent = channels, 1 and 0. Channels first: extent = a plane, 0 and 1.
+// The position of an operand that repeats within rows or along them, such as one value per channel: element e uses value (e % extent) * inner + (e /
+// extent) * outer. Channels last: extent = channels, inner = 1, outer = 0. Channels first: extent = the size of a plane, inner = 0, outer = 1.
 struct Planes {
   Divisor extent;
   uint32_t inner = 0, outer = 0;
 
-  // Calls visit(k, number) for `width` neighbours from e on: one division, then an addition and a selection for each.
+  // Calls visit(k, number) for `width` consecutive elements from e on: one division, then an addition and a selection for each.
   template <int width, class Visit>
-  NDD_HD void for_neighbours(int64_t e, Visit visit) const {
+  NDD_HD void for_neighbors(int64_t e, Visit visit) const {
     const auto first = static_cast<uint32_t>(e);
     const uint32_t q = extent.quotient(first);
     uint32_t r = first - q * extent.value, number = r * inner + q * outer;

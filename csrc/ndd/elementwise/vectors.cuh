@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise loops of device code in accesses of 16 bytes, the widest there are: with one byte or four a thread and access fewer bytes are on their
-// way at a time. brightness of uint8 reaches 0.72 of the copy bandwidth of an H100, of float32 0.95; tests/test_machine_code.py finds LDG.E.128 and
-// STG.E.128 in the machine code.
+// Element-wise loops of device code with 16-byte accesses, the widest available. With 1 or 4 bytes per access, too few bytes are in flight to
+// saturate the memory. uint8 brightness reaches 0.72 of the copy bandwidth of an H100, float32 0.95; tests/test_machine_code.py checks that the
+// machine code contains LDG.E.128 and STG.E.128.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct alignas(sizeof(T) * kCount) AlignedVector {
   using Narrow = std::conditional_t<kBytes == 1, unsigned char, unsigned short>;
   using Word = std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, std::conditional_t<kBytes == 4, unsigned int, Narrow>>>;
 
-  // In one access: the compiler would split a copy of the array into words. Through the read-only path, because no kernel writes its input.
+  // A single access: the compiler would split a copy of the array into words. Uses the read-only path, because kernels never write their input.
   static __device__ __forceinline__ AlignedVector load(const AlignedVector* from) {
     const Word word = __ldg(reinterpret_cast<const Word*>(from));
     AlignedVector loaded;
@@ -31,7 +31,7 @@ struct alignas(sizeof(T) * kCount) AlignedVector {
     return loaded;
   }
 
-  // To global memory, also in one access: of an assignment the compiler makes one for each element or two.
+  // To global memory, also in a single access: an assignment would compile to a store for every element or two.
   static __device__ __forceinline__ void store(const AlignedVector& from, void* to) {
     Word word;
     memcpy(&word, &from, sizeof(AlignedVector));
@@ -39,7 +39,7 @@ struct alignas(sizeof(T) * kCount) AlignedVector {
   }
 };
 
-// to[k] = from[k] for k < n, in one access where all N are there and aligned. Elements that are not there stay as they are.
+// to[k] = from[k] for k < min(n, N), in one access if all N elements exist and are aligned. The other elements of `to` keep their values.
 template <class T, int N>
 __device__ __forceinline__ void load_some(const T* from, int64_t n, T (&to)[N]) {
   constexpr int kPart = N * sizeof(T) > 16 ? 16 / sizeof(T) : N;
@@ -77,9 +77,9 @@ __device__ __forceinline__ void store_some(const T (&from)[N], int64_t n, T* to)
   }
 }
 
-// out[i] = f(in[i]) for all i, by all threads of the blocks along x. A thread takes as many elements at once as fill 16 bytes of the wider type, so
-// that neighbouring threads access neighbouring bytes on both sides. Any alignment: vectors begin where `out` is aligned, `in` is then read element
-// by element if it is not aligned as well (a ragged sample behind one with an odd number of bytes).
+// out[i] = f(in[i]) for all i, shared by all threads of the blocks along x. A thread processes as many elements at a time as fill 16 bytes of the
+// wider type, so neighboring threads access neighboring bytes on both sides. Any alignment: vectors start where `out` is aligned; if `in` is not
+// aligned there, it is read element by element (a ragged sample that follows one with an odd number of bytes).
 template <class In, class Out, class F>
 __device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {
   constexpr int kCount = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
@@ -99,7 +99,7 @@ __device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {
     To::store(result, b);
   };
   if (aligned) {
-    // Two loads on their way at once.
+    // Two loads in flight at a time.
     for (int64_t v = first; v < vectors; v += 2 * stride) {
       const bool two = v + stride < vectors;
       const From a = From::load(from + v), b = From::load(from + (two ? v + stride : v));
@@ -120,7 +120,8 @@ __device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {
   }
 }
 
-// Calls visit with the types' tags where both are of those that images have on a GPU, which are worth a loop of their own; otherwise it returns false.
+// Calls visit with the tags of both types if they are types that images have on a GPU, for which a specialized loop pays off; otherwise returns
+// false.
 template <class Visit>
 NDD_HD bool for_common_pair(DType in, DType out, Visit visit) {
   const auto with = [&](auto in_tag) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Noise driver: out[e] = F::combine(in[e], noise of element e), in the type of the input, with a stream of Philox for each sample.
+// Noise driver: out[e] = F::combine(in[e], noise of element e), in the type of the input, with one Philox stream per sample.
 //
-// f is a small struct, shared by CPU and CUDA, with
-//   bool keeps()                                                 the output is the input
-//   NDD_HD void operator()(const float* in, const uint32_t* words, int n, float* noise)   a word for each element; `in` is null unless F::kReadsInput
+// The kernel supplies f, a small struct shared by CPU and CUDA, with
+//   bool keeps()                                                the output equals the input, no noise is drawn
+//   NDD_HD void operator()(const float* in, const uint32_t* words, int n, float* noise)  one word per element; `in` is null unless F::kReadsInput
 //   template <class T> static NDD_HD T combine(T in, float noise)
+//
+// The noise of an element depends only on the drawn words, the sample and the element's index: not on the batch, the device or the threads.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +21,7 @@
 
 namespace ndd {
 
-// The type to add in: float holds what has 24 bits.
+// The type in which noise is added: float is exact for elements of up to 24 bits.
 template <class T>
 using NoiseSum = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, float, double>;
 
@@ -81,8 +83,8 @@ struct Run {
 
 constexpr int kThreads = 256;
 
-// A block of Philox, four elements, for each thread: some 300 issue slots, so that the arithmetic bounds it: half of the bandwidth for float32, less for
-// narrower types. Every element is read and written once, four at a time.
+// Each thread computes one Philox block, four elements. That takes some 300 issue slots, so the kernel is bound by arithmetic: half of the bandwidth
+// for float32, less for narrower types. Every element is read and written once, four at a time.
 template <class F>
 __global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t count, DType dtype) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
@@ -107,11 +109,11 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t 
       }
       for_dtype(dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        T in[4] = {}, made[4];
+        T in[4] = {}, result[4];
         load_some(static_cast<const T*>(run.in) + begin, run.count - begin, in);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) made[e] = run.f.keeps() ? in[e] : F::combine(in[e], noise[e]);
-        store_some(made, run.count - begin, static_cast<T*>(run.out) + begin);
+        for (int e = 0; e < 4; ++e) result[e] = run.f.keeps() ? in[e] : F::combine(in[e], noise[e]);
+        store_some(result, run.count - begin, static_cast<T*>(run.out) + begin);
       });
     }
   }
@@ -132,7 +134,7 @@ void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dt
 
 }  // namespace noise_detail
 
-// Applies make_functor(i) to sample i. `words` are those that the call drew, `nanoseconds` is the cost of an element.
+// Applies make_functor(i) to sample i. `words` are those drawn for the call, `nanoseconds` is the cost per element.
 template <class Make>
 static void add_noise(const std::string& op, const Tensor& words, const Samples& in, const Samples& out, double nanoseconds, Make make_functor) {
   using namespace noise_detail;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementary functions of random operators: log, exp and the quantile of the normal distribution, without branches, so that loops over them vectorise,
-// and the same bit for bit on every processor. For that they use nothing but + - * / and sqrt, and ops/random and ops/noise are compiled without
-// contraction to fused multiply-adds (CMakeLists.txt).
+// Elementary functions for random operators: log, exp and the quantile of the normal distribution. They have no branches, so that loops vectorize,
+// and return the same bits on every processor. For that they use only + - * / and sqrt, and ops/random and ops/noise are compiled without contraction
+// to fused multiply-adds (CMakeLists.txt).
 #pragma once
 
 #include <cmath>
@@ -28,23 +28,23 @@ NDD_HD T polynomial(T x, const T (&c)[N]) {
   return y;
 }
 
-// For positive normal numbers; the absolute error is 5e-8 (1 + |log x|).
+// For positive normal numbers, with an absolute error of 5e-8 (1 + |log x|).
 NDD_HD float log_of(float x) {
   constexpr float kSqrtHalf = 0.70710678f;
-  // Minimax of log(1 + f) / f between sqrt(1/2) and sqrt(2).
+  // Minimax polynomial of log(1 + f) / f between sqrt(1/2) and sqrt(2).
   constexpr float c[] = {0.9999998139f, -0.5000066739f, 0.3333618203f, -0.2495934387f, 0.1987304623f, -0.1733346461f, 0.1641999113f, -0.1010224017f};
   const int32_t bits = same_bits<int32_t>(x), exponent = (bits - same_bits<int32_t>(kSqrtHalf)) >> 23;
   const float f = same_bits<float>(bits - (exponent << 23)) - 1.0f;
   return f * polynomial(f, c) + static_cast<float>(exponent) * 0.69314718f;
 }
 
-// For positive normal numbers, to 2e-16 (1 + |log x|).
+// For positive normal numbers, with an absolute error of 2e-16 (1 + |log x|).
 NDD_HD double log_of(double x) {
   constexpr double kSqrtHalf = 0.70710678118654752;
   // log m = 2 artanh s with s = (m - 1) / (m + 1), at most 0.172.
   constexpr double c[] = {2.0, 2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13, 2.0 / 15, 2.0 / 17, 2.0 / 19, 2.0 / 21};
   const int64_t bits = same_bits<int64_t>(x);
-  // In 32 bits: AVX2 has no arithmetic shift of 64-bit numbers and no conversion to double.
+  // In 32 bits: AVX2 has neither an arithmetic shift of 64-bit integers nor their conversion to double.
   const int32_t exponent = (static_cast<int32_t>(bits >> 32) - static_cast<int32_t>(same_bits<int64_t>(kSqrtHalf) >> 32)) >> 20;
   const double m = same_bits<double>(bits - (static_cast<int64_t>(exponent) << 52));
   const double s = (m - 1.0) / (m + 1.0);
@@ -55,7 +55,8 @@ NDD_HD double log_of(double x) {
 NDD_HD float power_of_two(float, int32_t n) { return same_bits<float>((n + 127) << 23); }
 NDD_HD double power_of_two(double, int32_t n) { return same_bits<double>(static_cast<int64_t>(n + 1023) << 52); }
 
-// exp(x), 0 below the range of normal numbers and at most exp(87), or exp(700) for double; the relative error is 1e-7 (1 + |x| / 10), or 1e-15 for double.
+// exp(x): 0 below the range of normal numbers, at most exp(87), or exp(700) for double. The relative error is 1e-7 (1 + |x| / 10), or 1e-15 for
+// double.
 template <class T>
 NDD_HD T exp_of(T x) {
   constexpr T c[] = {T(1),        T(1),         T(1) / 2,      T(1) / 6,       T(1) / 24,       T(1) / 120,      T(1) / 720,
@@ -63,24 +64,24 @@ NDD_HD T exp_of(T x) {
   constexpr T few[] = {c[0], c[1], c[2], c[3], c[4], c[5], c[6]};
   const T high = sizeof(T) == 4 ? T(87) : T(700), low = -high;
   const T above = x < low ? low : x, y = above > high ? high : above;
-  // Adding and subtracting this number rounds to whole ones.
+  // Adding and subtracting this number rounds to an integer.
   constexpr T kRound = sizeof(T) == 4 ? T(12582912) : T(6755399441055744);
   const T turns = (y * T(1.4426950408889634) + kRound) - kRound;
-  // ln 2 in two parts: the product with the first is exact.
+  // ln 2 in two parts, so that the product with the first is exact.
   const T f = y - turns * T(0.693145751953125) - turns * T(1.42860682030941723e-6);
   const T e = (sizeof(T) == 4 ? polynomial(f, few) : polynomial(f, c)) * power_of_two(T(), static_cast<int32_t>(turns));
   return x < low ? T(0) : e;
 }
 
-// Uniform in (0, 1), symmetric, to 32 bits near 0.
+// Uniform in (0, 1) and symmetric, with 32 bits near 0.
 NDD_HD float open_uniform(uint32_t word) { return static_cast<float>(word) * 0x1p-32f + 0x1p-33f; }
 NDD_HD double open_uniform(uint32_t high, uint32_t low) {
   return (static_cast<double>(high) + (static_cast<double>(static_cast<int32_t>(low >> 11)) + 0.5) * 0x1p-21) * 0x1p-32;
 }
 
-// A standard normal number from one word, up to 6.2 in both directions: the quantile of a uniform number, with a relative error of 5e-7. In the
-// manner of Giles ("Approximating the erfinv function", 2010) it is x P(w), w = -log(1 - x^2), for a uniform x between -1 and 1; P is a minimax
-// polynomial of w or, outside 2.93 standard deviations, of its root.
+// A standard normal number from one word, up to 6.2 in both directions: the quantile of a uniform number, with a relative error of 5e-7. Following
+// Giles ("Approximating the erfinv function", 2010) it is x P(w), w = -log(1 - x^2), for a uniform x between -1 and 1; P is a minimax polynomial of w
+// or, beyond 2.93 standard deviations, of its square root.
 NDD_HD float normal_of(uint32_t word) {
   const int32_t signed_word = static_cast<int32_t>(word), size = signed_word ^ (signed_word >> 31);
   const float x = (static_cast<float>(signed_word) + 0.5f) * 0x1p-31f;
@@ -99,18 +100,18 @@ NDD_HD float normal_of(uint32_t word) {
   return x * p;
 }
 
-// The same from two words, up to 8.2 and to 1e-15: algorithm AS 241 (Wichura, Applied Statistics 37, 1988).
+// The same from two words, up to 8.2 and with an error of 1e-15: algorithm AS 241 (Wichura, Applied Statistics 37, 1988).
 NDD_HD double normal_of(uint32_t high, uint32_t low) {
   const double q =
       (static_cast<double>(static_cast<int32_t>(high)) + (static_cast<double>(static_cast<int32_t>(low >> 11)) + 0.5) * 0x1p-21) * 0x1p-32;
   const double size = q < 0.0 ? -q : q;
   const double root = sqrt(-log_of(0.5 - size));
-  const bool centre = size <= 0.425, near = root <= 5.0;
-  const double inner = 0.180625 - q * q, middle = root - 1.6, outer = root - 5.0;  // selected, not branched to
-  const double tail = near ? middle : outer, r = centre ? inner : tail;
+  const bool center = size <= 0.425, near = root <= 5.0;
+  const double inner = 0.180625 - q * q, middle = root - 1.6, outer = root - 5.0;  // selected without branches
+  const double tail = near ? middle : outer, r = center ? inner : tail;
   const auto pick = [=](double a, double b, double c) {
     const double tails = near ? b : c;
-    return centre ? a : tails;
+    return center ? a : tails;
   };
   double n = pick(2509.0809287301226727, 7.7454501427834140764e-4, 2.01033439929228813265e-7);
   n = n * r + pick(33430.575583588128105, 2.27238449892691845833e-2, 2.71155556874348757815e-5);
@@ -129,7 +130,7 @@ NDD_HD double normal_of(uint32_t high, uint32_t low) {
   d = d * r + pick(42.313330701600911252, 2.05319162663775882187, 5.99832206555887937690e-1);
   d = d * r + 1.0;
   const double z = n / d, mirrored = -z, inside = z * q, outside = q < 0.0 ? mirrored : z;
-  return centre ? inside : outside;
+  return center ? inside : outside;
 }
 
 }  // namespace ndd

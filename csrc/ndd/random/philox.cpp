@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox on the CPU: rows of words for random operators, and the few that torch_ndd.random.RNG draws (20 times faster than in Python).
+// Philox on the CPU: rows of words for random operators, and the few words that torch_ndd.random.RNG draws (20 times faster than in Python).
 #include "ndd/random/philox.h"
 
 #include "ndd/python_interface.h"
 #include "ndd/simd.h"
 #if defined(__x86_64__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // inside gcc 12's own AVX-512 header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // raised inside gcc 12's own AVX-512 header
 #include <immintrin.h>
 #endif
 
@@ -13,8 +13,9 @@ namespace ndd {
 namespace {
 
 #if defined(__x86_64__)
-// A block in each 64-bit lane, of which the multiplication reads the lower half: no shuffles until the end. gcc's own vectors are four times slower.
-// Unpacking puts even lanes before odd ones, so the counters are dealt out in that order.
+// One block per 64-bit lane, of which the multiplication reads the lower half, so no shuffles are needed until the end. gcc's automatic vectorization
+// is four times slower. Unpacking moves even lanes before odd ones, so the counters are assigned in that order.
+// Only the block number differs between lanes; key and stream are broadcast.
 __attribute__((target("avx512f"))) void fill_avx512(const uint32_t* key, const uint32_t* stream, uint32_t first, int64_t blocks, uint32_t* words) {
   const __m512i order = _mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0);
   const __m512i low = _mm512_set1_epi64(0xFFFFFFFF), left_factor = _mm512_set1_epi64(0xD2511F53), right_factor = _mm512_set1_epi64(0xCD9E8D57);
@@ -74,7 +75,7 @@ void Philox::fill(uint32_t first, int64_t blocks, uint32_t* words) const {
 
 }  // namespace ndd
 
-// `count` words that begin `phase` words after the start of a block; its number has 128 bits, `sequence` the upper ones.
+// `count` words, starting `phase` words after the start of a block. The block number has 128 bits, of which `sequence` is the upper half.
 NDD_EXPORT(keep, void, ndd_philox, (uint64_t key, uint64_t sequence, uint64_t counter, int64_t phase, int64_t count, int64_t* out)) {
   const auto low = [](uint64_t v) { return static_cast<uint32_t>(v); };
   const auto high = [](uint64_t v) { return static_cast<uint32_t>(v >> 32); };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): any position of any stream at the same small cost.
+// Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a counter-based generator, in which any position of any
+// stream costs the same. This is what makes random operators independent of threads, batch size and device.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +9,21 @@
 
 namespace ndd {
 
-// A stream of random words: the 64-bit key and the upper three words of the counter choose it, the lowest word counts blocks of four.
+// A stream of random words. The 64-bit key and the upper three words of the counter select it; the lowest word counts blocks of four.
 class Philox {
  public:
   NDD_HD Philox(uint32_t key0, uint32_t key1, uint32_t stream1 = 0, uint32_t stream2 = 0, uint32_t stream3 = 0)
       : key_{key0, key1}, stream_{stream1, stream2, stream3} {}
 
-  // The stream of a sample in a call of an operator. `words` are those that the call drew.
+  // The stream of a sample in one call of an operator. `words` are those drawn for the call.
   NDD_HD Philox(const int64_t* words, int64_t sample)
       : Philox(static_cast<uint32_t>(words[0]), static_cast<uint32_t>(words[1]), static_cast<uint32_t>(words[2]), static_cast<uint32_t>(words[3]),
                static_cast<uint32_t>(sample)) {}
 
-  // The k-th of 2^32 streams beside this one, which is the first: for what needs a varying number of words, such as attempts until one succeeds.
+  // The k-th of 2^32 parallel streams, of which this one is the first; for elements that need a variable number of words, such as rejection sampling.
   NDD_HD Philox beside(uint32_t k) const { return Philox(key_[0], key_[1], stream_[0], stream_[1] + k, stream_[2]); }
 
-  // Words begin at 4 * block.
+  // Positions the stream at word 4 * block.
   NDD_HD void seek(uint32_t block) {
     block_ = block;
     used_ = 4;
@@ -43,7 +44,7 @@ class Philox {
     return static_cast<double>((high << 32 | low) >> 11) * 0x1p-53;
   }
 
-  // The four words of a block.
+  // Computes the four words of a block.
   NDD_HD void compute(uint32_t block, uint32_t (&out)[4]) const {
     uint32_t a = block, b = stream_[0], c = stream_[1], d = stream_[2], k0 = key_[0], k1 = key_[1];
     for (int round = 0; round < 10; ++round) {
@@ -61,7 +62,7 @@ class Philox {
     out[3] = d;
   }
 
-  // The words of `blocks` blocks, a multiple of eight, on the CPU (philox.cpp).
+  // Computes the words of `blocks` blocks, a multiple of eight, on the CPU (philox.cpp).
   void fill(uint32_t first, int64_t blocks, uint32_t* words) const;
 
  private:

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random driver: out[e] = f(words of element e), with a stream of Philox for each sample.
+// Random driver: out[e] = f(words of element e), with one Philox stream per sample.
 //
-// f is a small struct marked NDD_HD that makes an element of type F::Value (float or double) from its words: a uint32_t for float, two for double.
-// Element e always has the same words, so samples do not depend on the batch, and a longer one begins like a shorter one.
+// The kernel supplies f, a small struct marked NDD_HD that makes an element of type F::Value (float or double) from its words: one uint32_t for
+// float, two for double.
+//
+// Element e always uses the same words. Samples therefore do not depend on the batch, the device or the threads, and a longer sample begins like a
+// shorter one.
 #pragma once
 
 #include <algorithm>
@@ -27,14 +30,15 @@ namespace ndd {
 // 480 x 640 numbers take 0.2 ms.
 constexpr double kRandomNanoseconds = 0.7;
 
-// Which results are made from doubles: those that float32 would make coarse.
+// Whether results are computed in double: types for which float32 would be too coarse.
 inline bool random_in_double(DType dtype) { return item_bytes(dtype) >= 4 && dtype != DType::float32; }
 
 namespace random_detail {
 
 constexpr int64_t kBlocks = 256;
 
-// Blocks for n elements, in the steps in which Philox::fill makes them: a batch of 64 numbers, one a sample, then takes 4 us instead of 100.
+// The number of blocks for n elements, rounded up to the step of Philox::fill: a batch of 64 samples of one number then takes 4 us instead of 100 (a
+// full row of kBlocks each).
 inline int64_t blocks_for(int64_t n, int64_t each) { return (n + 8 * each - 1) / (8 * each) * 8; }
 
 template <class F>
@@ -57,7 +61,7 @@ void map_row(const F& functor, const uint32_t* words, int64_t n, void* out) {
   });
 }
 
-// Results of the functor's own type, bytes and int32 are made in one step, others through a row of the functor's type.
+// Results of the functor's own type, uint8 and int32 are stored directly, others through a row of the functor's type.
 template <class F>
 void fill_sample(const F& f, const Philox& stream, int64_t count, DType dtype, void* out) {
   using Value = typename F::Value;
@@ -91,8 +95,8 @@ struct Run {
 
 constexpr int kThreads = 256;
 
-// A block of Philox for each thread, 80 to 100 issue slots, and one store: by the machine code the arithmetic bounds it, for four float32, 16 bytes, at
-// about the bandwidth, and below that for narrower types and for functors with much arithmetic of their own.
+// Each thread computes one Philox block (80 to 100 issue slots) and stores once. According to the machine code this is bound by arithmetic: about at
+// the memory bandwidth for four float32 (16 bytes), below it for narrower types and for functors with much arithmetic of their own.
 template <class F>
 __global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t count, DType dtype) {
   constexpr int kEach = static_cast<int>(per_block<F>);
@@ -107,10 +111,10 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t 
       for (int e = 0; e < kEach; ++e) values[e] = element(run.f, words, e);
       for_dtype(dtype, [&](auto tag) {
         using Out = typename decltype(tag)::type;
-        Out made[kEach];
+        Out result[kEach];
 #pragma unroll
-        for (int e = 0; e < kEach; ++e) made[e] = saturate<Out>(values[e]);
-        store_some(made, run.count - begin, static_cast<Out*>(run.out) + begin);
+        for (int e = 0; e < kEach; ++e) result[e] = saturate<Out>(values[e]);
+        store_some(result, run.count - begin, static_cast<Out*>(run.out) + begin);
       });
     }
   }
@@ -131,13 +135,13 @@ void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dt
 
 }  // namespace random_detail
 
-// The words that a call drew.
+// The words drawn for a call.
 inline const int64_t* drawn_words(const std::string& op, const Tensor& words) {
   if (words.numel() < 4) fail(Error::Value, op, ": rng gave too few words");
   return static_cast<const int64_t*>(words.data_ptr());
 }
 
-// Fills sample i with make_functor(i). `words` are those that the call drew, `nanoseconds` is the cost of an element.
+// Fills sample i with make_functor(i). `words` are those drawn for the call, `nanoseconds` is the cost per element.
 template <class Make>
 static void fill_random(const std::string& op, const Tensor& words, const Samples& out, Make make_functor, double nanoseconds = kRandomNanoseconds) {
   using namespace random_detail;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses the loop and the conversion of the elements for a reduction, and stores its results in the output's type.
 #include "ndd/reduce/cpu.h"
 
 #include <algorithm>
@@ -14,12 +15,13 @@ namespace {
 
 bool is_square(Fold fold) { return fold == Fold::squares || fold == Fold::distances; }
 
-// The type of loops that folds elements of a type without loss, or as their squares are taken.
+// The element type of the loop that folds `in` without loss, or in the type in which its squares are taken.
+// The fewer types, the faster the build; see fold.h.
 DType lane_dtype(Fold fold, DType in) {
   if (is_square(fold) && !is_floating_dtype(in) && item_bytes(in) >= 4) return DType::float64;
   switch (in) {
     case DType::uint8:
-    case DType::boolean:  // 0 and 1
+    case DType::boolean:  // values 0 and 1
       return DType::uint8;
     case DType::int8:
     case DType::int16: return DType::int16;
@@ -27,7 +29,7 @@ DType lane_dtype(Fold fold, DType in) {
     case DType::int32: return DType::int32;
     case DType::uint32:
     case DType::int64: return DType::int64;
-    case DType::uint64:  // the bits of a sum modulo 2^64 are the same; extremes are those of numbers that are 2^63 less
+    case DType::uint64:  // a sum has the same bits modulo 2^64; for extremes, 2^63 is subtracted first to keep the order
       return fold == Fold::mean ? DType::float64 : DType::int64;
     case DType::float16:
     case DType::bfloat16:
@@ -41,7 +43,7 @@ void convert_elements(const void* from, int64_t n, void* to) {
   convert_run(from, in, n, to, out);
 }
 
-// Also back.
+// Flips the top bit, which maps uint64 to int64 in order, and back.
 void shift_unsigned(const void* from, int64_t n, void* to) {
   const auto* values = static_cast<const uint64_t*>(from);
   for (int64_t k = 0; k < n; ++k) static_cast<uint64_t*>(to)[k] = values[k] ^ (uint64_t{1} << 63);
@@ -69,7 +71,7 @@ StageElements stage_of(Fold fold, DType in) {
 
 bool is_extreme(Fold fold) { return fold == Fold::smallest || fold == Fold::largest; }
 
-// Results of totals that are int64 or double, as float, or as the doubles that a saturating store takes: integers are cut off, as DALI does.
+// Converts totals, int64 or double, to results: as float, or as doubles for a saturating store. Integers are truncated, as in DALI.
 template <class Total, class Out>
 void finish_row(const Finisher& finisher, const void* totals, int64_t n, bool cut, Out* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -89,7 +91,7 @@ void finish_totals(const Finisher& finisher, const void* totals, DType type, int
   else finish_row<double>(finisher, totals, n, cut, out);
 }
 
-constexpr int64_t kFinished = kLanes;  // totals that are handed over together, at most
+constexpr int64_t kFinished = kLanes;  // the most totals that are handed over together
 
 }  // namespace
 
@@ -101,13 +103,13 @@ DType total_dtype(Fold fold, DType in) {
   return fold == Fold::mean && lane == DType::int64 ? DType::float64 : DType::int64;
 }
 
-void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype, Centres centres, const TakeTotals& take) {
+void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype, Centers centers, const TakeTotals& take) {
   const Input input{in, lane_dtype(fold, dtype), item_bytes(dtype), stage_of(fold, dtype)};
   switch (fold) {
     case Fold::sum:
     case Fold::mean: return fold_sums(fold == Fold::sum, shape, input, take);
     case Fold::squares: return fold_squares(shape, input, take);
-    case Fold::distances: return fold_distances(shape, input, centres, take);
+    case Fold::distances: return fold_distances(shape, input, centers, take);
     case Fold::smallest:
     case Fold::largest:
       if (dtype != DType::uint64) return fold_extremes(fold == Fold::largest, shape, input, take);
@@ -119,14 +121,14 @@ void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype,
   }
 }
 
-void reduce_sample(Fold fold, const Reduction& shape, const Finisher& finisher, const void* in, DType in_dtype, Centres centres, void* out,
+void reduce_sample(Fold fold, const Reduction& shape, const Finisher& finisher, const void* in, DType in_dtype, Centers centers, void* out,
                    DType out_dtype) {
   const DType type = total_dtype(fold, in_dtype);
   const bool exact = type == DType::uint64 || is_extreme(fold);
-  // Whole sums are signed where the elements are.
+  // Integer sums are signed if the elements are.
   const DType from = fold == Fold::sum && exact && is_signed_dtype(in_dtype) ? DType::int64 : type;
   const StoreRowOf<double> store = row_storer<double>(out_dtype);
-  fold_sample(fold, shape, in, in_dtype, centres, [&](int64_t first, int64_t n, const void* totals) {
+  fold_sample(fold, shape, in, in_dtype, centers, [&](int64_t first, int64_t n, const void* totals) {
     char* const to = static_cast<char*>(out) + first * item_bytes(out_dtype);
     if (exact) return convert_run(totals, from, n, to, out_dtype);
     if (out_dtype == DType::float32) return finish_totals(finisher, totals, type, n, false, reinterpret_cast<float*>(to));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The loops of fold.h for minima and maxima.
 #include "ndd/reduce/fold.h"
 
 namespace ndd::reduce {

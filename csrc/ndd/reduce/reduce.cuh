@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA side of the reductions: every output is folded by a team of threads, long ones in several chunks whose totals a second launch folds in order.
+// CUDA side of the reductions. A team of threads folds each output; long outputs are split into chunks, whose totals a second launch merges in a
+// fixed order. The kernel supplies a fold (below) and the samples, and calls launch_gpu.
+//
+// No atomics are used: results depend on the shapes of the batch, not on the scheduling of blocks.
 #pragma once
 
 #include <algorithm>
@@ -18,26 +21,26 @@ struct GpuSample {
   Finisher finisher;
   const void* in;
   void* out;
-  const void* centre;  // numbers of the type `centre_type`, one or one for each output; or null
-  int64_t centres;
-  int64_t first_partial, chunks;  // where the totals of its chunks lie
-  int64_t rows = 0, channels = 0;  // rows.cuh
+  const void* center;  // values of type `types.center`, one for all outputs or one per output; or null
+  int64_t centers;
+  int64_t first_partial, chunks;  // the position of the totals of its chunks
+  int64_t rows = 0, channels = 0;  // set by rows.cuh
 };
 
 struct GpuTypes {
-  DType in, out, centre;
+  DType in, out, center;
 };
 
-// A fold adds elements of type T up in a Local<T>, at most kMostTaken of them, and makes a Total of it; `centre` is a number of the output. Totals are
-// merged in a fixed order.
-constexpr int64_t kMostTaken = 32768;
+// A fold accumulates elements of type T in a Local<T>, at most kMaxTaken of them (so that narrow locals cannot overflow), and converts it to a Total.
+// `center` is a value of the output. Totals are merged in a fixed order.
+constexpr int64_t kMaxTaken = 32768;
 
-// Whole sums modulo 2^64.
+// Integer sums modulo 2^64.
 struct GpuWholeSum {
   using Total = uint64_t;
   template <class T>
   using Local = std::conditional_t<sizeof(T) <= 2, int32_t, uint64_t>;
-  static constexpr bool kCentred = false;
+  static constexpr bool kCentered = false;
 
   NDD_HD Total identity(DType) const { return 0; }
   template <class T>
@@ -62,13 +65,13 @@ struct GpuWholeSum {
   }
 };
 
-// Sums in double; of bytes in whole numbers, which is the same.
-template <bool squares, bool centred>
+// Sums in double; bytes are summed in integers, which gives the same result faster.
+template <bool squares, bool centered>
 struct GpuSum {
   using Total = double;
   template <class T>
-  using Local = std::conditional_t<sizeof(T) == 1 && !centred, std::conditional_t<squares, uint32_t, int32_t>, double>;
-  static constexpr bool kCentred = centred;
+  using Local = std::conditional_t<sizeof(T) == 1 && !centered, std::conditional_t<squares, uint32_t, int32_t>, double>;
+  static constexpr bool kCentered = centered;
 
   NDD_HD Total identity(DType) const { return 0.0; }
   template <class T>
@@ -76,9 +79,9 @@ struct GpuSum {
     return 0;
   }
   template <class T>
-  NDD_HD void take(Local<T>& local, T value, double centre) const {
-    auto v = widened<std::conditional_t<sizeof(T) == 1 && !centred, int32_t, double>>(value);
-    if constexpr (centred) v -= centre;
+  NDD_HD void take(Local<T>& local, T value, double center) const {
+    auto v = widened<std::conditional_t<sizeof(T) == 1 && !centered, int32_t, double>>(value);
+    if constexpr (centered) v -= center;
     local += squares ? v * v : v;
   }
   template <class T>
@@ -94,9 +97,9 @@ struct GpuSum {
   }
 };
 
-// Sums of the distances from an output's first element and of their squares, of which the mean and the squared distances from it follow; of bytes from
-// 0, in whole numbers. One pass over the input instead of two. In double, the squared distances lose digits only where the first element is thousands
-// of standard deviations from the mean.
+// Sums of the distances from an output's first element, and of their squares; the mean and the squared distances from it follow from these in one
+// pass over the input instead of two. Bytes are measured from 0, in integers. In double, squared distances lose digits only if the first element is
+// thousands of standard deviations from the mean.
 struct GpuMoments {
   struct Total {
     double sum, squares;
@@ -107,8 +110,8 @@ struct GpuMoments {
     Sum sum;
     std::conditional_t<sizeof(T) == 1, uint32_t, double> squares;
   };
-  static constexpr bool kCentred = true;
-  int64_t distance;  // of the squared distances from the means, in doubles
+  static constexpr bool kCentered = true;
+  int64_t distance;  // offset of the squared distances from the means in the output, in doubles
 
   NDD_HD Total identity(DType) const { return {0.0, 0.0}; }
   template <class T>
@@ -116,9 +119,9 @@ struct GpuMoments {
     return {0, 0};
   }
   template <class T>
-  NDD_HD void take(Local<T>& local, T value, double centre) const {
+  NDD_HD void take(Local<T>& local, T value, double center) const {
     auto v = widened<typename Local<T>::Sum>(value);
-    if constexpr (sizeof(T) > 1) v -= centre;
+    if constexpr (sizeof(T) > 1) v -= center;
     local.sum += v;
     local.squares += v * v;
   }
@@ -134,7 +137,7 @@ struct GpuMoments {
         using T = typename decltype(tag)::type;
         if constexpr (sizeof(T) > 1) first = widened<double>(static_cast<const T*>(sample.in)[sample.shape.of_output(o)]);
       });
-    // n * squares - sum^2, both products with the bits that a double does not hold.
+    // n * squares - sum^2 cancels, so fma recovers the bits of both products that a double cannot hold.
     const double n = static_cast<double>(sample.shape.count), product = total.sum * total.sum;
     const double squares = (fma(n, total.squares, -product) - fma(total.sum, total.sum, -product)) / n;
     static_cast<double*>(sample.out)[o] = first + total.sum / n;
@@ -142,12 +145,12 @@ struct GpuMoments {
   }
 };
 
-// The smallest or largest, as keys.
+// The minimum or maximum, computed on keys (order_keys.h).
 struct GpuExtreme {
   using Total = uint64_t;
   template <class T>
   using Local = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-  static constexpr bool kCentred = false;
+  static constexpr bool kCentered = false;
   bool maximum;
 
   template <class T>
@@ -164,7 +167,7 @@ struct GpuExtreme {
   }
   template <class T>
   NDD_HD void take(Local<T>& local, T value, double) const {
-    const Local<T> key = to_key<T>(value, static_cast<Key<T>>(local));  // NaN changes nothing
+    const Local<T> key = to_key<T>(value, static_cast<Key<T>>(local));  // NaN maps to the current value and so changes nothing
     local = maximum ? (key > local ? key : local) : (key < local ? key : local);
   }
   template <class T>
@@ -182,20 +185,20 @@ struct GpuExtreme {
 
 constexpr int kThreads = 256;
 
-// The number that distances of output o are measured from: the given one, or its first element.
-NDD_HD double centre_of(const GpuSample& sample, const GpuTypes& types, int64_t o) {
+// The value that distances of output o are measured from: the given center, or the output's first element.
+NDD_HD double center_of(const GpuSample& sample, const GpuTypes& types, int64_t o) {
   double value = 0.0;
-  if (!sample.centre && sample.shape.count == 0) return value;
-  const void* const from = sample.centre ? sample.centre : sample.in;
-  const int64_t at = !sample.centre ? sample.shape.of_output(o) : sample.centres > 1 ? o : 0;
-  for_dtype(sample.centre ? types.centre : types.in,
+  if (!sample.center && sample.shape.count == 0) return value;
+  const void* const from = sample.center ? sample.center : sample.in;
+  const int64_t at = !sample.center ? sample.shape.of_output(o) : sample.centers > 1 ? o : 0;
+  for_dtype(sample.center ? types.center : types.in,
             [&](auto tag) { value = widened<double>(static_cast<const typename decltype(tag)::type*>(from)[at]); });
   return value;
 }
 
-// A team of threads, 1, a warp or a block, shares a chunk of an output; they fold in a fixed order. Single threads take neighbouring outputs and teams
-// neighbouring elements, so that either way a warp reads neighbouring bytes. For what rows.cuh does not take: few elements an output, or more
-// than one dimension to be reduced.
+// A team (1 thread, a warp, or a block) folds a chunk of an output in a fixed order. Single threads take neighboring outputs and teams neighboring
+// elements, so that a warp reads neighboring bytes either way. For shapes that rows.cuh does not handle: few elements per output, or several reduced
+// dimensions.
 template <class Fold>
 __global__ void __launch_bounds__(kThreads)
     fold_kernel(const GpuSample* samples, int64_t count, Fold fold, int team, int64_t chunk, GpuTypes types, typename Fold::Total* partials) {
@@ -210,20 +213,20 @@ __global__ void __launch_bounds__(kThreads)
       if (unit < units) {
         const int64_t begin = part * chunk + member, end = min(sample.shape.count, (part + 1) * chunk), start = sample.shape.of_output(o);
         const int64_t stride = sample.shape.reduced_stride[0];
-        const double centre = Fold::kCentred ? centre_of(sample, types, o) : 0.0;
+        const double center = Fold::kCentered ? center_of(sample, types, o) : 0.0;
         const bool straight = sample.shape.reduced <= 1;
         for_dtype(types.in, [&](auto tag) {
           using T = typename decltype(tag)::type;
           const T* const from = static_cast<const T*>(sample.in) + start;
           for (int64_t e = begin; e < end;) {
             auto local = fold.template start<T>();
-            const int64_t stop = min(end, e + kMostTaken * team);
+            const int64_t stop = min(end, e + kMaxTaken * team);
             if (straight) {
 #pragma unroll 4
-              for (; e < stop; e += team) fold.template take<T>(local, from[e * stride], centre);
+              for (; e < stop; e += team) fold.template take<T>(local, from[e * stride], center);
             } else {
 #pragma unroll 1
-              for (; e < stop; e += team) fold.template take<T>(local, from[sample.shape.of_element(e)], centre);
+              for (; e < stop; e += team) fold.template take<T>(local, from[sample.shape.of_element(e)], center);
             }
             total = fold.merge(total, fold.template total<T>(local));
           }
@@ -281,7 +284,7 @@ void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold
   if (outputs == 0) return;
   if (in_rows(samples)) return launch_rows(op, std::move(samples), fold, types);
   const int team = elements <= 64 || side_by_side ? 1 : elements <= 2048 ? 32 : kThreads;
-  // Enough threads for the whole device: 2048 for each of 132 processors.
+  // Enough threads to fill the device: 2048 for each of 132 multiprocessors.
   const int64_t wanted = std::max<int64_t>(1, 270000 / (all * team)), most = std::max<int64_t>(1, elements / (64 * team));
   const int64_t chunks = std::min({wanted, most, int64_t{4096}}), chunk = std::max<int64_t>(1, (elements + chunks - 1) / chunks);
   int64_t partials = 0;
@@ -305,7 +308,7 @@ void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold
   check_launch(op);
 }
 
-// Each of these is compiled in one file only: sums.cu and squares.cu.
+// Each is compiled in one file only: sums.cu and squares.cu.
 extern template void launch_gpu(const char*, std::vector<GpuSample>, const GpuSum<false, false>&, const GpuTypes&);
 extern template void launch_gpu(const char*, std::vector<GpuSample>, const GpuSum<true, true>&, const GpuTypes&);
 

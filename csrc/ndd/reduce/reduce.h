@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over any dimensions of a sample: which elements make an output, how they are folded, and what becomes of the total. Sums of integers are
-// exact, all others are made in double, always in the same order: no result depends on threads. CPU: cpu.h, CUDA: reduce.cuh.
+// Reductions over any dimensions of a sample: which elements contribute to an output, how they are folded, and what becomes of the total. Integer
+// sums are exact; everything else is computed in double, always in the same order, so no result depends on the number of threads. cpu.h has the CPU
+// side, reduce.cuh the CUDA side.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +18,11 @@
 
 namespace ndd {
 
-// The dimensions of a contiguous sample, neighbours of one kind merged, innermost first.
+// The dimensions of a contiguous sample, innermost first, split into kept and reduced ones; neighboring dimensions of one kind are merged.
 struct Reduction {
-  static constexpr int kMaxDims = 8;  // of a kind, after merging
+  static constexpr int kMaxDims = 8;  // per kind, after merging
 
-  int64_t outputs = 1, count = 1;  // results, and elements in each of them
+  int64_t outputs = 1, count = 1;  // the number of results, and of elements per result
   int kept = 0, reduced = 0;
   int64_t kept_extent[kMaxDims] = {}, kept_stride[kMaxDims] = {}, reduced_extent[kMaxDims] = {}, reduced_stride[kMaxDims] = {};
 
@@ -59,7 +60,7 @@ struct Reduction {
   NDD_HD int64_t of_element(int64_t e, int first = 0) const { return offset(e, first, reduced, reduced_extent, reduced_stride); }
 };
 
-// Widened to what it is added up in: whole numbers modulo 2^64, or doubles.
+// The type in which sums are accumulated: integers modulo 2^64, or doubles.
 template <class T>
 using SumType = std::conditional_t<is_floating<T>, double, uint64_t>;
 
@@ -69,19 +70,19 @@ NDD_HD Acc widened(T value) {
   else return static_cast<Acc>(value);
 }
 
-// What becomes of the total of an output's elements.
+// What is computed from the total of an output's elements.
 enum class Finish : int32_t { sum, mean, root_mean };
 
 struct Finisher {
   Finish finish;
-  int64_t divisor;  // elements, less the degrees of freedom
+  int64_t divisor;  // number of elements, less the degrees of freedom
 
   NDD_HD double value(double total) const {
     const double divided = finish == Finish::sum ? total : total / static_cast<double>(divisor);
     return finish == Finish::root_mean ? sqrt(divided) : divided;
   }
 
-  // Integers are cut off, as DALI does; a sum, which has no fraction, is saturated.
+  // Integer results are truncated, as in DALI; a sum, which has no fraction, is saturated.
   template <class Out>
   NDD_HD Out operator()(double total) const {
     const double value = this->value(total);
@@ -91,7 +92,7 @@ struct Finisher {
     else return value == value ? saturate<Out>(trunc(value)) : Out{};
   }
 
-  // Whole sums: modulo 2^64, as signed or unsigned numbers.
+  // For integer sums modulo 2^64, read as signed or unsigned.
   template <class Out>
   NDD_HD Out whole(uint64_t total, bool is_signed) const {
     const double value = is_signed ? static_cast<double>(static_cast<int64_t>(total)) : static_cast<double>(total);

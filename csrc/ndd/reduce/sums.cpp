@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The loops of fold.h for sums and means.
 #include "ndd/reduce/fold.h"
 
 namespace ndd::reduce {
@@ -6,7 +7,7 @@ namespace {
 
 template <class T>
 using ExactSum = Add<T, true>;
-// The same loops but of 64-bit integers: other sums do not overflow, and have the same bits with and without a sign.
+// The same loops, except for 64-bit integers: other sums do not overflow, and have the same bits signed or unsigned.
 template <class T>
 using MeanSum = Add<T, !std::is_same_v<T, int64_t>>;
 

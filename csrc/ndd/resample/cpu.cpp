@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Chooses how to resample a sample on the CPU: copies for nearest neighbors, fixed point for bytes, float for the rest.
 #include "ndd/resample/cpu.h"
 
 #include <cstdint>
@@ -13,20 +14,21 @@
 namespace ndd {
 namespace {
 
-// Copies `width` pixels of a fixed size; a size known to the compiler is one load and one store.
+// Copies `width` pixels of a fixed size: a size known at compile time becomes one load and one store.
 template <int64_t kBytes>
 void pick(const char* row, const int32_t* at, int64_t width, int64_t bytes, char* out) {
   const int64_t size = kBytes ? kBytes : bytes;
   for (int64_t x = 0; x < width; ++x) std::memcpy(out + x * size, row + at[x] * size, size);
 }
 
-// Three bytes as overlapping words, half the instructions: reads a byte past a pixel, so not for the row that ends the sample.
+// Copies three-byte pixels as overlapping 4-byte words, which halves the instructions. Reads a byte past each pixel, so it must not be used for the
+// row that ends the sample.
 void pick_rgb(const char* row, const int32_t* at, int64_t width, int64_t, char* out) {
   for (int64_t x = 0; x + 1 < width; ++x) std::memcpy(out + x * 3, row + at[x] * 3, 4);
   std::memcpy(out + (width - 1) * 3, row + at[width - 1] * 3, 3);
 }
 
-// Skipped rows break the stream that the hardware would follow.
+// Skipped rows break the pattern that the hardware prefetcher would follow.
 void prefetch(const char* row, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(row + at);
 }
@@ -58,7 +60,8 @@ void planes(const Arithmetic& arith, const ResampleJob& job, int64_t count, cons
     resample_plane(arith, {static_cast<const char*>(job.in) + i * in_plane, static_cast<char*>(job.out) + i * out_plane, job.channels}, v, h);
 }
 
-// Rows before columns is one tiled pass without an intermediate picture, but wasteful where a wide low source becomes a narrow high output.
+// Whether to resample columns before rows. Rows first is a single tiled pass without an intermediate image, but it is wasteful if a wide, low source
+// becomes a narrow, high output.
 bool columns_first_pays(const AxisTable& v, const AxisTable& h) {
   const double in_height = static_cast<double>(v.axis.in), in_width = static_cast<double>(h.axis.in);
   const double out_height = static_cast<double>(v.axis.out), out_width = static_cast<double>(h.axis.out);
@@ -79,7 +82,7 @@ void columns_first(const ResampleJob& job, const AxisTable& v, const AxisTable& 
   planes(Floats{DType::float32, job.out_type}, second, job.outer, v, keep(4, h.axis.out));
 }
 
-// Every output plane is first mixed from input planes into a float plane of the source's size.
+// Resamples volumes: each output plane is first mixed from input planes, into a float plane of the source's size.
 void volumes(const ResampleJob& job, const AxisTable& d, const AxisTable& v, const AxisTable& h) {
   const int64_t plane = v.axis.in * h.axis.in * job.channels, out_plane = v.axis.out * h.axis.out * job.channels * item_bytes(job.out_type);
   float* mixed = scratch<float>(4, plane);
@@ -118,7 +121,8 @@ void resample_cpu(const ResampleJob& job) {
   const auto single = [](const AxisTable& table) { return table.axis.in == 1 && table.axis.out == 1; };
   if (job.outer > 1 && single(*tables[0]) && single(*tables[1]) && only.axis.in * job.channels < kNarrow &&
       job.outer < std::numeric_limits<int32_t>::max()) {
-    // Rows of a few elements, as where channels are resampled, are rows of one picture: as pictures of their own 8 images of 321x213 took 2.4 times as long.
+    // Rows of a few elements, as when channels are resampled, are treated as the rows of one image: with an image for each, 8 images of 321x213 took
+    // 2.4 times as long.
     ResampleJob rows = job;
     rows.axes[1] = make_axis(job.outer, job.outer, 0, static_cast<float>(job.outer), Filter::nearest, Filter::nearest, false);
     rows.axes[1].rule = only.axis.rule;
@@ -133,7 +137,7 @@ void resample_cpu(const ResampleJob& job) {
 #if defined(__x86_64__)
   const int64_t row = h.axis.in * job.channels;
   if (job.in_type == DType::uint8 && job.out_type == DType::uint8 && cpu_isa() != Isa::base && row >= 32 &&
-      std::max(v.most, h.most) <= u8::kMostTaps) {
+      std::max(v.most, h.most) <= u8::kMaxTaps) {
     v.build_weights14();
     h.build_weights14();
     if (u8::resample_up(job, v, h)) return;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resampling one sample on the CPU, by the calling thread.
+// Resamples one sample on the CPU, on the calling thread. Any element types and alignment; reads nothing outside the sample.
 #pragma once
 #include "ndd/dtypes.h"
 #include "ndd/resample/resample.h"
 
 namespace ndd {
 
-// A sample seen as [outer][depth][height][width][channels]; depth is an axis of extent 1 in two dimensions. The axes hold both extents.
+// A sample viewed as [outer][depth][height][width][channels], where depth has extent 1 for images. The axes hold both extents.
 struct ResampleJob {
   const void* in;
   void* out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any element type through float: the arithmetic of resample_plane for everything but the fixed-point path, and the pass over depth.
+// Arithmetic in float for any element type: resample_plane uses it whenever the fixed-point path does not apply, and so does the pass over depth.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace ndd {
 template <class In>
 void mix_to_float(const In* in, int64_t stride, const float* w, int32_t taps, float* out, int64_t n) {
   with_simd([=]() NDD_ALWAYS_INLINE {
-    constexpr int64_t kBlock = 2048;  // the block of `out` stays in the first-level cache over all taps
+    constexpr int64_t kBlock = 2048;  // keeps the block of `out` in the L1 cache over all taps
     for (int64_t begin = 0; begin < n; begin += kBlock) {
       const int64_t m = std::min(kBlock, n - begin);
       float* __restrict to = out + begin;
@@ -41,7 +41,7 @@ void mix_to_float(const In* in, int64_t stride, const float* w, int32_t taps, fl
   });
 }
 
-// out[j][i] = in[i][j] in blocks of 8 x 8; reads and writes up to the next multiple of 8 of either extent.
+// Transposes out[j][i] = in[i][j] in blocks of 8 x 8. Reads and writes up to the next multiple of 8 of either extent, so the buffers must be padded.
 inline void turn(const float* in, int64_t in_stride, int64_t rows, int64_t columns, float* out, int64_t out_stride) {
   with_simd([=]() NDD_ALWAYS_INLINE {
     using Eight = float __attribute__((vector_size(32)));
@@ -69,6 +69,7 @@ inline void turn(const float* in, int64_t in_stride, int64_t rows, int64_t colum
   });
 }
 
+// The arithmetic of resample_plane for any element types: everything is float, also between the passes.
 struct Floats {
   using Mid = float;
   using Tile = float;
@@ -103,6 +104,7 @@ struct Floats {
   }
 
   void turn_out(const float* tile, int64_t n, int64_t rows, void* out, int64_t offset, int64_t stride) const {
+    // Full tiles of float32 go straight to the output, except for the last columns, which turn() would write past the end.
     const int64_t whole = n / 8 * 8, padded = (n + 7) / 8 * 8;
     if (out_type == DType::float32 && rows == kRows) {
       float* dst = static_cast<float*>(out) + offset;
@@ -111,6 +113,7 @@ struct Floats {
         for (int64_t r = 0; r < rows; ++r) dst[r * stride + j] = tile[j * kRows + r];
       return;
     }
+    // Other types are transposed into rows of floats first, because row_storer converts whole rows.
     float* lines = scratch<float>(3, kRows * padded);
     turn(tile, kRows, n, kRows, lines, padded);
     const StoreRow store = row_storer(out_type);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions with two taps an axis (linear without antialias): of most source columns few are read, so mixing whole rows first, as tiles do, would be
-// three times the work. A thread makes a pixel of eight rows and keeps its columns and their weights. 640x480 to 224x224 in uint8 takes 40 instructions an
-// element, of which the memory's bandwidth leaves time for 44, and 40 accesses of a warp to the first-level cache for 96 elements, where it leaves time
-// for 33 (computed from the machine code, not measured).
+// Reductions with two taps per axis (linear without antialias). Only a few source columns are read, so mixing whole rows first, as tile.cuh does,
+// would be three times the work. Each thread computes a pixel of eight rows and reuses its columns and their weights. 640x480 to 224x224 in uint8
+// takes 40 instructions per element, where the memory bandwidth leaves time for 44, and 40 warp accesses to the L1 cache per 96 elements, where it
+// leaves time for 33 (computed from the machine code, not measured).
 #pragma once
 #include "ndd/resample/tile.cuh"
 
@@ -19,11 +19,11 @@ struct TwoTaps {
 __device__ inline TwoTaps two_taps(const Axis& a, int32_t output) {
   float base = 0;
   const int32_t start = clamped_start(a, first_tap(a, output, &base)), last = static_cast<int32_t>(a.in) - 1;
-  const bool one = a.taps == 1;
-  return {max(0, min(start, last)), max(0, min(one ? start : start + 1, last)), one ? 1.0f : 1 - base, one ? 0.0f : base};
+  const bool single = a.taps == 1;
+  return {max(0, min(start, last)), max(0, min(single ? start : start + 1, last)), single ? 1.0f : 1 - base, single ? 0.0f : base};
 }
 
-// kChannels: 3, or 0 for any number.
+// kChannels is 3, or 0 for any number.
 template <class In, int kChannels>
 __global__ void __launch_bounds__(kThreads, 4) linear_kernel(const TiledSample* samples, int64_t count, DType out) {
   __shared__ TwoTaps rows[kLinearRows];
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, 4) linear_kernel(const TiledSample* 
       __syncthreads();
       if (thread < kLinearRows) {
         const TwoTaps row = two_taps(s.vertical, min(y + thread, height - 1));
-        rows[thread].first = row.first;  // one by one: the emulator of tests does not see the store of a structure
+        rows[thread].first = row.first;  // member by member: the CUDA emulator of the tests does not track the store of a structure
         rows[thread].second = row.second;
         rows[thread].first_weight = row.first_weight;
         rows[thread].second_weight = row.second_weight;

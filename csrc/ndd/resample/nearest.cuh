@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nearest neighbours: a copy of elements, which a block finds once for a tile of 64 rows.
+// Nearest neighbors: copies elements, whose positions a block computes once for a tile of 64 rows.
 #pragma once
 #include "ndd/elementwise/vectors.cuh"
 #include "ndd/resample/weights.cuh"
@@ -8,7 +8,7 @@ namespace ndd::resample_gpu {
 
 constexpr int kNearestRows = 64;
 
-// A sample seen as [outer][depth][height][width][channels], elements of the size of an unsigned integer.
+// A sample viewed as [outer][depth][height][width][channels], with elements of the size of an unsigned integer.
 struct NearestSample {
   const void* in;
   void* out;
@@ -19,7 +19,7 @@ struct NearestSample {
   NDD_HD int64_t row() const { return axes[2].out * channels; }
 };
 
-// Units that a thread moves at once: 16 bytes at most, four at most.
+// The number of units a thread moves at a time: at most 16 bytes, and at most four.
 template <class Unit>
 constexpr int kNearestUnits = sizeof(Unit) < 8 ? 4 : 2;
 
@@ -29,7 +29,7 @@ __device__ inline int64_t nearest_of(const Axis& a, int64_t i) {
   return clamp_index(clamped_start(a, first_tap(a, i, &base)), a.in);
 }
 
-// Most extents fit in 32 bits, whose division takes a fifth of the time.
+// Most extents fit in 32 bits, where a division takes a fifth of the time.
 __device__ inline int64_t quotient(int64_t a, int64_t b) {
   return (a | b) >> 32 ? a / b : static_cast<int64_t>(static_cast<uint32_t>(a) / static_cast<uint32_t>(b));
 }

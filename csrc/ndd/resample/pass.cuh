@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resampling one axis through memory: depth, and axes whose tiles do not fit in shared memory (reductions by 40 and more, hundreds of channels).
+// Resamples one axis through global memory: depth, and axes whose tiles do not fit in shared memory (reductions by 40 and more, hundreds of
+// channels).
 #pragma once
 #include "ndd/resample/weights.cuh"
 
@@ -7,14 +8,14 @@ namespace ndd::resample_gpu {
 
 constexpr int kPassWeights = 4096;
 
-// A sample seen as [outer][axis][inner].
+// A sample viewed as [outer][axis][inner].
 struct PassSample {
   const void* in;
   void* out;
   int64_t outer, inner;
   Axis axis;
 
-  // A block takes a group of outputs of the axis and of inner elements, 256 in all.
+  // A block computes a group of axis outputs and inner elements, 256 together.
   NDD_HD int32_t group() const { return inner < kThreads ? static_cast<int32_t>(inner) : kThreads; }
   NDD_HD int64_t inner_groups() const { return (inner + group() - 1) / group(); }
   NDD_HD int64_t groups() const {
@@ -24,10 +25,10 @@ struct PassSample {
 };
 
 #ifdef __CUDACC__
-// In: the type of the elements, or void for any.
+// In is the element type, or void for any.
 template <class In>
 __global__ void __launch_bounds__(kThreads) pass_kernel(const PassSample* samples, int64_t count, DType in, DType out) {
-  __shared__ float weights[kPassWeights], bases[kThreads], knots[kMostKnots];
+  __shared__ float weights[kPassWeights], bases[kThreads], knots[kMaxKnots];
   __shared__ int32_t starts[kThreads];
   const int thread = static_cast<int>(threadIdx.x);
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {

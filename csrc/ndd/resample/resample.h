@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Separable resampling: where an output element lies in the source and which source elements it mixes. Shared by the CPU and CUDA drivers.
+// Separable resampling: where an output element lies in the source, and which source elements it mixes with which weights. Shared by the CPU and CUDA
+// drivers, so that both compute the same weights.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -11,32 +12,33 @@ namespace ndd {
 
 NDD_ENUM("types.InterpType", Filter, int32_t, nearest, linear, cubic, lanczos3, triangular, gaussian);
 
-// Whose arithmetic: of Pillow bytes have weights of 22 bits, of `torch` 15; floats have the same. `pillow12` is Pillow before version 13, which always
-// began with the width.
+// Whose arithmetic to reproduce. For bytes, Pillow uses 22-bit weights and torch 15-bit ones; for floats they are the same. `pillow_12` is Pillow
+// before version 13, which always resized the width first.
 NDD_ENUM("resize.Rule", Rule, int32_t, dali, torch, pillow, pillow_12);
 
 NDD_HD bool is_pillow(Rule rule) { return rule == Rule::pillow || rule == Rule::pillow_12; }
 
-// One resampled axis: output element i is centred at source coordinate lo + (i + 0.5) * scale, where element k covers [k, k + 1).
+// One resampled axis: output element i is centered at source coordinate lo + (i + 0.5) * scale, where source element k covers [k, k + 1).
 struct Axis {
   int64_t in, out;
-  float lo, scale;  // scale < 0 mirrors
+  float lo, scale;  // negative if mirrored
   Filter filter;
   float stretch;  // the kernel is this many times wider than at unit scale
-  float shrink;   // 1 / stretch
-  float anchor;   // distance from the first tap's lower bound to the centre
+  float shrink;  // 1 / stretch
+  float anchor;  // distance from the first tap's lower bound to the center
   int32_t taps;
   Rule rule = Rule::dali;
-  // Of the other rules, whose weights follow from whole sizes: `out` elements are made, from `first` on, of the `whole` that the source would become.
+  // For the rules other than DALI's, whose weights derive from integer sizes: computes `out` elements, from `first` on, of the `whole` that the full
+  // source would become.
   bool antialias = false;
   int64_t first = 0, whole = 0;
 };
 
 NDD_HD float support_radius(Filter filter) { return filter == Filter::cubic ? 2.0f : filter == Filter::lanczos3 ? 3.0f : 1.0f; }
 
-// Source region [lo, hi) of an axis of `in` elements onto `out` elements. `min_filter` serves reduction and is widened when `antialias`.
+// Maps the source region [lo, hi) of an axis of `in` elements to `out` elements. `min_filter` is used for reduction, and widened if `antialias`.
 NDD_HD Axis make_axis(int64_t in, int64_t out, float lo, float hi, Filter min_filter, Filter mag_filter, bool antialias) {
-  const float limit = 4194304.0f;  // keeps coordinates exact to half an element and bounds the kernel; also replaces NaN
+  const float limit = 4194304.0f;  // keeps coordinates exact to half an element, bounds the kernel, and replaces NaN
   lo = fminf(fmaxf(lo, -limit), limit);
   hi = fminf(fmaxf(hi, -limit), limit);
   Axis a{};
@@ -52,7 +54,7 @@ NDD_HD Axis make_axis(int64_t in, int64_t out, float lo, float hi, Filter min_fi
   if (a.filter == Filter::nearest || a.filter == Filter::linear) {
     a.taps = a.filter == Filter::nearest ? 1 : 2;
   } else if (a.filter == Filter::gaussian) {
-    // The radius by way of a float sigma: the rounding decides whether a tap exactly at the edge (weight e^-4) takes part.
+    // The radius is computed by way of a float sigma, as in DALI: the rounding decides whether a tap exactly at the edge (weight e^-4) takes part.
     const float sigma = static_cast<float>(static_cast<double>(a.stretch * 0.5f) / 1.4142135623730951);
     a.anchor = 32.0f / (64.0f / fmaxf(1.0f, 5.656854249492381f * sigma));
     a.taps = static_cast<int32_t>(ceilf(2 * a.anchor));
@@ -63,7 +65,7 @@ NDD_HD Axis make_axis(int64_t in, int64_t out, float lo, float hi, Filter min_fi
   return a;
 }
 
-// A kernel at distance x >= 0 from its centre, in units of source elements at unit scale.
+// A kernel at distance x >= 0 from its center, in source elements at unit scale.
 NDD_HD float kernel_knot(Filter filter, float x) {
   switch (filter) {
     case Filter::cubic:  // Catmull-Rom
@@ -73,7 +75,7 @@ NDD_HD float kernel_knot(Filter filter, float x) {
       if (x >= 3) return 0.0f;
       const float t = x * 1.0471975512f;
 #ifdef __CUDA_ARCH__
-      const float s = sinpif(x * 0.333333333f);  // sinf has a path for large arguments, which keeps a table in memory
+      const float s = sinpif(x * 0.333333333f);  // sinf has a path for large arguments, which would keep a table in local memory
 #else
       const float s = sinf(t);
 #endif
@@ -84,14 +86,14 @@ NDD_HD float kernel_knot(Filter filter, float x) {
   }
 }
 
-// Knot n of a kernel, at distance n / 32. The CPU reads a table of these, which takes 75 us off two Lanczos axes of 224 elements.
+// Knot n of a kernel, at distance n / 32. The CPU reads a table of these instead, which saves 75 us for two Lanczos axes of 224 elements.
 struct ComputedKnots {
   Filter filter;
   NDD_HD float operator[](int32_t n) const { return kernel_knot(filter, static_cast<float>(n) / 32); }
 };
-constexpr int32_t kMostKnots = 3 * 32 + 2;
+constexpr int32_t kMaxKnots = 3 * 32 + 2;
 
-// DALI tabulates its kernels every 1/32 and interpolates: following it keeps float results equal to 1e-6 instead of 1e-3.
+// DALI tabulates its kernels in steps of 1/32 and interpolates linearly. Doing the same makes float results agree to 1e-6 instead of 1e-3.
 template <class Knots>
 NDD_HD float kernel_value(Filter filter, const Knots& knots, float x) {
   x = fabsf(x);
@@ -102,16 +104,16 @@ NDD_HD float kernel_value(Filter filter, const Knots& knots, float x) {
   return knots[n] + (knots[n + 1] - knots[n]) * (t - static_cast<float>(n));
 }
 
-NDD_HD int64_t round_down(float x) {  // floorf is a function call in baseline x86-64
+NDD_HD int64_t round_down(float x) {  // floorf is a function call on baseline x86-64
 #ifdef __CUDA_ARCH__
-  return static_cast<int32_t>(floorf(x));  // 64-bit conversions take four times as long; coordinates stay below 2^25
+  return static_cast<int32_t>(floorf(x));  // 64-bit conversions take four times as long, and coordinates stay below 2^25
 #else
   const int64_t n = static_cast<int64_t>(x);
   return n - (x < static_cast<float>(n));
 #endif
 }
 
-// First source element of output i (may lie outside the source: the caller clamps) and `base`, the argument of tap_weight.
+// The first source element of output i (which may lie outside the source: the caller clamps it), and `base`, the argument of tap_weight.
 NDD_HD int64_t first_tap(const Axis& a, int64_t i, float* base) {
   const float n = static_cast<float>(i);
   if (a.filter == Filter::nearest) return round_down(mul_then_add(n + 0.5f, a.scale, a.lo));
@@ -121,7 +123,7 @@ NDD_HD int64_t first_tap(const Axis& a, int64_t i, float* base) {
   return first;
 }
 
-// Weight of tap k before normalisation to a sum of 1.
+// The weight of tap k before normalization to a sum of 1.
 template <class Knots>
 NDD_HD float tap_weight(const Axis& a, const Knots& knots, int32_t k, float base) {
   if (a.filter == Filter::nearest) return 1.0f;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds and caches the filters, and applies them with AVX2 or portable loops.
 #include "ndd/resample/sinc_filter.h"
 
 #include <algorithm>
@@ -13,13 +14,13 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kMostPhases = 1280;     // 44100 to 48000 has 160, to 16000 the same
-constexpr int64_t kBetweenPhases = 1024;  // interpolated linearly: an error of 4e-7
-constexpr int64_t kMostWeights = 1 << 22;  // of all phases, where these are a choice
+constexpr int64_t kMaxPhases = 1280;     // 44100 to 48000 Hz has 160 phases, to 16000 Hz as many
+constexpr int64_t kBetweenPhases = 1024;  // with linear interpolation between them: an error of 4e-7
+constexpr int64_t kMaxWeights = 1 << 22;  // of all phases together, above which phases are interpolated
 
-// advance / phases is the ratio, up to a millionth of an element at the last of `outputs`.
+// Finds advance / phases equal to the ratio, up to a millionth of an element at the last of `outputs`.
 bool find_fraction(double ratio, int64_t outputs, int64_t& advance, int64_t& phases) {
-  for (phases = 1; phases <= kMostPhases; ++phases) {
+  for (phases = 1; phases <= kMaxPhases; ++phases) {
     const double rounded = std::round(ratio * static_cast<double>(phases));
     if (rounded < 9e15 && std::fabs(ratio - rounded / static_cast<double>(phases)) * static_cast<double>(outputs) < 1e-6 && rounded >= 1.0) {
       advance = static_cast<int64_t>(rounded);
@@ -31,31 +32,31 @@ bool find_fraction(double ratio, int64_t outputs, int64_t& advance, int64_t& pha
 
 std::shared_ptr<const SincFilter> make_sinc_filter(int64_t advance, int64_t phases, double ratio, bool exact, int64_t lobes, double stretch) {
   constexpr double kPi = 3.14159265358979323846;
-  auto made = std::make_shared<SincFilter>();
+  auto filter = std::make_shared<SincFilter>();
   const double extent = static_cast<double>(lobes) * stretch;
-  SincTable& table = made->table;
+  SincTable& table = filter->table;
   table.reach = static_cast<int64_t>(std::ceil(extent));
   table.taps = (2 * table.reach + 15) / 16 * 16;
   table.phases = phases, table.advance = advance, table.exact = exact, table.ratio = ratio;
-  made->weights.resize((phases + (exact ? 0 : 1)) * table.taps);
+  filter->weights.resize((phases + (exact ? 0 : 1)) * table.taps);
   for (int64_t p = 0; p < phases + (exact ? 0 : 1); ++p) {
     for (int64_t k = 0; k < 2 * table.reach; ++k) {
       const double x = (static_cast<double>(k - table.reach + 1) - static_cast<double>(p) / static_cast<double>(phases)) / stretch;
       if (std::fabs(x) >= static_cast<double>(lobes)) continue;
       const double sinc = x == 0.0 ? 1.0 : std::sin(kPi * x) / (kPi * x);
-      made->weights[p * table.taps + k] = static_cast<float>(sinc * 0.5 * (1.0 + std::cos(kPi * x / static_cast<double>(lobes))) / stretch);
+      filter->weights[p * table.taps + k] = static_cast<float>(sinc * 0.5 * (1.0 + std::cos(kPi * x / static_cast<double>(lobes))) / stretch);
     }
   }
-  return made;
+  return filter;
 }
 
-// Where the inputs and the weights of an output are.
+// The inputs and the weights of an output.
 struct Taps {
   const float *values, *weights;
   float next;
 };
 
-// The taps of one output after the other, without the division of position_of(). `signal` begins `before` elements in front of the first one.
+// Steps through the taps of consecutive outputs without the division in position_of(). `signal` starts `before` elements before the first one.
 class TapsInOrder {
  public:
   TapsInOrder(const SincFilter& filter, const float* signal, int64_t before, int64_t last_start)
@@ -65,7 +66,7 @@ class TapsInOrder {
 
   Taps next() {
     if (!table_.exact) position_ = position_of(table_, output_++);
-    // What lies behind all zeros is zero as well.
+    // Clamped: beyond the trailing zeros everything is zero as well.
     const Taps taps{signal_ + std::min(position_.first + before_, last_start_), weights_ + position_.phase * table_.taps, position_.next};
     position_.phase += part_;
     const bool carried = position_.phase >= table_.phases;
@@ -110,14 +111,14 @@ __attribute__((target("avx2,fma"), always_inline)) inline __m256 products(const 
   return _mm256_add_ps(sum, other);
 }
 
-// Four outputs at a time, whose sums are added across together; returns how many were made.
-__attribute__((target("avx2,fma"))) int64_t filter_fours(const SincTable& table, TapsInOrder& taps, int64_t outputs, float* made) {
+// Four outputs at a time, whose horizontal sums are combined; returns how many were computed.
+__attribute__((target("avx2,fma"))) int64_t filter_fours(const SincTable& table, TapsInOrder& taps, int64_t outputs, float* out) {
   int64_t o = 0;
   for (; o + 4 <= outputs; o += 4) {
     const __m256 a = products(table, taps.next()), b = products(table, taps.next()), c = products(table, taps.next()),
                  d = products(table, taps.next());
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
-    _mm_storeu_ps(made + o, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+    _mm_storeu_ps(out + o, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
   }
   return o;
 }
@@ -127,24 +128,24 @@ __attribute__((target("avx2,fma"))) int64_t filter_fours(const SincTable& table,
 
 std::shared_ptr<const SincFilter> sinc_filter(double ratio, int64_t outputs, int64_t lobes, bool antialias) {
   using Key = std::tuple<int64_t, int64_t, double, int64_t, double>;
-  static auto* const kept = new Kept<Key, SincFilter>(32);  // never destroyed: threads use it to the end of the process
+  static auto* const kept = new Kept<Key, SincFilter>(32);  // never destroyed: threads use it until the process exits
   const double stretch = antialias && ratio > 1.0 ? ratio : 1.0, taps = 2.0 * static_cast<double>(lobes) * stretch;
   int64_t advance = 0, phases = 0;
-  const bool exact = find_fraction(ratio, outputs, advance, phases) && static_cast<double>(phases) * taps <= static_cast<double>(kMostWeights);
-  // A filter that is stretched changes as much less from phase to phase.
+  const bool exact = find_fraction(ratio, outputs, advance, phases) && static_cast<double>(phases) * taps <= static_cast<double>(kMaxWeights);
+  // The more a filter is stretched, the less it changes from phase to phase.
   if (!exact) advance = 0, phases = std::max<int64_t>(32, static_cast<int64_t>(static_cast<double>(kBetweenPhases) / stretch));
   const Key key{advance, phases, exact ? 0.0 : ratio, lobes, stretch};
   return kept->get(key, [&] { return make_sinc_filter(advance, phases, ratio, exact, lobes, stretch); });
 }
 
-void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* made) {
+void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* out) {
   const int64_t before = zeros_before(filter);
   TapsInOrder taps(filter, signal, before, before + length + filter.table.taps);
   int64_t o = 0;
 #if defined(__x86_64__)
-  if (cpu_isa() != Isa::base) o = filter_fours(filter.table, taps, outputs, made);
+  if (cpu_isa() != Isa::base) o = filter_fours(filter.table, taps, outputs, out);
 #endif
-  for (; o < outputs; ++o) made[o] = filtered(filter.table, taps.next());
+  for (; o < outputs; ++o) out[o] = filtered(filter.table, taps.next());
 }
 
 }  // namespace ndd

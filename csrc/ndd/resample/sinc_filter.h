@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filters of a resampler: a windowed sinc at every position that an output has between two inputs.
+// Filters for resampling audio: a windowed sinc for every position that an output can have between two inputs.
 //
-// An output at position o * ratio of the input is the sum of in[i] * w((i - position) / stretch) / stretch, w(x) = sinc(x) * (1 + cos(pi x / lobes)) / 2.
+// An output at position o * ratio of the input is the sum of in[i] * w((i - position) / stretch) / stretch, with w(x) = sinc(x) * (1 + cos(pi x /
+// lobes)) / 2.
 #pragma once
 
 #include <cmath>
@@ -14,19 +15,19 @@
 namespace ndd {
 
 struct SincPosition {
-  int64_t first;  // input that the first weight is for
+  int64_t first;  // the input of the first weight
   int64_t phase;
-  float next;  // how much of the weights of the next phase
+  float next;  // the share of the next phase's weights
 };
 
 struct SincTable {
-  int64_t taps = 0, reach = 0;  // weights of a phase, a multiple of 16; those of inputs from first = floor(position) - reach + 1 on
-  int64_t phases = 1, advance = 0;  // phases > 0 and exact: position o is o * advance / phases
-  bool exact = true;  // otherwise phases are so close that what lies between is interpolated
+  int64_t taps = 0, reach = 0;  // taps: weights per phase, a multiple of 16; the first is for input floor(position) - reach + 1
+  int64_t phases = 1, advance = 0;  // if exact, position o is o * advance / phases
+  bool exact = true;  // otherwise the weights are interpolated between phases
   double ratio = 1.0;
 };
 
-// Where an output is taken from.
+// The position of an output in the input.
 NDD_HD SincPosition position_of(const SincTable& table, int64_t o) {
   if (table.exact) {
     const int64_t whole = o * table.advance / table.phases;
@@ -40,20 +41,20 @@ NDD_HD SincPosition position_of(const SincTable& table, int64_t o) {
 
 struct SincFilter {
   SincTable table;
-  LineVector<float> weights;  // phases rows of taps; one more where they are interpolated
+  LineVector<float> weights;  // one row of taps per phase, and an additional one if they are interpolated
 };
 
-// Lobes of the sinc on each side, for a quality from 0 to 100: the parabola through 3, 16 (at 50) and 64 lobes, as in DALI.
+// The lobes of the sinc on each side for a quality from 0 to 100: the parabola through 3, 16 (at 50) and 64 lobes, as in DALI.
 inline int64_t sinc_lobes(double quality) { return std::lround(0.007 * quality * quality - 0.09 * quality + 3.0); }
 
-// The filter for `outputs` elements at distances of `ratio` inputs, kept for the next ones. With `antialias` it is stretched where the ratio is over 1.
+// The filter for `outputs` elements, `ratio` inputs apart; cached for later calls. With `antialias` it is stretched if the ratio exceeds 1.
 std::shared_ptr<const SincFilter> sinc_filter(double ratio, int64_t outputs, int64_t lobes, bool antialias);
 
-// Zeros that filter_signal() needs in front of a signal and behind it.
+// The number of zeros that filter_signal() requires before and after a signal.
 inline int64_t zeros_before(const SincFilter& filter) { return filter.table.reach; }
 inline int64_t zeros_behind(const SincFilter& filter) { return 2 * filter.table.taps; }
 
-// `signal` has `length` elements, behind and in front of the zeros.
-void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* made);
+// `signal` has `length` elements and must be surrounded by that many zeros.
+void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* out);
 
 }  // namespace ndd

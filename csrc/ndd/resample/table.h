@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights of a whole axis for the CPU: in-range taps only, what lies outside is added to the border element.
+// The weights of a whole axis for the CPU. Only taps inside the source are stored; the weights of those outside are added to the border element, so
+// the loops need no bounds checks.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -11,10 +12,10 @@ namespace ndd {
 
 inline const float* tabulated_knots(Filter filter) {
   struct Tables {
-    float knots[6][kMostKnots];
+    float knots[6][kMaxKnots];
     Tables() {
       for (int f = 0; f < 6; ++f)
-        for (int32_t n = 0; n < kMostKnots; ++n) knots[f][n] = ComputedKnots{static_cast<Filter>(f)}[n];
+        for (int32_t n = 0; n < kMaxKnots; ++n) knots[f][n] = ComputedKnots{static_cast<Filter>(f)}[n];
     }
   };
   static const Tables tables;
@@ -26,14 +27,15 @@ constexpr int32_t kFineBits = 11;
 struct AxisTable {
   Axis axis{};
   int64_t stride = 0;  // weights per output element
-  int32_t most = 0;    // largest count
-  int64_t source = 0;  // elements of the source region, not of DALI's rule
+  int32_t most = 0;    // the largest count
+  int64_t source = 0;  // elements of the source region; not used by DALI's rule
   std::vector<int32_t> start, count;
   std::vector<float> weight;
-  // Not of DALI's rule: weight * 2^precision, rounded; behind the last of an element zeros. Of Pillow's rule it is weight16 * 2^kFineBits + fine16.
+  // For the rules other than DALI's: weight * 2^precision, rounded, followed by zeros after an element's last weight. With Pillow's rule the weight
+  // is weight16 * 2^kFineBits + fine16.
   std::vector<int16_t> weight16, fine16;
   int32_t precision = 0;
-  std::vector<uint32_t> weight14;  // weight * 2^14 rounded, as int16 in both halves; an element's weights sum to exactly 2^14
+  std::vector<uint32_t> weight14;  // weight * 2^14, rounded, as int16 in both halves; the weights of an element sum to exactly 2^14
 
   const float* weights(int64_t i) const { return weight.data() + i * stride; }
   const uint32_t* weights14(int64_t i) const { return weight14.data() + i * stride; }
@@ -52,7 +54,7 @@ struct AxisTable {
     for (int64_t i = 0; i < a.out; ++i) build_element(i, knots);
   }
 
-  void build_by_torch_rule();  // and Pillow's: torch_rule.cpp
+  void build_by_torch_rule();  // for Pillow's rule as well; in torch_rule.cpp
   bool fine() const { return !fine16.empty(); }
   int32_t whole_weight(int64_t k) const { return fine() ? weight16[k] * (1 << kFineBits) + fine16[k] : weight16[k]; }
 
@@ -105,13 +107,13 @@ inline bool same_axis(const Axis& a, const Axis& b) {
          a.rule == b.rule && a.antialias == b.antialias && a.first == b.first && a.whole == b.whole;
 }
 
-// Pillow begins with the height if that loses more than twice as many pixels as the width. It matters for bytes, which are rounded in between.
+// Pillow starts with the height if that drops more than twice as many pixels as the width. The order matters for bytes, which are rounded in between.
 inline bool height_first(const AxisTable& v, const AxisTable& h) {
   const int64_t loss = v.source - v.axis.whole;
   return v.axis.rule == Rule::pillow && loss > 0 && loss > 2 * (h.source - h.axis.whole);
 }
 
-// The table of an axis, kept per thread: samples of one shape, and the planes of one sample, build it once.
+// The table of an axis, cached per thread: samples of one shape, and the planes of one sample, build it once.
 inline AxisTable& axis_table(int slot, const Axis& a) {
   static thread_local AxisTable tables[5];
   AxisTable& t = tables[slot];

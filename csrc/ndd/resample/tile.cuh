@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resampling of two axes in one launch: a block makes a tile of 32 rows of the output. It mixes source rows straight from memory into floats in shared
-// memory, these into output elements, which it gathers in shared memory to write whole words. Two passes through memory would move 8 bytes more for
-// each float between them: with 640x480 to 224x224 in uint8 with antialias 4.5 MB instead of 1.07 MB an image. By its machine code that takes 110
-// instructions an output element, of which the memory's bandwidth leaves time for 44: bound by the instructions, a third of them multiply-adds and the
-// byte_perms that make floats of bytes (computed, not measured). Enlarging takes 30.
+// Resamples two axes in one launch: each block computes a tile of 32 output rows. It mixes source rows straight from global memory into floats in
+// shared memory, mixes these into output elements, and collects those in shared memory to write whole words. Two passes through global memory would
+// move 8 bytes more for each float in between: for 640x480 to 224x224 in uint8 with antialias, 4.5 MB instead of 1.07 MB per image. According to the
+// machine code that takes 110 instructions per output element, where the memory bandwidth leaves time for 44: it is bound by instructions, a third of
+// them multiply-adds and the byte_perms that convert bytes to floats (computed, not measured). Enlarging takes 30.
 //
-// Between the passes four rows of a column lie side by side: one access of 16 bytes serves four multiply-adds. The columns are 36 floats apart, so
-// that eight lanes that access 16 bytes of neighbouring columns, or of one column, touch every bank of shared memory once.
+// Between the passes, four rows of a column are adjacent, so that one 16-byte access serves four multiply-adds. Columns are 36 floats apart: eight
+// lanes that access 16 bytes of neighboring columns, or of one column, then touch every bank of shared memory once.
+//
+// Guarantees: inputs and outputs may have any alignment, and no byte outside the sample is read.
 #pragma once
 #include "ndd/elementwise/saturate.h"
 #include "ndd/resample/weights.cuh"
@@ -15,32 +17,33 @@ namespace ndd::resample_gpu {
 
 constexpr int kTileRows = 32, kColumnPitch = 36;
 
-// A sample seen as [planes][height][width][channels], and how it is cut into tiles. The launcher fills in all numbers: a division in the kernel would be
-// one for each of 256 threads that make 12 elements each.
+// A sample viewed as [planes][height][width][channels], and its partition into tiles. The launcher precomputes all numbers: a division in the kernel
+// would be repeated by 256 threads that compute only 12 elements each.
 struct TiledSample {
   const void* in;
   void* out;
   int64_t planes, in_pitch, in_plane, out_pitch, out_plane;  // distances in elements
-  int32_t channels, tile_width, across, tiles;  // tiles: of a plane
-  // The parts of a block's shared memory: where they begin in bytes, multiples of 16. Behind the starts of 32 rows lie their weights.
+  int32_t channels, tile_width, across, tiles;  // tiles per plane
+  // Offsets in bytes of the parts of a block's shared memory, multiples of 16. The weights of the 32 rows follow their starts.
   int32_t column_starts, column_weights, columns, result, result_pitch;
   Axis vertical, horizontal;
 
-  // Cuts into tiles of `width` pixels, for results of `item_bytes` each; returns how much shared memory a block needs.
+  // Partitions into tiles `width` pixels wide, for results of `item_bytes` each. Returns the shared memory that a block needs; the caller tries
+  // smaller widths if that is too much.
   int64_t cut(int32_t width, int64_t item_bytes) {
     const auto rounded = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
-    // Source columns of a tile, with 4 for the rounding of coordinates up to 2^22, and 3 elements before and behind them to make words whole.
+    // Source columns of a tile, plus 4 for the rounding of coordinates up to 2^22, and 3 elements before and after them to complete words.
     const int64_t mixed = static_cast<int64_t>((width - 1) * fabsf(horizontal.scale)) + inner_taps(horizontal) + 4;
     const int64_t elements = (mixed < horizontal.in ? mixed : horizontal.in) * channels + 6;
     const int64_t weights_at = kTileRows * 4 + int64_t{kTileRows} * inner_taps(vertical) * 4;
     const int64_t starts_at = weights_at + rounded(int64_t{width} * inner_taps(horizontal) * 4);
     const int64_t columns_at = starts_at + rounded(int64_t{width} * 4), result_at = columns_at + elements * kColumnPitch * 4;
-    const int64_t words = (int64_t{width} * channels * item_bytes + 6) / 4 | 1;  // an odd number: rows that lie 4 apart begin in different banks
+    const int64_t words = (int64_t{width} * channels * item_bytes + 6) / 4 | 1;  // odd, so that rows that are 4 apart start in different banks
     const int64_t end = result_at + kTileRows * words * 4, tiles_down = (vertical.out + kTileRows - 1) / kTileRows;
     if (end > INT32_MAX) return end;
     tile_width = width;
     across = static_cast<int32_t>((horizontal.out + width - 1) / width);
-    tiles = static_cast<int32_t>(std::min<int64_t>(tiles_down * across, INT32_MAX));  // as many are too many
+    tiles = static_cast<int32_t>(std::min<int64_t>(tiles_down * across, INT32_MAX));  // more tiles than a launch allows anyway
     column_weights = static_cast<int32_t>(weights_at);
     column_starts = static_cast<int32_t>(starts_at);
     columns = static_cast<int32_t>(columns_at);
@@ -51,15 +54,16 @@ struct TiledSample {
 };
 
 #ifdef __CUDACC__
-// What a tile mixes of a plane, and where to.
+// The part of a plane that a tile mixes, and where the result goes.
 struct TileMix {
-  int32_t columns, taps, quads;  // elements of a row; quads: groups of four output rows
+  int32_t columns, taps, quads;  // columns: elements of a row; quads: groups of four output rows
   const float4* weights;  // [quad][tap], of four output rows
   const uint4* starts;  // [quad]
   float4* mixed;  // [column][quad]
 };
 
-// Where the rows of a tile lie. A plane between two multiples of 4 GiB, as most, needs one addition of 32 bits to the next row instead of three.
+// Addresses of the rows of a tile in a plane that does not cross a multiple of 4 GiB, as most: the step to the next row is one 32-bit addition
+// instead of three.
 struct NearRows {
   using At = uint32_t;
   uint64_t high;
@@ -83,13 +87,13 @@ struct FarRows {
   }
 };
 
-// Elements as floats.
+// Elements converted to float.
 template <class In, class Rows>
 struct Elements : Rows {
   static constexpr int kBytes = sizeof(In);
   __device__ float value(typename Rows::At at) const { return read(this->template place<In>(at)); }
 };
-// The rare types, at the cost of a switch for each access.
+// The rare types, at the cost of a switch per access.
 struct AnyElements {
   using At = int64_t;
   static constexpr int kBytes = 1;
@@ -101,7 +105,7 @@ struct AnyElements {
   __device__ float value(At at) const { return load_element(plane, type, at); }
 };
 
-// Four bytes as a word: aligned ones, those that begin anywhere as parts of two aligned ones, and those of which some are not the sample's.
+// Loads four bytes as a word: aligned ones; unaligned ones, from two aligned words; and words that extend beyond the sample, byte by byte.
 template <class Rows>
 struct Words : Rows {
   __device__ unsigned int word(typename Rows::At at) const { return __ldg(this->template place<unsigned int>(at)); }
@@ -123,7 +127,7 @@ struct GuardedWords : FarRows {
   }
 };
 
-// Neighbouring threads take neighbouring columns, of four output rows each.
+// Mixes rows. Neighboring threads take neighboring columns, four output rows each.
 template <class Rows>
 __device__ void mix_rows(const TileMix& t, const Rows& rows) {
   const Divisor columns(t.columns);
@@ -150,14 +154,16 @@ __device__ void mix_rows(const TileMix& t, const Rows& rows) {
   }
 }
 
-// The same for bytes, a word of four columns a thread. A byte becomes a float by its place in one: __byte_perm makes 2^23 + v, from which 2^23 is taken
-// (exactly), or, where results are rounded to bytes, 2^15 + v, whose sum begins with -2^15: one instruction less a tap, and off by at most 2^-9 a tap.
-// Eight neighbouring threads store the four columns of their words in turned orders, which makes their places those of different banks.
+// The same for bytes, a word of four columns per thread. A byte becomes a float by its position in one: __byte_perm makes 2^23 + v, from which 2^23
+// is subtracted (exactly), or, if results are rounded to bytes, 2^15 + v, for which the sum starts with -2^15. The latter saves one instruction per
+// tap and is off by at most 2^-9 per tap. Eight neighboring threads store the four columns of their words in rotated orders, so that they hit
+// different banks.
 template <bool kRounded, class Rows>
 __device__ void mix_words(const TileMix& t, const Rows& rows) {
   const int words = (t.columns + 3) / 4, turn = static_cast<int>(threadIdx.x) / 2;
   const Divisor divisor(words);
   unsigned int chosen[4];
+  // Thread t starts with column (t / 2) % 4 of its word: the rotation that spreads eight threads over all banks.
   float4* places[4];
 #pragma unroll
   for (int e = 0; e < 4; ++e) {
@@ -200,19 +206,19 @@ __device__ void mix_words(const TileMix& t, const Rows& rows) {
   }
 }
 
-// Mixes rows of any type. Column 0 lies `first` elements behind the first of row 0 in memory; [begin, end) is the sample's memory in elements.
+// Mixes rows of any type. Column 0 is `first` elements after the start of row 0 in memory; [begin, end) is the sample's memory, in elements.
 template <class In, bool kRounded>
 __device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, int64_t first, int64_t pitch, int64_t end) {
   if constexpr (std::is_void_v<In>) {
     mix_rows(t, AnyElements{memory, type, first, pitch});
   } else {
-    const auto one = static_cast<int32_t>(t.starts[0].x), other = static_cast<int32_t>(t.starts[t.quads - 1].w);
+    const auto top = static_cast<int32_t>(t.starts[0].x), bottom = static_cast<int32_t>(t.starts[t.quads - 1].w);
     const auto* const begin = static_cast<const In*>(memory);
     const auto* const row = begin + first;
-    // Elements that are read: of bytes whole words, and with rows that begin anywhere all words that they lie in.
+    // The elements that are read: for bytes whole words, and if rows may start anywhere, all words that they overlap.
     const bool aligned = pitch % 4 == 0;
     const int more = sizeof(In) > 1 || aligned ? 0 : 4, columns = sizeof(In) > 1 ? t.columns : (t.columns + 3) / 4 * 4;
-    const int64_t lowest = first + min(one, other) * pitch - more, highest = first + (max(one, other) + t.taps - 1) * pitch + columns + more;
+    const int64_t lowest = first + min(top, bottom) * pitch - more, highest = first + (max(top, bottom) + t.taps - 1) * pitch + columns + more;
     const auto from = reinterpret_cast<uintptr_t>(begin + lowest), to = reinterpret_cast<uintptr_t>(begin + highest) - 1;
     const int64_t bytes = pitch * static_cast<int64_t>(sizeof(In));
     const bool near = from >> 32 == to >> 32;
@@ -223,6 +229,7 @@ __device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, in
       else mix_rows(t, Elements<In, FarRows>{{far, bytes}});
     } else {
       const auto* const bounds = static_cast<const char*>(memory);
+      // Words that overlap the ends of the rows must lie inside the sample; otherwise every byte is checked.
       if (!near || lowest < 0 || highest > end) mix_words<kRounded>(t, GuardedWords{{far, bytes}, bounds, bounds + end});
       else if (aligned) mix_words<kRounded>(t, Words<NearRows>{rows});
       else mix_words<kRounded>(t, WordsAnywhere{rows});
@@ -230,8 +237,8 @@ __device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, in
   }
 }
 
-// Mixed columns to output elements: four rows of an element a thread, or of kGroup elements of a pixel, which have the same weights. Eight neighbouring
-// threads have the 32 rows of one element: they read the same weight, and the floats of one column.
+// Mixes columns into output elements. A thread computes four rows of an element, or of the kGroup elements of a pixel, which share their weights.
+// Eight neighboring threads compute the 32 rows of one element: they read the same weight and the floats of one column.
 template <int kGroup, class Store>
 __device__ void mix_columns(const float4* mixed, int left, int taps, int channels, int elements, const float* weights, const int32_t* starts,
                             Store store) {
@@ -261,9 +268,10 @@ __device__ void mix_columns(const float4* mixed, int left, int taps, int channel
   }
 }
 
-// The rows of a tile from shared memory, where each begins as many bytes behind a word as in the output: whole words, and the bytes around them.
+// Writes the rows of a tile from shared memory, where each has the same offset within a word as in the output: whole words, and single bytes at the
+// ends.
 __device__ inline void copy_tile(const char* result, int result_pitch, char* out, int64_t out_pitch, int rows, int row_bytes) {
-  constexpr int64_t kShortRows = INT32_MAX / kTileRows;  // whose distances within a tile are 32-bit numbers
+  constexpr int64_t kShortRows = INT32_MAX / kTileRows;  // below this, distances within a tile are 32-bit numbers
   if ((static_cast<unsigned int>(reinterpret_cast<uintptr_t>(out)) | static_cast<unsigned int>(out_pitch) | static_cast<unsigned int>(row_bytes)) %
               4 ==
           0 &&
@@ -282,6 +290,7 @@ __device__ inline void copy_tile(const char* result, int result_pitch, char* out
   const char* from = result + warp * result_pitch;
 #pragma unroll 1
   for (int y = warp; y < rows; y += kThreads / 32, to += kThreads / 32 * out_pitch, from += kThreads / 32 * result_pitch) {
+    // Whole words are written only inside the row: their neighbors belong to other tiles, whose blocks may be writing them now.
     const int begin = static_cast<int>(reinterpret_cast<uintptr_t>(to) % 4), end = begin + row_bytes, first = begin > 0 ? 4 : 0, last = end / 4 * 4;
     char* const words = to - begin;
 #pragma unroll 1
@@ -293,12 +302,12 @@ __device__ inline void copy_tile(const char* result, int result_pitch, char* out
   }
 }
 
-// In: the type of the elements, or void for any. kRounded: the output is uint8. A block keeps its weights while the next tile has the same ones: those of
-// columns down a plane and over planes, all where `alike` samples have one geometry.
+// In is the element type, or void for any. kRounded: the output is uint8. A block keeps its weights while the next tile uses the same ones: those of
+// the columns down a plane and across planes, and all of them if `alike`, i.e. all samples have the same geometry.
 template <class In, bool kRounded>
 __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* samples, int64_t count, bool alike, DType in, DType out) {
   extern __shared__ float4 memory[];
-  __shared__ float knots[2][kMostKnots];
+  __shared__ float knots[2][kMaxKnots];
   char* const base = reinterpret_cast<char*>(memory);
   auto* const row_starts = reinterpret_cast<int32_t*>(base);
   auto* const row_weights = reinterpret_cast<float*>(base) + kTileRows;
@@ -337,7 +346,7 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
 #pragma unroll 1
       for (int64_t plane = blockIdx.z; plane < s.planes; plane += gridDim.z) {
         int64_t first = plane * s.in_plane + int64_t{left} * channels;
-        int lead = 0;  // columns that make words of bytes aligned
+        int lead = 0;  // extra columns that align words of bytes
         if (std::is_same_v<In, uint8_t> && s.in_pitch % 4 == 0)
           lead = static_cast<int>((static_cast<uint32_t>(reinterpret_cast<uintptr_t>(s.in)) + static_cast<uint32_t>(first)) % 4);
         first -= lead;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights as torch.nn.functional.interpolate has them: of the elements in the source region alone, which is a whole number of elements; their sum is 1.
+// Weights as in torch.nn.functional.interpolate: computed from the elements inside the source region only, which has an integer size; their sum is 1.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -29,7 +29,7 @@ struct Weights {
   std::vector<double>& weight;
 };
 
-// Of element i of the whole output, for `in` source elements, in memory that is used again.
+// The weights of element i of the whole output, for `in` source elements. `memory` is reused between calls.
 Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64_t>& places, std::vector<double>& memory) {
   const double scale = static_cast<double>(in) / static_cast<double>(a.whole);
   memory.assign(1, 1.0);
@@ -42,35 +42,36 @@ Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64
   }
   const bool is_cubic = a.filter == Filter::cubic;
   memory.clear();
-  Weights made{0, memory};
+  Weights weights{0, memory};
   if (a.antialias || a.filter == Filter::lanczos3) {
     const double stretch = std::max(scale, 1.0), support = support_radius(a.filter) * stretch, center = scale * (static_cast<double>(i) + 0.5);
-    made.start = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+    weights.start = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
     const int64_t end = std::min(static_cast<int64_t>(center + support + 0.5), in);
     double sum = 0.0;
-    for (int64_t k = made.start; k < end; ++k) {
-      made.weight.push_back(kernel(a.filter, (static_cast<double>(k) - center + 0.5) * (1.0 / stretch)));
-      sum += made.weight.back();
+    for (int64_t k = weights.start; k < end; ++k) {
+      weights.weight.push_back(kernel(a.filter, (static_cast<double>(k) - center + 0.5) * (1.0 / stretch)));
+      sum += weights.weight.back();
     }
-    for (double& weight : made.weight) weight = sum != 0.0 ? weight / sum : weight;
-    return made;
+    for (double& weight : weights.weight) weight = sum != 0.0 ? weight / sum : weight;
+    return weights;
   }
-  // Two or four neighbours, of which those outside are the border element.
+  // Two or four neighbors; those outside are replaced by the border element.
   double at = (static_cast<double>(i) + 0.5) * scale - 0.5;
   if (!is_cubic) at = std::max(at, 0.0);
   const double low = std::min(std::floor(at), static_cast<double>(in - 1)), right = std::min(std::max(at - low, 0.0), 1.0);
   const int64_t first = static_cast<int64_t>(low) - is_cubic;
   const int taps = is_cubic ? 4 : 2;
-  made.start = clamp_index(first, in);
-  made.weight.assign(clamp_index(first + taps - 1, in) - made.start + 1, 0.0);
+  weights.start = clamp_index(first, in);
+  weights.weight.assign(clamp_index(first + taps - 1, in) - weights.start + 1, 0.0);
   for (int k = 0; k < taps; ++k) {
     const double distance = right + (is_cubic ? 1 - k : -k);
-    made.weight[clamp_index(first + k, in) - made.start] += is_cubic ? cubic(distance, -0.75) : 1.0 - std::fabs(distance);
+    weights.weight[clamp_index(first + k, in) - weights.start] += is_cubic ? cubic(distance, -0.75) : 1.0 - std::fabs(distance);
   }
-  return made;
+  return weights;
 }
 
-// Pillow's nearest elements. It adds the scale up: of 6 elements to 11, element 5 is at 2.9999999999999996 and becomes 2.
+// Pillow's nearest elements. It accumulates the scale, which must be reproduced: from 6 elements to 11, element 5 is at 2.9999999999999996 and
+// becomes 2.
 void pillow_nearest(const Axis& a, int64_t in, std::vector<int64_t>& places) {
   places.clear();
   if (a.filter != Filter::nearest || !is_pillow(a.rule)) return;
@@ -86,7 +87,7 @@ void AxisTable::build_by_torch_rule() {
   const bool mirrored = axis.scale < 0.0f;
   const int64_t in = std::llround(length), begin = std::llround(mirrored ? axis.lo - length : static_cast<double>(axis.lo));
   source = in;
-  // All weights one after the other, then in rows of the longest.
+  // All weights one after the other first; then in rows as long as the longest.
   static thread_local std::vector<double> all, memory;
   static thread_local std::vector<int64_t> places;
   pillow_nearest(axis, in, places);
@@ -96,17 +97,17 @@ void AxisTable::build_by_torch_rule() {
   double largest = 0.0;
   for (int64_t i = 0; i < axis.out; ++i) {
     const int64_t at = clamp_index(axis.first + i, axis.whole);  // beyond the border its pixels are repeated
-    const Weights made = weights_of(axis, mirrored ? axis.whole - 1 - at : at, in, places, memory);
-    start[i] = static_cast<int32_t>(begin + made.start);
-    count[i] = static_cast<int32_t>(made.weight.size());
+    const Weights weights = weights_of(axis, mirrored ? axis.whole - 1 - at : at, in, places, memory);
+    start[i] = static_cast<int32_t>(begin + weights.start);
+    count[i] = static_cast<int32_t>(weights.weight.size());
     most = std::max(most, count[i]);
-    for (const double weight : made.weight) largest = std::max(largest, weight);
-    all.insert(all.end(), made.weight.begin(), made.weight.end());
+    for (const double weight : weights.weight) largest = std::max(largest, weight);
+    all.insert(all.end(), weights.weight.begin(), weights.weight.end());
   }
   stride = (most + 7) / 8 * 8;
-  // As many bits as 16-bit numbers hold, or Pillow's.
+  // As many bits as fit in 16-bit weights, or Pillow's number.
   const bool pillow = is_pillow(axis.rule);
-  if (!pillow && axis.out != axis.whole)  // a window has as many as the whole
+  if (!pillow && axis.out != axis.whole)  // a window uses the precision of the whole output
     for (int64_t i = 0; i < axis.whole; ++i)
       for (const double weight : weights_of(axis, i, in, places, memory).weight) largest = std::max(largest, weight);
   precision = pillow ? 22 : 0;

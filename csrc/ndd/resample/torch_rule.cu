@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pass for each axis that changes, the innermost first unless height_first says otherwise, an output element a thread. Bytes stay bytes between the
-// passes, as on the CPU.
+// One pass for each axis that changes, the innermost first unless height_first says otherwise, with one output element per thread. Bytes are rounded
+// to bytes between the passes, as on the CPU.
 #include "ndd/resample/torch_rule.h"
 
 #include <algorithm>
@@ -16,7 +16,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Lines of `in_extent` runs of `inner` elements become lines of `out_extent`. Line o of the output is made of line (o / group) * group_in + o % group.
+// Turns lines of `in_extent` runs of `inner` elements into lines of `out_extent` runs. Output line o is computed from input line (o / group) *
+// group_in + o % group.
 struct Pass {
   const void* in;
   void* out;
@@ -28,7 +29,7 @@ struct Pass {
   bool copies;
 };
 
-// Index is 32 bits wide where all elements of a pass can be counted in it: divisions of 64 bits take four times as long.
+// Index is 32 bits wide if it can count all elements of a pass: 64-bit divisions take four times as long.
 template <class Index>
 __global__ void __launch_bounds__(kThreads) pass_kernel(const Pass* passes, int64_t count, DType in, DType out) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const Pass* passes, int6
   }
 }
 
-// The tables of an axis in one buffer of the device; places in it are offsets until it is there.
+// The tables of an axis in one device buffer; pointers into it are offsets until it is uploaded.
 struct Tables {
   std::vector<int32_t> numbers;
   std::vector<float> weights;
@@ -71,7 +72,7 @@ bool changes(const AxisTable& table) {
   return false;
 }
 
-// Where the tables of an axis are that the sample before has as well: of a batch of equal images they are made and sent once.
+// The tables of the previous sample, reused if they are the same: in a batch of equal images they are computed and uploaded once.
 struct Placed {
   Axis axis{};
   int64_t shift = 0, numbers = -1, weights = 0;
@@ -80,7 +81,7 @@ struct Placed {
 struct Planned {
   Pass pass;
   int64_t numbers, weights;
-  int64_t from, to;  // bytes from the start of the buffer between the passes; -1 for the job's own memory
+  int64_t from, to;  // in bytes from the start of the intermediate buffer; -1 for the job's own memory
 };
 
 }  // namespace
@@ -103,10 +104,10 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
     const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
     const bool swapped = flat && changes(*table[1]) && changes(*table[2]) && height_first(*table[1], *table[2]);
     const int order[3] = {swapped ? 1 : 2, swapped ? 2 : 1, 0};
-    int last = 0;  // the last pass that changes something, or the first one alone
+    int last = 0;  // the last pass that changes something, or the first if none does
     for (int n = 0; n < 3; ++n)
       if (changes(*table[order[n]])) last = n;
-    int64_t first_row = 0, rows = job.axes[1].in;  // that the height reads
+    int64_t first_row = 0, rows = job.axes[1].in;  // the rows that the height pass reads
     if (changes(*table[1])) {
       int64_t end = 0;
       first_row = job.axes[1].in;
@@ -174,7 +175,8 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
   const CudaBuffer buffer(memory);
   char* const mixed = static_cast<char*>(buffer.data());
   for (auto& round : rounds) {
-    // Those that read the input and those that read what is between, those that write the output and those that write what is between.
+    // Passes that read the input and those that read intermediate results, those that write the output and those that write intermediate results,
+    // have different types and need separate launches.
     for (const bool from_input : {true, false}) {
       for (const bool to_output : {true, false}) {
         std::vector<Pass> passes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resampling by torch's rule or Pillow's on a GPU: the tables of the axes come from the host, so that results are those of the CPU.
+// Resampling by torch's or Pillow's rule on a GPU. The tables of the axes are computed on the host, so that results equal those of the CPU.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace ndd {
 
-// All jobs have these types; their data is in device memory.
+// All jobs have the same types; their data is in device memory.
 void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs);
 
 }  // namespace ndd

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The integer arithmetic of torch and Pillow, whose results are reproduced exactly. AVX2 multiplies pairs of 16-bit numbers; the portable loops give
+// the same sums, since integer addition is associative.
 #include "ndd/resample/two_passes.h"
 
 #include <algorithm>
@@ -20,9 +22,10 @@ struct Rows {
   int64_t in_row, rows;
   uint8_t* out;
   int64_t out_row;
-  const uint8_t* end;  // of the memory that may be read
+  const uint8_t* end;  // of the readable memory
 };
 
+// The reference that all vector paths agree with; also used where their loads would pass the end of the memory.
 void one_pixel(const Rows& p, const AxisTable& h, int64_t channels, int64_t x, int64_t r) {
   const int64_t at = x * h.stride;
   const uint8_t* from = p.in + r * p.in_row + h.start[x] * channels;
@@ -35,7 +38,7 @@ void one_pixel(const Rows& p, const AxisTable& h, int64_t channels, int64_t x, i
 
 #if defined(__x86_64__)
 
-// Sums of pairs of products. Pillow's weights have a second part, of kFineBits.
+// Sums of pairs of products. Pillow's weights have a second part of kFineBits.
 template <bool fine>
 __attribute__((target("avx2"))) NDD_ALWAYS_INLINE inline __m256i pair_products(__m256i values, __m256i weights, __m256i rest) {
   const __m256i sums = _mm256_madd_epi16(values, weights);
@@ -48,16 +51,17 @@ __attribute__((target("avx2"))) NDD_ALWAYS_INLINE inline __m256i pair_of(const i
   return _mm256_set1_epi32(pair);
 }
 
-// Two rows side by side.
+// Two rows side by side in one register.
 __attribute__((target("avx2"))) inline __m256i load_rows(const uint8_t* upper, const uint8_t* lower) {
   return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(upper))),
                                  _mm_loadu_si128(reinterpret_cast<const __m128i*>(lower)), 1);
 }
 
-// Four neighbours of three or four channels a step, of four rows, which share the weights: pairs of bytes become pairs of 16-bit numbers. A pixel of three
-// bytes is stored as four, of which the last one is overwritten by the next pixel.
+// Processes four neighbors of three or four channels at a time, for four rows, which share the weights: pairs of bytes are widened to pairs of 16-bit
+// numbers. A three-byte pixel is stored as four bytes, the last of which is overwritten by the next pixel.
 template <int C, bool fine>
 __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& h) {
+  // x zeroes a byte: together with the byte before it, it forms a 16-bit number.
   constexpr char x = -1;
   alignas(16) static constexpr char kFirst[2][16] = {{0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x},
                                                      {0, x, 4, x, 1, x, 5, x, 2, x, 6, x, 3, x, 7, x}};
@@ -72,13 +76,15 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
   const int32_t* const counts = h.count.data();
   const uint8_t* const end = p.end;
   for (int64_t next = 0; next < p.rows; next += 4) {
-    const int64_t r = std::min(next, p.rows - 4);  // the last ones once more
+    const int64_t r = std::min(next, p.rows - 4);  // the last group overlaps the one before
     const uint8_t* const from = p.in + r * in_row;
     uint8_t* to = p.out + r * out_row;
     for (int64_t x = 0; x < width; ++x, to += C) {
       const int16_t *weights = h.weight16.data() + x * stride, *rest = fine ? h.fine16.data() + x * stride : weights;
+      // Weights after the last one are zero, so the taps may be rounded up to whole steps.
       const int32_t steps = (counts[x] + 3) / 4;
       const uint8_t* at = from + int64_t{starts[x]} * C;
+      // Near the end of the memory a 16-byte load would read outside it.
       if (at + 3 * in_row + (steps - 1) * 4 * C + 16 > end) {
         for (int64_t k = 0; k < 4; ++k) one_pixel(p, h, C, x, r + k);
         continue;
@@ -97,6 +103,7 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
       const __m256i packed = _mm256_packus_epi16(words, words);
       const __m128i even = _mm256_castsi256_si128(packed), odd = _mm256_extracti128_si256(packed, 1);
       const auto store = [&](int64_t row, int32_t pixel) NDD_ALWAYS_INLINE {
+        // The last three-byte pixel of a row must not be stored as four bytes: the next row, or other memory, follows.
         if (C == 4 || x + 1 < width) std::memcpy(to + row, &pixel, 4);
         else std::memcpy(to + row, &pixel, C);
       };
@@ -108,8 +115,8 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
   }
 }
 
-// Where the neighbours of each of four pixels of one channel, eight at most, lie within 16 bytes, as they do unless an image shrinks much: the shuffles that
-// bring those of one pixel, or up to four each of two, together as 16-bit numbers, and their weights.
+// If the neighbors (at most eight) of each of four single-channel pixels lie within 16 bytes, which they do unless an image shrinks a lot: the
+// shuffles that collect the neighbors of one pixel, or up to four each of two pixels, as 16-bit numbers, and their weights.
 struct PixelGroups {
   struct Group {
     alignas(16) int8_t order[4][16];
@@ -118,7 +125,7 @@ struct PixelGroups {
   };
   Axis axis{};
   std::vector<Group> groups;
-  int32_t taps = 0;  // for each pixel: 4 or 8; 0 where there are no groups
+  int32_t taps = 0;  // per pixel, 4 or 8; 0 if there are no groups
 
   void build(const AxisTable& h) {
     axis = h.axis;
@@ -132,6 +139,7 @@ struct PixelGroups {
         low = std::min(low, h.start[x]);
         high = std::max(high, h.start[x] + h.count[x]);
       }
+      // One group that is too wide rules out the method for the whole axis.
       if (high - low > 16) {
         groups.clear();
         taps = 0;
@@ -151,14 +159,14 @@ struct PixelGroups {
   }
 };
 
-// Kept per thread, as the table is.
+// Cached per thread, like the table.
 const PixelGroups& pixel_groups(const AxisTable& h) {
-  static thread_local PixelGroups made;
-  if (!same_axis(h.axis, made.axis)) made.build(h);
-  return made;
+  static thread_local PixelGroups groups;
+  if (!same_axis(h.axis, groups.axis)) groups.build(h);
+  return groups;
 }
 
-// Sums of pairs of neighbours, in both halves.
+// Adds pairs of neighbors, in both halves.
 template <bool fine>
 __attribute__((target("avx2"))) inline __m256i pair_sums(__m256i bytes, const PixelGroups::Group& group, int k) {
   const __m256i order = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(group.order[k])));
@@ -167,7 +175,7 @@ __attribute__((target("avx2"))) inline __m256i pair_sums(__m256i bytes, const Pi
   return pair_products<fine>(_mm256_shuffle_epi8(bytes, order), weights, rest);
 }
 
-// Four pixels of two rows a step; returns how many pixels of each row are done.
+// Four pixels of two rows at a time; returns how many pixels of each row are finished.
 template <int taps, bool fine>
 __attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, const AxisTable& h, const uint8_t* upper, const uint8_t* lower,
                                                      uint8_t* to_upper, uint8_t* to_lower, const uint8_t* end) {
@@ -177,6 +185,7 @@ __attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, c
   int64_t g = 0;
   for (; g < count; ++g) {
     const PixelGroups::Group& group = table.groups[g];
+    // The caller computes the remaining pixels one by one.
     if (lower + group.start + 16 > end) break;
     const __m256i bytes = load_rows(upper + group.start, lower + group.start);
     __m256i sums = _mm256_hadd_epi32(pair_sums<fine>(bytes, group, 0), pair_sums<fine>(bytes, group, 1));
@@ -190,12 +199,13 @@ __attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, c
   return 4 * g;
 }
 
-// Eight neighbours of one channel a step, of four rows.
+// Eight neighbors of a single channel at a time, for four rows.
 template <bool fine>
 __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h) {
   const PixelGroups& table = pixel_groups(h);
   if (table.taps > 0) {
     for (int64_t r = 0; r < p.rows; r += 2) {
+      // With an odd number of rows the last one is computed twice.
       const int64_t other = std::min(r + 1, p.rows - 1);
       const auto rows = table.taps == 4 ? grouped_rows<4, fine> : grouped_rows<8, fine>;
       const int64_t done = rows(table, h, p.in + r * p.in_row, p.in + other * p.in_row, p.out + r * p.out_row, p.out + other * p.out_row, p.end);
@@ -239,7 +249,7 @@ __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h
   }
 }
 
-// Rows mixed, 32 bytes at a time, two rows a step.
+// Mixes rows, 32 bytes at a time, two rows per step.
 template <bool fine>
 __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t in_row, const int16_t* w, const int16_t* fine_w, int32_t count,
                                                       int32_t precision, int64_t n, uint8_t* out) {
@@ -251,7 +261,7 @@ __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t
     for (int32_t k = 0; k < count; k += 2) {
       const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + k * in_row + i));
       const __m256i b = k + 1 < count ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + (k + 1) * in_row + i)) : zero;
-      const __m256i weights = pair_of(w + k), rest = fine ? pair_of(fine_w + k) : weights;  // a weight behind the last one is 0
+      const __m256i weights = pair_of(w + k), rest = fine ? pair_of(fine_w + k) : weights;  // the weight after the last one is 0
       const __m256i low = _mm256_unpacklo_epi8(a, b), high = _mm256_unpackhi_epi8(a, b);
       sum[0] = _mm256_add_epi32(sum[0], pair_products<fine>(_mm256_unpacklo_epi8(low, zero), weights, rest));
       sum[1] = _mm256_add_epi32(sum[1], pair_products<fine>(_mm256_unpackhi_epi8(low, zero), weights, rest));
@@ -279,7 +289,7 @@ void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
     for (int64_t x = 0; x < h.axis.out; ++x) one_pixel(p, h, channels, x, r);
 }
 
-// Of rows of `row` bytes; row `first` of the source is at `in`.
+// Resamples the height of rows of `row` bytes; `in` points to row `first` of the source.
 void along_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, uint8_t* out, int64_t out_row) {
   for (int64_t y = 0; y < v.axis.out; ++y, out += out_row) {
     const int64_t at = y * v.stride;
@@ -314,7 +324,7 @@ struct Span {
   int64_t first, last = 0;
 };
 
-// Between the passes rows are as long as in the source; of them only those columns are made that the second pass reads.
+// Between the passes, rows are as long as in the source, but only the columns that the second pass reads are computed.
 void height_then_width(const ResampleJob& job, const AxisTable& v, const AxisTable& h) {
   const int64_t channels = job.channels, in_row = h.axis.in * channels, row = h.axis.out * channels, plane = v.axis.in * in_row;
   const Span columns(h);
@@ -335,7 +345,9 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
   const auto* in = static_cast<const uint8_t*>(job.in);
   auto* out = static_cast<uint8_t*>(job.out);
   const uint8_t* const end = in + job.outer * plane;
+  // Only these rows need the first pass; a crop or an extreme reduction may read few of them.
   const Span rows(v);
+  // If the width does not change, the first pass is skipped.
   const bool whole_rows = copies(h) && h.axis.out == h.axis.in && h.start[0] == 0 && h.start[h.axis.out - 1] == h.axis.in - 1;
   if (!whole_rows && height_first(v, h)) return height_then_width(job, v, h);
   uint8_t* const mixed = whole_rows ? nullptr : scratch<uint8_t>(4, (rows.last - rows.first) * row);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes resampled as torch and Pillow do it: along the width, rounded to bytes, then along the height, rounded again; or the other way round where
-// height_first says so. In whole numbers.
+// Resamples bytes like torch and Pillow, in integers: along the width, rounded to bytes, then along the height, rounded again; or in the opposite
+// order if height_first says so.
 #pragma once
 #include <cstdint>
 
@@ -10,13 +10,13 @@
 
 namespace ndd {
 
-// The byte that a sum of products with whole weights, and half a level, stands for.
+// Rounds a sum of products with integer weights, which already includes half a level, to a byte.
 NDD_HD uint8_t rounded_level(int32_t sum, int32_t precision) {
   const int32_t level = sum >> precision;
   return static_cast<uint8_t>(level < 0 ? 0 : level > 255 ? 255 : level);
 }
 
-// Two-dimensional samples, whose tables are of torch's rule or Pillow's.
+// For two-dimensional samples whose tables follow torch's or Pillow's rule.
 void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const AxisTable& h);
 
 }  // namespace ndd

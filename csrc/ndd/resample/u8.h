@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // uint8 to uint8 in 16-bit fixed point. Samples are taken as v - 128 (weights sum to 1, so 128 is added back at the end), weights as
 // int16 * 2^-14. pmulhrsw(a, w) = round(a * w / 2^15) leaves 7 fractional bits after the vertical pass and 6 after the horizontal one.
-// A tap adds a rounding error of at most 2^-8 in the first pass and 2^-7 in the second, 0.75 for kMostTaps of both: the result is within 1
+// A tap adds a rounding error of at most 2^-8 in the first pass and 2^-7 in the second, 0.75 for kMaxTaps of both: the result is within 1
 #pragma once
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -15,9 +15,9 @@
 
 namespace ndd::u8 {
 
-constexpr int32_t kMostTaps = 64;
+constexpr int32_t kMaxTaps = 64;
 
-// Rounds 6 fractional bits away and saturates; the shift back by 128 is the flip of the top bit.
+// Rounds off 6 fractional bits and saturates; flipping the top bit adds the 128 back.
 NDD_AVX2 __m128i to_u8(__m256i a) {
   a = _mm256_srai_epi16(_mm256_adds_epi16(a, _mm256_set1_epi16(32)), 6);
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi16(a, a), 0xD8);
@@ -28,7 +28,7 @@ NDD_AVX512 __m256i to_u8(__m512i a) {
   return _mm256_xor_si256(_mm512_maskz_cvtsepi16_epi8(~0u, a), _mm256_set1_epi8(-128));
 }
 
-// Sixteen elements of 16 (or 2 x 16) rows to rows of 16 elements: four perfect shuffles.
+// Transposes sixteen elements of 16 (or 2 x 16) rows to rows of 16 elements: four perfect shuffles.
 NDD_AVX2 void turn_bytes(__m256i* a) {
   __m256i b[16];
   for (int stage = 0; stage < 2; ++stage) {
@@ -43,10 +43,12 @@ struct Base {
   static const uint8_t* row(const void* in, int64_t offset) { return static_cast<const uint8_t*>(in) + offset; }
 };
 
+// kRows values of int16 fill one register: an element of all rows of a tile.
 struct Avx2 : Base {
   static constexpr int64_t kRows = 16, kStrip = 1536;
   int64_t least_row = 32;
 
+  // Interleaving with zeros puts v into the upper byte, as v * 2^8; times w * 2^14, shifted right by 15, this is v * w with 7 fractional bits.
   NDD_AVX2 static void mix32(const uint8_t* in, int64_t stride, const uint32_t* w, int32_t taps, int16_t* out) {
     __m256i low = _mm256_setzero_si256(), high = low;
     const __m256i zero = low, flip = _mm256_set1_epi8(-128);
@@ -60,7 +62,7 @@ struct Avx2 : Base {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), _mm256_permute2x128_si256(low, high, 0x31));
   }
 
-  // n >= 32; the last block overlaps the one before it.
+  // n >= 32; the last block overlaps the one before.
   NDD_AVX2 void mix_rows(const void* in, int64_t offset, int64_t stride, const AxisTable& v, int64_t y, int16_t* out, int64_t n) const {
     const uint8_t* src = row(in, offset);
     const uint32_t* w = v.weights14(y);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the resampling kernels share: the weights of some output elements of an axis, made in shared memory by the block that needs them. Arithmetic is
-// that of resample.h, up to the order of sums of weights.
+// Shared by the resampling kernels: a block computes the weights it needs, for some output elements of an axis, in shared memory. The arithmetic is
+// that of resample.h, except for the order in which weights are summed.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace ndd::resample_gpu {
 constexpr int kThreads = 256;
 
 NDD_HD int32_t clamped_start(const Axis& a, int64_t first) {
-  // Far outside, every tap reads the border: any start beyond the kernel's width does.
+  // Far outside, every tap reads the border element, so any start beyond the kernel's width will do.
   const int64_t least = -static_cast<int64_t>(a.taps);
   return static_cast<int32_t>(first < least ? least : first > a.in ? a.in : first);
 }
 
-// Taps that lie in the source; those outside add their weights to the border element.
+// Taps inside the source; those outside add their weights to the border element.
 NDD_HD int32_t inner_taps(const Axis& a) { return a.taps < a.in ? a.taps : static_cast<int32_t>(a.in); }
 
 #ifdef __CUDACC__
-// An element through the read-only path, because no kernel writes its input: loads may then run ahead of stores.
+// Loads an element through the read-only path, because kernels never write their input: such loads may be moved ahead of stores.
 template <class In>
 __device__ float read(const In* from) {
   if constexpr (is_half<In>) {
@@ -34,14 +34,16 @@ __device__ float read(const In* from) {
   }
 }
 
-// The kernel of an axis at multiples of 1/32. Only those that are not lines between such points are read; the block waits behind this.
+// The knots of an axis's kernel, at multiples of 1/32. Only kernels that are not linear between knots read them. The caller must synchronize the
+// block afterwards.
 __device__ inline void write_knots(Filter filter, int thread, float* knots) {
   if (filter != Filter::cubic && filter != Filter::lanczos3 && filter != Filter::gaussian) return;
-  if (thread >= 0 && thread < kMostKnots) knots[thread] = ComputedKnots{filter}[thread];
+  if (thread >= 0 && thread < kMaxKnots) knots[thread] = ComputedKnots{filter}[thread];
 }
 
-// Normalised weights of the outputs [first_output, first_output + count) of an axis, by half of a block's threads, four for each output; behind its end
-// the last one is repeated. Element k of output o lies at starts[o] + k in the source, and its weight at weights[o / 4 * group + o % 4 * stride + k * step].
+// Normalized weights of the outputs [first_output, first_output + count) of an axis, computed by half of a block's threads, four per output; after
+// the end of the axis the last output is repeated. Element k of output o is source element starts[o] + k, with its weight at weights[o / 4 * group +
+// o % 4 * stride + k * step].
 __device__ inline void write_weights(const Axis& a, int32_t first_output, int count, int thread, const float* knots, int32_t* starts, float* weights,
                                      int group, int stride, int step) {
   constexpr int kLanes = 4;
@@ -71,12 +73,12 @@ __device__ inline void write_weights(const Axis& a, int32_t first_output, int co
   }
 }
 
-// Quotients of small numbers by one that is known late: exact while their product is below 2^32.
+// Quotients of small numbers by a divisor known only at run time: exact while their product is below 2^32.
 struct Divisor {
   unsigned int inverse;
-  bool one;
-  __device__ explicit Divisor(int by) : inverse(by == 1 ? 0 : 0xFFFFFFFFu / static_cast<unsigned int>(by) + 1), one(by == 1) {}
-  __device__ int quotient(int n) const { return one ? n : static_cast<int>(uint64_t{static_cast<unsigned int>(n)} * inverse >> 32); }
+  bool is_one;
+  __device__ explicit Divisor(int by) : inverse(by == 1 ? 0 : 0xFFFFFFFFu / static_cast<unsigned int>(by) + 1), is_one(by == 1) {}
+  __device__ int quotient(int n) const { return is_one ? n : static_cast<int>(uint64_t{static_cast<unsigned int>(n)} * inverse >> 32); }
 };
 #endif
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The layers driver on the CPU: each box is a Slice, copied from the lowest to the uppermost.
 #include "ndd/slice/layers.h"
 
 namespace ndd {
@@ -7,7 +8,7 @@ void run_layers_cpu(const Layers& stack, DType in, DType out) {
   const int64_t item = item_bytes(out), channels = stack.channel < 0 ? 1 : stack.extent[stack.channel];
   const Channel unchanged;
   std::vector<char> fills(channels * item);
-  // What a box covers wholly need not be written before.
+  // A layer below a box that covers it completely need not be written.
   const auto covers = [&](const Layer& layer) {
     for (int d = 0; d < stack.ndim; ++d)
       if (layer.begin[d] > 0 || layer.end[d] < stack.extent[d]) return false;

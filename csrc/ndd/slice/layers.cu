@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The layers driver on the GPU: each 16 bytes of the output are assembled from the layers that cover them, without writing anything twice.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -9,31 +10,32 @@
 namespace ndd {
 namespace {
 
-// A stack as rows of bytes: the axes that every layer covers wholly and the one before them. The others count the rows.
+// A stack as rows of bytes. A row consists of the trailing axes that every layer covers completely and the axis before them; the leading axes count
+// the rows.
 struct Stack {
   char* out;
   int32_t leading, channel;  // channel: the leading axis along which the fills differ, or -1
   int64_t extent[kSliceDims];
-  int64_t row_bytes, segments, work;  // segments of a row, and of all rows
+  int64_t row_bytes, segments, work;  // segments per row, and of all rows
   int64_t first, count;               // layers
-  int64_t fills, period, step;        // bytes: the first fill, after how many a row's fills repeat, and from one to the next along `channel`
+  int64_t fills, period, step;        // in bytes: the first fill, the period after which a row's fills repeat, and the step along `channel`
 };
 
 struct ByteLayer {
-  const char* in;  // null where it is filled
+  const char* in;  // null for a filled layer
   int64_t origin, row_begin, row_end;
   int64_t begin[kSliceDims], end[kSliceDims], stride[kSliceDims];  // of the leading axes
 };
 
-constexpr int kVector = 16, kWarps = 8, kMostLayers = 32;
+constexpr int kVector = 16, kWarps = 8, kMaxLayers = 32;
 constexpr int64_t kSegment = 4096;  // bytes
 
-// The four lowest bits as bytes of ones or zeros.
+// Expands the four lowest bits to bytes of all ones or zeros.
 __device__ uint32_t spread(uint32_t bits) { return ((bits & 15u) * 0x00204081u & 0x01010101u) * 255u; }
 
 __device__ int64_t quotient(int64_t a, int64_t b, bool small) { return small ? static_cast<uint32_t>(a) / static_cast<uint32_t>(b) : a / b; }
 
-// Of 16 bytes from `from` on, those that are chosen.
+// The selected bytes of the 16 bytes at `from`. Only these are read: the others may lie outside the input.
 __device__ uint4 chosen_bytes(const char* from, uint32_t bits) {
   if (bits == 0xFFFFu && reinterpret_cast<uintptr_t>(from) % kVector == 0) return __ldg(reinterpret_cast<const uint4*>(from));
   uint32_t word[4];
@@ -62,8 +64,8 @@ __device__ uint4 filled_bytes(const unsigned char* fills, int64_t at, int64_t pe
   return {word[0], word[1], word[2], word[3]};
 }
 
-// A segment of a row for each warp. Lane j knows the j-th layer from above that the row meets; a thread puts 16 bytes together from those that it meets,
-// with about 20 instructions for each layer and 30 for itself, where 16 bytes have 190 at the full bandwidth.
+// Each warp writes a segment of a row. Lane j holds the j-th layer from the top that the row meets, and each thread assembles 16 bytes from those
+// layers, with about 20 instructions per layer and 30 for the rest; at full bandwidth there is time for 190.
 __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, int64_t count, const ByteLayer* layers, const unsigned char* fills) {
   const int32_t lane = static_cast<int32_t>(threadIdx.x % 32);
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
@@ -73,11 +75,11 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
     for (int64_t w = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; w < work; w += int64_t{gridDim.x} * kWarps) {
       const int64_t row = quotient(w, s.segments, small), start = (w - row * s.segments) * kSegment;
       const int64_t stop = start + kSegment < row_bytes ? start + kSegment : row_bytes;
-      // Which layers the row meets: 32 are tried at a time, and each that does becomes the next lane's.
+      // Finds the layers that the row meets: 32 are tested at a time, and every hit is handed to the next lane.
       const char* in = nullptr;
       int64_t begin = 0, end = 0;
       int32_t met = 0;
-      for (int64_t last = s.count; last > 0 && met < kMostLayers; last -= 32) {
+      for (int64_t last = s.count; last > 0 && met < kMaxLayers; last -= 32) {
         const int64_t tried = last - 1 - lane;
         bool meets = tried >= 0;
         const char* source = nullptr;
@@ -97,15 +99,15 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
           source = layer.in == nullptr ? nullptr : layer.in + offset - from;
         }
         uint32_t found = __ballot_sync(0xFFFFFFFFu, meets);
-        for (; found != 0 && met < kMostLayers; found &= found - 1, ++met) {
-          const int32_t giver = __popc((found & (0u - found)) - 1u);
-          const auto given_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(source), giver);
-          const auto given_begin = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(from), giver);
-          const auto given_end = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(to), giver);
+        for (; found != 0 && met < kMaxLayers; found &= found - 1, ++met) {
+          const int32_t owner = __popc((found & (0u - found)) - 1u);
+          const auto layer_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(source), owner);
+          const auto layer_begin = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(from), owner);
+          const auto layer_end = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(to), owner);
           if (lane != met) continue;
-          in = reinterpret_cast<const char*>(given_in);
-          begin = given_begin;
-          end = given_end;
+          in = reinterpret_cast<const char*>(layer_in);
+          begin = layer_begin;
+          end = layer_end;
         }
       }
       int64_t fill = s.fills;
@@ -118,30 +120,30 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
       const int32_t before = static_cast<int32_t>(reinterpret_cast<uintptr_t>(out + start) % kVector);
       for (int64_t base = start - before; base < stop; base += 32 * kVector) {
         const int64_t first = base + lane * kVector;
-        uint32_t wanted = 0xFFFFu;  // bytes that no layer has given yet
+        uint32_t wanted = 0xFFFFu;  // bytes that no layer has provided yet
         if (first < start) wanted &= 0xFFFFu << (start - first);
         if (first + kVector > stop) wanted &= first < stop ? 0xFFFFu >> (first + kVector - stop) : 0u;
         const uint32_t written = wanted;
-        uint4 made{0, 0, 0, 0};
+        uint4 result{0, 0, 0, 0};
         for (int32_t j = 0; j < met; ++j) {
-          const auto given_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(in), j);
+          const auto layer_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(in), j);
           const auto from = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(begin), j), to = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(end), j);
           uint32_t bits = from < first + kVector && to > first ? wanted : 0u;
           if (from > first && bits != 0) bits &= 0xFFFFu << (from - first);
           if (to < first + kVector && bits != 0) bits &= 0xFFFFu >> (first + kVector - to);
           if (bits == 0) continue;
-          const uint4 bytes = given_in == 0 ? filled_bytes(fills + fill, first + kVector * s.period, s.period)
-                                            : chosen_bytes(reinterpret_cast<const char*>(given_in) + first, bits);
-          made.x |= bytes.x & spread(bits);
-          made.y |= bytes.y & spread(bits >> 4);
-          made.z |= bytes.z & spread(bits >> 8);
-          made.w |= bytes.w & spread(bits >> 12);
+          const uint4 bytes = layer_in == 0 ? filled_bytes(fills + fill, first + kVector * s.period, s.period)
+                                            : chosen_bytes(reinterpret_cast<const char*>(layer_in) + first, bits);
+          result.x |= bytes.x & spread(bits);
+          result.y |= bytes.y & spread(bits >> 4);
+          result.z |= bytes.z & spread(bits >> 8);
+          result.w |= bytes.w & spread(bits >> 12);
           wanted &= ~bits;
         }
         if (written == 0xFFFFu) {
-          *reinterpret_cast<uint4*>(out + first) = made;
+          *reinterpret_cast<uint4*>(out + first) = result;
         } else {
-          const uint32_t word[4] = {made.x, made.y, made.z, made.w};
+          const uint32_t word[4] = {result.x, result.y, result.z, result.w};
 #pragma unroll
           for (int b = 0; b < kVector; ++b)
             if (written >> b & 1) out[first + b] = static_cast<char>(word[b / 4] >> b % 4 * 8);
@@ -151,7 +153,7 @@ __global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, in
   }
 }
 
-// The stack as rows of bytes; false where some layer does not lie in its input as they do.
+// Describes the stack as rows of bytes; false if some layer is not contiguous in its input along those rows.
 bool as_bytes(const Layers& layers, int64_t item, Stack& stack, std::vector<ByteLayer>& byte_layers) {
   const auto every = [&](auto holds) { return std::all_of(layers.layers.begin(), layers.layers.end(), holds); };
   int left = layers.ndim;
@@ -181,22 +183,22 @@ bool as_bytes(const Layers& layers, int64_t item, Stack& stack, std::vector<Byte
   for (int d = 0; d < left; ++d) stack.work *= stack.extent[d] = layers.extent[d];
   stack.segments = (stack.row_bytes + kSegment - 1) / kSegment;
   stack.work *= stack.segments;
-  std::vector<int64_t> together(left > 0 ? layers.extent[0] : 1);  // layers along the first axis
+  std::vector<int64_t> together(left > 0 ? layers.extent[0] : 1);  // the number of layers at each position of the first axis
   for (const Layer& layer : layers.layers) {
-    ByteLayer made{static_cast<const char*>(layer.in), layer.origin * item, 0, stack.row_bytes, {}, {}, {}};
+    ByteLayer byte_layer{static_cast<const char*>(layer.in), layer.origin * item, 0, stack.row_bytes, {}, {}, {}};
     if (axis >= 0) {
-      made.row_begin = layer.begin[axis] * inner * item;
-      made.row_end = layer.end[axis] * inner * item;
+      byte_layer.row_begin = layer.begin[axis] * inner * item;
+      byte_layer.row_end = layer.end[axis] * inner * item;
     }
     for (int d = 0; d < left; ++d) {
-      made.begin[d] = layer.begin[d];
-      made.end[d] = layer.end[d];
-      made.stride[d] = layer.stride[d] * item;
+      byte_layer.begin[d] = layer.begin[d];
+      byte_layer.end[d] = layer.end[d];
+      byte_layer.stride[d] = layer.stride[d] * item;
     }
-    byte_layers.push_back(made);
+    byte_layers.push_back(byte_layer);
     const int64_t end = left > 0 ? layer.end[0] : 1;
-    for (int64_t k = left > 0 ? layer.begin[0] : 0; layers.layers.size() > kMostLayers && k < end; ++k)
-      if (++together[k] > kMostLayers) return false;
+    for (int64_t k = left > 0 ? layer.begin[0] : 0; layers.layers.size() > kMaxLayers && k < end; ++k)
+      if (++together[k] > kMaxLayers) return false;
     if (layer.fills != 0) return false;
   }
   return true;
@@ -208,12 +210,12 @@ bool launch_bytes(const std::string& op, const std::vector<Layers>& stacks, DTyp
   std::vector<unsigned char> fills;
   const int64_t item = item_bytes(dtype);
   int64_t most = 0;
-  for (const Layers& one : stacks) {
+  for (const Layers& source : stacks) {
     Stack stack;
-    if (!as_bytes(one, item, stack, layers)) return false;
+    if (!as_bytes(source, item, stack, layers)) return false;
     stack.fills = static_cast<int64_t>(fills.size());
-    fills.resize(fills.size() + one.fills.size() * item);
-    for (size_t c = 0; c < one.fills.size(); ++c) store_element(one.fills[c], fills.data() + stack.fills, dtype, static_cast<int64_t>(c));
+    fills.resize(fills.size() + source.fills.size() * item);
+    for (size_t c = 0; c < source.fills.size(); ++c) store_element(source.fills[c], fills.data() + stack.fills, dtype, static_cast<int64_t>(c));
     most = std::max(most, stack.work);
     table.push_back(stack);
   }
@@ -235,10 +237,10 @@ struct LayersTable {
   int ndim, channel;
   int64_t extent[kSliceDims];
   int64_t first, count, volume;  // layers
-  int64_t fills;                 // its first fill
+  int64_t fills;                 // index of its first fill
 };
 
-// For what run_bytes does not take: input and output of different types, and more than 32 layers in a row. An element a thread.
+// The general path, for different input and output types, and for more than 32 layers in a row: one element per thread.
 __global__ void run_layers_gpu(const LayersTable* samples, int64_t count, const Layer* layers, const float* fills, DType in, DType out) {
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
     const LayersTable s = samples[i];

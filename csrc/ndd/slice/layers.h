@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers driver: an output is made of boxes that lie on each other, each a window of some input or filled. erase and multi_paste are such stacks.
-// On the CPU the boxes are copied one after the other; on the GPU every element looks for the uppermost box that it lies in.
+// Layers driver: an output composed of stacked boxes, each a window of some input or filled. erase and multi_paste are such stacks. On the CPU the
+// boxes are copied one after the other; on the GPU every element is taken from the uppermost box that contains it, so nothing is written twice.
+//
+// The kernel supplies the layers of each sample. Boxes must lie inside the output, and their windows inside their inputs: the driver does not check
+// this.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +17,11 @@ namespace ndd {
 
 // The box [begin, end) of the output.
 struct Layer {
-  const void* in = nullptr;  // null where the box is filled
-  int64_t origin = 0;        // where the box's first element comes from
-  int64_t fills = 0;         // the first of its values in Layers::fills: one for each channel, or one for all
+  const void* in = nullptr;  // null for a filled box
+  int64_t origin = 0;        // the input element of the box's first element
+  int64_t fills = 0;         // index of its first value in Layers::fills: one per channel, or one for all
   int64_t begin[kSliceDims], end[kSliceDims];
-  int64_t stride[kSliceDims];  // in the input
+  int64_t stride[kSliceDims];  // of the input
 
   NDD_HD bool contains(const int64_t* at, int ndim) const {
     for (int d = 0; d < ndim; ++d)
@@ -35,12 +38,12 @@ struct Layer {
 struct Layers {
   void* out = nullptr;
   int ndim = 0;
-  int channel = -1;  // the axis along which the fills differ
+  int channel = -1;  // the axis along which the fills differ, or -1
   int64_t extent[kSliceDims];
   std::vector<Layer> layers;  // the uppermost last
   std::vector<float> fills;
 
-  // All of the output, filled or from an input of the same shape.
+  // A layer that covers the whole output, filled or from an input of the same shape.
   Layer whole(const void* in) const {
     Layer layer;
     layer.in = in;
@@ -61,7 +64,7 @@ void run_layers_cpu(const Layers& stack, DType in, DType out);
 void run_layers_cuda(const std::string& op, const std::vector<Layers>& stacks, DType in, DType out);
 #endif
 
-// make(i) gives the layers of sample i; the lowest one is all of the output.
+// make(i) returns the layers of sample i. The lowest layer must cover the whole output.
 template <class Make>
 static void run_layers(const std::string& op, const Samples& in, const Samples& out, Make make) {
 #ifdef NDD_CUDA

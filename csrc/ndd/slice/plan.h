@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the GPU does a Slice: its axes, merged where both sides are contiguous, become rows of pixels for the kernels of slice.cu.
+// How the GPU executes a Slice: its axes, merged where both sides are contiguous, become rows of pixels for the kernels in slice.cu.
 #pragma once
 
 #include <algorithm>
@@ -10,18 +10,18 @@
 
 namespace ndd::slice_gpu {
 
-constexpr int kRowAxes = 3;             // of rows; a batch of 256 plans stays below 64 KB, which the driver copies without waiting for the device
-constexpr int kMostPixel = 8;           // elements of a pixel
-constexpr int kMostPitch = 16;          // elements from one pixel to the next in the input
-constexpr int64_t kLeastRow = 16;       // pixels: shorter rows leave half a warp idle
-constexpr int kRowBytes = 4096;         // of the output, which a warp copies at a time
-constexpr int kStageBytes = 2048;       // of the input, which a warp holds in shared memory
-constexpr int kGroupBytes = 4096;  // of several rows that a warp takes one after another, so that they share the 200 instructions of finding them
-constexpr int kPlane = 32;  // rows and columns of a tile that a warp turns over
-constexpr int kMisaligned = 32;  // bytes of it that are lost where a row begins and ends within 16 bytes
+constexpr int kRowAxes = 3;  // axes that count rows; a batch of 256 plans stays below 64 KB, which the driver copies without waiting for the device
+constexpr int kMaxPixel = 8;  // elements of a pixel
+constexpr int kMaxPitch = 16;  // elements from one pixel to the next in the input
+constexpr int64_t kLeastRow = 16;  // in pixels; shorter rows would leave half a warp idle
+constexpr int kRowBytes = 4096;  // of the output, copied by a warp at a time
+constexpr int kStageBytes = 2048;  // of the input, held by a warp in shared memory
+constexpr int kGroupBytes = 4096;  // of several rows that a warp copies one after the other, to share the 200 instructions of finding them
+constexpr int kPlane = 32;  // rows and columns of a tile that a warp transposes
+constexpr int kMisaligned = 32;  // bytes of the stage lost because a row begins and ends within 16-byte units
 
 enum class Kind {
-  copy,  // rows that are contiguous on both sides, moved without a change
+  copy,  // rows that are contiguous on both sides, moved unchanged
   rows,  // pixels of up to 8 elements, or single elements, in any order within their rows
   planes,  // rows of the input become columns of the output
   general,  // everything else, element by element
@@ -32,22 +32,23 @@ struct RowAxis {
   uint32_t extent, begin, end;
 };
 
-// Strides are in bytes, extents and positions in pixels and elements. A pixel is (pixel) elements, `pixel_in` apart in the input; without pixels it is one.
+// Strides are in bytes, extents and positions in pixels and elements. A pixel has `pixel` elements, `pixel_in` apart in the input; without pixels it
+// is a single element.
 struct Plan {
-  const char* in;  // where position 0 comes from; may lie outside the input
+  const char* in;  // the source of position 0; may lie outside the input
   char* out;
-  const char *first, *last;  // what may be read of the input
-  int64_t channels;  // the first of the slice's Channels
+  const char *first, *last;  // the readable range of the input
+  int64_t channels;  // index of the slice's first Channel
   int64_t length, begin, end, in_step, out_step;  // of a row, in pixels
   int64_t pixel_in, pixel_out;
   RowAxis axes[kRowAxes];
-  uint32_t tiles, tile;  // in a row; pixels in a tile
-  uint32_t groups, group;  // of rows along the last of the axes; rows in a group
-  uint32_t units, first_unit;  // tiles of groups of rows; how many the slices before have
-  uint32_t inverse;  // a number below 2^16 divided by `pixel` is the upper half of the product
+  uint32_t tiles, tile;  // tiles per row; pixels per tile
+  uint32_t groups, group;  // groups of rows along the last axis; rows per group
+  uint32_t units, first_unit;  // tiles of groups of rows; the number of units in earlier slices
+  uint32_t inverse;  // for dividing a number below 2^16 by `pixel`: the quotient is the upper half of their product
   int16_t row_axes, pixel, pixel_begin, pixel_end;
-  int16_t channel;  // the axis of rows that is the channels', kPixelAxis, or -1
-  int16_t run_bytes;  // of the stage for each element of a pixel, where these lie apart in the input; else 0
+  int16_t channel;  // the row axis of the channels, kPixelAxis, or -1
+  int16_t run_bytes;  // of the stage for each element of a pixel if these lie apart in the input, else 0
 };
 
 constexpr int16_t kPixelAxis = kRowAxes;
@@ -57,7 +58,7 @@ struct Axis {
   bool channel;
 };
 
-// The axes that are left when those of one element are dropped and the contiguous ones are merged; at least one. The channels' axis stays by itself.
+// The axes that remain after dropping those of extent 1 and merging contiguous ones; at least one. The channel axis is never merged.
 inline int merged_axes(const Slice& slice, Axis* axes) {
   int count = 0;
   bool outside = false;
@@ -76,7 +77,7 @@ inline int merged_axes(const Slice& slice, Axis* axes) {
   return count;
 }
 
-// A whole pixel that is only moved, of 2, 4 or 8 aligned bytes, is one item. Returns the bytes of an item.
+// Treats a whole pixel of 2, 4 or 8 aligned bytes that is only moved as a single item. Returns the size of an item in bytes.
 inline int64_t merge_pixel(Axis* axes, int& count, uintptr_t in, uintptr_t out, int64_t item) {
   const Axis& last = axes[count - 1];
   const int64_t bytes = last.extent * item, n = last.extent;
@@ -88,7 +89,7 @@ inline int64_t merge_pixel(Axis* axes, int& count, uintptr_t in, uintptr_t out, 
   return bytes;
 }
 
-// What may be read: all between the first and the last element that the slice shows.
+// Sets the readable range: from the first to the last element that the slice uses. Wide loads must stay inside it.
 inline void set_readable(Plan& plan, const Axis* axes, int count, int64_t item) {
   int64_t least = 0, most = 0;
   for (const Axis* a = axes; a != axes + count; ++a) {
@@ -101,17 +102,17 @@ inline void set_readable(Plan& plan, const Axis* axes, int count, int64_t item) 
   plan.last = plan.in + (most + 1) * item;
 }
 
-// Whether the axes are rows of pixels: `row` and perhaps `pixel` among them.
+// Whether the axes form rows of pixels; sets `row`, and `pixel` if there is one.
 inline bool find_row(const Axis* axes, int count, int& row, int& pixel) {
   row = count - 1;
   pixel = -1;
-  if (count >= 2 && axes[row].extent <= kMostPixel) {
+  if (count >= 2 && axes[row].extent <= kMaxPixel) {
     pixel = row--;  // channels last in the output
   } else if (std::abs(axes[row].in) > 1) {
     for (int d = 0; d < row; ++d)
-      if (axes[d].in == 1 && axes[d].extent <= kMostPixel) pixel = d;  // in the input alone
+      if (axes[d].in == 1 && axes[d].extent <= kMaxPixel) pixel = d;  // channels last in the input only
   }
-  return std::abs(axes[row].in) <= kMostPitch && axes[row].extent >= kLeastRow && !axes[row].channel;
+  return std::abs(axes[row].in) <= kMaxPitch && axes[row].extent >= kLeastRow && !axes[row].channel;
 }
 
 inline bool add_row_axis(Plan& plan, const Axis& axis, int64_t in_item, int64_t out_item) {
@@ -122,7 +123,7 @@ inline bool add_row_axis(Plan& plan, const Axis& axis, int64_t in_item, int64_t 
   return true;
 }
 
-// The axis along the input's memory, where the last one is along the output's: between the two, planes are turned over.
+// Finds the axis that is contiguous in the input when the last one is contiguous in the output: planes spanned by the two are transposed.
 inline bool find_column(const Axis* axes, int count, int& column) {
   for (int d = 0; d < count - 1; ++d)
     if (axes[d].in == 1) column = d;
@@ -130,15 +131,15 @@ inline bool find_column(const Axis* axes, int count, int& column) {
          axes[count - 1].out == 1 && !axes[count - 1].channel;
 }
 
-// All axes but these two.
+// Adds all axes except these two.
 inline bool add_row_axes(Plan& plan, const Axis* axes, int count, int row, int pixel, int64_t in_item, int64_t out_item) {
   for (int d = 0; d < count; ++d)
     if (d != row && d != pixel && !add_row_axis(plan, axes[d], in_item, out_item)) return false;
   return true;
 }
 
-// Tiles of about equal length, a multiple of 16 pixels so that all begin alike, of at most `most`, and groups of so many rows that they have `group` pixels.
-// False where there are more units than a launch counts.
+// Sets tiles of about equal length, at most `most` pixels and a multiple of 16 so that they are all aligned alike, and groups of rows with about
+// `group` pixels together. False if there are more units than a launch can count.
 inline bool set_units(Plan& plan, int64_t most, int64_t group) {
   const int64_t tiles = (plan.length + most - 1) / most;
   plan.tile = static_cast<uint32_t>(std::min(most, ((plan.length + tiles - 1) / tiles + 15) / 16 * 16));
@@ -161,7 +162,7 @@ inline bool set_units(Plan& plan, int64_t most, int64_t group) {
   return tiles <= INT32_MAX;
 }
 
-// `item` becomes the bytes of what is moved, where elements are only moved.
+// Sets `item` to the size of what is moved, if elements are only moved.
 inline Kind make_plan(const Slice& slice, int64_t in_item, int64_t out_item, int64_t& item, Plan& plan) {
   Axis axes[kSliceDims];
   int count = merged_axes(slice, axes), row = 0, pixel = 0;
@@ -189,7 +190,7 @@ inline Kind make_plan(const Slice& slice, int64_t in_item, int64_t out_item, int
   plan.in_step = along.in * in_item;
   plan.out_step = along.out * out_item;
   plan.pixel = plan.pixel_end = 1;
-  if (contiguous && pixel < 0) {  // in bytes
+  if (contiguous && pixel < 0) {  // from here on in bytes
     plan.length *= item;
     plan.begin *= item;
     plan.end *= item;

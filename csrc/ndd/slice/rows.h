@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of the slice driver on the CPU: moving items of a few bytes, mirrored or strided, and splitting uint8 pixels into normalised planes.
+// Rows of the slice driver on the CPU: moving items of a few bytes, mirrored or strided, and splitting uint8 pixels into normalized planes. Any
+// alignment; no function reads or writes outside its rows unless its comment says so.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@ void move_fixed(const char* src, int64_t in_step, char* dst, int64_t out_step, i
 
 #if defined(__x86_64__)
 
-// order[item][i]: which byte of `width` becomes byte i when as many items as fit change places; what is left over is at the beginning.
+// order[item][i]: the source of byte i when as many items as fit in `width` bytes are reversed; the unused bytes come first.
 template <int width>
 struct ReverseOrder {
   alignas(64) uint8_t order[9][width] = {};
@@ -37,8 +38,8 @@ struct ReverseOrder {
 inline constexpr ReverseOrder<16> kReverse16;
 inline constexpr ReverseOrder<64> kReverse64;
 
-// Items in reverse order, a shuffle for 5 RGB pixels in 16 bytes. Returns the number of bytes moved; the rest is too short for whole vectors.
-// What a store writes beyond its items is overwritten by the next one.
+// Reverses items, e.g. 5 RGB pixels per 16-byte shuffle. Returns the number of bytes moved; the rest is too short for whole vectors. A store writes
+// beyond its items, and the next one overwrites the excess.
 __attribute__((target("avx2"))) inline int64_t reverse_16(const char* src_end, char* dst, int64_t bytes, int64_t item) {
   const __m128i order = _mm_load_si128(reinterpret_cast<const __m128i*>(kReverse16.order[item]));
   const int64_t step = 16 / item * item;
@@ -48,7 +49,7 @@ __attribute__((target("avx2"))) inline int64_t reverse_16(const char* src_end, c
   return bytes - left;
 }
 
-// The same of items that fill 16 bytes, 32 bytes at a time.
+// The same for items that divide 16 bytes, 32 bytes at a time.
 __attribute__((target("avx2"))) inline int64_t reverse_32(const char* src_end, char* dst, int64_t bytes, int64_t item) {
   const __m256i order = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kReverse16.order[item])));
   int64_t left = bytes;
@@ -74,8 +75,9 @@ inline bool has_byte_permutation() {
   return has;
 }
 
-// memcpy past the caches, for what is too large to stay in them: the line of the destination is not read first. Whole lines alone: one that is written
-// partly past the caches is read from memory, and 16 images of 256x320x3 floats with a border of one pixel took 4.2 instead of 1.0 ms.
+// memcpy that bypasses the caches, for data that is too large to stay in them: the destination's lines are then not read first. Only whole lines,
+// because a line written partly this way is read from memory after all: 16 images of 256x320x3 floats with a border of one pixel took 4.2 ms instead
+// of 1.0.
 __attribute__((target("avx2"))) inline void stream_bytes(const char* src, char* dst, int64_t n) {
   const int64_t head = std::min<int64_t>(n, -reinterpret_cast<intptr_t>(dst) & 63);
   std::memcpy(dst, src, head);
@@ -91,11 +93,12 @@ __attribute__((target("avx2"))) inline void stream_bytes(const char* src, char* 
 
 #endif
 
-// n times the same item.
+// Writes the same item n times.
 inline void repeat_item(const char* item, char* dst, int64_t n, int64_t bytes) {
   if (n <= 0) return;
   const int64_t all = n * bytes;
-  if ((bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8) && all >= 8 && all <= 256) {  // short runs would wait for a call, or for each doubling
+  // Inline for short runs, which would be dominated by the call of memset, or by waiting for each doubling.
+  if ((bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8) && all >= 8 && all <= 256) {
     uint64_t pattern = 0;
     if (bytes == 1) pattern = static_cast<uint8_t>(*item) * 0x0101010101010101u;
     else if (bytes == 8) std::memcpy(&pattern, item, 8);
@@ -106,7 +109,7 @@ inline void repeat_item(const char* item, char* dst, int64_t n, int64_t bytes) {
       pattern = part * 0x0000000100000001u;
     }
     for (int64_t done = 0; done + 8 <= all; done += 8) std::memcpy(dst + done, &pattern, 8);
-    std::memcpy(dst + all - 8, &pattern, 8);  // in phase: 8 bytes are whole items
+    std::memcpy(dst + all - 8, &pattern, 8);  // in phase: 8 bytes hold whole items
     return;
   }
   if (bytes == 1) {
@@ -114,7 +117,7 @@ inline void repeat_item(const char* item, char* dst, int64_t n, int64_t bytes) {
     return;
   }
   std::memcpy(dst, item, bytes);
-  constexpr int64_t kCached = 1 << 14;  // what is doubled stays in the first-level cache
+  constexpr int64_t kCached = 1 << 14;  // the doubled part stays in the L1 cache
   for (int64_t done = bytes; done < all;) {
     const int64_t step = std::min({done, all - done, std::max(kCached / bytes, int64_t{1}) * bytes});
     std::memcpy(dst + done, dst, step);
@@ -122,15 +125,15 @@ inline void repeat_item(const char* item, char* dst, int64_t n, int64_t bytes) {
   }
 }
 
-// Rows that are read from their end, or from the last row to the first, are not foreseen by the processor. Fetching those that come two rows later makes
-// a vertical flip of 16 VGA images take 0.37 ms instead of 0.9 on one thread, a horizontal one 0.37 instead of 2.0.
+// The hardware prefetcher does not recognize rows that are read from their end, or from the last row to the first. Prefetching two rows ahead makes a
+// vertical flip of 16 VGA images take 0.37 ms instead of 0.9 on one thread, and a horizontal one 0.37 instead of 2.0.
 constexpr int64_t kRowsAhead = 2;
 
 inline void fetch(const char* begin, int64_t bytes) {
   for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(begin + b);
 }
 
-constexpr int64_t kLongestInline = 4096;  // longer rows are for memcpy
+constexpr int64_t kLongestInline = 4096;  // longer rows are left to memcpy
 
 template <int bytes>
 struct Unaligned {
@@ -138,15 +141,15 @@ struct Unaligned {
   static NDD_ALWAYS_INLINE inline void move(const char* src, char* dst) { *reinterpret_cast<Vector*>(dst) = *reinterpret_cast<const Vector*>(src); }
 };
 
-// A row of at least 16 bytes in vectors, the last of which overlaps the one before it.
+// A row of at least 16 bytes in vectors, the last of which overlaps the one before.
 template <int width>
 NDD_ALWAYS_INLINE inline void copy_vectors(const char* src, char* dst, int64_t bytes) {
   for (int64_t i = 0; i + width < bytes; i += width) Unaligned<width>::move(src + i, dst + i);
   Unaligned<width>::move(src + bytes - width, dst + bytes - width);
 }
 
-// Rows of bytes, without a call for each: cropping 16 images of uint8 to 224x224 takes 55 instead of 85 us. Where `ahead` is not 0 what lies so many
-// bytes later is fetched.
+// Copies rows of bytes without a call for each: cropping 16 uint8 images to 224x224 takes 55 us instead of 85. If `ahead` is not 0, prefetches that
+// many bytes ahead.
 inline void copy_rows(const char* src, int64_t in_step, char* dst, int64_t out_step, int64_t rows, int64_t bytes, int64_t ahead) {
   if (bytes < 16 || bytes > kLongestInline) {
     for (int64_t r = 0; r < rows; ++r, src += in_step, dst += out_step) {
@@ -167,7 +170,7 @@ inline void copy_rows(const char* src, int64_t in_step, char* dst, int64_t out_s
   });
 }
 
-// Rows of n times the same item: a border of 16 bytes around 16 images of 256x320x3 takes 20 instead of 45 us.
+// Fills rows with n copies of an item: a border of 16 bytes around 16 images of 256x320x3 takes 20 us instead of 45.
 inline void repeat_rows(const char* item, char* dst, int64_t out_step, int64_t rows, int64_t n, int64_t bytes) {
   const int64_t all = n * bytes;
   if (all < 16 || all > 256 || 16 % bytes != 0) {
@@ -186,7 +189,7 @@ inline void repeat_rows(const char* item, char* dst, int64_t out_step, int64_t r
     for (int64_t r = 0; r < count; ++r, to += step) {
       if (length >= 64) {
         for (int64_t i = 0; i + 64 < length; i += 64) *reinterpret_cast<Wide*>(to + i) = wide;
-        *reinterpret_cast<Wide*>(to + length - 64) = wide;  // in phase: 64 bytes are whole items
+        *reinterpret_cast<Wide*>(to + length - 64) = wide;  // in phase: 64 bytes hold whole items
       } else {
         for (int64_t i = 0; i + 16 < length; i += 16) *reinterpret_cast<Narrow*>(to + i) = narrow;
         *reinterpret_cast<Narrow*>(to + length - 16) = narrow;
@@ -195,7 +198,7 @@ inline void repeat_rows(const char* item, char* dst, int64_t out_step, int64_t r
   });
 }
 
-// Whether items are mirrored by mirror_rows, which wants wide vectors that permute bytes; steps are in bytes.
+// Whether items are mirrored by mirror_rows, which requires byte permutations of wide vectors; steps are in bytes.
 inline bool mirrors(int64_t in_step, int64_t out_step, int64_t bytes) {
 #if defined(__x86_64__)
   return in_step == -bytes && out_step == bytes && bytes <= 8 && has_byte_permutation();
@@ -206,8 +209,8 @@ inline bool mirrors(int64_t in_step, int64_t out_step, int64_t bytes) {
 }
 
 #if defined(__x86_64__)
-// Vectors in the order of the input's memory, two at a time, because the processor foresees that: 16 images of 256x320x3 take 83 us, in the order of the
-// output's 94, or 100 where the rows to come are fetched. memcpy takes 80.
+// Moves vectors in the order of the input's memory, two at a time, because the prefetcher recognizes that: 16 images of 256x320x3 take 83 us; in the
+// order of the output 94, or 100 with explicit prefetching. memcpy takes 80.
 __attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) inline void mirror_forward(const char* src, char* dst_end, int64_t vectors,
                                                                                                  __m512i order) {
   constexpr __mmask64 kAll = ~__mmask64{0};
@@ -221,14 +224,14 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"), always_inline)) inline voi
   if (k < vectors) _mm512_storeu_si512(dst_end - k * 64 - 64, _mm512_maskz_permutexvar_epi8(kAll, order, _mm512_loadu_si512(src + k * 64)));
 }
 
-// 64 bytes at a time, the rest under a mask: the order takes what it takes from the end of the vector.
+// 64 bytes at a time, the rest under a mask: the permutation takes its items from the end of the vector.
 __attribute__((target("avx512f,avx512bw,avx512vbmi"))) inline void mirror_rows_64(const char* end, int64_t in_step, char* dst, int64_t out_step,
                                                                                   int64_t rows, int64_t bytes, int64_t item, int64_t ahead) {
   constexpr __mmask64 kAll = ~__mmask64{0};
   const __m512i order = _mm512_load_si512(kReverse64.order[item]);
   const int64_t step = 64 / item * item, whole = bytes < 64 ? 0 : (bytes - 64) / step + 1, rest = bytes - whole * step;
   const __mmask64 low = rest > 0 ? kAll >> (64 - rest) : 0, high = rest > 0 ? kAll << (64 - rest) : 0;
-  const bool forward = step == 64;  // else a store writes beyond its items
+  const bool forward = step == 64;  // otherwise a store writes beyond its items
   const bool foreseen = ahead == 0 || (forward && in_step > 0);
   for (int64_t r = 0; r < rows; ++r, end += in_step, dst += out_step) {
     if (!foreseen) fetch(end - bytes + ahead, bytes);
@@ -247,7 +250,8 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) inline void mirror_rows_6
 }
 #endif
 
-// Rows of n items, `in_step` and `out_step` bytes apart: the first one ends with the item at `last`, which comes first. For what mirrors().
+// Mirrors rows of n items, `in_step` and `out_step` bytes apart. `last` is the last item of the first input row and becomes its first. Only if
+// mirrors() holds.
 inline void mirror_rows(const char* last, int64_t in_step, char* dst, int64_t out_step, int64_t rows, int64_t n, int64_t bytes, int64_t ahead) {
 #if defined(__x86_64__)
   mirror_rows_64(last + bytes, in_step, dst, out_step, rows, n * bytes, bytes, ahead);
@@ -258,7 +262,7 @@ inline void mirror_rows(const char* last, int64_t in_step, char* dst, int64_t ou
 #endif
 }
 
-// n items of `bytes` bytes; steps are in bytes.
+// Moves n items of `bytes` bytes; steps are in bytes.
 inline void move_items(const char* src, int64_t in_step, char* dst, int64_t out_step, int64_t n, int64_t bytes) {
   if (in_step == bytes && out_step == bytes) {
     std::memcpy(dst, src, n * bytes);
@@ -287,7 +291,7 @@ inline void move_items(const char* src, int64_t in_step, char* dst, int64_t out_
   for (int64_t i = 0; i < n; ++i, src += in_step, dst += out_step) std::memcpy(dst, src, bytes);
 }
 
-// Rows of items from one array to another. A sample that fills half of a second-level cache is written past it: a vertical flip of VGA images
+// Copies rows of items from one array to another. A sample that fills half of an L2 cache is written past the caches: a vertical flip of VGA images
 // takes 0.4 ms instead of 1.0.
 constexpr int64_t kStreamedBytes = int64_t{1} << 19;
 
@@ -322,7 +326,8 @@ inline void finish_stream() {
 #endif
 }
 
-// Pixels of three uint8 to three rows of normalised floats. `src` is the first pixel of the output; `mirrored`: the next one lies before it.
+// Splits three-channel uint8 pixels into three rows of normalized floats. `src` is the first pixel of the output; if `mirrored`, the next one lies
+// before it.
 struct Planes {
   Channel channel[3];
   bool mirrored;
@@ -335,7 +340,7 @@ struct Planes {
 
 #if defined(__x86_64__)
 
-// A shuffle of 12 bytes (four pixels) in every 128-bit lane: byte c of each pixel as a dword.
+// A shuffle of 12 bytes (four pixels) in every 128-bit lane that widens byte c of each pixel to 32 bits.
 inline void pixel_order(int c, bool mirrored, int8_t* order, int bytes) {
   for (int i = 0; i < bytes; ++i) {
     const int k = i % 16 / 4, pixel = mirrored ? 3 - k : k;
@@ -345,7 +350,7 @@ inline void pixel_order(int c, bool mirrored, int8_t* order, int bytes) {
 
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) inline void split_avx512(const Planes& planes, const uint8_t* src, int64_t n,
                                                                                        float* const (&dst)[3]) {
-  constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialised values in the forms without a mask
+  constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialized values in the unmasked intrinsics
   alignas(64) int8_t order[64];
   __m512i shuffle[3];
   __m512 mean[3], scale[3], shift[3];
@@ -356,7 +361,7 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) inline void split_
     scale[c] = _mm512_set1_ps(planes.channel[c].scale);
     shift[c] = _mm512_set1_ps(planes.channel[c].shift);
   }
-  // 12 bytes to each lane, the lanes in reverse when mirrored
+  // 12 bytes to each lane, with the lanes reversed if mirrored
   const __m512i spread = planes.mirrored ? _mm512_setr_epi32(9, 10, 11, 0, 6, 7, 8, 0, 3, 4, 5, 0, 0, 1, 2, 0)
                                          : _mm512_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0, 6, 7, 8, 0, 9, 10, 11, 0);
   for (int64_t x = 0; x < n; x = x + 32 <= n || x + 16 == n ? x + 16 : n - 16) {

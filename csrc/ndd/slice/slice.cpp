@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slice driver on the CPU. What lies outside the input is filled; the rest is a box with strides on both sides, whose axes are merged where
-// they are contiguous, so that a row is as long as it can be: crops and vertical flips are memcpy. Where rows of the input are columns of the output,
-// planes are transposed.
+// The slice driver on the CPU. Whatever lies outside the input is filled; the rest is a box with strides on both sides. Its axes are merged where
+// they are contiguous, which makes rows as long as possible: crops and vertical flips become memcpy. Where rows of the input are columns of the
+// output, planes are transposed.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -32,7 +32,7 @@ struct Box {
   const Axis& last() const { return axes[ndim - 1]; }
 };
 
-// The part of the output that comes from the input. Axes of one element are dropped and contiguous ones merged; a channel axis stays by itself.
+// The part of the output that comes from the input. Axes of extent 1 are dropped and contiguous ones merged; a channel axis stays separate.
 Box inner_box(const Slice& slice, bool keep_channel, int64_t in_bytes, int64_t out_bytes) {
   Box box;
   int64_t from = slice.origin, to = 0;
@@ -53,7 +53,7 @@ Box inner_box(const Slice& slice, bool keep_channel, int64_t in_bytes, int64_t o
     if (is_channel) box.channel = box.ndim;
     box.axes[box.ndim++] = axis;
   }
-  // Channels that come last only because no other axis is left, planes of one pixel, are not the last for the loops.
+  // Channels that are last only because all other axes have extent 1 (planes of one pixel) must not be treated as interleaved.
   if (box.ndim == 0 || (box.channel == box.ndim - 1 && box.last().out != 1)) box.axes[box.ndim++] = {1, 1, 1};
   box.src = static_cast<const char*>(slice.in) + from * in_bytes;
   box.dst = static_cast<char*>(slice.out) + to * out_bytes;
@@ -80,7 +80,8 @@ void for_each_row(const Box& box, int outer, F f) {
   }
 }
 
-// Whether an axis before `row` follows the input's memory, in items of `bytes`, and `row` the output's: then they are the two sides of planes.
+// Transposes planes if an axis before `row` is contiguous in the input, in items of `bytes`, and `row` is contiguous in the output. False, without
+// effect, otherwise.
 bool transpose_box(const Box& box, int row, int64_t item, int64_t bytes) {
   const Axis last = box.axes[row];
   if (last.in * item == bytes || last.in == 0 || last.out * item != bytes) return false;
@@ -98,20 +99,20 @@ bool transpose_box(const Box& box, int row, int64_t item, int64_t bytes) {
 
 constexpr int64_t kLongRow = 1 << 16;
 
-// `cached`: the output is in the caches. Stores past them drive it out: pasting three images of float32 takes 1.1 instead of 0.75 ms.
+// `cached`: the output is in the caches. Non-temporal stores would evict it: pasting three float32 images takes 1.1 ms instead of 0.75.
 void copy_box(const Box& box, int64_t item, bool cached) {
   int row = box.ndim - 1;
   int64_t bytes = item;
-  if (row > 0 && box.last().in == 1 && box.last().out == 1 && box.last().extent * item <= 16) bytes *= box.axes[row--].extent;  // a pixel is an item
+  if (row > 0 && box.last().in == 1 && box.last().out == 1 && box.last().extent * item <= 16) bytes *= box.axes[row--].extent;  // a pixel is one item
   if (transpose_box(box, row, item, bytes)) return;
   const Axis& axis = box.axes[row];
   const int64_t length = axis.extent * bytes, ahead = row > 0 ? slice::kRowsAhead * box.axes[row - 1].in : 0;
-  // The processor foresees rows that come in the order of the memory, with gaps as well: fetching them too made cropping 16 VGA images of float32 take
-  // 4.7 to 10 ms instead of 2.8 to 4.2.
+  // The prefetcher recognizes rows in memory order, even with gaps. Prefetching them explicitly as well made cropping 16 float32 VGA images take 4.7
+  // to 10 ms instead of 2.8 to 4.2.
   const bool forward = ahead == 0 || (ahead > 0 && axis.in > 0);
   const bool foreseen = std::abs(axis.in * item) != bytes || length >= kLongRow || forward;
   const int64_t lowest = std::min<int64_t>(axis.in, 0) * (axis.extent - 1) + ahead;
-  // Longer rows are for memcpy, which knows best.
+  // Longer rows are left to memcpy, which chooses the best way itself.
   if (!cached && axis.out * item == bytes && length < kLongRow && slice::streams(box.axes[0].extent * box.axes[0].out * item)) {
     for_each_row(box, row, [&](int64_t from, int64_t to, int64_t) {
       if (!foreseen) slice::fetch(box.src + (from + lowest) * item, length);
@@ -145,7 +146,7 @@ void copy_box(const Box& box, int64_t item, bool cached) {
   });
 }
 
-// Elements staged in the first-level cache; a pixel with more channels makes the rows longer.
+// Elements staged in the L1 cache; pixels with more channels make the rows longer.
 constexpr int64_t kStaged = 2048;
 
 void normalize(const float* in, int64_t n, const Channel& channel, float* out) {
@@ -158,7 +159,7 @@ void normalize(const float* in, int64_t n, const Channel& channel, float* out) {
   });
 }
 
-// The same with values that repeat along the row, as Channel's members in rows of their own.
+// The same with values that repeat along the row: the members of Channel, each in a row of its own.
 void normalize(const float* in, int64_t n, const float* mean, const float* scale, float shift, float* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict src = in, * __restrict means = mean, * __restrict scales = scale;
@@ -169,7 +170,7 @@ void normalize(const float* in, int64_t n, const float* mean, const float* scale
   });
 }
 
-// Any types and strides: gathered, converted to float, normalised, converted, scattered.
+// Any types and strides: gathers, converts to float, normalizes, converts and scatters.
 void convert_box(const Box& box, const Channel* channels, DType in, DType out) {
   const int64_t in_bytes = item_bytes(in), out_bytes = item_bytes(out);
   const bool channels_last = box.channel == box.ndim - 1;
@@ -252,9 +253,9 @@ void split_box(const Box& box, const Channel* channels, DType out) {
   });
 }
 
-// What lies outside the input, in runs as long as the output's memory allows, in the order of the memory. Rows of few bytes are filled together with
-// what comes from the input afterwards: a run for each of them takes longer than writing them twice. Fills that differ by channel repeat with a period
-// that divides each run's offset, so runs are copied from a row that holds some periods.
+// Fills what lies outside the input, in memory order and in runs as long as the output's layout allows. Short rows are filled completely, including
+// the part that the input overwrites afterwards: separate runs for their ends take longer than writing them twice. Fills that differ by channel
+// repeat with a period that divides each run's offset, so runs are copied from a row that holds several periods.
 class Outside {
  public:
   Outside(const Slice& slice, const Channel* channels, DType out) : slice_(slice), bytes_(item_bytes(out)) {
@@ -273,14 +274,14 @@ class Outside {
     for (int64_t c = 0; c < count; ++c) store_element(channels[c].fill, &items_[c], out, 0);
     const bool same = std::all_of(&items_[0], &items_[0] + count, [&](int64_t item) { return std::memcmp(&item, &items_[0], bytes_) == 0; });
     if (!same) channel_ = slice.channel;
-    if (same || deepest_ > channel_) return;  // runs lie within a channel
+    if (same || deepest_ > channel_) return;  // each run lies within one channel
     const int64_t run = inner_[channel_], period = count * run * bytes_;
-    if (period >= kPattern) return;  // as long as a run of one value needs to be
+    if (period >= kPattern) return;  // the period is as long as a run of a single value needs to be
     pattern_.resize((kPattern + period - 1) / period * period);
     char* to = pattern_.data();
     for (int64_t c = 0; c < count; ++c, to += run * bytes_) slice::repeat_item(reinterpret_cast<const char*>(&items_[c]), to, run, bytes_);
-    const auto made = static_cast<size_t>(to - pattern_.data());
-    for (size_t k = made; k < pattern_.size(); ++k) pattern_[k] = pattern_[k - made];
+    const auto written = static_cast<size_t>(to - pattern_.data());
+    for (size_t k = written; k < pattern_.size(); ++k) pattern_[k] = pattern_[k - written];
   }
 
   void fill() const {
@@ -289,9 +290,9 @@ class Outside {
 
  private:
   static constexpr int64_t kPattern = 4096;
-  static constexpr int64_t kShortRow = 64;  // 8 images of 321x213 padded from three channels to four take 0.26 instead of 2.1 ms
+  static constexpr int64_t kShortRow = 64;  // 8 images of 321x213 padded from three channels to four take 0.26 ms instead of 2.1
 
-  // Axis d from the element `start` on, and what the axes after it leave out of its inner part.
+  // Fills axis d from element `start` on, and recursively what the later axes leave out of its inner part.
   void fill(int d, int64_t start, int64_t channel) const {
     const int64_t begin = slice_.begin[d], end = slice_.end[d], step = inner_[d];
     if (covers_ && d == deepest_) return write(d, start, 0, slice_.extent[d], channel);
@@ -302,7 +303,7 @@ class Outside {
     write(d, start, end, slice_.extent[d], channel);
   }
 
-  // The same where the rows are those of the deepest axis, with one value: the end of a row and the beginning of the next one are one run.
+  // The same if the rows are those of the deepest axis and have one value: the end of a row and the beginning of the next form a single run.
   void fill_between_rows(int d, int64_t start, int64_t channel) const {
     const int64_t row = inner_[d], before = slice_.begin[d + 1] * inner_[d + 1], after = row - slice_.end[d + 1] * inner_[d + 1];
     const int64_t first = slice_.begin[d] * row + before, last = slice_.end[d] * row - after, all = slice_.extent[d] * row;
@@ -314,7 +315,7 @@ class Outside {
     slice::repeat_item(item, out + last * bytes_, all - last, bytes_);
   }
 
-  // The positions [first, last) of axis d.
+  // Fills the positions [first, last) of axis d.
   void write(int d, int64_t start, int64_t first, int64_t last, int64_t channel) const {
     if (first >= last) return;
     char* to = static_cast<char*>(slice_.out) + (start + first * inner_[d]) * bytes_;
@@ -338,8 +339,8 @@ class Outside {
 
   const Slice& slice_;
   int64_t bytes_, inner_[kSliceDims];
-  int deepest_ = -1;  // the last axis along which the input is left; the one before where its rows are short
-  bool covers_ = false;  // rows of the deepest axis are filled whole
+  int deepest_ = -1;  // the last axis along which the slice leaves the input, or the one before if its rows are short
+  bool covers_ = false;  // whole rows of the deepest axis are filled
   int channel_ = -1;  // the axis along which the fills differ
   std::vector<int64_t> items_;
   std::vector<char> pattern_;

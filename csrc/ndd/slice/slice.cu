@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slice driver on the GPU. A warp takes a tile of a row at a time, all slices of a batch in one launch whatever their sizes. Rows that only move go
-// from memory to memory in 16 bytes, shifted where input and output are not aligned alike. Other rows are read in 16 bytes into shared memory, where the
-// order of elements costs nothing, and written in words of 4 bytes by neighbouring threads. Planes are turned over by tiles. The rest goes element by element.
+// The slice driver on the GPU. A warp processes a tile of a row at a time; all slices of a batch go in one launch, whatever their sizes. Rows that
+// are only moved are copied in units of 16 bytes, shifted in registers if input and output are aligned differently. Other rows are read in 16-byte
+// units into shared memory, where the order of elements costs nothing, and written in 4-byte words by neighboring threads. Planes are transposed in
+// tiles. The rest goes element by element.
 #include "ndd/slice/slice.h"
 
 #include <cstring>
@@ -17,9 +18,10 @@ namespace ndd {
 namespace slice_gpu {
 namespace {
 
-constexpr int64_t kBlocks = 4096;  // some four to six times as many as run at once on the 132 multiprocessors of an H200, so that they end together
+// Four to six times as many as run concurrently on the 132 multiprocessors of an H200, so that all of them finish at about the same time.
+constexpr int64_t kBlocks = 4096;
 
-// Moves a row's bytes, and fills what lies outside the window with the bits of `fills`. An item has so many bytes.
+// Moves a row's bytes, and fills what lies outside the window with the bits of `fills`. `item` is the size of an item in bytes.
 __global__ void __launch_bounds__(kThreads, 5) copy_gpu(const Plan* plans, int count, uint32_t units, const unsigned long long* fills, int item) {
   __shared__ Tile tiles[kWarps];
   const int lane = threadIdx.x % kLane;
@@ -32,7 +34,7 @@ __global__ void __launch_bounds__(kThreads, 5) copy_gpu(const Plan* plans, int c
       const char* const in = tile.in + row * tile.row_in;
       char* const out = tile.out + row * tile.row_out;
       const int begin = tile.begin, end = begin + tile.shown(row), before = misalignment(out), vectors = (before + length + 15) / 16;
-      // Input and output lie apart by the same number of bytes everywhere, and so does the aligned address below the input.
+      // The distance between input and output is the same everywhere, and so is the input's misalignment relative to the output's vectors.
       const int shift = misalignment(in - before), taken = shift == 0 ? 16 : 32;
       const char* const from = in - shift;
       const auto whole = [&](int at) { return at >= begin && at + 16 <= end && from + at >= low && from + at + taken <= high; };
@@ -46,7 +48,7 @@ __global__ void __launch_bounds__(kThreads, 5) copy_gpu(const Plan* plans, int c
         for (int b = max(at, 0); b < min(at + 16, length); ++b)
           out[b] = b >= begin && b < end ? load_byte(in + b) : static_cast<char>(fills[tile.channel] >> 8 * (b & (item - 1)));
       };
-      // Two at a time, so that the loads of both are on their way together.
+      // Two at a time, so that both loads are in flight together.
 #pragma unroll 1
       for (int v = lane; v < vectors; v += 2 * kLane) {
         const int at = 16 * v - before, next = at + 16 * kLane;
@@ -63,14 +65,14 @@ __global__ void __launch_bounds__(kThreads, 5) copy_gpu(const Plan* plans, int c
   });
 }
 
-// What happens to an element: it is moved, as an item of so many bytes, or normalised and converted.
+// What happens to an element: it is moved, as an item of a given size, or normalized and converted.
 template <class T>
 struct Move {
   using In = T;
   using Out = T;
   struct Values {};
   static constexpr bool moves = true;
-  const unsigned long long* fills;  // the bits of each channel's
+  const unsigned long long* fills;  // the bits of each channel's fill
   __device__ Values values(int64_t) const { return {}; }
   __device__ T fill(int64_t channel) const { return static_cast<T>(fills[channel]); }
   __device__ T operator()(T value, Values) const { return value; }
@@ -88,7 +90,7 @@ struct Convert {
   __device__ To operator()(From value, const Channel& channel) const { return saturate<To>(channel(static_cast<float>(value))); }
 };
 
-// Writes value(0) to value(count - 1), in words of 4 bytes where they are whole: word(at) makes one.
+// Writes value(0) to value(count - 1), in 4-byte words where these are complete: word(at) makes one.
 template <class Out, class Word, class Value>
 __device__ void write_words(Out* to, int count, int lane, Word word, Value value) {
   constexpr int kPer = sizeof(Out) < 4 ? 4 / sizeof(Out) : 1;
@@ -110,15 +112,15 @@ template <class Out, class Value>
 __device__ void write_run(Out* to, int count, int lane, Value value) {
   constexpr int kPer = sizeof(Out) < 4 ? 4 / sizeof(Out) : 1;
   const auto word = [&](int at) {
-    AlignedVector<Out, kPer> made;
+    AlignedVector<Out, kPer> word;
 #pragma unroll
-    for (int k = 0; k < kPer; ++k) made.element[k] = value(at + k);
-    return made;
+    for (int k = 0; k < kPer; ++k) word.element[k] = value(at + k);
+    return word;
   };
   write_words(to, count, lane, word, value);
 }
 
-// Reads `bytes` from `low` on into the stage, at the same place within 16 bytes; two loads are on their way at a time.
+// Reads `bytes` from `low` on into the stage, keeping their position within 16 bytes; two loads are in flight at a time.
 __device__ void read_run(const char* low, int bytes, const char* first, const char* last, uint4* stage, int lane) {
   const int before = misalignment(low), vectors = (before + bytes + 15) / 16;
   const char* const from = low - before;
@@ -129,13 +131,13 @@ __device__ void read_run(const char* low, int bytes, const char* first, const ch
   };
 #pragma unroll 1
   for (int v = lane; v < vectors; v += 2 * kLane) {
-    const bool one = whole(v), two = whole(v + kLane);
+    const bool first_whole = whole(v), second_whole = whole(v + kLane);
     uint4 a{}, b{};
-    if (one) a = load_vector(from + 16 * v);
-    if (two) b = load_vector(from + 16 * (v + kLane));
-    if (one) stage[v] = a;
+    if (first_whole) a = load_vector(from + 16 * v);
+    if (second_whole) b = load_vector(from + 16 * (v + kLane));
+    if (first_whole) stage[v] = a;
     else piecewise(v);
-    if (two) stage[v + kLane] = b;
+    if (second_whole) stage[v + kLane] = b;
     else piecewise(v + kLane);
   }
 }
@@ -149,11 +151,11 @@ struct Staged {
   const char* stage;
   const Tile& tile;
   int end, step, pixel;  // of the tile, for this row
-  int zero;  // where element 0 of pixel 0 is, or would be; with runs, but for its alignment
-  unsigned int low;  // the last bits of the address that the row comes from
+  int zero;  // the offset of element 0 of pixel 0, even if it is not staged; with separate runs, without their alignment
+  unsigned int low;  // the lowest bits of the address that the row comes from
   bool whole;
 
-  // Of element c of pixel 0. Runs begin where their addresses do, within 16 bytes.
+  // The offset of element c of pixel 0. Each run keeps the position of its address within 16 bytes.
   __device__ int offset(int c) const {
     if (tile.run == 0) return zero + c * static_cast<int>(sizeof(In));
     return zero + c * tile.run + static_cast<int>((low + c * static_cast<unsigned int>(tile.pixel_in)) % 16);
@@ -173,13 +175,13 @@ struct Staged {
     }
   }
 
-  // Any element, without regard to speed.
+  // Any element; slow.
   __device__ Out value(int p, int c) const {
     const bool visible = p >= tile.begin && p < end && c >= tile.pixel_begin && c < tile.pixel_end;
     return visible ? f(load(offset(c) + p * step), f.values(channel(c))) : f.fill(channel(c));
   }
 
-  // Pixels that follow each other.
+  // Writes consecutive pixels.
   __device__ void write_pixels(Out* to, int lane) const {
     const uint32_t inverse = tile.inverse;
     const int count = tile.count * pixel;
@@ -190,8 +192,8 @@ struct Staged {
     };
     if (!whole || tile.run != 0) return write_run(to, count, lane, any);
     if constexpr (F::moves && sizeof(Out) == 1) {
-      // Pixels of 3 bytes, as a flip has them: the bytes of a word follow the first one at distances that depend on where in its pixel that is.
-      // 22 instructions a word instead of 29.
+      // Pixels of 3 bytes, as in a flip: the distances from the first byte of a word to the others depend only on its position within a pixel. Takes
+      // 22 instructions per word instead of 29.
       const auto word = [&](int e) {
         const int p = pixel_of(e), c = e - 3 * p, at = zero + p * step + c, next = step - 3;
         return AlignedVector<Out, 4>{{load(at), load(c < 2 ? at + 1 : at + 1 + next), load(c < 1 ? at + 2 : at + 2 + next), load(at + 3 + next)}};
@@ -231,7 +233,7 @@ __global__ void __launch_bounds__(kThreads, 5) rows_gpu(const Plan* plans, int c
                 pixel = tile.pixel;
       const char* const low = tile.in + row * tile.row_in + static_cast<int64_t>(tile.begin) * step + back;  // the lowest address of the window
       char* const out = tile.out + row * tile.row_out;
-      // Element `first` of a pixel is the first that is read.
+      // `first` is the first element of a pixel that is read.
       const int first = tile.pixel_begin, shift = first * kItem;
       if (shown > 0) {
         const int span = abs(step) * (shown - 1) + kItem;
@@ -265,8 +267,8 @@ __global__ void __launch_bounds__(kThreads, 5) rows_gpu(const Plan* plans, int c
   });
 }
 
-// Tiles of up to 32 rows and columns, read along the one axis and written along the other. Rows of the stage lie apart by an odd number of elements, so
-// that neither side meets conflicts of banks.
+// Transposes tiles of up to 32 rows and columns: read along one axis, written along the other. Rows of the stage are an odd number of elements apart,
+// so that neither side has bank conflicts.
 template <class F>
 __global__ void __launch_bounds__(kThreads, 5) planes_gpu(const Plan* plans, int count, uint32_t units, F f) {
   using Item = typename F::Out;
@@ -330,7 +332,7 @@ __global__ void general_gpu(const Slice* slices, int64_t count, const Channel* c
   }
 }
 
-// The slices of one kind, with the units that they have together.
+// The slices of one kind, with their total number of units.
 struct SliceWork {
   std::vector<Plan> plans;
   int64_t units = 0;
@@ -350,7 +352,7 @@ struct SliceWork {
   }
 };
 
-// The fill of each channel as it is stored, repeated to 8 bytes.
+// The fill of each channel in the output type, repeated to 8 bytes.
 std::vector<unsigned long long> fill_bits(const std::vector<Channel>& channels, DType dtype) {
   std::vector<unsigned long long> bits;
   for (const Channel& channel : channels) {
@@ -379,7 +381,7 @@ void launch_general(const std::vector<Slice>& general, const std::vector<Channel
 }  // namespace
 }  // namespace slice_gpu
 
-// A launch for each kind of slice that there is: one, but where slices of a batch differ in kind.
+// One launch for each kind of slice in the batch, usually a single one.
 void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out) {
   using namespace slice_gpu;
   SliceWork copied, converted, moved[4], turned[3];

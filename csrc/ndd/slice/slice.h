@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slice driver: an output, or a part of it, is a window of the input, mirrored along some axes, with its axes in another order, normalised and
+// Slice driver: an output, or a part of it, is a window of the input, optionally mirrored along some axes, with its axes permuted, normalized and
 // converted, and filled where the window leaves the input. crop, flip, transpose, cat and others differ only in the Slices that they make.
+//
+// The kernel supplies make(i, batch), which appends the slices of sample i, and calls run_slices(). The driver guarantees that the input is read only
+// inside [begin, end) and the output written only inside its extent, for any alignment and any pair of types. Slices of different samples may run
+// concurrently, so their outputs must not overlap.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +24,7 @@ constexpr int kSliceDims = 8;
 struct Channel {
   float mean = 0.0f, scale = 1.0f, shift = 0.0f, fill = 0.0f;
 
-  // Three roundings everywhere, so that every instruction set and the GPU give the same.
+  // Three separate roundings, so that every instruction set and the GPU give the same result.
   NDD_HD float operator()(float v) const {
 #ifdef __CUDA_ARCH__
     return __fadd_rn(__fmul_rn(__fsub_rn(v, mean), scale), shift);
@@ -32,24 +36,24 @@ struct Channel {
   bool identity() const { return mean == 0.0f && scale == 1.0f && shift == 0.0f; }
 };
 
-// Positions, extents and strides are in elements; axes are those of the output, which is contiguous where something is filled.
+// Positions, extents and strides are in elements. Axes are those of the output, which must be contiguous if a part of it is filled.
 struct Slice {
   const void* in = nullptr;
   void* out = nullptr;
   int ndim = 0;
-  int channel = -1;               // the axis of channels, -1 when all elements are treated alike
-  bool placed = false;            // the output is a part of something larger
-  bool cached = false;            // the output has just been written, or all of the call's fits into the last-level cache: it stays there
-  bool copies = true;             // elements are not changed, only moved: no arithmetic, equal types
-  int64_t channels = 0;           // the first of its Channels in SliceBatch::channels: one for each channel, or one for all when channel is -1
-  int64_t origin = 0;             // where position 0 of the output comes from; may lie outside the input
-  int64_t extent[kSliceDims];     // of the output
-  int64_t stride[kSliceDims];     // in the input, negative where mirrored, 0 where repeated
-  int64_t out_stride[kSliceDims]; // where `placed`; else the driver sets it
-  int64_t begin[kSliceDims];      // output positions [begin, end) lie inside the input
+  int channel = -1;  // the channel axis, -1 if all elements are treated alike
+  bool placed = false;  // the output is a part of something larger
+  bool cached = false;  // the output is in the caches: just written, or the whole call's output fits in the last-level cache
+  bool copies = true;  // elements are only moved: no arithmetic, equal types
+  int64_t channels = 0;  // index of the first of its Channels in SliceBatch::channels: one per channel, or a single one if channel is -1
+  int64_t origin = 0;  // the source of position 0 of the output; may lie outside the input
+  int64_t extent[kSliceDims];  // of the output
+  int64_t stride[kSliceDims];  // in the input; negative if mirrored, 0 if repeated
+  int64_t out_stride[kSliceDims];  // set by the caller if `placed`, otherwise by the driver
+  int64_t begin[kSliceDims];  // output positions [begin, end) lie inside the input
   int64_t end[kSliceDims];
 
-  // The next axis: the window [start, start + extent) of an input axis.
+  // Appends an axis: the window [start, start + extent) of an input axis.
   void add_axis(int64_t extent_, int64_t in_extent, int64_t in_stride, int64_t start, bool mirrored) {
     const int64_t first = mirrored ? start + extent_ - in_extent : -start, last = mirrored ? start + extent_ : in_extent - start;
     origin += (mirrored ? start + extent_ - 1 : start) * in_stride;
@@ -94,7 +98,7 @@ inline void check_slice_dims(int64_t ndim) {
   if (ndim > kSliceDims) fail(Error::Value, "samples with more than 8 dimensions are not supported");
 }
 
-// A window of an array: start(axis) and mirrored(axis) are asked for each axis of the input; axis d of the output is axis order[d] of the input.
+// A window of an array. start(axis) and mirrored(axis) are called for each input axis; axis d of the output is axis order[d] of the input.
 template <class Start, class Mirrored>
 Slice window_slice(const void* in, const int64_t* in_shape, void* out, const int64_t* out_shape, const int* order, int ndim, Start start,
                    Mirrored mirrored) {
@@ -115,7 +119,7 @@ Slice window_slice(const void* in, const int64_t* in_shape, void* out, const int
   return slice;
 }
 
-// `count` runs of `length` elements: the input's follow each other, the output's lie `out_step` apart.
+// `count` runs of `length` elements, adjacent in the input and `out_step` apart in the output.
 inline Slice run_slice(const void* in, void* out, int64_t count, int64_t length, int64_t out_step) {
   Slice slice;
   slice.in = in;
@@ -134,11 +138,12 @@ void run_slice_cpu(const Slice& slice, const Channel* channels, DType in, DType 
 // csrc/ndd/slice/slice.cu
 void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out);
 
-// Of a result: 16 VGA images, which are more, are flipped vertically in 0.4 instead of 1.0 ms where they are written past the caches.
+// The largest result that is kept in the caches. 16 VGA images exceed it: flipping them vertically takes 0.4 ms instead of 1.0 when they are written
+// past the caches.
 constexpr double kCachedBytes = 12 << 20;
 
-// The slices of every sample: make(i, batch) appends those of sample i, and those of different samples do not overlap. Where `copies` the elements
-// are only moved.
+// Runs the slices of every sample. make(i, batch) appends those of sample i; slices of different samples must not overlap. `copies`: elements are
+// only moved.
 template <class Make>
 static void run_slices(const std::string& op, int64_t samples, const Samples& in, const Samples& out, bool copies, Make make) {
 #ifdef NDD_CUDA
@@ -149,10 +154,10 @@ static void run_slices(const std::string& op, int64_t samples, const Samples& in
     return launch_slices(op, batch, in.dtype(), out.dtype());
   }
 #endif
-  // Rows of uint8 move at 40 GB/s from the second-level cache; deinterleaving with normalisation gives 15 GB/s of floats.
+  // uint8 rows move at 40 GB/s from the L2 cache; deinterleaving with normalization produces 15 GB/s of floats.
   const double each = copies ? 0.025 * static_cast<double>(out.item_bytes()) : 0.3;
   const double cost = samples > 0 ? each * out.mean_volume() * static_cast<double>(out.size()) / static_cast<double>(samples) : 0;
-  // A crop of 16 images of 256x320x3 floats to 224 takes 0.2 instead of 0.36 ms where the result stays in the caches.
+  // Cropping 16 images of 256x320x3 floats to 224 takes 0.2 ms instead of 0.36 if the result stays in the caches.
   const bool cached = out.mean_volume() * static_cast<double>(out.size() * out.item_bytes()) < kCachedBytes;
   launch_cpu(op, samples, cost, {}, [=](int64_t i) {
     static thread_local SliceBatch batch;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiles of the slice driver on the GPU: a warp takes one at a time, and finds out by itself where it lies.
+// The tiles of the slice driver on the GPU. A warp processes one at a time, and finds its position from its number alone: the host passes no list of
+// tiles.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +12,19 @@ namespace ndd::slice_gpu {
 
 constexpr int kThreads = 256, kLane = 32, kWarps = kThreads / kLane;
 
-// The same tile of some rows that follow each other. It is the same for a whole warp, so it lies in shared memory and takes no registers.
+// The same tile of several consecutive rows. It is shared by a whole warp, so it is kept in shared memory and takes no registers.
 struct Tile {
-  const char *in, *low, *high;  // its first pixel in the first row; what may be read
+  const char *in, *low, *high;  // its first pixel in the first row; the readable range
   char* out;
-  int64_t row_in, row_out;  // from row to row
+  int64_t row_in, row_out;  // steps from row to row
   int64_t channel;
-  int rows, rows_begin, rows_end;  // those that the window shows
-  int count, begin, end;           // pixels, those that the window shows
+  int rows, rows_begin, rows_end;  // [rows_begin, rows_end): rows inside the window
+  int count, begin, end;           // in pixels; [begin, end) is inside the window
   int64_t in_step, out_step, pixel_in, pixel_out;
   int pixel, pixel_begin, pixel_end, run, channel_of_pixel, channel_of_row;
   uint32_t inverse;
 
-  // How many pixels of a row are shown, from the place `begin`.
+  // The number of pixels of a row inside the window, starting at `begin`.
   __device__ int shown(int row) const { return row >= rows_begin && row < rows_end ? end - begin : 0; }
 };
 
@@ -84,7 +85,7 @@ __device__ inline void find_tile(const Plan& plan, uint32_t unit, Tile& tile) {
   tile.inverse = plan.inverse;
 }
 
-// Calls visit() for the tiles in the warp's share: the units of all slices, in order, in equal parts for the blocks.
+// Calls visit() for the tiles in the warp's share: the units of all slices, in order, divided equally among the blocks.
 template <class Visit>
 __device__ void for_each_tile(const Plan* plans, int count, uint32_t units, Tile& tile, Visit visit) {
   const uint32_t share = ((units + gridDim.x - 1) / gridDim.x + kWarps - 1) / kWarps * kWarps, begin = share * blockIdx.x,
@@ -111,12 +112,13 @@ __device__ inline uint4 load_vector(const char* at) { return __ldg(reinterpret_c
 __device__ inline char load_byte(const char* at) { return static_cast<char>(__ldg(reinterpret_cast<const unsigned char*>(at))); }
 __device__ inline int misalignment(const char* at) { return static_cast<int>(reinterpret_cast<uintptr_t>(at) % 16); }
 
-// Bytes [shift, shift + 16) of the 32 in `a` and `b`.
+// Bytes [shift, shift + 16) of the 32 bytes in `a` and `b`.
 __device__ inline uint4 shifted(const uint4& a, const uint4& b, int shift) {
-  const bool two = shift & 8, one = shift & 4;
+  const bool skip_two = shift & 8, skip_one = shift & 4;
   const int bits = 8 * (shift & 3);
-  const uint32_t v0 = two ? a.z : a.x, v1 = two ? a.w : a.y, v2 = two ? b.x : a.z, v3 = two ? b.y : a.w, v4 = two ? b.z : b.x, v5 = two ? b.w : b.y;
-  const uint32_t w0 = one ? v1 : v0, w1 = one ? v2 : v1, w2 = one ? v3 : v2, w3 = one ? v4 : v3, w4 = one ? v5 : v4;
+  const uint32_t v0 = skip_two ? a.z : a.x, v1 = skip_two ? a.w : a.y, v2 = skip_two ? b.x : a.z, v3 = skip_two ? b.y : a.w,
+                 v4 = skip_two ? b.z : b.x, v5 = skip_two ? b.w : b.y;
+  const uint32_t w0 = skip_one ? v1 : v0, w1 = skip_one ? v2 : v1, w2 = skip_one ? v3 : v2, w3 = skip_one ? v4 : v3, w4 = skip_one ? v5 : v4;
   return uint4{__funnelshift_r(w0, w1, bits), __funnelshift_r(w1, w2, bits), __funnelshift_r(w2, w3, bits), __funnelshift_r(w3, w4, bits)};
 }
 

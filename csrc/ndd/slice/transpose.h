@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planes of items in which rows and columns change places: out[c][r] = in[r][c]. 16-byte vectors are shuffled in registers, in blocks of 16 items of
-// one byte to 2 of eight; pixels of three bytes, the usual case, have shuffles of their own.
+// Transposes planes of items: out[c][r] = in[r][c]. 16-byte vectors are shuffled in registers, in blocks from 16 x 16 items of one byte to 2 x 2 of
+// eight. Pixels of three bytes, the most common case, have shuffles of their own.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ constexpr int64_t kVector = 16;
 template <class T>
 using Vector __attribute__((vector_size(16))) = T;
 
-// Item (r, c) of the input is at src + r * in_step + c * bytes, of the output at dst + c * out_step + r * bytes.
+// Item (r, c) is at src + r * in_step + c * bytes in the input and at dst + c * out_step + r * bytes in the output.
 struct Plane {
   const char* src;
   int64_t in_step;
@@ -36,13 +36,14 @@ NDD_ALWAYS_INLINE inline void move_part(const Plane& p, int64_t r0, int64_t r1, 
     for (int64_t r = r0; r < r1; ++r) move_item<bytes>(p, r, c);
 }
 
-// Calls block(r, c) for all blocks of n x n items, in tiles. Processors foresee neither the rows of the next tiles nor the lines that those write, so
-// both are fetched three tiles ahead: turning 16 VGA images on one thread takes 1.9 ms for items of 3 bytes, 1.3 for 4 and 2.7 for 8; one tile ahead
-// 2.3, 1.7 and 5.0, nothing ahead 5.4, 3.2 and 5.5, with tiles of whatever size 3.1 and more for 3 bytes.
+// Calls block(r, c) for all blocks of n x n items, in tiles. The prefetcher recognizes neither the rows of the next tiles nor the lines that those
+// write, so both are prefetched three tiles ahead. Transposing 16 VGA images on one thread takes 1.9 ms for items of 3 bytes, 1.3 for 4 and 2.7 for
+// 8; one tile ahead 2.3, 1.7 and 5.0; without prefetching 5.4, 3.2 and 5.5, and for 3 bytes 3.1 or more with any tile size.
 template <int bytes, int64_t n, class Block>
 NDD_ALWAYS_INLINE inline void for_blocks(const Plane& p, Block block) {
   constexpr int64_t tile_rows = bytes < 6 ? 96 / bytes : 16, tile_cols = bytes == 3 ? 16 : 64 / bytes, ahead = 3;
   const int64_t across = (p.cols + tile_cols - 1) / tile_cols, tiles = (p.rows + tile_rows - 1) / tile_rows * across;
+  // Prefetches from the last byte backwards, so that the line that holds a row's end is always included.
   const auto fetch = [&](int64_t tile) NDD_ALWAYS_INLINE {
     if (tile >= tiles) return;
     const int64_t r0 = tile / across * tile_rows, r1 = std::min(r0 + tile_rows, p.rows);
@@ -63,6 +64,7 @@ NDD_ALWAYS_INLINE inline void for_blocks(const Plane& p, Block block) {
   }
 }
 
+// The two halves of a perfect shuffle: elements of a and b alternate. log2(n) rounds of these transpose n vectors.
 template <class T, int... k>
 NDD_ALWAYS_INLINE inline Vector<T> low_halves(Vector<T> a, Vector<T> b, std::integer_sequence<int, k...>) {
   return __builtin_shufflevector(a, b, (k / 2 + k % 2 * static_cast<int>(sizeof...(k)))...);
@@ -89,7 +91,7 @@ NDD_ALWAYS_INLINE inline void turn(Vector<T> (&v)[kVector / sizeof(T)]) {
   }
 }
 
-// n x n items at (r, c), or fewer of its rows or columns. Vectors are read and written whole, so both must have room.
+// Transposes n x n items at (r, c), or fewer rows or columns. Vectors are read and written whole, so both sides need room for them.
 template <class T>
 NDD_ALWAYS_INLINE inline void move_block(const Plane& p, int64_t r, int64_t c, int64_t rows, int64_t cols) {
   constexpr int n = kVector / sizeof(T);
@@ -114,7 +116,7 @@ void move_blocks(const Plane& plane) {
   });
 }
 
-// Fewer columns than a vector has items, in rows that follow each other: a vector holds the beginning of the next row as well.
+// Fewer columns than a vector has items, in adjacent rows: a vector then also holds the beginning of the next row.
 template <class T>
 void split_columns(const Plane& plane) {
   int64_t done = 0;
@@ -128,7 +130,7 @@ void split_columns(const Plane& plane) {
   move_part<sizeof(T)>(plane, done, plane.rows, 0, plane.cols);
 }
 
-// Fewer rows than that: what a vector writes beyond an item of the output is overwritten by the next one.
+// Fewer rows than a vector has items: what a vector writes beyond an output row is overwritten by the next one.
 template <class T>
 void join_rows(const Plane& plane) {
   int64_t done = 0;
@@ -142,6 +144,7 @@ void join_rows(const Plane& plane) {
   move_part<sizeof(T)>(plane, 0, plane.rows, done, plane.cols);
 }
 
+// 48 bytes are 16 pixels. For each plane, two blends collect its bytes in one register, in an order that a shuffle then corrects.
 using Bytes = Vector<uint8_t>;
 
 // clang-format off
@@ -192,13 +195,14 @@ inline void join_pixels(const Plane& plane) {
       Bytes v[3], w[3];
       for (int r = 0; r < 3; ++r) std::memcpy(&v[r], p.src + r * p.in_step + c, kVector);
       join_48(v[0], v[1], v[2], w);
-      for (int k = 0; k < 3; ++k) std::memcpy(p.dst + 3 * c + k * kVector, &w[k], kVector);  // all at once would go through the stack
+      for (int k = 0; k < 3; ++k) std::memcpy(p.dst + 3 * c + k * kVector, &w[k], kVector);  // a single copy of all would go through the stack
     }
     done = c;
   });
   move_part<1>(plane, 0, 3, done, plane.cols);
 }
 
+// Planes that are too narrow for square blocks still use vectors if their rows are adjacent, as with interleaved channels.
 template <class T>
 void move_numbers(const Plane& p) {
   constexpr int64_t bytes = sizeof(T), n = kVector / bytes;
@@ -208,10 +212,11 @@ void move_numbers(const Plane& p) {
   move_part<bytes>(p, 0, p.rows, 0, p.cols);
 }
 
-// 4 x 4 pixels of three bytes, spread to four while they change places. The last ones of a row are read and written without what follows them.
+// 4 x 4 pixels of three bytes, widened to four while they are transposed. The last pixels of a row are read and written without what follows them.
 NDD_ALWAYS_INLINE inline void turn_pixels(const Plane& p, int64_t r, int64_t c) {
   Bytes v[4]{};
   Vector<uint32_t> w[4];
+  // A load of 16 bytes reaches into the sixth pixel.
   const bool ends = c + 6 > p.cols;
   for (int i = 0; i < 4; ++i) {
     const char* src = p.src + (r + i) * p.in_step + 3 * c;
@@ -238,7 +243,7 @@ inline void move_rgb(const Plane& plane) {
   move_part<3>(plane, 0, rows, cols, plane.cols);
 }
 
-// Items that are no numbers: pixels.
+// Items that are not numbers: pixels.
 template <int bytes>
 void move_pixels(const Plane& p) {
   for_blocks<bytes, 1>(p, [&](int64_t r, int64_t c) NDD_ALWAYS_INLINE { move_item<bytes>(p, r, c); });

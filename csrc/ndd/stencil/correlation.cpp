@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Correlation of an image with any window of weights, on the CPU.
+// Correlation of an image with an arbitrary window of weights, on the CPU.
 #include "ndd/stencil/cpu.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace ndd {
 namespace stencil {
 namespace {
 
-// Rows are staged as S: float for any element type, or int16_t for uint8 -> uint8 with small whole weights (Laplacian, sharpening, Sobel), where
+// Rows are staged as S: float for any element type, or int16_t for uint8 -> uint8 with small integer weights (Laplacian, sharpening, Sobel), whose
 // sums are exact as well and take half the time.
 
 // out[i] = (Accumulate ? out[i] : 0) + sum over P taps of weight[p] * rows[p][i]
@@ -41,7 +41,7 @@ void sum_taps(const S* const* rows, const S* weight, int64_t n, S* out) {
   });
 }
 
-constexpr int kMostTaps = 16;  // in a sweep: their pointers stay in registers, and a 3x3 window takes one
+constexpr int kMaxTaps = 16;  // taps per sweep: their row pointers stay in registers, and a 3x3 window needs only one sweep
 
 template <class S, size_t... P>
 constexpr auto first_taps(std::index_sequence<P...>) {
@@ -51,11 +51,11 @@ constexpr auto first_taps(std::index_sequence<P...>) {
 // The sum of `count` weighted rows.
 template <class S>
 void weighted_taps(const S* const* rows, const S* weight, int64_t count, int64_t n, S* out) {
-  static constexpr auto first = first_taps<S>(std::make_index_sequence<kMostTaps>{});
+  static constexpr auto first = first_taps<S>(std::make_index_sequence<kMaxTaps>{});
   if (count == 0) return static_cast<void>(std::fill_n(out, n, S{}));
-  int64_t done = (count - 1) % kMostTaps + 1;
+  int64_t done = (count - 1) % kMaxTaps + 1;
   first[done - 1](rows, weight, n, out);
-  for (; done < count; done += kMostTaps) sum_taps<S, kMostTaps, true>(rows + done, weight + done, n, out);
+  for (; done < count; done += kMaxTaps) sum_taps<S, kMaxTaps, true>(rows + done, weight + done, n, out);
 }
 
 void load_int16(const void* row, int64_t n, int16_t* staged) {
@@ -76,7 +76,7 @@ void store_int16(const int16_t* staged, int64_t n, void* row) {
   });
 }
 
-// Whether sums of bytes with these weights are whole numbers that 16 bits hold.
+// Whether sums of bytes with these weights are integers that fit in 16 bits.
 bool whole_and_small(const std::vector<float>& weights) {
   float sum = 0.0f;
   for (const float w : weights) {
@@ -87,7 +87,7 @@ bool whole_and_small(const std::vector<float>& weights) {
 }
 
 struct Tap {
-  int64_t row, shift;  // which row of the window, and elements along it
+  int64_t row, shift;  // the row within the window, and the shift along it in elements
 };
 
 template <class S>
@@ -103,7 +103,7 @@ void correlate_as(const Grid& in_grid, const Grid& out_grid, const std::array<Re
                   const std::vector<S>& weights, Border border, S fill, const void* in, void* out, RowTypes<S> types) {
   const auto& [depth, height, width] = reach;
   const int64_t before = width.before, inner = in_grid.inner, in_row = in_grid.row(), out_row = out_grid.row();
-  const int64_t after = out_grid.width + width.size - 1 - before - in_grid.width;  // 0 where outputs keep off the border
+  const int64_t after = out_grid.width + width.size - 1 - before - in_grid.width;  // 0 if the outputs stay clear of the border
   const int64_t length = in_row + (before + after) * inner;
   const Buffer<S> result(out_row);
   std::vector<const S*> tap_rows(taps.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Correlation of images with windows of weights: of planes in tiles in shared memory, of volumes and with windows that no tile holds one element a thread.
+// Correlation of images with windows of weights: planes in tiles in shared memory; volumes, and windows too large for a tile, one element per thread.
 #include <algorithm>
 #include <vector>
 
@@ -11,17 +11,17 @@ namespace ndd {
 namespace stencil {
 namespace {
 
-// S: uint8_t for uint8, which are converted when they are loaded from the tile, or float.
+// S is the staged type: uint8_t for uint8, converted when loaded from the tile, otherwise float.
 template <class S>
 struct WeightedSum {
   using Staged = S;
   static constexpr bool kWeighted = true;
-  static constexpr int kBlocks = 4;  // of a multiprocessor: up to 80 registers
+  static constexpr int kBlocks = 4;  // per multiprocessor, which leaves up to 80 registers per thread
   DType in, out, weight_type, fill_type;
 
   __device__ int64_t in_bytes() const { return item_bytes(in); }
 
-  // The weights column by column.
+  // Stores the weights column by column.
   __device__ void prepare(float* weights, const WindowImage& image) const {
     const int down = image.down.size, along = image.along.size;
     for (int k = static_cast<int>(threadIdx.x); k < down * along; k += kTileThreads)
@@ -45,7 +45,7 @@ struct WeightedSum {
     else return element;
   }
 
-  // Column by column of the window 16 values slide down, so that a value is loaded once for a column.
+  // Goes through the window column by column while 16 values slide down, so that each value is loaded once per column.
   __device__ void outputs(const S* from, int pitch, int inner, int down, int along, const float* weights, void* to, int64_t at, int64_t row,
                           int count) const {
     float sum[kPiece];
@@ -56,12 +56,14 @@ struct WeightedSum {
       const S* next = from;
 #pragma unroll
       for (int o = 0; o < kPiece; ++o, next += pitch) window[o] = value(*next);
+      // The window is a ring in registers: `shift` says which of its entries belongs to output 0. All indices are known after unrolling.
       const auto add = [&](float weight, int shift) {
-        if (weight == 0.0f) return;  // takes no part, not even with infinite elements
+        if (weight == 0.0f) return;  // skipped, so that even infinite elements have no effect
 #pragma unroll
         for (int o = 0; o < kPiece; ++o) sum[o] += weight * window[(o + shift) % kPiece];
       };
       add(weights[0], 0);
+      // Each step replaces the uppermost value of the ring by the next one below.
       for (int first = 1; first < down; first += kPiece) {
 #pragma unroll
         for (int u = 0; u < kPiece; ++u) {
@@ -104,7 +106,7 @@ __device__ float correlated_element(const Correlation& c, int64_t element, DType
   return sum;
 }
 
-// The general way, for what tiles are not made for: an element a thread, its window read through the first-level cache.
+// The general path, for everything that does not fit in tiles: one element per thread, its window read through the L1 cache.
 __global__ void __launch_bounds__(256)
     correlation_kernel(const Correlation* images, int64_t count, Border border, DType in, DType out, DType weights, DType fill_type) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
@@ -118,7 +120,7 @@ __global__ void __launch_bounds__(256)
 
 template <class S>
 void launch(const char* op, const std::vector<Correlation>& images, Border border, DType in, DType out, DType weights, DType fill_type) {
-  // Each image as if it were alone: its result does not depend on the others.
+  // Decided for each image on its own, so that its result does not depend on the rest of the batch.
   std::vector<WindowImage> tiled;
   std::vector<Correlation> rest;
   int64_t most = 0;

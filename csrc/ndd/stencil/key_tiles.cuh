@@ -9,14 +9,14 @@
 
 namespace ndd::stencil {
 
-// Keys of an element type that is known at run time, each xor `flip`: with all bits flipped a minimum is a maximum. NaN has the key `nan`.
+// Keys of an element type known at run time, each xored with `flip`: with all bits flipped, a minimum becomes a maximum. NaN has the key `nan`.
 template <class K>
 struct KeyTiles {
-  using Wide = std::conditional_t<sizeof(K) == 8, uint64_t, uint32_t>;  // registers are at least that wide
+  using Wide = std::conditional_t<sizeof(K) == 8, uint64_t, uint32_t>;  // registers have at least 32 bits
   static constexpr K kSign = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
   DType dtype;
   K flip, nan;
-  K sign;         // what turns the keys of an integer type into its bits
+  K sign;         // converts the keys of an integer type to its bits
   bool floating;
 
   KeyTiles(DType dtype, K flip, K nan) : dtype(dtype), flip(flip), nan(nan), sign{}, floating(is_floating_dtype(dtype)) {
@@ -27,7 +27,7 @@ struct KeyTiles {
   }
 
 #ifdef __CUDACC__
-  // What lies beyond a constant border has the key `fill`, already flipped.
+  // Elements beyond a constant border have the key `fill`, which is already flipped.
   __device__ void stage(K* tile, int pitch, const StagedRows& from, const Plane& plane, K fill) const {
     if constexpr (sizeof(K) == 1) {
       stage_bytes(tile, pitch, from, plane, fill, static_cast<uint8_t>(flip ^ sign));

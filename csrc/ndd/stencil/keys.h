@@ -14,7 +14,7 @@ template <class K>
 struct KeyRows {
   void (*load)(const void* row, int64_t n, K nan, K* keys);
   void (*store)(const K* keys, int64_t n, void* row);
-  bool same;  // keys are the elements themselves
+  bool same;  // the keys equal the elements
 };
 
 template <class T>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU side of the stencil driver: walks the output rows of an image and hands over the input rows that each of them is made from. Every input row
-// is staged once (converted, padded beyond its ends) in a ring that holds as many rows as the window reaches over, so a filter is two functions on
-// contiguous rows that vectorise whatever the number of channels.
+// CPU side of the stencil driver: walks the output rows of an image and passes on the input rows that each of them depends on. Every input row is
+// staged once (converted, and padded beyond its ends) in a ring of as many rows as the window covers.
+//
+// A filter therefore supplies just two functions on contiguous rows, which vectorize whatever the number of channels: stage() and combine() of
+// for_rows below. They never see a border.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +15,7 @@
 
 namespace ndd::stencil {
 
-// Unfilled memory that starts on a cache line: rows that do not cost twice the loads.
+// Uninitialized memory that starts on a cache line: 32-byte loads from other rows would touch two lines and cost twice as much.
 template <class S>
 class Buffer {
  public:
@@ -28,14 +30,14 @@ class Buffer {
   S* data_;
 };
 
-// A number of elements, up to the next cache line.
+// Rounds a number of elements up to whole cache lines.
 template <class S>
 int64_t whole_lines(int64_t elements) {
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(S));
   return (elements + kLine - 1) / kLine * kLine;
 }
 
-// Continues a staged row of `width` pixels by `before` pixels to the left and `after` to the right. `row` is its first pixel.
+// Extends a staged row of `width` pixels by `before` pixels to the left and `after` to the right. `row` is its first pixel.
 template <class S>
 void pad_row(S* row, int64_t width, int64_t inner, int64_t before, int64_t after, Border border, S fill) {
   const auto put = [&](int64_t at) {
@@ -47,16 +49,16 @@ void pad_row(S* row, int64_t width, int64_t inner, int64_t before, int64_t after
   for (int64_t k = 0; k < after; ++k) put(width + k);
 }
 
-// Asks for a row that will be staged soon: without, the processor waits for memory between rows instead of while it computes one.
+// Prefetches a row that will be staged soon: otherwise the processor waits for memory between rows instead of loading while it computes one.
 inline void prefetch_row(const void* row, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(static_cast<const char*>(row) + at);
 }
 
 // stage(k, S* staged) prepares input row k (planes one after the other), or for k = -1 a row of the constant border, as `length` elements.
-// combine(rows, k) makes output row k of the staged rows in its window, upper ones first, planes outside.
+// combine(rows, k) computes output row k from the staged rows in its window, upper rows first, planes outermost.
 template <class S, class Stage, class Combine>
 void for_rows(const Grid& in, const Grid& out, const Reach& depth, const Reach& height, Border border, int64_t length, Stage stage, Combine combine) {
-  // Rows and planes are counted from the first one that a window reaches, border included. A volume keeps whole planes.
+  // Rows and planes are counted from the first one that a window covers, border included. For a volume, whole planes are kept.
   const int64_t planes = depth.size, slots = planes > 1 ? out.height + height.size - 1 : height.size;
   const int64_t stride = whole_lines<S>(length);
   const Buffer<S> ring(planes * slots * stride);

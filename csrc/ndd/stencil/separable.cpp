@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions with symmetric windows on the CPU, one axis after the other. Every pass is the same sum of shifted rows, `weighted_sum`: along the width the shifts are inside a padded row,
-// along the height and depth they are rows of a ring of finished rows or planes. So one loop serves every axis, channel count and element type,
-// and each input element is loaded and converted once.
+// Convolution with symmetric windows on the CPU, one axis after the other. Every pass is the same sum of shifted rows, `weighted_sum`: along the
+// width, the shifts are offsets within a padded row; along the height and depth, they are rows in a ring of finished rows or planes. A single loop
+// thus serves every axis, channel count and element type, and each input element is loaded and converted once.
 #include "ndd/stencil/cpu.h"
 
 #include <algorithm>
@@ -21,13 +21,14 @@ namespace stencil {
 
 template <>
 struct Taps<uint16_t> {
-  // Truncation costs half a unit per tap on average; the bias gives it back. Up to this radius three passes stay within 0.4 of an output level
-  // of the exact sum, so a constant image stays constant and the result is within one level of float arithmetic.
+  // Truncation loses half a unit per tap on average; the bias compensates for it. Up to this radius, three passes stay within 0.4 of an output level
+  // of the exact sum, so a constant image stays constant and results are within one level of float arithmetic.
   static constexpr int64_t kMaxRadius = 32;
   std::vector<uint16_t> weight;  // Q0.16, summing to exactly one half
   uint16_t bias = 0;
 
   explicit Taps(const Window& window) : weight(window.half.size()) {
+    // The center takes what the other weights leave of one half, so that rounding never changes the brightness.
     int32_t rest = 1 << 15;
     for (size_t k = weight.size(); k-- > 1;) {
       weight[k] = static_cast<uint16_t>(std::lround(std::min(window.half[k], 0.5f) * 65536.0f));
@@ -51,6 +52,7 @@ void sum_pairs(const S* const* lo, const S* const* hi, const S* weight, S bias, 
     S* __restrict dst = out;
     const S start = bias;
     const int64_t count = n;
+    // The rows do not overlap `out`, which gcc cannot know of pointers in an array.
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
       S sum = Accumulate ? dst[i] : start;
@@ -61,7 +63,7 @@ void sum_pairs(const S* const* lo, const S* const* hi, const S* weight, S bias, 
   });
 }
 
-constexpr int kPairs = 8;  // pairs per sweep: 16 row pointers still fit the address registers with their offsets
+constexpr int kPairs = 8;  // pairs per sweep: 16 row pointers and their offsets still fit in the address registers
 
 template <class S, size_t... P>
 constexpr auto first_sweeps(std::index_sequence<P...>) {
@@ -72,6 +74,7 @@ template <class S>
 void sum_of_all_pairs(const S* const* lo, const S* const* hi, const Taps<S>& taps, int64_t n, S* out) {
   static constexpr auto first = first_sweeps<S>(std::make_index_sequence<kPairs>{});
   const size_t count = taps.weight.size();
+  // The odd-sized sweep comes first, because it also sets the sum; all others add to it eight pairs at a time.
   size_t done = (count - 1) % kPairs + 1;
   first[done - 1](lo, hi, taps.weight.data(), taps.bias, n, out);
   for (; done < count; done += kPairs) sum_pairs<S, kPairs, true>(lo + done, hi + done, taps.weight.data() + done, S{}, n, out);
@@ -96,22 +99,22 @@ void store_fixed(const uint16_t* staged, int64_t n, void* row) {
     const uint16_t* __restrict src = staged;
     uint8_t* __restrict dst = static_cast<uint8_t*>(row);
     const int64_t count = n;
-    // A sum may pass 255 by its bias, never by half a level: no clamp is needed after rounding.
+    // A sum may exceed 255 by its bias, but never by half a level, so no clamp is needed after rounding.
     for (int64_t i = 0; i < count; ++i) dst[i] = static_cast<uint8_t>((src[i] + 64) >> 7);
   });
 }
 
-// Pointers to the rows at distance 0, 1, ... radius before and after a centre.
+// Pointers to the rows at distance 0, 1, ..., radius before and after a center.
 template <class S>
-struct Neighbours {
+struct Neighbors {
   std::vector<const S*> lo, hi;
 
-  explicit Neighbours(int64_t radius) : lo(radius + 1), hi(radius + 1) {}
+  explicit Neighbors(int64_t radius) : lo(radius + 1), hi(radius + 1) {}
   template <class Row>  // Row: index -> const S*
-  void around(int64_t centre, int64_t extent, Row row) {
+  void around(int64_t center, int64_t extent, Row row) {
     for (size_t k = 0; k < lo.size(); ++k) {
-      lo[k] = row(reflect_101(centre - static_cast<int64_t>(k), extent));
-      hi[k] = row(reflect_101(centre + static_cast<int64_t>(k), extent));
+      lo[k] = row(reflect_101(center - static_cast<int64_t>(k), extent));
+      hi[k] = row(reflect_101(center + static_cast<int64_t>(k), extent));
     }
   }
 };
@@ -123,7 +126,7 @@ class Convolution {
       : grid_(grid), load_(load), store_(store), row_(grid.width * grid.inner), in_row_(row_ * in_bytes), out_row_(row_ * out_bytes),
         depth_(windows[0], grid.depth, grid.height * row_), height_(windows[1], grid.height, row_), width_(windows[2], 1, 0),
         padding_(width_.radius * grid.inner), padded_(new S[row_ + 2 * padding_]), result_(new S[row_]) {
-    for (int64_t k = 0; k <= width_.radius; ++k) {  // along the width a shift is an offset into the padded row
+    for (int64_t k = 0; k <= width_.radius; ++k) {  // along the width, a shift is an offset into the padded row
       width_.near.lo[k] = padded_.get() + padding_ - k * grid.inner;
       width_.near.hi[k] = padded_.get() + padding_ + k * grid.inner;
     }
@@ -151,8 +154,8 @@ class Convolution {
   struct Axis {
     int64_t radius, slots, stride;
     Taps<S> taps;
-    Neighbours<S> near;
-    std::unique_ptr<S[]> ring;  // the finished rows or planes that the window can still reach
+    Neighbors<S> near;
+    std::unique_ptr<S[]> ring;  // the finished rows or planes that later windows still cover
 
     Axis(const Window& window, int64_t extent, int64_t size)
         : radius(window.radius()), slots(std::min(extent, 2 * radius + 1)), stride(size), taps(window), near(radius),
@@ -160,7 +163,7 @@ class Convolution {
     S* slot(int64_t index) { return ring.get() + index % slots * stride; }
   };
 
-  // Convolves plane z over height and width; row y goes to target(y), then done(y, row) is told.
+  // Convolves plane z over height and width. Row y is written to target(y), followed by a call of done(y, row).
   template <class Target, class Done>
   void plane(const char* in, int64_t z, Target target, Done done) {
     for (int64_t y = 0, ready = 0; y < grid_.height; ++y) {
@@ -191,7 +194,7 @@ class Convolution {
   Grid grid_;
   Load<S> load_;
   Store<S> store_;
-  int64_t row_, in_row_, out_row_;  // elements of a row; bytes of an input and of an output row
+  int64_t row_, in_row_, out_row_;  // row_: elements per row; the others: bytes per row
   Axis depth_, height_, width_;
   int64_t padding_;
   std::unique_ptr<S[]> padded_, result_;

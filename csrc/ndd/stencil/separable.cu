@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions with symmetric windows, one axis after the other. Height and width go through tiles in shared memory in one launch; the depth of
-// volumes, one-dimensional samples and windows that no tile holds take a launch an axis, with float results between them.
+// Convolution with symmetric windows, one axis after the other. Height and width go through tiles in shared memory in a single launch. The depth of
+// volumes, one-dimensional samples, and windows too large for a tile take one launch per axis, with float results in between.
 #include "ndd/stencil/separable.cuh"
 
 #include <algorithm>
@@ -13,12 +13,12 @@ namespace ndd {
 namespace stencil {
 namespace {
 
-// The sums of 16 outputs that lie one behind the other, `stride` apart, from the centre of the window outwards: two windows of 16 values slide apart,
-// so that a tap costs two loads of values and one of its weight for 32 operations. Indices are known at compile time, the windows stay in registers.
+// The sums of 16 consecutive outputs, `stride` apart, computed from the center of the window outwards: two windows of 16 values slide apart, so that
+// a tap costs two loads of values and one of its weight for 32 operations. All indices are compile-time constants, so the windows stay in registers.
 __device__ inline float as_float(float value) { return value; }
 __device__ inline float as_float(uint8_t value) { return static_cast<float>(static_cast<uint32_t>(value)); }
 
-template <class Load>  // Load: how many elements behind the first output -> float
+template <class Load>  // Load: offset from the first output, in elements -> float
 __device__ void weighted_sums(float (&sum)[kPiece], const float* half, int radius, Load load) {
   float left[kPiece], right[kPiece];
 #pragma unroll
@@ -39,14 +39,14 @@ __device__ void weighted_sums(float (&sum)[kPiece], const float* half, int radiu
   }
 }
 
-// S: uint8_t for uint8, which are converted when they are loaded from the tile, or float.
+// S is the staged type: uint8_t for uint8, converted when loaded from the tile, otherwise float.
 template <class S>
 struct Blur {
   using Staged = S;
   using Between = float;
   using Value = float;
   static constexpr bool kWeighted = true;
-  static constexpr int kBlocks = 4;  // of a multiprocessor: up to 80 registers
+  static constexpr int kBlocks = 4;  // per multiprocessor, which leaves up to 80 registers per thread
   DType in, out;
 
   __device__ int64_t in_bytes() const { return item_bytes(in); }
@@ -64,8 +64,8 @@ struct Blur {
 
   template <class From>
   __device__ void window(float (&sum)[kPiece], const From* first, int stride, const Span& reach, const float* half) const {
-    const From* centre = first + reach.before * stride;
-    weighted_sums(sum, half, reach.before, [=](int k) { return as_float(centre[k * stride]); });
+    const From* center = first + reach.before * stride;
+    weighted_sums(sum, half, reach.before, [=](int k) { return as_float(center[k * stride]); });
   }
 
   __device__ void store(float (&sum)[kPiece], void* to, const float* add, int64_t at, int64_t row, int count) const {
@@ -84,17 +84,18 @@ struct Blur {
   }
 };
 
-// One image's pass over one axis: elements `stride` apart are neighbours.
+// One image's pass over one axis, along which neighbors are `stride` apart.
 struct Pass {
   const void* in;
   void* out;
-  const float* half;  // radius + 1 weights, centre first
-  const float* add;   // added to the result, or null; may be `out`
+  const float* half;  // radius + 1 weights, the center's first
+  const float* add;   // added to the result, or null; may be the same as `out`
   int64_t elements, extent, stride;
   int32_t radius;
 };
 
-// Along an axis of which neighbours are at least a warp apart, like the depth of volumes: 16 outputs a thread, neighbouring threads side by side.
+// For axes along which neighbors are at least a warp apart, such as the depth of volumes: 16 outputs per thread, with neighboring threads side by
+// side.
 template <class In>
 __global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64_t count) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
@@ -107,8 +108,8 @@ __global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64
       const In* const column = static_cast<const In*>(pass.in) + first;
       float sum[kPiece];
       if (position >= pass.radius && position + kPiece + pass.radius <= pass.extent) {
-        const In* const centre = column + position * pass.stride;
-        weighted_sums(sum, pass.half, pass.radius, [&](int k) { return static_cast<float>(load_global(centre + k * pass.stride)); });
+        const In* const center = column + position * pass.stride;
+        weighted_sums(sum, pass.half, pass.radius, [&](int k) { return static_cast<float>(load_global(center + k * pass.stride)); });
       } else {
         weighted_sums(sum, pass.half, pass.radius,
                       [&](int k) { return static_cast<float>(load_global(column + reflect_101(position + k, pass.extent) * pass.stride)); });
@@ -121,11 +122,11 @@ __global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64
   }
 }
 
-__device__ int64_t neighbour(const Pass& pass, int64_t element, int64_t position, int64_t shift) {
+__device__ int64_t neighbor(const Pass& pass, int64_t element, int64_t position, int64_t shift) {
   return element + (reflect_101(position + shift, pass.extent) - position) * pass.stride;
 }
 
-// The general way, for what tiles are not made for: an element a thread, its window read through the first-level cache.
+// The general path, for everything that does not fit in tiles: one element per thread, its window read through the L1 cache.
 __global__ void __launch_bounds__(256) pass_kernel(const Pass* passes, int64_t count, DType in, DType out) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Pass pass = passes[n];
@@ -134,16 +135,16 @@ __global__ void __launch_bounds__(256) pass_kernel(const Pass* passes, int64_t c
       float sum = pass.half[0] * load_element(pass.in, in, e);
       for (int32_t k = 1; k <= pass.radius; ++k)
         sum +=
-            pass.half[k] * (load_element(pass.in, in, neighbour(pass, e, position, -k)) + load_element(pass.in, in, neighbour(pass, e, position, k)));
+            pass.half[k] * (load_element(pass.in, in, neighbor(pass, e, position, -k)) + load_element(pass.in, in, neighbor(pass, e, position, k)));
       store_element(pass.add ? sum + pass.add[e] : sum, pass.out, out, e);
     }
   }
 }
 
-// Images with the weights of their windows, of which equal ones in succession are uploaded once.
+// The weights of the images' windows; equal ones in succession are uploaded once.
 class Weights {
  public:
-  // Where the weights of the window stand.
+  // The position of the window's weights.
   int64_t add(const std::vector<float>& half) {
     const auto size = static_cast<int64_t>(half.size());
     const auto found = static_cast<int64_t>(values_.size()) - last_;
@@ -159,7 +160,7 @@ class Weights {
   int64_t last_ = 0;
 };
 
-// Convolves along the axes [first, last) of depth, height and width: a launch for each.
+// Convolves along the axes [first, last) of depth, height and width, with one launch per axis.
 void launch_passes(const char* op, const std::vector<SeparableImage>& images, int64_t first_axis, int64_t last_axis, DType in, DType out) {
   int64_t total = 0, most = 0;
   for (const SeparableImage& image : images) {
@@ -167,7 +168,7 @@ void launch_passes(const char* op, const std::vector<SeparableImage>& images, in
     most = std::max(most, image.grid.volume());
   }
   if (total == 0) return;
-  // Between the axes the whole batch is float, in two buffers by turns.
+  // Between the axes the whole batch is kept as float, in two alternating buffers.
   const int64_t axes = last_axis - first_axis, staged_bytes = total * static_cast<int64_t>(sizeof(float)),
                 count = static_cast<int64_t>(images.size());
   const CudaBuffer first_stage(axes > 1 ? staged_bytes : 0), second_stage(axes > 2 ? staged_bytes : 0);
@@ -222,7 +223,7 @@ TileImage tile_image(const SeparableImage& image) {
           span_of(image.windows[2])};
 }
 
-// Height and width, of every plane.
+// Height and width, for every plane.
 template <class S>
 void launch_planes(const char* op, const std::vector<SeparableImage>& images, DType in, DType out) {
   Weights weights;
@@ -253,7 +254,7 @@ void launch_planes(const char* op, const std::vector<SeparableImage>& images, DT
 
 template <class S>
 void launch(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out) {
-  // Each image as if it were alone: its result does not depend on the others.
+  // Decided for each image on its own, so that its result does not depend on the rest of the batch.
   const auto fits = [&](const SeparableImage& image) { return spatial > 1 && fits_tile<Blur<S>>(tile_image(image)); };
   if (spatial == 2 && std::all_of(images.begin(), images.end(), fits)) return launch_planes<S>(op, images, in, out);
   std::vector<SeparableImage> tiled, rest;

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filters of images that go along the width and then along the height (blurs, minima and maxima), both in one launch. A block walks down a strip of the
-// image in steps of 32 rows: rows are staged, filtered along their width into a second tile, which keeps the rows that windows still reach, and that is
-// filtered along the height into the output. So an element is read once but for the halos of strips, and nothing goes through memory between the passes.
+// Filters that run along the width and then along the height of an image (blurs, minima and maxima), in a single launch. A block walks down a strip
+// of the image in steps of 32 rows: rows are staged and filtered along their width into a second tile, which keeps the rows that later windows still
+// cover; that tile is filtered along the height into the output. Every element is read once except for the halos of strips, and nothing goes through
+// global memory between the passes.
 //
-// A thread makes 16 outputs that lie one behind the other along the pass; of each value that it loads from shared memory it makes use in up to 16 sums.
+// A thread computes 16 consecutive outputs along the pass, and uses each value that it loads from shared memory in up to 16 sums.
+//
+// A Filter supplies the types Staged, Between and Value, the constants kWeighted and kBlocks, and the functions in_bytes, stage, window and store; Blur
+// in separable.cu is an example.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +23,17 @@ struct TileImage {
   const void* in;
   void* out;
   const float* add;  // floats to add to the result, or null
-  const float* weights;  // of a filter that has some: along the height and then along the width, the centre first
+  const float* weights;  // of weighted filters: first along the height, then along the width, the center's first
   int64_t height, width, inner;
   Span down, along;  // the windows along height and width
 };
 
-// How a tile lies in shared memory: 32 pointers to rows, the weights, the staged rows, the rows filtered along the width.
+// The layout of shared memory: 32 pointers to rows, the weights, the staged rows, and the rows filtered along the width.
 struct TilePlan {
   int64_t pixels, staged_pitch, between_pitch, staged_at, between_at, bytes;
 };
 
-// `elements` is about how many a row of outputs has in a tile.
+// `elements` is the approximate number of elements that a row of outputs has in a tile.
 template <class Filter>
 NDD_HD TilePlan tile_plan(const TileImage& image, int64_t elements) {
   constexpr int64_t kStaged = sizeof(typename Filter::Staged), kBetween = sizeof(typename Filter::Between);
@@ -46,7 +50,7 @@ NDD_HD TilePlan tile_plan(const TileImage& image, int64_t elements) {
   return plan;
 }
 
-// Rows of the part of a strip that a block walks down: as many parts as `steps` steps of 32 rows for a part make, equally high ones.
+// The height of the part of a strip that a block walks down: parts have at most `steps` steps of 32 rows and are equally high.
 NDD_HD int64_t tile_height(int64_t height, int64_t steps) {
   const int64_t all = (height + kTileRows - 1) / kTileRows, parts = (all + steps - 1) / steps;
   return parts > 0 ? (all + parts - 1) / parts * kTileRows : kTileRows;
@@ -54,19 +58,19 @@ NDD_HD int64_t tile_height(int64_t height, int64_t steps) {
 
 template <class Filter>
 bool fits_tile(const TileImage& image) {
-  return image.inner >= 1 && image.inner <= 4096 && tile_plan<Filter>(image, 0).bytes <= kMostTileBytes;
+  return image.inner >= 1 && image.inner <= 4096 && tile_plan<Filter>(image, 0).bytes <= kMaxTileBytes;
 }
 
-// What is the same for all threads of a block. In shared memory, because it would not leave enough registers for the windows.
+// State that is the same for all threads of a block. It is in shared memory because it would not leave enough registers for the windows.
 struct TileBlock {
   TileImage image;
   Plane plane;
   TilePlan plan;
-  int64_t x, staged_x, pixel, y, y_end, next;  // of the tile's first element; its rows of outputs, and the first row of inputs
+  int64_t x, staged_x, pixel, y, y_end, next;  // the position of the tile's first element; its output rows, and the next input row
   int64_t high, strips, tiles;
   int inner, columns, staged_columns, staged_pitch, between_pitch;
 
-  // Prepares tile `tile` of the image.
+  // Prepares tile number `tile` of the image.
   NDD_HD void place(int64_t tile) {
     pixel = tile % strips * plan.pixels;
     x = pixel * image.inner;
@@ -89,7 +93,7 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
   float* const weights = reinterpret_cast<float*>(bytes + kTileRows * sizeof(char*));
   const int lane = lane_index();
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
-    __syncthreads();  // the image before is done
+    __syncthreads();  // the previous image is finished
     if (threadIdx.x == 0) {
       block.image = images[n];
       block.plan = tile_plan<Filter>(block.image, elements);
@@ -111,14 +115,16 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
       for (int k = static_cast<int>(threadIdx.x); k < block.image.down.before + block.image.along.before + 2; k += kTileThreads)
         weights[k] = block.image.weights[k];
     for (int64_t tile = blockIdx.x; tile < block.tiles; tile += gridDim.x) {
-      __syncthreads();  // the tile before is done
+      __syncthreads();  // the previous tile is finished
       if (threadIdx.x == 0) block.place(tile);
       __syncthreads();
-      int ready = 0;  // rows of `between`
+      // Fills `between` with the halo and 32 rows; then alternates between filtering 32 output rows and 32 more input rows.
+      int ready = 0;  // rows of `between` that are finished
       int64_t y = block.y, next = block.next;
       locate_rows(rows, kTileRows, block.plane, next, border, filter.in_bytes());
       __syncthreads();
       for (;;) {
+        // The last rows of the halo are staged on their own, so that every later step has 32 rows.
         const int fresh = ready < halo && halo - ready < kTileRows ? halo - ready : kTileRows;
         filter.stage(
             staged, block.staged_pitch,
@@ -128,12 +134,12 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
         for_warp_tasks(block.inner, static_cast<int>(block.plan.pixels) / kPiece, [&](int channel, int piece) {
           const int inner = block.inner, from = piece * kPiece;
           if (lane >= fresh || block.pixel + from >= block.image.width) return;
-          typename Filter::Value made[kPiece];
-          filter.window(made, staged + lane * block.staged_pitch + from * inner + channel, inner, block.image.along,
+          typename Filter::Value values[kPiece];
+          filter.window(values, staged + lane * block.staged_pitch + from * inner + channel, inner, block.image.along,
                         weights + block.image.down.before + 1);
           Between* to = between + (ready + lane) * block.between_pitch + from * inner + channel;
 #pragma unroll
-          for (int o = 0; o < kPiece; ++o, to += inner) *to = static_cast<Between>(made[o]);
+          for (int o = 0; o < kPiece; ++o, to += inner) *to = static_cast<Between>(values[o]);
         });
         __syncthreads();
         ready += fresh;
@@ -146,15 +152,16 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
         for_warp_tasks((block.columns + 31) / 32, kTileRows / kPiece, [&](int group, int piece) {
           const int i = group * 32 + lane, from = piece * kPiece;
           if (i >= block.columns || block.x + i >= block.plane.row() || y + from >= block.y_end) return;
-          typename Filter::Value made[kPiece];
-          filter.window(made, between + from * block.between_pitch + i, block.between_pitch, block.image.down, weights);
+          typename Filter::Value values[kPiece];
+          filter.window(values, between + from * block.between_pitch + i, block.between_pitch, block.image.down, weights);
           const int64_t row = block.plane.row(), left = block.y_end - y - from;
-          filter.store(made, block.image.out, block.image.add, (y + from) * row + block.x + i, row, left < kPiece ? static_cast<int>(left) : kPiece);
+          filter.store(values, block.image.out, block.image.add, (y + from) * row + block.x + i, row,
+                       left < kPiece ? static_cast<int>(left) : kPiece);
         });
         y += kTileRows;
         if (y >= block.y_end) break;
         __syncthreads();
-        // A column by one thread: the rows may overlap.
+        // Each column is moved by a single thread, because source and destination rows may overlap.
         for (int i = static_cast<int>(threadIdx.x); i < block.columns && block.x + i < block.plane.row(); i += kTileThreads) {
           Between* to = between + i;
           for (int r = 0; r < halo; ++r, to += block.between_pitch) *to = to[kTileRows * block.between_pitch];
@@ -165,7 +172,7 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
   }
 }
 
-// All images in one launch. Every one must fit (fits_tile).
+// Filters all images in one launch. Every one must satisfy fits_tile.
 template <class Filter>
 void launch_tiles(const char* op, const std::vector<TileImage>& images, Border border, const Filter& filter) {
   const auto bytes_of = [&](int64_t elements) {
@@ -173,6 +180,7 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
     for (const TileImage& image : images) bytes = std::max(bytes, tile_plan<Filter>(image, elements).bytes);
     return bytes;
   };
+  // Large windows get narrower tiles, so that three blocks still share a multiprocessor.
   int64_t elements = 192, bytes = bytes_of(elements);
   while (bytes > kGoodTileBytes && elements > kPiece) bytes = bytes_of(elements /= 2);
   const auto tiles_of = [&](const TileImage& image, int64_t steps) {
@@ -182,13 +190,14 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
   int64_t total = 0, most = 0;
   for (const TileImage& image : images) total += tiles_of(image, 1);
   if (total == 0) return;
-  // Every block stages and filters the halo above its rows anew: as many steps as keep all of 132 multiprocessors in blocks.
+  // Each block stages and filters the halo above its rows again, so blocks are as high as possible while still keeping all of 132 multiprocessors
+  // busy.
   const int64_t at_once = 132 * Filter::kBlocks, steps = std::clamp<int64_t>((total + at_once - 1) / at_once, 1, 16);
   for (const TileImage& image : images) most = std::max(most, tiles_of(image, steps));
   const CudaTable<TileImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
-  if (bytes > 32 << 10)  // with the variables of the kernel they may be more than the 48 KB that need not be asked for; as many for all threads
-    check_cuda(cudaFuncSetAttribute(separable_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostTileBytes)), op);
+  if (bytes > 32 << 10)  // above 48 KB, kernel variables included, shared memory must be requested; always the maximum, since threads may race
+    check_cuda(cudaFuncSetAttribute(separable_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxTileBytes)), op);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(most, 1 << 20)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   separable_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements),
                                                                                  static_cast<int>(steps), border, filter);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA side of the stencil driver: what correlation.cu and separable.cu launch for a whole ragged batch. The borders are those of the CPU side.
+// CUDA side of the stencil driver: what correlation.cu and separable.cu launch for a whole ragged batch. Borders are handled as on the CPU.
 #pragma once
 
 #include <algorithm>
@@ -13,25 +13,25 @@
 namespace ndd {
 namespace stencil {
 
-// An element for a thread in the first dimension of the grid, an image for every block in the second.
+// A thread per element in the first dimension of the grid, images in the second.
 inline dim3 blocks(int64_t elements, int64_t images, int64_t threads = 256) {
   return dim3(static_cast<unsigned>(std::clamp<int64_t>((elements + threads - 1) / threads, 1, 65536)),
               static_cast<unsigned>(std::min<int64_t>(images, 65535)));
 }
 
-// An image to be correlated with a window of weights. A weight of 0 takes no part.
+// An image to be correlated with a window of weights. A weight of 0 has no effect.
 struct Correlation {
   const void* in;
   void* out;
-  const void* weight;  // of a type of their own: a filter is an input
-  const void* fill;    // one number of the type `fill_type`, or null
+  const void* weight;  // they have a type of their own, because a filter is an input
+  const void* fill;    // one value of type `fill_type`, or null
   Grid in_grid, out_grid;
   Reach reach[3];
 };
 
 }  // namespace stencil
 
-// Images that tiles in shared memory are made for go in one launch, others in a second one. correlation.cu
+// Images that fit in shared-memory tiles go in one launch, the others in a second one. Defined in correlation.cu.
 void launch_correlation(const char* op, const std::vector<stencil::Correlation>& images, Border border, DType in, DType out, DType weights,
                         DType fill_type);
 
@@ -44,7 +44,7 @@ struct SeparableImage {
   std::array<Window, 3> windows;
 };
 
-// Convolves the images along their last `spatial` axes. separable.cu
+// Convolves the images along their last `spatial` axes. Defined in separable.cu.
 void launch_separable(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out);
 
 }  // namespace ndd

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stencil driver: every output element is made from a window of input elements around it. This header holds what both backends share: borders,
-// the images of a sample, arguments for each axis. CPU: rows.h walks the rows, cpu.h convolves one axis after the other. CUDA:
-// stencil.cuh.
+// Stencil driver: every output element is computed from a window of input elements around it. This header holds what both backends share: borders,
+// the images of a sample, and arguments per axis. On the CPU, rows.h walks the rows and cpu.h convolves; on CUDA, tile.cuh stages tiles, which
+// separable.cuh and windows.cuh filter.
+//
+// Borders are resolved while rows or tiles are staged, so filters never read outside an image. All element types are supported, with any alignment.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +31,7 @@ NDD_HD int64_t reflect_101(int64_t i, int64_t n) {
   return i < n ? i : period - i;
 }
 
-// The element of [0, n) that stands for element `i`; -1 where a constant does.
+// The element of [0, n) that represents element `i`; -1 for a constant border.
 NDD_HD int64_t border_index(Border border, int64_t i, int64_t n) {
   if (i >= 0 && i < n) return i;
   if (border == Border::reflect_101) return reflect_101(i, n);
@@ -41,13 +43,13 @@ NDD_HD int64_t border_index(Border border, int64_t i, int64_t n) {
   return i < n ? i : period - 1 - i;
 }
 
-// A symmetric window of 2 * radius() + 1 taps: half[k] weighs the two elements at distance k, half[0] the centre.
+// A symmetric window of 2 * radius() + 1 taps: half[k] is the weight of the two elements at distance k, half[0] that of the center.
 struct Window {
   std::vector<float> half{1.0f};
   int64_t radius() const { return static_cast<int64_t>(half.size()) - 1; }
 };
 
-// An image as the driver sees it: fewer spatial axes have extent 1, `inner` is the interleaved channels.
+// An image as the driver sees it: missing spatial axes have extent 1, and `inner` is the number of interleaved channels.
 struct Grid {
   int64_t depth = 1, height = 1, width = 1, inner = 1;
 
@@ -55,13 +57,13 @@ struct Grid {
   NDD_HD int64_t volume() const { return depth * height * width * inner; }
 };
 
-// How far a window reaches along an axis: `size` elements, of which `before` come before the output's own.
+// The extent of a window along an axis: `size` elements, `before` of which precede the output's own position.
 struct Reach {
   int32_t size = 1, before = 0;
 };
 
-// Which dimensions of a sample are filtered: `spatial` ones from `first`. Frames and planar channels stand before them and make images of their own,
-// interleaved channels behind.
+// The dimensions of a sample that are filtered: `spatial` ones from `first` on. Frames and planar channels precede them and form separate images;
+// interleaved channels follow them.
 struct SpatialAxes {
   int64_t first, spatial;
 
@@ -71,7 +73,7 @@ struct SpatialAxes {
     return count;
   }
 
-  // The frame that one of the images of sample i belongs to.
+  // The frame to which one of the images of sample i belongs.
   int64_t frame(const Samples& in, int64_t i, int64_t image) const {
     const int64_t frames = first > 0 ? in.shape(i)[0] : 1;
     return frames > 1 ? image / (images(in, i) / frames) : 0;
@@ -88,7 +90,7 @@ struct SpatialAxes {
   }
 };
 
-// Numbers for every axis and frame: a row of the tensor holds one, one per axis, or (frames, 1 or axes).
+// Values for every axis and frame: a row of the tensor holds one value, one per axis, or (frames, 1 or axes).
 template <class T>
 class AxisArgs {
  public:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of an image in shared memory, for filters whose windows overlap: every element is read once from memory, and what lies beyond the image is
-// found while the tile is staged, so that the loops over windows know no borders. Rows are rows of elements: with interleaved channels the neighbours of
-// an element are `inner` elements apart.
+// Tiles of an image in shared memory, for filters whose windows overlap. Every element is read from global memory once, and borders are resolved
+// while the tile is staged, so that the loops over windows are free of them. Rows consist of elements: with interleaved channels, neighboring pixels
+// of a channel are `inner` elements apart.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@
 namespace ndd::stencil {
 
 constexpr int kTileThreads = 192;  // six warps share the 12 pieces of a tile of 192 elements and 32 rows evenly
-constexpr int kTileRows = 32;  // a row for each lane where warps go along rows
-constexpr int kPiece = 16;  // outputs of a thread in a row or column: a value that it loads serves up to 16 of them
-constexpr int64_t kMostTileBytes = 96 << 10;  // of shared memory: 99 KB are the least that a block may have from compute capability 8.0 on
-constexpr int64_t kGoodTileBytes = 72 << 10;  // up to here three blocks share a multiprocessor of compute capability 9.0
+constexpr int kTileRows = 32;  // one row per lane where warps go along rows
+constexpr int kPiece = 16;  // outputs per thread in a row or column: each loaded value serves up to 16 of them
+constexpr int64_t kMaxTileBytes = 96 << 10;  // of shared memory: from compute capability 8.0 on, a block may have at least 99 KB
+constexpr int64_t kGoodTileBytes = 72 << 10;  // up to this size, three blocks share a multiprocessor of compute capability 9.0
 
-// How far a window reaches along an axis; a Reach that can lie in shared memory.
+// The extent of a window along an axis: a Reach in 32 bits, to be kept in shared memory.
 struct Span {
   int32_t size, before;
 };
 
-// An image that tiles are staged from.
+// An image from which tiles are staged.
 struct Plane {
   const char* in;
   int64_t height, width, inner;
   NDD_HD int64_t row() const { return width * inner; }
 };
 
-// Elements from one row of a tile to the next. An odd number of words: lanes that go down a column are in banks of their own.
+// The elements from one row of a tile to the next. An odd number of words, so that lanes that go down a column use different banks.
 NDD_HD int64_t tile_pitch(int64_t columns, int64_t bytes) {
   const int64_t in_word = bytes < 4 ? 4 / bytes : 1;
   return (((columns + in_word - 1) / in_word) | 1) * in_word;
@@ -43,7 +43,7 @@ __device__ inline int warp_index() { return static_cast<int>(threadIdx.x) / 32; 
 __device__ inline int lane_index() { return static_cast<int>(threadIdx.x) % 32; }
 __device__ inline int warp_count() { return static_cast<int>(blockDim.x) / 32; }
 
-// f(group, piece) for all of groups x pieces, shared among the warps; without the 20 instructions of a division by a number that is not a constant.
+// Calls f(group, piece) for all of groups x pieces, distributed over the warps, without the 20 instructions of a division by a run-time number.
 template <class F>
 __device__ void for_warp_tasks(int groups, int pieces, F f) {
   for (int group = warp_index(), piece = 0;; group += warp_count()) {
@@ -53,7 +53,7 @@ __device__ void for_warp_tasks(int groups, int pieces, F f) {
   }
 }
 
-// Where `count` rows from `first` on begin; null where a constant stands for them.
+// Finds the addresses of `count` rows from `first` on; null for rows of a constant border.
 __device__ inline void locate_rows(const char** rows, int count, const Plane& plane, int64_t first, Border border, int64_t element_bytes) {
   for (int r = static_cast<int>(threadIdx.x); r < count; r += static_cast<int>(blockDim.x)) {
     const int64_t y = border_index(border, first + r, plane.height);
@@ -61,7 +61,7 @@ __device__ inline void locate_rows(const char** rows, int count, const Plane& pl
   }
 }
 
-// The element of a row that stands for element x; -1 where a constant does.
+// The element of a row that represents element x; -1 for a constant border.
 __device__ inline int64_t column_of(Border border, int64_t x, const Plane& plane) {
   if (x >= 0 && x < plane.row()) return x;
   const int64_t pixel = x >= 0 ? x / plane.inner : -((plane.inner - 1 - x) / plane.inner);
@@ -69,7 +69,8 @@ __device__ inline int64_t column_of(Border border, int64_t x, const Plane& plane
   return stands < 0 ? -1 : stands * plane.inner + (x - pixel * plane.inner);
 }
 
-// Through the read-only path: no kernel writes its input, and pointers that come from shared memory are not known to be of global memory.
+// Loads through the read-only path: no kernel writes its input, and the compiler cannot tell that pointers kept in shared memory point to global
+// memory.
 template <class T>
 __device__ T load_global(const T* from) {
   using Short = std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>;
@@ -80,7 +81,8 @@ __device__ T load_global(const T* from) {
   return value;
 }
 
-// Rows of an image that are staged together, `columns` elements of each from element x on. Rows that no constant stands for are not tested one by one.
+// Rows of an image that are staged together, `columns` elements of each from element x on. If none of them is constant, they are not tested
+// individually.
 struct StagedRows {
   const char* const* rows;
   int count, columns;
@@ -91,8 +93,8 @@ struct StagedRows {
 
 __device__ inline bool rows_inside(const Plane& plane, int64_t first, int count) { return first >= 0 && first + count <= plane.height; }
 
-// tile[r * pitch + i] = make(element x + i of row r), or `fill`. A warp takes 32 columns and 16 rows: a column is found once, and 16 loads of a thread
-// are on their way together.
+// tile[r * pitch + i] = make(element x + i of row r), or `fill`. A warp takes 32 columns and 16 rows: a column's position is computed once, and 16
+// loads of a thread are in flight together.
 template <class T, class S, class Make>
 __device__ void stage_elements(S* tile, int pitch, const StagedRows& from, const Plane& plane, S fill, Make make) {
   for_warp_tasks((from.columns + 31) / 32, (from.count + kPiece - 1) / kPiece, [&](int group, int piece) {
@@ -101,11 +103,11 @@ __device__ void stage_elements(S* tile, int pitch, const StagedRows& from, const
     const int64_t column = column_of(from.border, from.x + i, plane);
     S* to = tile + first * pitch + i;
     if (from.no_constants && column >= 0 && left >= kPiece) {
-      S made[kPiece];
+      S values[kPiece];
 #pragma unroll
-      for (int u = 0; u < kPiece; ++u) made[u] = make(load_global(reinterpret_cast<const T*>(from.rows[first + u]) + column));
+      for (int u = 0; u < kPiece; ++u) values[u] = make(load_global(reinterpret_cast<const T*>(from.rows[first + u]) + column));
 #pragma unroll
-      for (int u = 0; u < kPiece; ++u, to += pitch) *to = made[u];
+      for (int u = 0; u < kPiece; ++u, to += pitch) *to = values[u];
     } else {
 #pragma unroll 4
       for (int u = 0; u < (left < kPiece ? left : kPiece); ++u, to += pitch) {
@@ -116,8 +118,8 @@ __device__ void stage_elements(S* tile, int pitch, const StagedRows& from, const
   });
 }
 
-// The same for bytes, xor `flip`: words where they lie in the image, and single bytes at its sides. Rows begin at any byte of memory, so a word of the tile
-// is made of two of memory, of which the second is in the first-level cache.
+// The same for bytes, xored with `flip`: in words inside the image, and in single bytes at its sides. Rows may start at any byte, so a word of the
+// tile is assembled from two aligned words, the second of which is in the L1 cache.
 __device__ inline void stage_bytes(uint8_t* tile, int pitch, const StagedRows& from, const Plane& plane, uint8_t fill, uint8_t flip) {
   const int words = (from.columns + 3) / 4, pieces = (from.count + kPiece - 1) / kPiece;
   const auto inside = [&](int w) { return from.no_constants && from.x + 4 * w >= 3 && from.x + 4 * w + 8 <= plane.row(); };

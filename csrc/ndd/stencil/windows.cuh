@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filters of images that look at a whole window for each output (correlations, medians), in tiles of 32 rows in shared memory, one launch for all images.
-// A thread makes 16 outputs that lie one below the other.
+// Filters that look at a whole window for each output (correlations, medians), in tiles of 32 rows in shared memory, with one launch for all images.
+// A thread computes 16 outputs in a column.
+//
+// A Filter supplies the type Staged, the constants kWeighted and kBlocks, and the functions in_bytes, prepare, stage and outputs; the one in
+// correlation.cu is an example.
 #pragma once
 
 #include <algorithm>
@@ -15,18 +18,18 @@ namespace ndd::stencil {
 struct WindowImage {
   const void* in;
   void* out;
-  const void* weights;  // of filters that have some, and
-  const void* fill;  // the number beyond the border, or null
+  const void* weights;  // of filters that have weights
+  const void* fill;  // the value beyond a constant border, or null
   int64_t in_height, in_width, out_height, out_width, inner;
   Span down, along;
 };
 
-// How a tile lies in shared memory: pointers to its rows, the weights, the rows.
+// The layout of shared memory: pointers to rows, the weights, the rows.
 struct WindowPlan {
   int64_t pixels, rows, pitch, weights_at, staged_at, bytes;
 };
 
-// `elements` is about how many a row of outputs has in a tile.
+// `elements` is the approximate number of elements that a row of outputs has in a tile.
 template <class Filter>
 NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
   WindowPlan plan;
@@ -44,15 +47,15 @@ NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
 template <class Filter>
 bool fits_window(const WindowImage& image) {
   const bool small = image.inner >= 1 && image.inner <= 4096 && image.down.size <= 2048 && image.along.size <= 2048;
-  return small && window_plan<Filter>(image, 0).bytes <= kMostTileBytes;
+  return small && window_plan<Filter>(image, 0).bytes <= kMaxTileBytes;
 }
 
-// What is the same for all threads of a block; in shared memory, because it would not leave enough registers for the windows.
+// State that is the same for all threads of a block; in shared memory, because it would not leave enough registers for the windows.
 struct WindowBlock {
   WindowImage image;
   Plane plane;
   WindowPlan plan;
-  int64_t strips, tiles, x, y;  // of the tile's first output
+  int64_t strips, tiles, x, y;  // x, y: of the tile's first output
   int inner, columns, staged_columns, pitch;
 };
 
@@ -65,7 +68,7 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
   char* const bytes = reinterpret_cast<char*>(memory);
   const char** const rows = reinterpret_cast<const char**>(memory);
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
-    __syncthreads();  // the image before is done
+    __syncthreads();  // the previous image is finished
     if (threadIdx.x == 0) {
       block.image = images[n];
       const WindowImage& image = block.image;
@@ -83,7 +86,7 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
     Staged* const staged = reinterpret_cast<Staged*>(bytes + block.plan.staged_at);
     filter.prepare(weights, block.image);
     for (int64_t tile = blockIdx.x; tile < block.tiles; tile += gridDim.x) {
-      __syncthreads();  // the tile before is done
+      __syncthreads();  // the previous tile is finished
       if (threadIdx.x == 0) {
         block.x = tile % block.strips * block.plan.pixels * block.inner;
         block.y = tile / block.strips * kTileRows;
@@ -109,7 +112,7 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
   }
 }
 
-// All images in one launch. Every one must fit (fits_window).
+// Filters all images in one launch. Every one must satisfy fits_window.
 template <class Filter>
 void launch_windows(const char* op, const std::vector<WindowImage>& images, Border border, const Filter& filter) {
   const auto bytes_of = [&](int64_t elements) {
@@ -126,8 +129,8 @@ void launch_windows(const char* op, const std::vector<WindowImage>& images, Bord
   if (most == 0) return;
   const CudaTable<WindowImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
-  if (bytes > 32 << 10)  // with the variables of the kernel they may be more than the 48 KB that need not be asked for; as many for all threads
-    check_cuda(cudaFuncSetAttribute(window_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostTileBytes)), op);
+  if (bytes > 32 << 10)  // above 48 KB, kernel variables included, shared memory must be requested; always the maximum, since threads may race
+    check_cuda(cudaFuncSetAttribute(window_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxTileBytes)), op);
   const dim3 grid(static_cast<unsigned>(std::min<int64_t>(most, 1 << 20)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
   window_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements), border, filter);
   check_launch(op);

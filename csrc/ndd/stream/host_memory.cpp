@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// ndd::pooled_memory: large host buffers in pages of 2 MB that are kept when their tensor is freed. Writing 38 MB (64 normalised 224 images) into
-// fresh memory takes 11.8 ms, into a kept buffer 2.7 ms. Smaller ones glibc keeps as well, but in pages of 4 KB, which cost misses of the TLB: with
-// pages of 2 MB multi_paste of 16 VGA images takes 0.61 ms instead of 0.88, permute_batch 0.55 instead of 0.82, copy 0.42 instead of 0.48.
+// ndd::pooled_memory: large host buffers in 2 MB pages, kept for reuse when their tensor is freed. Writing 38 MB (64 normalized 224x224 images) takes
+// 11.8 ms into fresh memory, whose pages the kernel must map and zero, and 2.7 ms into a reused buffer. glibc reuses smaller buffers too, but in 4 KB
+// pages, which cost TLB misses: with 2 MB pages multi_paste of 16 VGA images takes 0.61 ms instead of 0.88, permute_batch 0.55 instead of 0.82, and
+// copy 0.42 instead of 0.48.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -32,17 +33,17 @@
 namespace ndd {
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 62;
+constexpr size_t kMaxBytes = size_t{1} << 62;
 constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
 
-// A limit in a file of a control group; "max" and files that are not there are none.
+// The limit in a control group's file; "max" and missing files mean unlimited.
 size_t limit_in(const std::string& path) {
   size_t value = 0;
   std::ifstream file(path);
   return file >> value ? value : kUnlimited;
 }
 
-// What the control groups of the process allow, each with all above it. `swap`: bytes that there are.
+// The memory that the process's control groups allow. Limits nest, so every ancestor counts as well. `swap` is the machine's swap space in bytes.
 size_t container_memory(size_t swap) {
   size_t limit = kUnlimited;
   std::ifstream groups("/proc/self/cgroup");
@@ -80,7 +81,7 @@ size_t memory_of_this_machine() {
   return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) : kUnlimited;
 }
 
-std::string readable(double value) {
+std::string format_bytes(double value) {
   static constexpr const char* units[] = {"bytes", "kB", "MB", "GB", "TB", "PB", "EB"};
   int unit = 0;
   for (; value >= 1000 && unit < 6; ++unit) value /= 1000;
@@ -90,18 +91,18 @@ std::string readable(double value) {
 }
 
 std::string no_memory_text(double bytes, const char* use) {
-  return "no memory for " + readable(bytes) + use + "; there are " + readable(static_cast<double>(most_host_memory())) + " for this process";
+  return "no memory for " + format_bytes(bytes) + use + "; there are " + format_bytes(static_cast<double>(most_host_memory())) + " for this process";
 }
 
-[[noreturn]] void no_memory(size_t bytes) { fail(Error::Memory, no_memory_text(static_cast<double>(bytes), "")); }
+[[noreturn]] void fail_no_memory(size_t bytes) { fail(Error::Memory, no_memory_text(static_cast<double>(bytes), "")); }
 
 using Block = HostBlock;
 
-// A training loop holds a handful of batches; more than that goes back to the system.
+// A training loop holds a handful of batches; anything beyond these limits is returned to the system.
 constexpr size_t kMaxIdleBlocks = 16;
 constexpr size_t kMaxIdleBytes = size_t{1} << 30;
 constexpr size_t kPage = size_t{2} << 20;
-constexpr size_t kSmallPage = size_t{64} << 10;  // no system has larger ones
+constexpr size_t kSmallPage = size_t{64} << 10;  // no system has larger base pages
 
 struct Pool {
   ForkMutex mutex;
@@ -109,16 +110,16 @@ struct Pool {
 };
 
 Pool& pool() {
-  static Pool* instance = new Pool;  // never destroyed: tensors may be freed while the process exits
+  static Pool* instance = new Pool;  // never destroyed: tensors may be freed during process exit
   return *instance;
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kKeeps = false;  // or what is used after it was freed would not be found
+constexpr bool kKeeps = false;  // reuse would hide use-after-free from the sanitizer
 
 void* allocate(size_t bytes) {
   void* data = std::malloc(bytes);
-  if (data == nullptr) no_memory(bytes);
+  if (data == nullptr) fail_no_memory(bytes);
   return data;
 }
 
@@ -128,12 +129,13 @@ constexpr bool kKeeps = true;
 
 size_t whole_pages(size_t bytes) { return (bytes + kSmallPage - 1) / kSmallPage * kSmallPage; }
 
-// Not through glibc, which would keep what is released here in its own pages, behind any small block that was allocated later.
+// Maps memory directly instead of calling malloc: glibc would keep released memory in its own arenas, trapped behind any small block allocated later.
+// Over-allocates by one huge page and unmaps both ends, because mmap aligns to the base page only.
 void* allocate(size_t bytes) {
   check_host_memory(bytes);
   const size_t mapped = whole_pages(bytes) + kPage;
   void* const all = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (all == MAP_FAILED) no_memory(bytes);
+  if (all == MAP_FAILED) fail_no_memory(bytes);
   char* const begin = static_cast<char*>(all);
   const size_t head = (kPage - reinterpret_cast<uintptr_t>(all) % kPage) % kPage, tail = kPage - head;
   if (head > 0) munmap(begin, head);
@@ -147,11 +149,12 @@ void* allocate(size_t bytes) {
 void release(const Block& block) { munmap(block.data, whole_pages(block.bytes)); }
 #endif
 
-// Four sizes from each power of two to the next, so that ragged batches, of which no two have the same size, take each other's memory: windows of 16
-// images, 60 MB, are cut out in 5 ms, in memory of their own in 100 to 150. Pages that nobody writes to take no memory.
+// Four size classes per power of two, so that ragged batches, no two of which have the same size, can reuse each other's buffers: cutting windows out
+// of 16 images (60 MB) takes 5 ms in a reused buffer and 100 to 150 ms in a fresh one. The rounding costs nothing: pages that are never written take
+// no memory.
 size_t rounded_up(size_t bytes) {
-  constexpr size_t kMostRounded = size_t{256} << 20;  // more may be most of what there is
-  if (!kKeeps || bytes > kMostRounded) return bytes;
+  constexpr size_t kMaxRounded = size_t{256} << 20;  // larger buffers may be most of the available memory
+  if (!kKeeps || bytes > kMaxRounded) return bytes;
   size_t step = kSmallPage;
   while (8 * step <= bytes) step *= 2;
   return (bytes + step - 1) / step * step;
@@ -162,8 +165,10 @@ Block take(size_t bytes) {
   {
     Pool& p = pool();
     std::lock_guard<ForkMutex> lock(p.mutex);
+    // The most recently returned block first: it is the most likely to be in the caches.
     for (size_t k = p.idle.size(); k-- > 0;) {
       const Block block = p.idle[k];
+      // A much larger block would be wasted on this tensor, and missing for the next large one.
       if (block.bytes < bytes || block.bytes > size + size / 4) continue;
       p.idle.erase(p.idle.begin() + k);
       return block;
@@ -187,6 +192,7 @@ void give_back(const Block& block) {
       p.idle.erase(p.idle.begin());
     }
   }
+  // munmap of many pages takes long: outside the lock.
   for (const Block& b : surplus) release(b);
 }
 
@@ -195,7 +201,7 @@ std::atomic<uint64_t> pinned_sizes{0};
 Tensor pooled(const std::vector<int64_t>& shape, DType dtype) {
   size_t bytes = static_cast<size_t>(item_bytes(dtype));
   for (const int64_t extent : shape) {
-    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes) || bytes > kMostBytes) no_memory(kMostBytes);
+    if (extent < 0 || __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes) || bytes > kMaxBytes) fail_no_memory(kMaxBytes);
   }
   const Block block = take(bytes);
   return tensor_over(block.data, shape, dtype, [](void* data, size_t size) { give_back({data, size}); }, block.bytes);
@@ -204,14 +210,15 @@ Tensor pooled(const std::vector<int64_t>& shape, DType dtype) {
 }  // namespace
 
 size_t most_host_memory() {
+  // Reads files, so only once.
   static const size_t of_the_machine = memory_of_this_machine();
-  rlimit limit;  // may change
+  rlimit limit;  // read on every call: the process may change it
   const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
   return limited ? std::min(of_the_machine, static_cast<size_t>(limit.rlim_cur)) : of_the_machine;
 }
 
 void check_host_memory(size_t bytes) {
-  if (bytes > most_host_memory()) no_memory(bytes);
+  if (bytes > most_host_memory()) fail_no_memory(bytes);
 }
 
 int size_class(size_t bytes) {
@@ -242,14 +249,14 @@ std::optional<Tensor> pinned_host_memory(size_t bytes) {
   try {
     return pinned_tensor(static_cast<int64_t>(bytes));
   } catch (const std::exception&) {
-    pinned_sizes.fetch_and(~wanted);  // torch writes each such error to stderr; copies to a GPU from other memory are counted there
+    pinned_sizes.fetch_and(~wanted);  // torch logs every such failure to stderr, so stop trying; upload.py counts the copies from unpinned memory
     return std::nullopt;
   }
 }
 
 }  // namespace ndd
 
-// What the error says for an output, whose size can be more than 64 bits hold. Valid until the next call of the thread.
+// The error message for an output whose size may not fit in 64 bits. Valid until this thread's next call.
 NDD_EXPORT(keep, const char*, ndd_no_memory, (double bytes, const char* use)) {
   thread_local std::string text;
   text = ndd::no_memory_text(bytes, use);
@@ -258,12 +265,12 @@ NDD_EXPORT(keep, const char*, ndd_no_memory, (double bytes, const char* use)) {
 
 NDD_EXPORT(keep, double, ndd_most_host_memory, ()) { return static_cast<double>(ndd::most_host_memory()); }
 
-// Bit k: buffers of up to 2^k bytes, and more than half of that, are pinned.
+// Bit k: buffers of more than 2^(k-1) and up to 2^k bytes are pinned.
 NDD_EXPORT(keep, void, ndd_pin_sizes, (uint64_t sizes)) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }
 
 NDD_FUNCTION(pooled_memory, "(int[] shape, ScalarType dtype) -> Tensor", ndd::pooled)
 
-// Gives all buffers that are kept for later tensors back to the system. Returns their bytes.
+// Returns all idle buffers to the system. The result is their size in bytes.
 NDD_EXPORT(release, uint64_t, ndd_release_idle_memory, ()) {
   std::vector<ndd::Block> idle;
   {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool of large host buffers, for native code: see host_memory.cpp.
+// The pool of large host buffers, for native code. See host_memory.cpp for why it exists. All functions are thread-safe, and blocks are aligned to 2
+// MB (except under AddressSanitizer, where they come from malloc).
 #pragma once
 
 #include <cstddef>
@@ -12,29 +13,30 @@ namespace ndd {
 
 struct HostBlock {
   void* data;
-  size_t bytes;  // at least what was asked for
+  size_t bytes;  // at least the requested size
 };
 
-constexpr size_t kPooledHostMemory = size_t{2} << 20;  // smaller buffers are malloc's job
+constexpr size_t kPooledHostMemory = size_t{2} << 20;  // malloc handles smaller buffers well
 
-// Error::Memory when there is none.
+// Throws Error::Memory when the memory cannot be allocated.
 HostBlock take_host_memory(size_t bytes);
 void give_back_host_memory(void* data, size_t bytes);
 
-// Bytes that this process can have at most: the memory of the machine with its swap space, or what a container or `ulimit -v` leaves of it. The system
-// promises more than that, and ends the process when it is used.
+// The most bytes this process can use: the machine's memory and swap space, or what a container or `ulimit -v` leaves of it. The check is needed
+// because Linux overcommits: it grants more than it has, and kills the process when the memory is touched.
 size_t most_host_memory();
-// Error::Memory for more than that, with the size.
+// Throws Error::Memory, naming the size, if `bytes` exceeds that limit.
 void check_host_memory(size_t bytes);
 
-// The exponent of the power of two that `bytes` of pinned memory are rounded up to, by torch as well.
+// The exponent of the power of two that `bytes` of pinned memory are rounded up to. Torch rounds the same way.
 int size_class(size_t bytes);
 
-// Memory that torch has pinned, for buffers of a size that goes to GPUs (torch_ndd/_core/work/upload.py); nothing for others, and where there is none. A GPU
-// reads it after cudaMemcpyAsync has returned: only torch's own copies tell torch's allocator of that.
+// Torch's pinned memory, for buffer sizes that are known to go to a GPU (torch_ndd/_core/work/upload.py); nullopt for other sizes, and when none is
+// available. The GPU still reads it after cudaMemcpyAsync has returned, and only torch's own copies report that to torch's allocator.
 std::optional<Tensor> pinned_host_memory(size_t bytes);
 
-// A tensor for an output of a shape that was allocated before; nothing where it has to be pinned, or where there is no memory.
+// An uninitialized tensor for an output of a shape that was allocated before; nullopt if it must be pinned or there is not enough memory. The caller
+// then takes the ordinary path.
 std::optional<Tensor> unfilled_output(const std::vector<int64_t>& shape, DType dtype);
 
 }  // namespace ndd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Outputs of a few numbers, such as crop windows: computed on the host, also when they go to a GPU.
+// Outputs of a few numbers, such as crop windows. They are computed on the host even when they go to a GPU.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace ndd {
 
-// cuda.h has it too, and CUDA's own headers.
+// Declared here as well as in cuda.h, which would pull CUDA's headers into C++ files.
 void upload(void* to, const void* from, size_t bytes, const char* what);
 
-// work(i, data) for i below `tasks`; `data` is the start of the output. `inputs` are kept alive until then.
+// Runs work(i, data) for i in [0, tasks), where `data` is the start of the output. `inputs` are kept alive until the work has finished.
 template <class T, class Work>
 static void compute_on_host(const std::string& op, int64_t tasks, double nanoseconds, const std::vector<Tensor>& inputs, const Tensor& output,
                             Work work) {
 #ifdef NDD_CUDA
   if (output.is_cuda()) {
     if (output.numel() == 0) return;
-    std::vector<T> made(output.numel());
-    for (int64_t i = 0; i < tasks; ++i) work(i, made.data());
-    upload(output.data_ptr(), made.data(), made.size() * sizeof(T), op.c_str());
+    std::vector<T> values(output.numel());
+    for (int64_t i = 0; i < tasks; ++i) work(i, values.data());
+    upload(output.data_ptr(), values.data(), values.size() * sizeof(T), op.c_str());
     return;
   }
 #endif

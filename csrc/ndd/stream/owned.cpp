@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles that Python holds, as objects whose destructor is C code. A `__del__` or the callback of a weak reference can be interrupted before its first
-// line, and Python drops the KeyboardInterrupt that is raised there.
+// Handles held by Python, wrapped in objects (capsules) whose destructor is C code. A Python finalizer would not be safe: `__del__` or a weakref
+// callback can be interrupted before its first line, and Python discards a KeyboardInterrupt raised there, leaking the handle.
 #include "ndd/stream/owned.h"
 
 #include <unistd.h>
@@ -20,10 +20,10 @@ constexpr const char* kName = "torch_ndd.handle";
 struct Owned {
   void* handle;
   void (*release)(void*);
-  pid_t process;  // that may release it; 0 for any
+  pid_t process;  // the only process that may release it; 0 for any
 };
 
-// PyCapsule_New and PyCapsule_GetPointer, which Python hands over: the library is linked to no Python.
+// PyCapsule_New and PyCapsule_GetPointer, passed in by Python because the library does not link to libpython.
 void* (*capsule_new)(void*, const char*, void (*)(void*)) = nullptr;
 void* (*capsule_pointer)(void*, const char*) = nullptr;
 
@@ -40,7 +40,7 @@ NDD_EXPORT(keep, void, ndd_capsules, (void* make, void* pointer)) {
   ndd::capsule_pointer = reinterpret_cast<decltype(ndd::capsule_pointer)>(pointer);
 }
 
-// A Python object that calls `release` when it goes; `only_here`: not in a process that was forked from this one.
+// Returns a Python object that calls `release` when it is destroyed. With `only_here`, a process forked from this one does not call it.
 NDD_EXPORT(keep, ndd::PythonObject*, ndd_own, (void* handle, void* release, int only_here)) {
   auto owned = std::make_unique<ndd::Owned>(ndd::Owned{handle, reinterpret_cast<void (*)(void*)>(release), only_here ? getpid() : 0});
   void* capsule = ndd::capsule_new(owned.get(), ndd::kName, &ndd::let_go);
@@ -53,5 +53,5 @@ NDD_EXPORT(keep, ndd::PythonObject*, ndd_own, (void* handle, void* release, int 
   return static_cast<ndd::PythonObject*>(capsule);
 }
 
-// A file descriptor as a handle.
+// Lets a file descriptor be owned as a handle.
 NDD_EXPORT(keep, void, ndd_close_file, (void* file)) { close(static_cast<int>(reinterpret_cast<intptr_t>(file))); }

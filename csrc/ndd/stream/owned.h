@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Handles that a KeyboardInterrupt must not leak: see owned.cpp.
 #pragma once
 
 namespace ndd {
 
-// The handle of the latest call of this thread, until Python owns it. One that an interruption came before is released at the next call.
+// The handle returned by this thread's latest call, until Python owns it. If an interrupt (Ctrl-C) comes in between, the next call releases it.
 extern thread_local void* unowned_call;
 
-// Forgets the plan (repeat.cpp) that an interruption has left without its kernel.
+// Discards the draft of a plan (repeat.cpp) whose kernel call never came because of an interrupt.
 void forget_plan();
 
 }  // namespace ndd

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ndd::again repeats a call of a kernel on other tensors: it compares them with those of the first call, allocates the output, and runs the kernel as
-// a call from Python. All of it in one call of torch's dispatcher, because with cold caches each one takes 70 us, torch.empty as well, and each
-// attribute of a tensor that Python looks at 20. For a GPU Python has made the right stream the current one.
+// ndd::again repeats an earlier kernel call with other tensors: it checks that they match the tensors of the first call, allocates the output, and
+// runs the kernel as a call from Python would. Everything happens in a single call of torch's dispatcher because, with cold caches, each dispatcher
+// call takes 70 us (torch.empty included) and each tensor attribute that Python reads takes 20.
+//
+// A plan is recorded once: ndd_plan announces it, the next kernel call on the thread is captured instead of run (kept_for_repeating), and
+// ndd_plan_made returns the result. For a GPU, Python has already made the right stream current.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -25,7 +28,7 @@ namespace {
 using detail::Boxed;
 using detail::Parameter;
 
-// The places of an argument that the numbers from 0 on do not say: which tensor of a repeated call it is.
+// Where an argument comes from: a number from 0 on selects a tensor of the repeated call; these values stand for everything else.
 NDD_PLAIN_ENUM("plan.Place", Place, int64_t, constant_place = -1, output_place = -2);
 
 struct Argument {
@@ -36,13 +39,13 @@ struct Argument {
   MaybeTensor its_tensor;
   std::string its_text;
   std::vector<int64_t> its_numbers;
-  uint64_t value = 0;  // of anything else, as the dispatcher hands it over
+  uint64_t value = 0;  // any other argument, as the dispatcher passes it
 
-  uint64_t given(const MaybeTensor& tensor) const { return kind == maybe_tensor ? detail::given(tensor) : detail::given(*tensor); }
+  uint64_t to_ivalue(const MaybeTensor& tensor) const { return kind == maybe_tensor ? detail::to_ivalue(tensor) : detail::to_ivalue(*tensor); }
   uint64_t constant() const {
-    if (kind == text) return detail::given(its_text);
-    if (kind == numbers) return detail::given(its_numbers);
-    return kind == plain ? value : given(its_tensor);
+    if (kind == text) return detail::to_ivalue(its_text);
+    if (kind == numbers) return detail::to_ivalue(its_numbers);
+    return kind == plain ? value : to_ivalue(its_tensor);
   }
 };
 
@@ -52,7 +55,7 @@ int gpu_of(const Tensor& tensor) { return tensor.is_cuda() ? tensor.device_index
 struct Form {
   DType dtype;
   std::vector<int64_t> shape;
-  int gpu;  // or kHost
+  int gpu;  // device index, or kHost
 
   explicit Form(const Tensor& tensor) : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()), gpu(gpu_of(tensor)) {}
   bool fits(const Tensor& tensor, bool any_size) const {
@@ -65,23 +68,23 @@ struct Form {
 struct Plan {
   Boxed* kernel = nullptr;
   std::vector<Argument> arguments;
-  std::vector<std::pair<Form, bool>> given;  // and whether they may have any size: the values of a ragged batch
+  std::vector<std::pair<Form, bool>> tensors;  // and whether they may have any size, as the values of ragged batches do
   std::unique_ptr<Form> output;
-  std::shared_ptr<const Plan> other;  // for other shapes
+  std::shared_ptr<const Plan> other;  // the next plan to try, for other shapes
 };
 using PlanPtr = std::shared_ptr<const Plan>;
 
-// The plan that this thread is about to make of its next call of a kernel.
+// The plan that this thread's next kernel call will complete.
 struct Draft {
-  std::vector<int64_t> places;  // of the arguments that differ: pairs of an argument and a place
-  std::vector<bool> any_size;  // of the tensors that are given
-  std::shared_ptr<Plan> made;  // null when the kernel has arguments that are not repeated
+  std::vector<int64_t> places;  // the arguments that change from call to call: pairs of an argument index and a place
+  std::vector<bool> any_size;  // for each tensor of the call
+  std::shared_ptr<Plan> plan;  // null if the kernel has arguments that cannot be repeated
 };
 thread_local std::unique_ptr<Draft> draft;
 
 bool is(const char* type, std::string_view name) { return name == type; }
 
-// Takes one argument; false for a list of tensors.
+// Takes ownership of one argument; false for a list of tensors, which a plan cannot repeat. The reference must be taken even then, or it would leak.
 bool take(const char* type, uint64_t value, Argument& argument) {
   argument.kind = is(type, "Tensor")    ? Argument::tensor
                   : is(type, "Tensor?") ? Argument::maybe_tensor
@@ -100,7 +103,7 @@ bool take(const char* type, uint64_t value, Argument& argument) {
 
 using Again = std::pair<MaybeTensor, int64_t>;
 
-// No output where there is no memory: the call in full says so.
+// nullopt when out of memory: the ordinary call that follows raises the error.
 MaybeTensor output_of(const Form& form) {
   if (form.gpu == kHost) return unfilled_output(form.shape, form.dtype);
   try {
@@ -110,42 +113,46 @@ MaybeTensor output_of(const Form& form) {
   }
 }
 
-Again run(const Plan& plan, const std::vector<Tensor>& given, const std::vector<int64_t>& reads, int64_t mode) {
+Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
   const MaybeTensor out = output_of(*plan.output);
   if (!out) return {std::nullopt, 0};
   std::vector<uint64_t> stack(plan.arguments.size());
   for (size_t k = 0; k < stack.size(); ++k) {
-    const Argument& one = plan.arguments[k];
-    stack[k] = one.place == constant_place ? one.constant() : one.given(one.place == output_place ? out : given[static_cast<size_t>(one.place)]);
+    const Argument& argument = plan.arguments[k];
+    stack[k] = argument.place == constant_place
+                   ? argument.constant()
+                   : argument.to_ivalue(argument.place == output_place ? out : tensors[static_cast<size_t>(argument.place)]);
   }
+  // From here on exactly what Python does around a kernel call.
   ndd_begin(static_cast<int>(mode), reads.empty() ? nullptr : reinterpret_cast<void*>(reads[0]), reads.empty() ? 0 : reads[1]);
   for (size_t k = 2; k < reads.size(); k += 2) ndd_depend(reinterpret_cast<void*>(reads[k]), reads[k + 1]);
   try {
     plan.kernel(stack.data(), stack.size(), 0);
   } catch (...) {
+    // The call must be closed even so, or the next kernel of this thread would join it.
     ndd_release(reinterpret_cast<void*>(ndd_end() & ~uintptr_t{1}));
     throw;
   }
   return {out, static_cast<int64_t>(ndd_end())};
 }
 
-// `address` is a handle of ndd_plan_made, `reads` are pairs of a handle of an earlier call and a sample. Returns the output and the handle of ndd_end;
-// no output if no plan is for tensors like these.
-Again again(int64_t address, const std::vector<Tensor>& given, const std::vector<int64_t>& reads, int64_t mode) {
+// `address` is a handle from ndd_plan_made; `reads` holds pairs of an earlier call's handle and a sample. Returns the output and the handle from
+// ndd_end; no output if no plan matches the tensors.
+Again again(int64_t address, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
   for (const Plan* plan = reinterpret_cast<PlanPtr*>(address)->get(); plan != nullptr; plan = plan->other.get()) {
-    bool fits = given.size() == plan->given.size();
-    for (size_t k = 0; fits && k < given.size(); ++k) fits = plan->given[k].first.fits(given[k], plan->given[k].second);
-    if (fits) return run(*plan, given, reads, mode);
+    bool fits = tensors.size() == plan->tensors.size();
+    for (size_t k = 0; fits && k < tensors.size(); ++k) fits = plan->tensors[k].first.fits(tensors[k], plan->tensors[k].second);
+    if (fits) return run(*plan, tensors, reads, mode);
   }
   return {std::nullopt, 0};
 }
 
-// The same for the usual call, without lists, which take 20 us with cold caches: one or two tensors, and one earlier call or none.
+// The common case without lists, which take 20 us with cold caches: one or two tensors, and at most one earlier call.
 Again again_with(int64_t address, const MaybeTensor& first, const MaybeTensor& second, int64_t mode, int64_t reads, int64_t sample) {
-  std::vector<Tensor> given;
-  if (first) given.push_back(*first);
-  if (second) given.push_back(*second);
-  return again(address, given, reads == 0 ? std::vector<int64_t>() : std::vector<int64_t>{reads, sample}, mode);
+  std::vector<Tensor> tensors;
+  if (first) tensors.push_back(*first);
+  if (second) tensors.push_back(*second);
+  return again(address, tensors, reads == 0 ? std::vector<int64_t>() : std::vector<int64_t>{reads, sample}, mode);
 }
 
 }  // namespace
@@ -158,6 +165,7 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
   if (!draft) return false;
   auto plan = std::make_shared<Plan>();
   plan->kernel = kernel;
+  // Every argument is taken, even if the plan turns out to be useless: the dispatcher has handed over their references.
   plan->arguments.resize(arguments);
   bool repeatable = true;
   for (size_t k = 0; k < arguments; ++k) repeatable = take(types[k], stack[k], plan->arguments[k]) && repeatable;
@@ -168,34 +176,36 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
     if (!repeatable) break;
     argument.place = draft->places[k + 1];
     auto form = std::make_unique<Form>(*argument.its_tensor);
+    // A plan must not keep the batch of its first call alive.
     argument.its_tensor.reset();
     (argument.place == output_place ? plan->output : forms.at(static_cast<size_t>(argument.place))) = std::move(form);
   }
   for (size_t k = 0; repeatable && k < forms.size(); ++k) {
     repeatable = forms[k] != nullptr;
-    if (repeatable) plan->given.emplace_back(std::move(*forms[k]), draft->any_size[k]);
+    if (repeatable) plan->tensors.emplace_back(std::move(*forms[k]), draft->any_size[k]);
   }
-  if (repeatable && plan->output) draft->made = std::move(plan);
+  if (repeatable && plan->output) draft->plan = std::move(plan);
   return true;
 }
 
 }  // namespace detail
 }  // namespace ndd
 
-// The next kernel that this thread calls is not run; its arguments are kept. `places` has `count` pairs: which argument is which of the given tensors,
-// or -2 for the output. `any_size`: for each given tensor whether it may have any size.
-NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* any_size, int64_t given)) {
+// Captures the arguments of this thread's next kernel call instead of running it. `places` has `count` pairs that say which argument is which tensor
+// of the call (-2: the output). `any_size` says for each tensor whether its size may differ.
+NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* any_size, int64_t tensor_count)) {
   ndd::draft = std::make_unique<ndd::Draft>();
   ndd::draft->places.assign(places, places + 2 * count);
-  for (int64_t k = 0; k < given; ++k) ndd::draft->any_size.push_back(any_size[k] != 0);
+  for (int64_t k = 0; k < tensor_count; ++k) ndd::draft->any_size.push_back(any_size[k] != 0);
 }
 
-// What ndd::again takes, which tries `other`, a plan for other shapes or null, as well. Null for a kernel with arguments that are not repeated.
+// Returns the handle that ndd::again takes. `other` is a plan for other shapes to try next, or null. Null if the kernel has arguments that cannot be
+// repeated.
 NDD_EXPORT(keep, void*, ndd_plan_made, (void* other)) {
   const std::unique_ptr<ndd::Draft> draft = std::move(ndd::draft);
-  if (!draft || !draft->made) return nullptr;
-  if (other != nullptr) draft->made->other = *static_cast<ndd::PlanPtr*>(other);
-  return new ndd::PlanPtr(std::move(draft->made));
+  if (!draft || !draft->plan) return nullptr;
+  if (other != nullptr) draft->plan->other = *static_cast<ndd::PlanPtr*>(other);
+  return new ndd::PlanPtr(std::move(draft->plan));
 }
 NDD_EXPORT(keep, void, ndd_plan_release, (void* plan)) { delete static_cast<ndd::PlanPtr*>(plan); }
 

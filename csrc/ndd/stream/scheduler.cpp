@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Operations, their chunks and their dependencies: what becomes ready when, and which thread runs it. sleeping.cpp holds the rest of the Scheduler,
+// the waking of threads.
 #include "ndd/stream/scheduler.h"
 
 #include <pthread.h>
@@ -14,7 +16,7 @@
 namespace ndd {
 namespace {
 
-// The chunks of `source` that chunk `j` of `reader` reads: first and one past the last.
+// The chunks of `source` that chunk `j` of `reader` reads, as a half-open range.
 std::pair<int64_t, int64_t> chunks_read(const Operation& source, const Operation& reader, int64_t sample, int64_t j) {
   if (sample == Dependency::all_samples) return {0, source.chunks()};
   if (sample != Dependency::same_sample) return {sample / source.grain, sample / source.grain + 1};
@@ -22,11 +24,12 @@ std::pair<int64_t, int64_t> chunks_read(const Operation& source, const Operation
   return {begin / source.grain, (end - 1) / source.grain + 1};
 }
 
-// How long large element-wise work is held back, which takes as long at least. Python issues the next call of a chain 10 us after the last, but 70
-// where that one has swept the caches: with 40 us x * 0.5 + 3 of 16 VGA images was seldom fused and took 5.2 ms, so 2.0.
+// How long large element-wise work is held back so that the next call can absorb it; the work itself takes at least as long. Python issues the next
+// call of a chain 10 us after the last, but 70 us if the last call has swept the caches: with a delay of 40 us, x * 0.5 + 3 on 16 VGA images was
+// rarely fused and took 5.2 ms instead of 2.0.
 constexpr auto kGrace = std::chrono::microseconds(200);
 
-// For how long a thread goes on from chunk to chunk: one of an earlier call may have become ready.
+// How long a thread follows a chain of chunks before it looks for work again: a chunk of an earlier call may have become ready in the meantime.
 constexpr auto kLinksTime = std::chrono::milliseconds(10);
 
 Failure failure_of(const std::exception_ptr& error, uint64_t origin) {
@@ -41,17 +44,18 @@ Failure failure_of(const std::exception_ptr& error, uint64_t origin) {
   }
 }
 
-// Adds the external operations that this one waits for. False where it would take long: hundreds of operations that have not ended.
+// Collects the unfinished external operations that this one waits for. Gives up (false) after 256 unfinished operations, to bound the time spent
+// under the lock.
 bool add_unended_external(const Operation& operation, std::set<const Operation*>& found) {
   std::vector<const Operation*> path{&operation};
   std::set<const Operation*> seen;
   while (!path.empty()) {
-    const Operation& one = *path.back();
+    const Operation& current = *path.back();
     path.pop_back();
-    if (one.state == Operation::done || !seen.insert(&one).second) continue;
+    if (current.state == Operation::done || !seen.insert(&current).second) continue;
     if (seen.size() > 256) return false;
-    if (one.external) found.insert(&one);
-    for (const Dependency& d : one.reads) path.push_back(d.operation.get());
+    if (current.external) found.insert(&current);
+    for (const Dependency& d : current.reads) path.push_back(d.operation.get());
   }
   return true;
 }
@@ -61,6 +65,7 @@ bool add_unended_external(const Operation& operation, std::set<const Operation*>
 void Pool::add(const OperationPtr& operation, int64_t chunk) {
   if (operation->ready.empty()) {
     const auto earlier = [](const OperationPtr& a, const OperationPtr& b) { return a->id < b->id; };
+    // Almost always at the end. A call is out of order if an earlier one was held back or waited for its inputs.
     ready.insert(std::upper_bound(ready.begin(), ready.end(), operation, earlier), operation);
   }
   operation->ready.push_back(chunk);
@@ -78,10 +83,12 @@ std::pair<OperationPtr, int64_t> Pool::take() {
   return {std::move(first), chunk};
 }
 
-// The parent's lock is held and stays so: its scheduler is left as it is. The threads that would have ended external work are gone.
+// The parent's mutex is held and stays held, so its scheduler is abandoned as it is. External work can never finish in the child: its threads do not
+// exist there.
 Scheduler::Scheduler(Scheduler& parent, InChild)
     : cores_(parent.cores_), default_pool_(parent.default_pool_), external_(std::move(parent.external_)), last_id_(parent.last_id_.load()) {
   const Failure failure{Error::Runtime, "the process was forked while a Python function was running", 0};
+  // Iterates over a copy: report() removes the operation from external_.
   for (const OperationPtr& operation : std::set<OperationPtr>(external_)) {
     report(operation, 0, operation->samples, true, &failure, std::chrono::nanoseconds(0));
   }
@@ -106,7 +113,7 @@ void Scheduler::submit_later(const OperationPtr& operation) {
   let_go(lock, 1);
 }
 
-// Queues what was held back long enough.
+// Queues deferred operations whose time has come.
 void Scheduler::submit_due() {
   while (!later_.empty() && later_.front().first <= std::chrono::steady_clock::now()) {
     const OperationPtr operation = later_.front().second;
@@ -124,6 +131,7 @@ void Scheduler::report(const OperationPtr& operation, int64_t first, int64_t cou
       if (!d.operation->failures.empty()) failure = &d.operation->failures.begin()->second;
     }
   }
+  // External chunks are single samples (their cost is given as 1 s), so chunk and sample numbers are the same here.
   for (int64_t i = first; i < first + count; ++i) {
     if (operation->finished[i]) continue;
     if (failure != nullptr) operation->failures.emplace(i, *failure);
@@ -136,6 +144,7 @@ FormulaPtr Scheduler::formula(const Operation& operation, const std::vector<Depe
   const Lock lock = hold();
   if (operation.begun || operation.formula == nullptr) return nullptr;
   std::set<const Operation*> own, others;
+  // The call's other inputs may depend on Python threads only if this operation depends on the same ones.
   bool known = add_unended_external(operation, own);
   for (const Dependency& d : reads) known = known && (d.operation.get() == &operation || add_unended_external(*d.operation, others));
   return known && std::includes(own.begin(), own.end(), others.begin(), others.end()) ? operation.formula : nullptr;
@@ -147,16 +156,17 @@ void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> r
     Operation& source = *reads[k].operation;
     const auto found = std::find(computed.begin(), computed.end(), source.result);
     const bool computes = found != computed.end();
-    if (computes) {  // also where it has ended by now: its inputs are read once more
+    if (computes) {  // even if it has finished: its inputs are read again
       computed.erase(found);
+      // What the source has absorbed itself is computed here as well. Its waiters must find this call, too.
       std::vector<std::weak_ptr<Operation>> all = source.fused;
       all.push_back(reads[k].operation);
-      for (const auto& one : all) {
-        operation->fused.push_back(one);
-        if (const OperationPtr alive = one.lock()) alive->fused_into.push_back(operation);
+      for (const auto& absorbed : all) {
+        operation->fused.push_back(absorbed);
+        if (const OperationPtr alive = absorbed.lock()) alive->fused_into.push_back(operation);
       }
     }
-    // One that has ended by now may have failed: reading it passes the error on.
+    // A source that has already finished may have failed; depending on it propagates the error.
     if (!computes || source.formula == nullptr) {
       source.has_readers = true;
       operation->reads.push_back(reads[k]);
@@ -165,7 +175,7 @@ void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> r
     operation->fused_reads |= 1u << k;
     operation->reads.insert(operation->reads.end(), source.reads.begin(), source.reads.end());
   }
-  // Before the lock is free: who waits for an operation that this one computes makes it run from then on.
+  // This must happen under the same lock: from here on, a caller that waits for an operation absorbed by this one causes this one to run.
   for (Dependency& d : operation->reads) {
     const int64_t samples = d.operation->samples;
     if (d.sample >= samples || (d.sample == Dependency::same_sample && samples != operation->samples)) d.sample = Dependency::all_samples;
@@ -176,8 +186,8 @@ void Scheduler::release(const OperationPtr& operation) {
   Lock lock = hold();
   operation->released = true;
   if (operation->state != Operation::held || !operation->unwanted()) return;
-  // Now rather than at its turn: the result's memory serves the next call.
-  const auto found = std::find_if(later_.begin(), later_.end(), [&](const auto& one) { return one.second == operation; });
+  // Complete it now instead of at its turn, so that the next call can reuse the result's memory.
+  const auto found = std::find_if(later_.begin(), later_.end(), [&](const auto& entry) { return entry.second == operation; });
   if (found == later_.end()) return;
   later_.erase(found);
   complete(operation);
@@ -185,7 +195,8 @@ void Scheduler::release(const OperationPtr& operation) {
 }
 
 void Scheduler::submit_locked(const OperationPtr& operation) {
-  // Everything held that it reads, directly or not, oldest first. Not recursive: a deferred program may be a long chain.
+  // Collects every held operation that this one reads, directly or indirectly, and queues them oldest first. Iterative because a deferred program may
+  // be a very long chain.
   std::vector<OperationPtr> held{operation};
   std::set<uint64_t> seen{operation->id};
   for (size_t k = 0; k < held.size(); ++k) {
@@ -193,9 +204,10 @@ void Scheduler::submit_locked(const OperationPtr& operation) {
       if (d.operation->state == Operation::held && seen.insert(d.operation->id).second) held.push_back(d.operation);
     }
   }
+  // In call order, so that inputs are queued, and can be counted as missing, before their readers.
   std::sort(held.begin(), held.end(), [](const OperationPtr& a, const OperationPtr& b) { return a->id < b->id; });
-  for (const OperationPtr& one : held) {
-    if (one->state == Operation::held) enqueue(one);
+  for (const OperationPtr& next : held) {
+    if (next->state == Operation::held) enqueue(next);
   }
 }
 
@@ -205,6 +217,7 @@ void Scheduler::enqueue(const OperationPtr& operation) {
   op.unfinished = op.chunks();
   op.finished.assign(op.unfinished, 0);
   op.missing.assign(op.unfinished, 0);
+  // No samples, no chunks: nothing would ever finish it.
   if (op.unfinished == 0) return complete(operation);
   op.worked = worked_for(op.op, op.owner);
   if (op.external) {
@@ -221,10 +234,12 @@ void Scheduler::enqueue(const OperationPtr& operation) {
       waits = waits || op.missing[j] > 0;
     }
     if (!waits) continue;
+    // A second reader: its chunks can start while a thread follows the chain of the first one, if they are reported one by one.
     if (!source.readers.empty()) source.hurried = true;
     source.readers.push_back({operation, d.sample});
   }
   for (int64_t j = 0; j < op.chunks(); ++j) {
+    // Only now that all inputs are counted: a chunk must not become ready between two of them.
     if (op.missing[j] == 0) set_ready(operation, j);
   }
 }
@@ -240,6 +255,7 @@ const Failure* Scheduler::inherited_failure(const Operation& operation, int64_t 
   for (const Dependency& d : operation.reads) {
     const Operation& source = *d.operation;
     if (source.failures.empty()) continue;
+    // Nothing was computed, so the failure applies to every chunk that reads it, even without a common sample.
     if (source.failed_at_call || source.samples == 0) return &source.failures.begin()->second;
     const auto [begin, end] = chunks_read(source, operation, d.sample, chunk);
     const auto failure = source.failures.lower_bound(begin);
@@ -248,8 +264,8 @@ const Failure* Scheduler::inherited_failure(const Operation& operation, int64_t 
   return nullptr;
 }
 
-// The pool whose turn it is: of those with room, the one with the earliest call. Who waits prefers the pool that it waits for, and turns to others
-// only where nothing happens in that one: a chunk of theirs may take long.
+// The next pool to serve: among those with room, the one with the earliest call. A waiting caller prefers the pool that it waits for, and helps
+// others only if nothing is running in its own: a foreign chunk may take long and delay the caller's return.
 Pool* Scheduler::next_pool(const Pool* waiting) const {
   Pool* first = nullptr;
   for (Pool* pool : active_) {
@@ -260,8 +276,9 @@ Pool* Scheduler::next_pool(const Pool* waiting) const {
   return waiting != nullptr && waiting->running > 0 ? nullptr : first;
 }
 
-// A chunk, and those after it that lack nothing else: in calls up to the one with the id `last`, of the same pool and cut alike. Other chunks that wait
-// for one of these would have to wait for all. Not work that a later call may still do itself, or that may prove not to be needed.
+// A chunk followed by the same chunk of each later operation that needs nothing else: in calls up to id `last`, of the same pool and chunk size. The
+// chain ends before an operation with several readers, since all but one would wait for the whole chain, and before work that a later call may still
+// absorb or that may turn out to be unneeded.
 Links Scheduler::links_from(OperationPtr operation, int64_t chunk, uint64_t last) const {
   Links links;
   links.chunk = chunk;
@@ -278,17 +295,18 @@ Links Scheduler::links_from(OperationPtr operation, int64_t chunk, uint64_t last
   }
 }
 
-// Runs the first chunk that is ready, and those that follow from it; unlocked meanwhile. `waiting` is the pool of the operation that a caller waits for,
-// null for a worker.
+// Runs the first ready chunk and the chain that follows from it, releasing the lock meanwhile. `waiting` is the pool that a waiting caller is
+// interested in, or null for a worker. False if there was nothing to run.
 bool Scheduler::run_some(Lock& lock, const Pool* waiting, uint64_t last) {
   submit_due();
   Pool* const pool = next_pool(waiting);
   if (pool == nullptr) return false;
-  const auto [operation, chunk] = pool->take();  // keeps the pool alive
+  const auto [operation, chunk] = pool->take();  // the shared_ptr keeps the pool alive
   if (pool->ready_chunks == 0) active_.erase(std::find(active_.begin(), active_.end(), pool));
   if (!operation->begun && operation->unwanted()) {
     finish(operation, chunk, nullptr);
   } else if (const Failure* failure = inherited_failure(*operation, chunk)) {
+    // The work must not run: its inputs were never written.
     operation->begun = true;
     operation->failures.emplace(chunk, *failure);
     finish(operation, chunk, nullptr);
@@ -299,6 +317,7 @@ bool Scheduler::run_some(Lock& lock, const Pool* waiting, uint64_t last) {
 }
 
 void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_workers) {
+  // From here on no later call may absorb them.
   for (int k = 0; k < links.count; ++k) links.operations[k]->begun = true;
   ++running_;
   pool.most_running = std::max(pool.most_running, ++pool.running);
@@ -306,6 +325,7 @@ void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_w
   std::exception_ptr error;
   std::array<Time, Links::most + 1> times;
   int done = 0;
+  // Restored below: a waiting caller may run chunks of other owners.
   const int64_t own = work_owner;
   times[0] = std::chrono::steady_clock::now();
   for (bool go_on = true; go_on;) {
@@ -336,6 +356,7 @@ void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_w
 bool Scheduler::run_now(const PoolPtr& pool, std::string_view op, int64_t samples, const Work& work) {
   {
     const Lock lock = hold();
+    // Earlier calls with ready chunks come first, and with more threads it is faster to share the work.
     if (pool->limit > 1 || pool->running > 0 || pool->ready_chunks > 0) return false;
     ++running_;
     pool->most_running = std::max(pool->most_running, ++pool->running);
@@ -358,7 +379,8 @@ bool Scheduler::run_now(const PoolPtr& pool, std::string_view op, int64_t sample
   return true;
 }
 
-// The thread itself goes on with the same chunk of `goes_on`, or has done so; null for none.
+// Marks a chunk as finished and readies the chunks that waited for it, except the same chunk of `goes_on`: the calling thread runs that one itself,
+// or already has.
 void Scheduler::finish(const OperationPtr& operation, int64_t chunk, const Operation* goes_on) {
   Operation& op = *operation;
   op.finished[chunk] = 1;
@@ -385,6 +407,7 @@ void Scheduler::complete(const OperationPtr& operation) {
   if (operation->external) external_.erase(operation);
   operation->readers.clear();
   operation->reads.clear();
+  // Kept until a caller frees them: destroying a tensor may need the GIL, which a worker must not wait for while it holds the lock.
   finished_work_.push_back(std::move(operation->work));
   finished_inputs_.push_back(std::move(operation->inputs));
   if (operation->formula) finished_formulas_.push_back(std::move(operation->formula));
@@ -400,15 +423,16 @@ bool Scheduler::wait(const OperationPtr& operation, Time end) {
   while (!settled(*operation) && std::chrono::steady_clock::now() < end) {
     submit_readers_in_its_place(*operation);
     if (run_some(lock, operation->pool.get(), operation->id)) continue;
-    if (!settled(*operation)) wait_for_change(lock, *operation->pool, end);  // calls without samples end when they are queued, here or by run_some()
+    // Checked again: operations without samples finish as soon as they are queued, here or in run_some().
+    if (!settled(*operation)) wait_for_change(lock, *operation->pool, end);
   }
   const bool done = settled(*operation);
-  let_go(lock, 1);  // a worker may have left the rest to this helper
+  let_go(lock, 1);  // a worker may have counted on this caller to run the remaining chunks
   return done;
 }
 
-// Queues the held calls that compute the formula of the operation. A call may become one of them while somebody waits for the operation, and nobody may ask
-// for the call's own result.
+// Queues the held calls that have absorbed the operation's formula. A call can absorb it while someone already waits for the operation, and the
+// call's own result may never be requested.
 void Scheduler::submit_readers_in_its_place(const Operation& operation) {
   for (size_t k = 0; k < operation.fused_into.size(); ++k) {
     if (const OperationPtr alive = operation.fused_into[k].lock(); alive && alive->state == Operation::held) submit_locked(alive);
@@ -416,8 +440,8 @@ void Scheduler::submit_readers_in_its_place(const Operation& operation) {
 }
 
 bool Scheduler::settled(const Operation& operation) const {
-  return operation.state == Operation::done && std::all_of(operation.fused_into.begin(), operation.fused_into.end(), [](const auto& one) {
-           const OperationPtr alive = one.lock();
+  return operation.state == Operation::done && std::all_of(operation.fused_into.begin(), operation.fused_into.end(), [](const auto& reader) {
+           const OperationPtr alive = reader.lock();
            return alive == nullptr || alive->state == Operation::done;
          });
 }
@@ -443,6 +467,7 @@ int Scheduler::most_running(const Pool& pool) {
 }
 
 Scheduler::Lock Scheduler::drain() {
+  // No operation belongs to this pool, so next_pool() prefers none, but grants room in pools without threads, as to any waiting caller.
   const Pool none(0);
   Lock lock = hold();
   for (; !later_.empty(); later_.pop_front()) {
@@ -475,10 +500,11 @@ std::unique_lock<std::mutex>* held_for_fork = nullptr;
 }  // namespace
 
 Scheduler& scheduler() {
-  // Never destroyed: threads may still be at work while the process exits.
-  static const bool made = [] {
+  // Never destroyed: threads may still be running during process exit.
+  static const bool initialized = [] {
     process_scheduler = new Scheduler(std::max(1u, std::thread::hardware_concurrency()));
-    // A child has none of the threads. The parent finishes what is queued first, so that the child finds every result complete.
+    // A forked child has no worker threads. The parent therefore finishes everything queued before the fork, so that the child finds every result
+    // complete.
     pthread_atfork([] { held_for_fork = new std::unique_lock<std::mutex>(process_scheduler->drain()); },
                    [] {
                      delete held_for_fork;
@@ -487,7 +513,7 @@ Scheduler& scheduler() {
                    [] { process_scheduler = new Scheduler(*process_scheduler, Scheduler::in_child); });
     return true;
   }();
-  (void)made;
+  (void)initialized;
   return *process_scheduler;
 }
 

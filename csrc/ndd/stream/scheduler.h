@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads of the CPU stream and the order in which they work.
+// The threads of the CPU stream and the order in which they work. Thread-safe; one mutex guards everything.
 //
-// An operator call is an Operation of N samples, cut into chunks. A chunk waits only for the samples that it reads, so operators and batches
-// overlap without a barrier. Chunks that can run are taken in order of the calls, first samples first. Whoever waits for a result helps.
+// An operator call is an Operation of N samples, cut into chunks. A chunk waits only for the samples that it reads, so operators and batches overlap
+// without a barrier. Ready chunks run in call order, first samples first. A caller that waits for a result runs chunks meanwhile.
 //
-// A thread goes on with the chunk that reads the one it has done, where nothing else is missing for it (Links): the sample is in its caches, and it
-// takes the lock once for decoding, resizing and normalising a sample.
+// A thread that has finished a chunk continues with the chunk that reads its result, if nothing else is missing for it (Links). The sample is still
+// in the thread's caches, and the lock is taken once for decoding, resizing and normalizing a sample instead of three times.
 //
-// A call may compute for itself what an earlier one has not begun to compute; it reads what that one reads, instead of its result. What is computed is
-// the operators' business: here it is a Formula. A result of such work that Python lets go of before it is begun is not computed.
+// Fusion: a call may compute what an earlier call has not yet started; it then reads that call's inputs instead of its result. The scheduler does not
+// know what is computed; to it, this is an opaque Formula. If Python drops such a result before its work has started, the work is skipped.
 //
-// An operation belongs to a pool, which limits how many of its chunks run at a time; several pools work side by side on the same threads.
+// An operation belongs to a pool, which limits how many of its chunks run concurrently; several pools share the same threads.
 #pragma once
 
 #include <array>
@@ -35,16 +35,16 @@
 
 namespace ndd {
 
-// A piece of work that a thread has done.
+// A piece of work that a thread has finished, for profiling.
 struct Span {
   const char* op;
   int thread;
   int64_t begin, end;  // nanoseconds of the steady clock
 };
 
-// The same chunk of operations of which each reads the one before: a thread does them one after the other, and reports all at once.
+// The same chunk of several operations, each of which reads the one before. A thread runs them back to back and reports all of them under one lock.
 struct Links {
-  // 16 chunks of 12 us are a pause of 0.2 ms between reports; reporting takes 1 us.
+  // 16 chunks of 12 us mean a pause of 0.2 ms between reports; a report takes 1 us.
   static constexpr int most = 16;
 
   std::array<OperationPtr, most> operations;
@@ -52,7 +52,7 @@ struct Links {
   int64_t chunk = 0;
 };
 
-// Whose calls this thread makes, or whose chunk it runs: the number of a loader, 0 for none.
+// The loader (by number, 0 for none) whose calls this thread makes or whose chunk it runs.
 extern thread_local int64_t work_owner;
 
 class Scheduler {
@@ -61,49 +61,50 @@ class Scheduler {
   enum InChild { in_child };
 
   explicit Scheduler(int cores) : cores_(cores), default_pool_(std::make_shared<Pool>(cores)) {}
-  Scheduler(Scheduler& parent, InChild);  // after a fork
+  Scheduler(Scheduler& parent, InChild);  // in the child of a fork
 
   uint64_t next_id() { return ++last_id_; }
   bool ready(const std::vector<Dependency>& reads);
-  void submit(const OperationPtr& operation);  // and whatever it reads
-  // The same in a moment, unless somebody needs it before: the next call may compute it itself.
+  void submit(const OperationPtr& operation);  // and everything that it reads
+  // Submits it after a short delay unless someone needs it earlier: the next call may absorb it.
   void submit_later(const OperationPtr& operation);
-  // Samples of an external operation are done; they failed with `failure`, or with what the operation reads where that is null and `failed`.
+  // Samples of an external operation are finished. If `failed`, they failed with `failure`, or, if that is null, with the error of an input.
   void report(const OperationPtr& operation, int64_t first, int64_t count, bool failed, const Failure* failure, std::chrono::nanoseconds took);
-  // The formula of an operation, for a call that reads `reads`; null when it has none or has begun, and where the call would wait for Python's threads
-  // as well: whoever waits for the result of this operation, as one of those may do, also waits for a call that computes it.
+  // The formula of an operation, for a call that reads `reads`. Null if it has none or has already started, and if the call also depends on Python
+  // threads that the operation does not depend on: one of those threads may wait for the operation's result, and would then wait for the call, and so
+  // for itself.
   FormulaPtr formula(const Operation& operation, const std::vector<Dependency>& reads);
-  // Has `operation` read `reads`; instead of the results in `computed` it reads what they are made of.
+  // Sets the inputs of `operation`. Where a result is in `computed`, it depends on that operation's own inputs instead.
   void connect(const OperationPtr& operation, std::vector<Dependency> reads, std::vector<const void*> computed);
-  // Python lets go of the result.
+  // Python has dropped its reference to the result.
   void release(const OperationPtr& operation);
-  // Helps until the operation is done, or until `end`: then false.
+  // Runs chunks until the operation has finished; false if `end` comes first.
   bool wait(const OperationPtr& operation, Time end = Time::max());
-  // Has the caller, who would wait for it at once, do work of a pool for one thread by itself, when nothing else of the pool is to be done: waking a
-  // thread and back takes longer than many a batch. False, and nothing happens, where the pool has more threads or other work.
+  // Runs the work on the calling thread if the pool has a single thread and is idle: waking a worker and being woken takes longer than many a batch.
+  // False, without effect, if the pool has more threads or other work.
   bool run_now(const PoolPtr& pool, std::string_view op, int64_t samples, const Work& work);
-  // Also nobody reads its inputs in its place any more: the user may overwrite them.
+  // Also requires that no absorbing call still reads its inputs: once true, the user may overwrite them.
   bool done(const OperationPtr& operation);
   PoolPtr default_pool();
   void set_default_pool(const PoolPtr& pool);
   int most_running(const Pool& pool);
-  // How long all threads together have worked for each operator. A name with a NUL and a number behind it is that of an owner's operators.
+  // Total thread time per operator. An owner's operators are listed under their name, a NUL and the owner's number.
   std::map<std::string, std::chrono::nanoseconds> worked();
-  // What threads have done last, in order of the ends.
+  // The most recent pieces of work, ordered by their end.
   std::vector<Span> spans();
-  // Ends the threads. Callers that wait then do the work themselves.
+  // Ends the threads. From then on, waiting callers do all the work.
   void stop();
-  // Runs everything that is queued; on return no thread works and the lock is held.
+  // Runs everything that is queued. On return no thread is working and the lock is held.
   std::unique_lock<std::mutex> drain();
-  // Finished work owns tensors, and freeing a tensor may need the GIL: callers free it, not the threads.
+  // Frees what finished work owned. Freeing a tensor may need the GIL, so callers do this, never the workers.
   void free_finished();
-  // Who sleeps and what there is to do, for csrc/stress.
+  // A description of sleeping threads and pending work, for csrc/stress.
   std::string state();
 
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  // Whom to wake: decided under the lock, done without it (sleeping.cpp).
+  // Whom to wake: decided under the lock, notified after it is released (sleeping.cpp).
   struct Wakes {
     int workers = 0;
     bool waiters = false;
@@ -138,11 +139,11 @@ class Scheduler {
 
   std::mutex mutex_;
   std::condition_variable work_arrived_, something_changed_;
-  std::vector<Pool*> active_;  // those with chunks that are ready
+  std::vector<Pool*> active_;  // those with ready chunks
   std::vector<std::thread> workers_;
   ThreadStarter starter_;
   std::map<std::string, std::chrono::nanoseconds, std::less<>> worked_;
-  std::vector<Span> spans_;  // a ring
+  std::vector<Span> spans_;  // a ring buffer
   size_t next_span_ = 0;
   std::vector<Work> finished_work_;
   std::vector<std::vector<Tensor>> finished_inputs_;
@@ -150,8 +151,8 @@ class Scheduler {
   int cores_, running_ = 0;
   PoolPtr default_pool_;
   std::deque<std::pair<Time, OperationPtr>> later_;  // in order of their time
-  std::set<OperationPtr> external_;  // that have not ended
-  // Who sleeps, and who is on the way (sleeping.cpp).
+  std::set<OperationPtr> external_;  // the unfinished ones
+  // Threads that sleep, have been notified, or are starting (sleeping.cpp).
   int idle_ = 0, called_ = 0, asleep_ = 0;
   bool stopping_ = false, looking_ = false, starting_ = false;
   bool fresh_ = false, room_ = false, ended_ = false;  // what has changed since the lock was taken

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who sleeps, and who wakes whom.
+// How threads sleep and wake each other.
 //
-// No wake-up is lost, because a sleeper waits for a number and not for a signal, and because the numbers change where the reasons do: under mutex_.
-//  1. What there is to do (ready chunks, room in pools, later_, the end of an operation) changes under the lock only, and nobody lets go of it, be it to
-//     work or to sleep, without whom_to_wake(), which sees all of that as it is.
-//  2. A worker sleeps only if it found nothing to do in the same hold of the lock, having added itself to idle_. Whoever then leaves work takes it out of
-//     idle_ and into called_, and it wakes when called_ > 0: if it has not yet slept, or if another sleeper is quicker, the number is still there for one
-//     of them. That is left undone only where another worker is on its way (called, starting, or looking), or all are at work: each of these takes the lock
-//     again and looks for work before it sleeps, and whom_to_wake() once more when it has taken some.
-//  3. Somebody who waits for an operation sleeps until changes_ is no longer what it was in the hold of the lock in which there was nothing to do for him.
-//     It changes when an operation ends, and when there is a new chunk, or new room for one, that no worker comes for: the pool has no threads, the
-//     threads have been stopped, or the system refuses them. Everything else the workers do, by 2, and then the operation ends.
-// Atomic numbers are for those who look for a while before they sleep; they decide nothing.
+// No wake-up is lost, because sleepers wait for the value of a counter rather than for a signal, and because the counters change together with their
+// causes, under mutex_:
+//  1. Available work (ready chunks, room in pools, later_, the end of an operation) changes only under the lock, and no thread releases the lock, to
+//     work or to sleep, without calling whom_to_wake(), which sees the current state.
+//  2. A worker sleeps only if it found nothing to do while holding the lock, after adding itself to idle_ in the same critical section. A thread that
+//     leaves work behind moves it from idle_ to called_. Workers wake when called_ > 0, so if the worker had not slept yet, or another was faster,
+//     the count is still there for one of them. That is omitted only if another worker is on its way (called, starting, or looking) or all are
+//     working: each of these takes the lock again and looks for work before it sleeps, and calls whom_to_wake() again after taking some.
+//  3. A thread waiting for an operation sleeps until changes_ differs from the value it had when the thread, holding the lock, found nothing to do.
+//     The counter changes when an operation ends, and when a new chunk, or new room for one, appears that no worker will come for: the pool has no
+//     threads, the threads have been stopped, or the system refuses new ones. Everything else is done by workers, by (2), and ends with the end of an
+//     operation.
+// The atomic counters serve threads that spin before sleeping; they decide nothing.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -21,7 +23,7 @@
 namespace ndd {
 namespace {
 
-// Tells the core that this is a loop of waiting.
+// Tells the processor that this is a spin loop.
 void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -30,7 +32,7 @@ void pause() {
 
 }  // namespace
 
-// The lock is held for less than a microsecond, and going to sleep for it takes several: first tries for about as long, less and less often.
+// Spins with growing pauses before blocking: the lock is held for less than a microsecond, while going to sleep for it takes several.
 void Scheduler::take(Lock& lock) {
   for (int pauses = 1; pauses <= 64; pauses *= 2) {
     if (lock.try_lock()) return;
@@ -45,7 +47,7 @@ Scheduler::Lock Scheduler::hold() {
   return lock;
 }
 
-// Called before each end of a hold of the lock in which something may have changed. `most_workers`: see recruit().
+// Must be called before every release of the lock after which something may have changed. `most_workers`: see recruit().
 Scheduler::Wakes Scheduler::whom_to_wake(int most_workers) {
   if (fresh_) arrived_.fetch_add(1, std::memory_order_release);
   Wakes wakes;
@@ -64,15 +66,15 @@ Scheduler::Wakes Scheduler::whom_to_wake(int most_workers) {
   return wakes;
 }
 
-// Calls workers that sleep, or starts one, for chunks that they may take; returns how many are to be woken. Calls from Python wake one, which wakes two
-// when it has taken a chunk and leaves others, as these do: 192 work after 8 times the time of waking one. Waking both of two threads from Python took
-// 40 us, one takes 15.
+// Calls sleeping workers, or starts one, for chunks they could take; returns how many to notify. A call from Python wakes one worker. A worker that
+// takes a chunk and leaves others wakes two, and so do these: 192 workers are running after 8 times the latency of one wake-up. Waking both of two
+// threads from Python took 40 us, waking one takes 15.
 int Scheduler::recruit(int most) {
   const int scouts = called_ + looking_ + starting_;
   if (stopping_ || (most == 1 && scouts > 0)) return 0;
   int64_t chunks = 0;
   for (const Pool* pool : active_) chunks += std::clamp<int64_t>(pool->limit - pool->running, 0, pool->ready_chunks);
-  // Of what is held back a thread that is at work will think when it has finished its chunk.
+  // While any thread is working, it will look at deferred work after its current chunk.
   if (chunks == 0 && !later_.empty() && running_ == 0) chunks = 1;
   const int wanted = static_cast<int>(std::min<int64_t>(most, chunks - scouts));
   if (wanted <= 0) return 0;
@@ -80,16 +82,16 @@ int Scheduler::recruit(int most) {
   idle_ -= called;
   called_ += called;
   if (called > 0 || scouts > 0) return called;
-  // Threads are made when there is work for them: importing the library starts none.
+  // Threads are started when there is work for them: importing the library starts none.
   workers_.reserve(workers_.size() + 1);
   std::optional<std::thread> started = starter_.start([this] { work(); }, static_cast<int>(workers_.size()), most_threads());
-  if (!started) return 0;  // those that there are do it, or who waits for it
-  starting_ = true;  // under the lock, which the new thread waits for
+  if (!started) return 0;  // the existing threads or the waiting caller do the work
+  starting_ = true;  // set under the lock, which the new thread takes first
   workers_.push_back(std::move(*started));
   return 0;
 }
 
-// So many threads would have work if all pools had.
+// The number of threads that would have work if all pools were busy.
 int Scheduler::most_threads() const {
   int most = default_pool_->limit;
   for (const Pool* pool : active_) most = std::max(most, pool->limit);
@@ -101,7 +103,7 @@ void Scheduler::wake(const Wakes& wakes) {
   if (wakes.waiters) something_changed_.notify_all();
 }
 
-// Wakes without the lock: who wakes would run into it.
+// Notifies after unlocking: a thread woken earlier would run into the lock.
 void Scheduler::let_go(Lock& lock, int most_workers) {
   const Wakes wakes = whom_to_wake(most_workers);
   lock.unlock();
@@ -114,7 +116,7 @@ void Scheduler::work() {
   while (!stopping_) {
     if (run_some(lock, nullptr, UINT64_MAX)) continue;
     if (!looking_ && look_for_work(lock)) continue;
-    if (stopping_) break;  // set while the lock was free
+    if (stopping_) break;  // may have been set while the lock was released
     ++idle_;
     wake(whom_to_wake(1));
     work_arrived_.wait(lock, [this] { return called_ > 0 || stopping_; });
@@ -124,12 +126,12 @@ void Scheduler::work() {
       --idle_;
     }
   }
-  room_ = true;  // what this thread was to do, who waits for it does
+  room_ = true;  // waiting callers take over what this thread would have done
   let_go(lock, 1);
 }
 
-// One thread at a time looks for 100 us before it sleeps: Python issues the next call within that time, and then need not wake anybody. Cropping 16
-// images again and again takes 75 us; 75 or 130, at random, when it looks for 30 us.
+// One thread at a time spins for 100 us before it sleeps: Python issues the next call within that time and then need not wake anyone. Cropping 16
+// images repeatedly takes 75 us; when spinning for 30 us, it takes 75 or 130 at random.
 bool Scheduler::look_for_work(Lock& lock) {
   if (running_ >= cores_) return false;
   looking_ = true;
@@ -145,8 +147,8 @@ bool Scheduler::look_for_work(Lock& lock) {
   return next_pool(nullptr) != nullptr || !later_.empty();
 }
 
-// Returns when something has changed for those who wait, or at `end`. Called in the hold of the lock in which there was nothing to do. Where a core is
-// free because nothing is left to start, it looks for 20 us before it sleeps: being woken takes as long.
+// Returns when something has changed for waiting callers, or at `end`. Must be called in the critical section in which there was nothing to do. If a
+// core is free because nothing is left to start, spins for 20 us before sleeping: waking up takes as long.
 void Scheduler::wait_for_change(Lock& lock, const Pool& pool, Time end) {
   const Wakes wakes = whom_to_wake(1);
   const uint64_t changes = changes_.load(std::memory_order_relaxed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scheduler measures: the time that each operator has taken in all, and when the latest pieces of work began and ended.
+// What the scheduler measures: the total time of each operator, and the start and end of the most recent pieces of work.
 #include <algorithm>
 #include <atomic>
 
@@ -8,14 +8,15 @@
 namespace ndd {
 namespace {
 
-// Pieces of work that are remembered: about 10 batches of 256 images, 1 MB.
+// Number of spans kept: about 10 batches of 256 images, 1 MB.
 constexpr size_t kSpans = 1 << 15;
 
 }  // namespace
 
 thread_local int64_t work_owner = 0;
 
-// The owner stands behind a NUL, so that spans have the operator's name. There are as many owners as loaders that live at a time.
+// The owner's number follows a NUL, so that the key, read as a C string, is the operator's name. The map stays small: there are only as many owners
+// as loaders alive at a time.
 std::pair<const std::string, std::chrono::nanoseconds>* Scheduler::worked_for(std::string_view op, int64_t owner) {
   std::string of_owner;
   if (owner) {
@@ -27,7 +28,7 @@ std::pair<const std::string, std::chrono::nanoseconds>* Scheduler::worked_for(st
   return &*found;
 }
 
-// 20 ns, of chunks that take 12 us and more.
+// Takes 20 ns, for chunks of 12 us and more.
 void Scheduler::note(std::pair<const std::string, std::chrono::nanoseconds>& worked, Time end, std::chrono::nanoseconds took) {
   static std::atomic<int> threads{0};
   thread_local const int thread = threads++;
@@ -47,7 +48,7 @@ std::vector<Span> Scheduler::spans() {
   std::vector<Span> found;
   for (size_t k = next_span_ > kSpans ? next_span_ - kSpans : 0; k < next_span_; ++k) found.push_back(spans_[k % kSpans]);
   lock.unlock();
-  // Those of links are noted when the last one has ended.
+  // The spans of a chain are recorded together, after its last chunk, so they may be out of order.
   std::stable_sort(found.begin(), found.end(), [](const Span& a, const Span& b) { return a.end < b.end; });
   return found;
 }

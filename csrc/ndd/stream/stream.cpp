@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between Python and the scheduler: the call that is being made on this thread, and the C functions that torch_ndd/_core/work/pending.py calls.
+// The boundary between Python and the scheduler: the call in progress on this thread, and the C functions that torch_ndd/_core/work/pending.py calls.
 #include "ndd/stream/stream.h"
 
 #include <algorithm>
@@ -13,34 +13,34 @@
 namespace ndd {
 namespace {
 
-// Waking a thread and back costs 9 us; smaller work whose inputs are ready runs on the spot.
+// Waking a worker and being woken costs 9 us, so smaller work whose inputs are ready runs on the calling thread.
 constexpr double kInlineNanoseconds = 20'000;
-// More than this, by the kernel's rough estimate, is left to a thread even if the caller waits for it: Python looks for Ctrl-C meanwhile.
+// Work above this estimate is left to the workers even if the caller waits for it, so that Python can check for Ctrl-C meanwhile.
 constexpr double kHereNanoseconds = 50'000'000;
-constexpr auto kMostHere = std::chrono::milliseconds(100);
-// Chunks are made at least so large that taking one (0.3 us) does not count, and small enough to share out: cropping 16 images to 224 takes
-// 75 us; 95 with chunks of 6 or 25 us.
+constexpr auto kMaxHere = std::chrono::milliseconds(100);
+// The target duration of a chunk: long enough that taking one (0.3 us) is negligible, short enough to balance the load. Cropping 16 images to 224
+// takes 75 us; with chunks of 6 or 25 us it takes 95.
 constexpr double kChunkNanoseconds = 12'000;
 
-// Somebody waits for it: up to kSharedNanoseconds, by the estimate, the threads share it without the scheduler, as much at a time as is not worth sharing.
-// Longer work is left in chunks, between which threads turn to what other callers wait for, and callers look for Ctrl-C.
+// For work that a caller waits for: up to kSharedNanoseconds (estimated), threads share the samples without the scheduler, kTogetherNanoseconds worth
+// at a time. Longer work stays in chunks, so that between them threads can serve other callers, and callers can check for Ctrl-C.
 constexpr double kSharedNanoseconds = 2'000'000, kTogetherNanoseconds = 3'000;
 
-// Held back in eager mode, in case that the next call can compute it as well: large enough for the delay not to count.
+// In eager mode, larger work with a formula is held back in case the next call can absorb it: it is long enough for the delay not to matter.
 constexpr double kHeldNanoseconds = 200'000;
 
 NDD_ENUM("stream.Mode", Mode, int, deferred = 1, eager, sync);
 
-// The call from Python that is under way on this thread.
+// The call from Python in progress on this thread.
 struct Call {
   bool active = false;
   Mode mode = Mode::eager;
   std::vector<Dependency> reads;
-  OperationPtr operation;  // made by the kernel; none when the work is done
+  OperationPtr operation;  // created by the kernel; null if the work has already finished
 };
 thread_local Call call;
 
-// The pool of the context that this thread has entered; null for the default one.
+// The pool of the context that this thread has entered; null for the default pool.
 thread_local PoolPtr entered_pool;
 
 OperationPtr failed_operation(const Failure& failure) {
@@ -72,7 +72,7 @@ OperationPtr make_operation(std::string_view op, int64_t samples, double nanosec
   return operation;
 }
 
-// An operation that the caller is about to wait for.
+// Creates an operation that the caller is about to wait for.
 OperationPtr make_awaited(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work&& work) {
   const double all = nanoseconds * static_cast<double>(samples);
   const int64_t parts = std::min<int64_t>({current_pool()->limit, samples, std::llround(all / kChunkNanoseconds)});
@@ -105,7 +105,7 @@ namespace {
 
 void launch(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work, Fusion fusion) {
   const bool small = nanoseconds * static_cast<double>(samples) < kInlineNanoseconds;
-  if (!call.active) {  // plain tensors or a compiled graph: at once and to the end
+  if (!call.active) {  // plain tensors or a compiled graph: run to completion before returning
     if (small || samples == 1) return run_here(samples, work);
     if (scheduler().run_now(current_pool(), op, samples, work)) return;
     const OperationPtr operation = make_awaited(op, samples, nanoseconds, inputs, std::move(work));
@@ -115,7 +115,7 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
     const Failure& failure = operation->failures.begin()->second;
     fail(static_cast<Error::Kind>(failure.kind), failure.message);
   }
-  if (call.operation) call.reads.assign(1, {call.operation, Dependency::all_samples});  // a kernel of several steps
+  if (call.operation) call.reads.assign(1, {call.operation, Dependency::all_samples});  // a kernel with several steps: each reads the one before
   const bool ready = call.reads.empty() || scheduler().ready(call.reads);
   const bool here = small && ready && call.mode != Mode::deferred;
   const bool short_enough = nanoseconds * static_cast<double>(samples) < kHereNanoseconds;
@@ -134,13 +134,15 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
       call.operation = failed_operation({Error::Runtime, e.what(), scheduler().next_id()});
       return;
     }
-    // With the threads of the pool: the caller begins at once, and Python makes no object that waits. Behind other work Python does, for Ctrl-C.
+    // Uses the pool's threads. The caller starts on the work immediately, so Python needs no handle; if it takes long, Python waits for the rest,
+    // checking for Ctrl-C.
     const OperationPtr operation = make_awaited(op, samples, nanoseconds, inputs, std::move(work));
-    const bool ended = scheduler().wait(operation, std::chrono::steady_clock::now() + kMostHere);
+    const bool ended = scheduler().wait(operation, std::chrono::steady_clock::now() + kMaxHere);
     if (!ended || !operation->failures.empty()) call.operation = operation;
     return;
   }
   const OperationPtr operation = make_operation(op, samples, nanoseconds, inputs, std::move(work));
+  // The formula is moved from below, so this is decided first.
   const bool held = fusion.formula != nullptr && nanoseconds * static_cast<double>(samples) >= kHeldNanoseconds;
   operation->formula = std::move(fusion.formula);
   operation->result = fusion.result;
@@ -176,7 +178,7 @@ NDD_EXPORT(keep, void, ndd_release, (void* handle)) {
   ndd::scheduler().free_finished();
 }
 
-// Opens a call on this thread. Between begin and end a kernel's work is queued; `reads` is a handle from an earlier call or null.
+// Opens a call on this thread: until ndd_end, a kernel's work is queued instead of run. `reads` is a handle from an earlier call, or null.
 NDD_EXPORT(keep, void, ndd_begin, (int mode, void* reads, int64_t sample)) {
   if (ndd::unowned_call) ndd_release(ndd::unowned_call);
   ndd::forget_plan();
@@ -189,8 +191,8 @@ NDD_EXPORT(keep, void, ndd_begin, (int mode, void* reads, int64_t sample)) {
 
 NDD_EXPORT(keep, void, ndd_depend, (void* reads, int64_t sample)) { ndd::call.reads.push_back({*static_cast<OperationPtr*>(reads), sample}); }
 
-// In place of a kernel: work that threads of Python do, and report with ndd_external_done. Not for calls without samples. They wait for the inputs, so
-// that it is submitted whatever the mode is.
+// Replaces a kernel: work that Python threads execute and report with ndd_external_done. Not for calls without samples. Submitted in every mode,
+// because those threads wait for the inputs.
 NDD_EXPORT(keep, void, ndd_external, (const char* op, int64_t samples)) {
   const OperationPtr operation = ndd::make_operation(op, samples, 1e9, {}, ndd::Work());
   operation->external = true;
@@ -200,7 +202,8 @@ NDD_EXPORT(keep, void, ndd_external, (const char* op, int64_t samples)) {
   ndd::call.operation = operation;
 }
 
-// Samples of external work are done, in so many nanoseconds. `kind` is 0, 1 + the kind of the error in `message`, or -1: the inputs have failed.
+// Samples of external work are finished, after `nanoseconds` of work. `kind` is 0 for success, 1 + the kind of the error in `message`, or -1 if an
+// input has failed.
 NDD_EXPORT(keep, void, ndd_external_done, (void* handle, int64_t first, int64_t count, int kind, const char* message, int64_t nanoseconds)) {
   const OperationPtr operation = *static_cast<OperationPtr*>(handle);
   const ndd::Failure failure{kind - 1, message, operation->id};
@@ -208,7 +211,7 @@ NDD_EXPORT(keep, void, ndd_external_done, (void* handle, int64_t first, int64_t 
   ndd::scheduler().free_finished();
 }
 
-// Closes the call. Null when the work is done; else a handle, with its lowest bit set when the kernel failed at the call.
+// Closes the call. Returns null if the work has finished, otherwise a handle, whose lowest bit is set if the kernel failed at the call.
 NDD_EXPORT(keep, uintptr_t, ndd_end, ()) {
   ndd::Call& call = ndd::call;
   call.active = false;
@@ -216,21 +219,22 @@ NDD_EXPORT(keep, uintptr_t, ndd_end, ()) {
   ndd::scheduler().free_finished();
   if (!call.operation) return 0;
   const bool at_call = call.operation->failed_at_call;
+  // new aligns to 16 bytes, so the lowest bit is free for a flag.
   auto handle = reinterpret_cast<uintptr_t>(new OperationPtr(std::move(call.operation)));
   call.operation = nullptr;
   ndd::unowned_call = reinterpret_cast<void*>(handle);
   return handle | (at_call ? 1 : 0);
 }
 
-// Waits, helping meanwhile. 0, 1 + the kind of the error, or -1 where the work takes longer: Python then looks for Ctrl-C and calls again.
-// Called without the GIL.
+// Waits, running chunks meanwhile. Returns 0, 1 + the kind of the error, or -1 after 100 ms: Python then checks for Ctrl-C and calls again. Called
+// without the GIL.
 NDD_EXPORT(release, int, ndd_wait, (void* handle)) {
   const OperationPtr operation = *static_cast<OperationPtr*>(handle);
   if (!ndd::scheduler().wait(operation, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;
   return operation->failures.empty() ? 0 : 1 + operation->failures.begin()->second.kind;
 }
 
-// Which of the values that the call read, in their order, it computes itself: bit k for value k.
+// Bit k: the operation computes the k-th value that the call read itself, from that value's inputs.
 NDD_EXPORT(keep, uint32_t, ndd_fused, (void* handle)) { return (*static_cast<OperationPtr*>(handle))->fused_reads; }
 NDD_EXPORT(keep, int, ndd_done, (void* handle)) { return ndd::scheduler().done(*static_cast<OperationPtr*>(handle)); }
 NDD_EXPORT(keep, uint64_t, ndd_id, (void* handle)) { return (*static_cast<OperationPtr*>(handle))->id; }
@@ -242,11 +246,11 @@ NDD_EXPORT(keep, void*, ndd_pool_make, (int threads)) { return new ndd::PoolPtr(
 NDD_EXPORT(keep, void, ndd_pool_release, (void* pool)) { delete static_cast<ndd::PoolPtr*>(pool); }
 NDD_EXPORT(keep, void, ndd_pool_enter, (void* pool)) { ndd::entered_pool = pool ? *static_cast<ndd::PoolPtr*>(pool) : nullptr; }
 NDD_EXPORT(keep, void, ndd_pool_set_default, (void* pool)) { ndd::scheduler().set_default_pool(*static_cast<ndd::PoolPtr*>(pool)); }
-// The largest number of chunks that ran at a time; for tests.
+// The largest number of chunks that ran concurrently, for tests.
 NDD_EXPORT(keep, int, ndd_pool_most_running, (void* pool)) { return ndd::scheduler().most_running(**static_cast<ndd::PoolPtr*>(pool)); }
-// From now on this thread's calls belong to a loader, until this is called again; 0 for none. Returns the one of before.
+// Assigns this thread's calls to a loader (0 for none) until the next call of this function. Returns the previous owner.
 NDD_EXPORT(keep, int64_t, ndd_set_owner, (int64_t owner)) { return std::exchange(ndd::work_owner, owner); }
-// How long all threads together have worked for each operator: lines of a name, an owner and nanoseconds. Valid until this thread asks again.
+// Total thread time per operator: lines of a name, an owner and nanoseconds. Valid until this thread calls it again.
 NDD_EXPORT(keep, const char*, ndd_worked, ()) {
   thread_local std::string text;
   text.clear();
@@ -257,12 +261,12 @@ NDD_EXPORT(keep, const char*, ndd_worked, ()) {
   }
   return text.c_str();
 }
-// What threads have done last: lines of a name, a thread, and two times of the steady clock in nanoseconds.
+// The most recent pieces of work: lines of a name, a thread, and begin and end in nanoseconds of the steady clock.
 NDD_EXPORT(keep, const char*, ndd_spans, ()) {
   thread_local std::string text;
   text.clear();
-  for (const ndd::Span& one : ndd::scheduler().spans()) {
-    text += std::string(one.op) + " " + std::to_string(one.thread) + " " + std::to_string(one.begin) + " " + std::to_string(one.end) + "\n";
+  for (const ndd::Span& span : ndd::scheduler().spans()) {
+    text += std::string(span.op) + " " + std::to_string(span.thread) + " " + std::to_string(span.begin) + " " + std::to_string(span.end) + "\n";
   }
   return text.c_str();
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU stream: kernels hand over their per-sample work and return, as a CUDA launch does.
+// The CPU stream, as kernels see it: they hand over their per-sample work and return, as a CUDA launch does. Include this to write a CPU kernel.
+//
+// A kernel supplies a function object that computes sample i. It may run on any thread, for different samples concurrently, after the kernel has
+// returned; inputs that were pending when the kernel was called are complete by then. An exception that it throws becomes the error of its sample.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +16,32 @@
 
 namespace ndd {
 
-// Runs `work(i)` for every sample, now or later, on any thread. `work` owns everything that it uses. `nanoseconds` is a rough cost of one
-// sample: work of a few microseconds is not worth waking another thread. `inputs` are kept alive until the work is done.
+// Runs `work(i)` for every sample, now or later, on any thread. `work` must own everything it uses. `nanoseconds` is a rough cost per sample: work of
+// a few microseconds is not worth waking another thread. `inputs` are kept alive until the work has finished.
 void launch_cpu(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work);
 
-// What pending work computes, in the words of its operator: a later call may do it itself, as a part of its own work.
+// Describes what pending work computes, in terms of its operator, so that a later call can compute it as a part of its own work.
 struct Formula {
   virtual ~Formula() = default;
 };
 using FormulaPtr = std::shared_ptr<const Formula>;
 
-// The formula of the pending work that fills `data`, if that has not begun; null where there is none.
+// The formula of the pending work that fills `data`; null if there is none or the work has already started.
 FormulaPtr pending_formula(const void* data);
 
-// How work is done together with what it reads.
+// How a piece of work combines with the work that it reads.
 struct Fusion {
   FormulaPtr formula;                 // of this work, for later calls; or null
   const void* result = nullptr;       // what this work fills
-  std::vector<const void*> computed;  // pending results that this work computes itself instead of reading them
-  bool droppable = false;             // it cannot fail, so nobody need do it when nobody can see the result
+  std::vector<const void*> computed;  // pending results that this work computes itself instead of reading
+  bool droppable = false;             // cannot fail, so it may be skipped when nobody can see the result
 };
 
-// As launch_cpu, for work that others may do, or that does the work of others.
+// Like launch_cpu, for work that can be absorbed by later calls or that absorbs earlier ones.
 void launch_fused(std::string_view op, int64_t samples, double nanoseconds, Work work, Fusion fusion);
 
 #ifdef __NVCC__
-// nvcc compiles the CUDA half of a kernel (ndd/kernel.h): these are taken there, so that no code is made for the work of the CPU.
+// nvcc compiles the CUDA half of a kernel (ndd/kernel.h). These overloads are chosen there, so that it generates no code for the CPU work.
 template <class Function>
 [[noreturn]] void launch_cpu(std::string_view op, int64_t, double, const std::vector<Tensor>&, Function&&) {
   fail(op, ": the CUDA half of the kernel was given tensors of the CPU");
@@ -49,7 +52,7 @@ template <class Function>
 }
 #endif
 
-// Keeps the error of a kernel that failed at the call, with its type, for the Python caller; false when this is no call from Python.
+// Stores the error of a kernel that failed at the call, with its type, for the Python caller; false outside a call from Python.
 bool keep_error_of_call(const Error& error);
 
 }  // namespace ndd

@@ -11,7 +11,7 @@
 namespace ndd {
 namespace {
 
-// Threads that run and threads that were wanted, when one was refused the first time: (running << 32) + wanted. 0: none was.
+// Running and wanted threads when the system first refused one: (running << 32) + wanted. 0 if it never has.
 std::atomic<uint64_t> refused{0};
 
 }  // namespace
@@ -20,7 +20,7 @@ std::optional<std::thread> ThreadStarter::start(std::function<void()> work, int 
   const auto now = std::chrono::steady_clock::now();
   if (now < not_before_) return std::nullopt;
   try {
-    // As a std::function: std::thread of a lambda would make a visible symbol with our name.
+    // Passed as a std::function: std::thread of a lambda would export a symbol with our namespace in its name.
     return std::thread(std::move(work));
   } catch (const std::exception&) {  // std::system_error, or std::bad_alloc
     not_before_ = now + std::chrono::seconds(1);
@@ -32,5 +32,5 @@ std::optional<std::thread> ThreadStarter::start(std::function<void()> work, int 
 
 }  // namespace ndd
 
-// What torch_ndd/_core/process/workers.py looks at whenever it has waited.
+// torch_ndd/_core/process/workers.py checks this after every wait.
 NDD_EXPORT(keep, const std::atomic<uint64_t>*, ndd_refused_threads, ()) { return &ndd::refused; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that the system may refuse: a limit of processes or of memory has been reached. What they were to do, those that there are do, and at least
-// whoever waits for it.
+// Starting threads that the system may refuse because a process or memory limit has been reached. The work is then left to the existing threads, or
+// at least to the caller that waits for it.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@ namespace ndd {
 
 class ThreadStarter {
  public:
-  // A thread that runs `work`; none where the system refuses one, and for a second afterwards: asking takes longer than the work would.
-  // `running` threads work already, `wanted` would be right: what Python warns of, once.
+  // Starts a thread that runs `work`. Returns nullopt if the system refuses, and for a second after that: trying again takes longer than the work
+  // would. `running` and `wanted` are numbers of threads, which Python reports in a warning, once.
   std::optional<std::thread> start(std::function<void()> work, int running, int wanted);
 
  private:

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The type of per-sample work that kernels hand to the CPU stream.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace ndd {
 
-// What is to be done for sample i: a function object, which several threads may call at once. A move-only std::function without <functional>, which
-// takes a quarter of the time that the shortest kernels take to compile.
+// A function object that computes sample i; several threads may call it concurrently. It is a move-only std::function without <functional>, which
+// takes a quarter of the compile time of the shortest kernels.
 class Work {
  public:
   Work() = default;

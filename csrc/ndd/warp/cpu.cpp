@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The samplers of the CPU's warp: for a block of points, where they read, what they mix, and where the border needs care.
 #include "ndd/warp/cpu.h"
 
 #include <algorithm>
@@ -64,13 +65,14 @@ class RowSampler {
   RowSampler(const RowSampler&) = delete;
   RowSampler& operator=(const RowSampler&) = delete;
 
-  // So many bytes are written that rows that are moved go past the caches.
+  // Tells the sampler how many bytes the call writes: if there are many, rows that are merely moved bypass the caches.
   void write(int64_t bytes) { streams_ = slice::streams(bytes); }
 
   int64_t pixel_bytes() const { return pixel_bytes_; }
 
   void operator()(const Coordinates<D>& coords, int64_t n, char* out) {
     if constexpr (D == 2) {
+      // The AVX2 paths compute their own positions, eight points at a time.
       if (n >= 8 && shape_.usable) return in_ == DType::uint8 ? sample_planes<uint8_t>(coords, n, out) : sample_planes<float>(coords, n, out);
       if (n >= 8 && planes_[0].u8.usable) {
         for_each_plane(out, [&](char* to) {
@@ -87,8 +89,8 @@ class RowSampler {
  private:
   struct Plane {
     const char* data;
-    std::vector<char> fill;    // one pixel of the fill value in the output type, and a byte that copy_row may read
-    std::vector<float> shown;  // the fill value of every channel, as it is mixed with pixels, and three more
+    std::vector<char> fill;    // one pixel of the fill value in the output type, plus a byte that copy_row may read
+    std::vector<float> shown;  // the fill value of every channel as it is mixed with pixels, plus three elements of padding
     U8Image u8;
   };
 
@@ -131,12 +133,13 @@ class RowSampler {
     store_(staged_.data(), n * src_.channels, out);
     if (interp_ != Interp::nearest || src_.border != WarpBorder::constant) return;
     for (int64_t j = 0; j < n; ++j)
+      // The fill value is not converted like a pixel of the input, so it is written afterwards.
       if (positions_.pixel[j] < 0) std::memcpy(out + j * pixel_bytes(), plane_->fill.data(), pixel_bytes());
   }
 
  public:
-  // Nearest pixels of one row of the source that follow each other, as maps that move, pad or shear along x have them, are copied at once: 16 images
-  // of 224x224x3 take 0.3 instead of 1.3 ms. Returns false, and does nothing, where they do not.
+  // Nearest pixels of a row that are consecutive in the source, as with maps that translate, pad or shear along x, are copied together: 16 images of
+  // 224x224x3 take 0.3 ms instead of 1.3. Returns false, without effect, if they are not.
   bool moved(const Coordinates<D>& coords, int64_t n, char* out) {
     if constexpr (D == 2) {
       if (interp_ != Interp::nearest || !same_dtype_ || huge_) return false;
@@ -152,12 +155,12 @@ class RowSampler {
     return false;
   }
 
-  // The same where the points follow each other in a row but for rounding, from one on that is not close to the next pixel. Returns how many of the n
-  // pixels it has copied: those that are not too far away for float.
+  // The same if the points are consecutive except for rounding, from the first one on that is not close to the next pixel. Returns how many of the n
+  // pixels it has copied; points too far away for the precision of float are left out.
   int64_t moved_from(const Point<D>& first, int64_t n, char* out) {
     if constexpr (D == 2) {
       if (interp_ != Interp::nearest || !same_dtype_ || huge_) return 0;
-      constexpr float kFar = 4096.0f, kMargin = 1.0f / 1024;  // twice the error
+      constexpr float kFar = 4096.0f, kMargin = 1.0f / 1024;  // kMargin is twice the error
       if (!(std::fabs(first.at[0]) < kFar && std::fabs(first.at[1]) < kFar)) return 0;
       n = std::min(n, static_cast<int64_t>(std::ceil(kFar - std::fabs(first.at[0]))) - 1);
       const float column = std::floor(first.at[0]), within = first.at[0] - column;
@@ -177,8 +180,8 @@ class RowSampler {
       const char* const from = plane_->data + line * src_.size[0] * bytes;
       if (end > begin && streams_) slice::move_streamed(from + (column + begin) * bytes, bytes, out + begin * bytes, end - begin, bytes);
       else if (end > begin) std::memcpy(out + begin * bytes, from + (column + begin) * bytes, (end - begin) * bytes);
-      // After the row, which is read in order. Past the caches as well, or the lines of the borders would be read from memory first: mirrored borders of
-      // 16 float32 images took 15 % more.
+      // The borders follow after the row, which is read in order. They bypass the caches as well: otherwise their lines would be read from memory
+      // first, and mirrored borders of 16 float32 images took 15 % longer.
       const auto border = [&](int64_t first, int64_t last) {
         if (!streams_) return copy_beyond(from, line, column, first, last, out);
         border_.resize((last - first) * bytes);
@@ -190,15 +193,15 @@ class RowSampler {
     }
   }
 
-  // Pixels [first, last) of a row whose pixel 0 is `column` of the source, where they lie beyond one of its ends: in one run, unless they are so far away
-  // that a mirrored border turns again.
+  // Copies the pixels [first, last) of a row whose pixel 0 is column `column` of the source, where they lie beyond one of its ends: in a single run,
+  // unless they are so far away that a mirrored border turns again.
   void copy_beyond(const char* from, int64_t line, int64_t column, int64_t first, int64_t last, char* out) const {
     if (first >= last) return;
     const int64_t bytes = pixel_bytes(), width = src_.size[0], begin = column + first, end = column + last, n = last - first;
     char* const to = out + first * bytes;
     const bool mirrored = src_.border == WarpBorder::reflect || src_.border == WarpBorder::reflect_101;
     const int64_t twice = src_.border == WarpBorder::reflect ? 1 : 0,
-                  turn = begin < 0 ? -twice : 2 * width - 2 + twice;  // the pixels c and turn - c are alike
+                  turn = begin < 0 ? -twice : 2 * width - 2 + twice;  // pixels c and turn - c are the same
     if (line < 0 || src_.border == WarpBorder::constant) return slice::repeat_item(plane_->fill.data(), to, n, bytes);
     if (src_.border == WarpBorder::replicate) return slice::repeat_item(from + (begin < 0 ? 0 : width - 1) * bytes, to, n, bytes);
     if (mirrored && turn - begin < width && turn - (end - 1) >= 0)
@@ -206,7 +209,7 @@ class RowSampler {
     for (int64_t j = 0; j < n; ++j) std::memcpy(to + j * bytes, from + border_index(begin + j, width, src_.border) * bytes, bytes);
   }
 
-  // Whether point j lies in pixel column + j of this row, for all of them.
+  // Whether point j lies in pixel column + j of this row, for all j.
   static bool follow(const Coordinates<D>& coords, int64_t n, float column, float row) {
     int32_t others = 0;
     with_simd([&]() NDD_ALWAYS_INLINE {
@@ -225,7 +228,7 @@ class RowSampler {
     return others == 0;
   }
 
-  // The fill value of each channel as a pixel of the output and, to be mixed with pixels, as one of the input.
+  // Converts the fill value of each channel to a pixel of the output and, for mixing with pixels, of the input.
   void set_fill(int64_t plane, DType in, DType out) {
     const int64_t channels = src_.channels;
     std::vector<float> values(channels);
@@ -266,7 +269,7 @@ class RowSampler {
       if (positions_.pixel[j] == kBorder) positions_.pixel[j] = static_cast<int32_t>(nearest_tap(src_, coords.point(j)) / src_.channels);
   }
 
-  // The nearest pixels as they are, and `fill` beyond a constant border.
+  // Copies the nearest pixels unchanged, and `fill` beyond a constant border.
   void copy_pixels(const Coordinates<D>& coords, int64_t n, const char* fill, char* out) {
     if (huge_) return copy_far(coords, n, fill, out);
     if (src_.channels * in_bytes_ == 4 && gathers_pixels()) return gather_pixels(plane_->data, positions_.pixel, n, fill, out);
@@ -281,7 +284,8 @@ class RowSampler {
     }
   }
 
-  // Bytes of a pixel, 0 when only known at run time. Three bytes are moved as four, half the instructions, where both pixels have a successor.
+  // `Bytes` is the size of a pixel, 0 if known only at run time. Three bytes are moved as four, half the instructions, where both pixels have a
+  // successor.
   template <int Bytes>
   void copy_row(int64_t n, const char* fill, char* out) const {
     const int64_t bytes = Bytes > 0 ? Bytes : src_.channels * in_bytes_, wide = Bytes == 3 ? 4 : bytes, last = elements_ / src_.channels - 1;
@@ -297,7 +301,7 @@ class RowSampler {
     std::memcpy(out, pixels[n - 1] < 0 ? fill : data + pixels[n - 1] * bytes, bytes);
   }
 
-  // More pixels than an int32 can count. Their positions tell afterwards which are filled.
+  // For images with more pixels than an int32 can count. The positions say afterwards which pixels are filled.
   void copy_far(const Coordinates<D>& coords, int64_t n, const char* fill, char* out) {
     const int64_t bytes = src_.channels * in_bytes_;
     for (int64_t j = 0; j < n; ++j, out += bytes) {
@@ -312,7 +316,7 @@ class RowSampler {
   void linear_row(const Coordinates<D>& coords, int64_t n, float* __restrict out) const {
     const T* __restrict data = reinterpret_cast<const T*>(plane_->data);
     const Positions<D>& positions = positions_;
-    int64_t reach[1 << D] = {};  // the neighbours, as element offsets
+    int64_t reach[1 << D] = {};  // offsets of the neighbors, in elements
     for (int t = 0; t < 1 << D; ++t)
       for (int d = 0; d < D; ++d) reach[t] += (t >> d & 1) * src_.stride[d];
     const int64_t channels = src_.channels, safe = elements_ - reach[(1 << D) - 1] - channels - 3;
@@ -326,7 +330,7 @@ class RowSampler {
         border_pixel<T>(linear_taps(src_, coords.point(j)), out);
         continue;
       }
-      if (channels == 1) {  // four at a time would convert three in vain: a rotation of int64 took three times as long
+      if (channels == 1) {  // four at a time would waste three conversions: a rotation of int64 took three times as long
         float v[1 << D];
 #pragma GCC unroll 8
         for (int t = 0; t < 1 << D; ++t) v[t] = static_cast<float>(data[offset + reach[t]]);
@@ -385,7 +389,7 @@ class RowSampler {
     }
   }
 
-  // Of any type: the weights take longer than the loads.
+  // For any type: computing the weights takes longer than the loads.
   template <Interp interp>
   __attribute__((noinline)) void wide_border_pixel(const Point<D>& from, float* out) const {
     const WideTaps<interp> taps = wide_taps<interp>(src_, from);
@@ -393,7 +397,7 @@ class RowSampler {
       out[c] = blend(taps, c, plane_->shown[c], [&](int64_t tap) { return load_element(plane_->data, in_, tap); });
   }
 
-  // blend(), of four channels at a time: up to three elements past the pixel are written, and read where there are any.
+  // blend() for four channels at a time: writes up to three elements past the pixel, and reads them where they exist.
   template <class T>
   void border_pixel(const LinearTaps<D>& taps, float* out) const {
     const T* data = reinterpret_cast<const T*>(plane_->data);
@@ -436,20 +440,21 @@ class RowSampler {
   StoreRow store_;
   int64_t out_step_;
   std::vector<Plane> planes_;
-  Plane* plane_ = nullptr;  // the one that is sampled
+  Plane* plane_ = nullptr;  // the plane being sampled
   PlaneShape shape_;  // of planes that are sampled together
   std::vector<SampledPlane> sampled_;
   void (RowSampler::*sample_)(const Coordinates<D>&, int64_t, float*) const = nullptr;
   LoadRow load_ = nullptr;
   std::vector<char> border_;  // pixels of a row beyond one end of the source
-  std::vector<char> copied_, none_;  // a row of pixels of the input's type, and one pixel of zeros, where nearest pixels are converted
+  std::vector<char> copied_, none_;  // where nearest pixels are converted: a row of pixels of the input type, and one pixel of zeros
   std::unique_ptr<WideBlock> wide_;
   std::vector<float> staged_;
   Positions<D> positions_;
 };
 
-// A turned row crosses a cache line every other pixel, in a pattern that no prefetcher follows: reading the source once in order before makes 16 VGA
-// images 9.1 instead of 16.7 ms. Prefetching the rows ahead gained nothing, and a source larger than the second-level cache would not stay there.
+// A rotated row crosses a cache line at every other pixel, in a pattern that no hardware prefetcher follows. Reading the source once in order
+// beforehand makes 16 VGA images take 9.1 ms instead of 16.7. Prefetching the rows ahead gained nothing, and a source larger than the L2 cache would
+// not stay there.
 template <int D>
 void touch(const WarpSource<D>& src, int64_t item_bytes, const WarpPlanes& planes) {
   constexpr int64_t kCache = 1 << 20, kLine = 64;
@@ -463,6 +468,7 @@ template <int D>
 void rows(const WarpSource<D>& src, void* out, const int64_t (&size)[D], DType in_type, DType out_type, Interp interp, const void* map,
           MapBlock<D> block, bool moves, const WarpPlanes& planes) {
   if (src.channels == 0) return;
+  // Rows that only move are read in order anyway.
   if (!moves) touch(src, item_bytes(in_type), planes);
   RowSampler<D> sample(src, in_type, out_type, interp, planes);
   Coordinates<D> coords;
@@ -472,11 +478,13 @@ void rows(const WarpSource<D>& src, void* out, const int64_t (&size)[D], DType i
   sample.write(planes.count * count * size[0] * sample.pixel_bytes());
   for (int64_t row = 0; row < count; ++row) {
     Point<D> first;
+    // Pixel centers: maps work on pixel-corner coordinates.
     for (int64_t d = 1, rest = row; d < D; rest /= size[d], ++d) first.at[d] = static_cast<float>(rest % size[d]) + 0.5f;
     for (int64_t x = 0, n = 0; x < size[0]; x += n, dst += n * sample.pixel_bytes()) {
       first.at[0] = static_cast<float>(x) + 0.5f;
       if (moves) {
         block(map, first, 1, coords);
+        // A single point of the map decides where the whole row comes from.
         if ((n = sample.moved_from(coords.point(0), size[0] - x, dst)) > 0) continue;
       }
       n = std::min(kBlock, size[0] - x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU side of the warp driver. Maps and samplers meet in a block of coordinates: a new map costs one vectorised loop, a new element type one
-// sampler, never a product of the two.
+// CPU side of the warp driver. Maps and samplers communicate through a block of coordinates: a new map costs one vectorized loop and a new element
+// type one sampler, never their product.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace ndd {
 
-// The planes of an image, which are warped alike; an item is the first of them. Distances are in bytes.
+// The planes of an image, which are warped in the same way; an item describes the first of them. Distances are in bytes.
 struct WarpPlanes {
   int64_t count = 1, in_step = 0, out_step = 0;
 };
 
 namespace warp {
 
-constexpr int64_t kBlock = 512;  // pixels: coordinates and positions of a block stay in the first-level cache
+constexpr int64_t kBlock = 512;  // in pixels: the coordinates and positions of a block stay in the L1 cache
 
 template <int D>
 struct Coordinates {
@@ -32,15 +32,16 @@ struct Coordinates {
   }
 };
 
-// The points of n pixels of a row, from `first` on.
+// Computes the points of n pixels of a row, from `first` on.
 template <int D>
 using MapBlock = void (*)(const void* map, const Point<D>& first, int64_t n, Coordinates<D>& coords);
 
 template <int D, class Map>
 auto map_block(const Map& map, const Point<D>& first, int64_t n, Coordinates<D>& coords, int) -> decltype(map.row(first, n, coords)) {
-  map.row(first, n, coords);  // the map knows a better way
+  map.row(first, n, coords);  // the map has a faster way of its own
 }
 
+// The last parameters, int and long, rank the overloads: a literal 0 prefers int, if that one is viable.
 template <int D, class Map>
 void map_block(const Map& functor, const Point<D>& first, int64_t n, Coordinates<D>& coords, long) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -58,7 +59,7 @@ void map_block(const Map& functor, const Point<D>& first, int64_t n, Coordinates
   });
 }
 
-// What stands for the map while one image is warped: `map.on_host(size)`, which may hold tables, or the map itself. `size` is the output's.
+// The object that replaces the map while an image is warped: `map.on_host(size)`, which may hold tables, or the map itself. `size` is the output's.
 template <class Map>
 auto host_map(const Map& map, const int64_t* size, int) -> decltype(map.on_host(size)) {
   return map.on_host(size);
@@ -69,10 +70,10 @@ const Map& host_map(const Map& map, const int64_t*, long) {
   return map;
 }
 
-// Whether a map is affine; `made` is it.
+// Whether a map is affine; if so, sets `affine`.
 template <class Map>
-auto is_affine(const Map& map, AffineMap<2>* made, int) -> decltype(map.affine(made)) {
-  return map.affine(made);
+auto is_affine(const Map& map, AffineMap<2>* affine, int) -> decltype(map.affine(affine)) {
+  return map.affine(affine);
 }
 
 template <class Map>
@@ -87,7 +88,7 @@ bool moves_rows(const Map&) {
   return false;
 }
 
-// `size` is the output's. `moves`: the points of a row follow each other in a row. Compiled once in cpu.cpp, whatever the map.
+// `size` is the output's. `moves`: the points of a row are consecutive in a row of the source. Compiled once, in cpu.cpp, for all maps.
 void warp_rows(const WarpSource<2>& src, void* out, const int64_t (&size)[2], DType in_type, DType out_type, Interp interp, const void* map,
                MapBlock<2> block, bool moves, const WarpPlanes& planes);
 void warp_rows(const WarpSource<3>& src, void* out, const int64_t (&size)[3], DType in_type, DType out_type, Interp interp, const void* map,
@@ -107,7 +108,7 @@ void warp_mapped(const Item& item, DType in, DType out_type, const WarpPlanes& p
 
 template <int D, class Map>
 void warp_cpu(const WarpItem<D, Map>& item, DType in, DType out, const WarpPlanes& planes = {}) {
-  if (item.interp == Interp::copy) {  // input and output are alike
+  if (item.interp == Interp::copy) {  // input and output have the same layout
     const int64_t bytes = item.src.stride[D - 1] * item.src.size[D - 1] * item_bytes(in);
     for (int64_t p = 0; p < planes.count; ++p)
       std::memcpy(static_cast<char*>(item.out) + p * planes.out_step, static_cast<const char*>(item.src.data) + p * planes.in_step, bytes);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings the images of a batch to the warp of their device: frames and planes of a sample are images of their own.
+// Passes the images of a batch to the warp of their device; the frames and planes of a sample are images of their own. Operators include this header
+// and call warp_images.
 //
-// An operator gives a `Maps`, cheap to copy, with
-//   using Map = ...;                                                      the functor, see warp.h
-//   void operator()(WarpItem<D, Map>& item, int64_t sample, int64_t frame) const;    sets item.map; sizes and source of the item are known
-// and, where the maps come from device memory,
+// An operator supplies `Maps`, a functor that is cheap to copy, with
+//   using Map = ...;                                                      the map functor, see warp.h
+//   void operator()(WarpItem<D, Map>& item, int64_t sample, int64_t frame) const;    sets item.map; item's sizes and source are already set
+// and, if the maps come from device memory,
 //   void on_device(WarpItem<D, Map>* items, const std::vector<int64_t>& samples, const std::vector<int64_t>& frames) const;
+//
+// A map may return any point, also infinite or NaN: the samplers read only inside the source.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +29,8 @@
 
 namespace ndd {
 
-// Samples as [frames][planes][spatial...][channels]; the first two and the last may be missing. An output with a dimension more than its input has one
-// frame for each map of that image; `first_spatial` is of the input, `frames` of the output.
+// Samples as [frames][planes][spatial...][channels], where the first two and the last may be missing. An output with one dimension more than its
+// input has one frame per map of that image; `first_spatial` refers to the input, `frames` to the output.
 class WarpImages {
  public:
   WarpImages(const char* op, const Samples& in, const Samples& out, WarpBorder border, const MaybeTensor& fill, int64_t first_spatial,
@@ -47,7 +50,7 @@ class WarpImages {
     fail(op_, ": ", why..., ", sample ", i);
   }
 
-  // The fill values of the channels of sample i; nothing where one is for all.
+  // The fill values of the channels of sample i; empty if a single value serves all.
   std::vector<float> fills(int64_t i) const {
     std::vector<float> values;
     if (!fill_ || fill_->cols() == 1) return values;
@@ -57,7 +60,7 @@ class WarpImages {
     return values;
   }
 
-  // Image k of sample i but for its map. `fills` has the fill values of the sample's channels, or is null.
+  // Image k of sample i, except for its map. `fills` holds the fill values of the sample's channels, or is null.
   template <int D, class Map>
   WarpItem<D, Map> item(int64_t i, int64_t k, Interp interp, const float* fills) const {
     const int64_t *from = in_.shape(i) + first_, *to = out_.shape(i) + lead_ + first_;
@@ -83,16 +86,17 @@ class WarpImages {
     return item;
   }
 
-  // The planes of an item that is the first of them.
+  // The planes of the image that an item describes.
   template <int D, class Map>
   WarpPlanes steps(const WarpItem<D, Map>& item, int64_t planes) const {
     const int64_t pixels = item.size[D - 1] * (D == 3 ? item.size[1] : 1) * item.size[0];
     return {planes, item.src.stride[D - 1] * item.src.size[D - 1] * in_.item_bytes(), pixels * item.src.channels * out_.item_bytes()};
   }
 
-  // Of an argument with `given` values for the frames of sample i. Unless `exact` it may have more, which nothing reads: rows of a ragged batch.
-  void check_frames(int64_t i, int64_t given, const char* argument, bool exact = false) const {
-    if (given != 1 && (exact ? given != frames(i) : given < frames(i))) refuse(i, argument, " is for ", given, " frames, but there are ", frames(i));
+  // Checks an argument that has `values` values for the frames of sample i. Unless `exact`, it may have more, which are ignored: rows of a ragged batch.
+  void check_frames(int64_t i, int64_t values, const char* argument, bool exact = false) const {
+    if (values != 1 && (exact ? values != frames(i) : values < frames(i)))
+      refuse(i, argument, " is for ", values, " frames, but there are ", frames(i));
   }
 
  private:
@@ -110,7 +114,7 @@ class WarpImages {
   bool frames_, fades_;
 };
 
-// 1.5 ns a pixel for linear uint8 with three channels.
+// 1.5 ns per pixel for linear uint8 with three channels.
 constexpr double kWarpNanoseconds = 0.5;
 
 #ifdef __CUDACC__
@@ -123,7 +127,7 @@ template <class Maps, class Items>
 void set_device_maps(const Maps&, Items*, const std::vector<int64_t>&, const std::vector<int64_t>&, long) {}
 #endif
 
-// `wide`: the operator has filters of more than two taps.
+// `wide`: the operator offers filters of more than two taps.
 template <int D, bool wide, class Maps>
 static void warp_images(const WarpImages& images, Interp interp, const Maps& maps) {
   using Map = typename Maps::Map;

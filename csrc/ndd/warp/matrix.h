@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Maps that come from matrices: an argument (on the host) or an input (on the device of the images), for a sample or for each of its frames.
+// Maps from matrices: given as an argument (on the host) or as an input (on the device of the images), per sample or per frame.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace ndd {
 
-// x -> a x + b, inverted: a becomes its inverse, b becomes -a b. False where there is none.
+// Inverts x -> a x + b: a becomes its inverse, b becomes -inverse(a) b. False if it is singular.
 template <int D>
 NDD_HD bool invert_affine(double (&a)[D][D], double (&b)[D]) {
   double cofactor[D][D], determinant = 0;
@@ -27,6 +27,7 @@ NDD_HD bool invert_affine(double (&a)[D][D], double (&b)[D]) {
       }
   }
   for (int k = 0; k < D; ++k) determinant += a[0][k] * cofactor[0][k];
+  // The difference is NaN for infinite and NaN determinants.
   if (determinant == 0 || !(determinant - determinant == 0)) return false;
   double shift[D];
   for (int i = 0; i < D; ++i) {
@@ -40,7 +41,7 @@ NDD_HD bool invert_affine(double (&a)[D][D], double (&b)[D]) {
   return true;
 }
 
-// The rows of a matrix (D, D + 1) from output to input, or the other way round where `forward`.
+// Converts a matrix (D, D + 1) to the map from output to input, inverting it if `forward`.
 template <int D>
 struct AffineRule {
   using Map = AffineMap<D>;
@@ -65,35 +66,36 @@ struct AffineRule {
 struct PerspectiveMap {
   float m[3][3];
 
-  // Without the division, of which the points are the same.
-  bool affine(AffineMap<2>* made) const {
-    for (int k = 0; k < 6; ++k) made->m[k / 3][k % 3] = m[k / 3][k % 3];
+  // The affine map without the division, if the perspective row is trivial; its points are the same.
+  bool affine(AffineMap<2>* map) const {
+    for (int k = 0; k < 6; ++k) map->m[k / 3][k % 3] = m[k / 3][k % 3];
     return m[2][0] == 0.0f && m[2][1] == 0.0f && m[2][2] == 1.0f;
   }
   NDD_HD Point<2> operator()(const Point<2>& to) const {
     float v[3];
     for (int r = 0; r < 3; ++r) v[r] = mul_then_add(m[r][0], to.at[0], mul_then_add(m[r][1], to.at[1], m[r][2]));
-    return {v[0] / v[2], v[1] / v[2]};  // at infinity where v[2] is zero
+    return {v[0] / v[2], v[1] / v[2]};  // infinite where v[2] is zero
   }
 };
 
-// `centred`: the matrix takes (0, 0) for the centre of the first pixel, not its corner.
+// `centered`: in the matrix's coordinates, (0, 0) is the center of the first pixel and not its corner.
 struct PerspectiveRule {
   using Map = PerspectiveMap;
   static constexpr int kElements = 9;
-  bool forward, centred;
+  bool forward, centered;
 
   NDD_HD bool operator()(const double* m, Map* map) const {
     double a[3][3];
     for (int i = 0; i < 9; ++i) a[i / 3][i % 3] = m[i];
+    // A homography has no shift of its own: it is part of the 3 x 3 matrix.
     double nothing[3] = {};
     const bool valid = !forward || invert_affine<3>(a, nothing);
-    for (int k = 0; k < 3 && centred; ++k) {  // shift back half a pixel, then forth
+    for (int k = 0; k < 3 && centered; ++k) {  // shifts by half a pixel before and after
       a[0][k] += 0.5 * a[2][k];
       a[1][k] += 0.5 * a[2][k];
     }
     for (int i = 0; i < 3; ++i) {
-      if (centred) a[i][2] -= 0.5 * (a[i][0] + a[i][1]);
+      if (centered) a[i][2] -= 0.5 * (a[i][0] + a[i][1]);
       for (int k = 0; k < 3; ++k) map->m[i][k] = static_cast<float>(a[i][k]);
     }
     return valid;
@@ -124,11 +126,13 @@ class MatrixMaps {
 
   void operator()(WarpItem<D, Map>& item, int64_t i, int64_t f) const {
     check(i);
+    // The values of such a matrix are not on the host; on_device() below computes the map in a kernel.
     if (on_device()) return;
     double m[Rule::kElements];
-    const int64_t first = given(i) > 1 ? f * Rule::kElements : 0;
+    const int64_t first = matrix_count(i) > 1 ? f * Rule::kElements : 0;
     for (int k = 0; k < Rule::kElements; ++k) {
       m[k] = input_ ? load_element(input_->data(i), input_->dtype(), first + k) : (*argument_)(i, first + k);
+      // Samplers would silently treat the points of such a map as far outside.
       if (!std::isfinite(m[k])) images_.refuse(i, "matrix must be finite");
     }
     if (!rule_(m, &item.map)) fail(Error::Value, images_.op(), ": matrix is singular: it has no inverse, sample ", i);
@@ -139,7 +143,7 @@ class MatrixMaps {
     if (!on_device()) return;
     std::vector<const void*> matrices;
     for (size_t n = 0; n < samples.size(); ++n) {
-      const int64_t f = given(samples[n]) > 1 ? frames[n] : 0;
+      const int64_t f = matrix_count(samples[n]) > 1 ? frames[n] : 0;
       matrices.push_back(static_cast<const char*>(input_->data(samples[n])) + f * Rule::kElements * input_->item_bytes());
     }
     const CudaTable<const void*> table(matrices);
@@ -152,12 +156,12 @@ class MatrixMaps {
  private:
   bool on_device() const { return input_ && input_->values().is_cuda(); }
   int64_t elements(int64_t i) const { return input_ ? input_->volume(i) : argument_->cols(); }
-  int64_t given(int64_t i) const { return elements(i) / Rule::kElements; }
+  int64_t matrix_count(int64_t i) const { return elements(i) / Rule::kElements; }
 
   void check(int64_t i) const {
     const int64_t count = elements(i);
     if (count == 0 || count % Rule::kElements != 0) images_.refuse(i, "matrix must have ", Rule::kElements, " elements, got ", count);
-    images_.check_frames(i, given(i), "matrix", input_.has_value());
+    images_.check_frames(i, matrix_count(i), "matrix", input_.has_value());
   }
 
   WarpImages images_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the points of a block have in common for all planes and types: where they read, and with which weights.
+// What all planes and types share for a block of points: where they read, and with which weights.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace ndd::warp {
 
-// Where every point of a block reads: one vectorised pass, so that the samplers below only load. `pixel` is the index of the pixel that holds the
-// point, or of the neighbour below it; kFill where only the fill value shows, kBorder where the neighbours must be looked at one by one.
+// Where every point of a block reads, computed in a vectorized pass of its own, so that the samplers only load. `pixel` is the index of the pixel
+// that contains the point, or of the neighbor below it; kFill if only the fill value is visible; kBorder if the neighbors must be checked one by one.
 inline constexpr int32_t kFill = -1, kBorder = -2;
 template <int D>
 struct Positions {
   int32_t pixel[kBlock];
-  float right[D][kBlock];  // distance from the neighbour below
+  float right[D][kBlock];  // distance from the lower neighbor
 };
 
-// `periodic`: nearest pixels within a period beyond the border are found here, too. Returns then whether any pixel is kBorder.
+// `periodic`: nearest pixels within one period beyond the border are resolved here, too. Returns whether any pixel is kBorder then.
 template <int D, Interp interp, bool periodic = false>
 bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, Positions<D>& positions) {
   int32_t borders = 0;
   with_simd([&]() NDD_ALWAYS_INLINE {
     constexpr int32_t lead = kLead<interp>, trail = kTaps<interp> / 2;
-    // A repeated border is the border's own value everywhere beyond it: clamping the point does it, as long as no filter reaches beyond two neighbours.
+    // A replicated border has the border's own value everywhere, so clamping the point implements it, as long as the filter has at most two taps.
     const bool clamp = src.border == WarpBorder::replicate && kTaps<interp> <= 2, constant = src.border == WarpBorder::constant;
     float least[D], most[D];
     int32_t size[D], top[D], highest[D], step[D];
@@ -60,7 +60,7 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
 #pragma GCC unroll 3
       for (int d = 0; d < D; ++d) {
         float p = interp != Interp::nearest ? at[d * kBlock + j] - 0.5f : at[d * kBlock + j];
-        p = p > least[d] ? p : least[d];  // also what a NaN becomes
+        p = p > least[d] ? p : least[d];  // also maps NaN to `least`
         p = p < most[d] ? p : most[d];
         int32_t i = static_cast<int32_t>(p);
         i -= static_cast<float>(i) > p;  // floor without SSE4.1
@@ -72,18 +72,19 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
         }
         inside = inside & (i >= lead) & (i <= top[d]);
         fill = fill | (i < -trail) | (i >= size[d] + lead);
-        index += static_cast<int32_t>(static_cast<uint32_t>(i) * static_cast<uint32_t>(step[d]));  // far outside it wraps around
+        index += static_cast<int32_t>(static_cast<uint32_t>(i) *
+                                      static_cast<uint32_t>(step[d]));  // may wrap around far outside the image, where it is not used
       }
-      const int32_t made = inside ? index : fill & constant ? kFill : kBorder;
-      pixel[j] = made;
-      if constexpr (periodic) found |= made == kBorder;
+      const int32_t position = inside ? index : fill & constant ? kFill : kBorder;
+      pixel[j] = position;
+      if constexpr (periodic) found |= position == kBorder;
     }
     borders = found;
   });
   return borders != 0;
 }
 
-// Of the filters of more than two taps: the weights of every point of a block.
+// For filters of more than two taps: the weights of every point of a block.
 struct WideBlock {
   float across[kTaps<Interp::lanczos3>][kBlock], down[kTaps<Interp::lanczos3>][kBlock];
 };
@@ -103,8 +104,8 @@ void weigh(const Positions<2>& positions, int64_t n, WideBlock& block) {
 
 typedef float Float4 __attribute__((vector_size(16)));
 
-// Narrow integers go through int32, for whose conversion there is an instruction: straight from uint16 gcc converts them one by one, and warping
-// 8 images of 321x213 takes 3.8 instead of 2.1 ms.
+// Narrow integers are converted by way of int32, for which there is a vector instruction: gcc converts uint16 directly one element at a time, and
+// warping 8 images of 321x213 takes 3.8 ms instead of 2.1.
 template <class T>
 inline Float4 load4(const T* p) {
   if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a pixel of an image reads and what it reads there: the parts of tile.cuh that depend on the filter, the types and the channels only.
-// All of it is 32-bit arithmetic, for images of fewer than 2^31 bytes and 2^22 pixels a side.
+// Where a pixel of an image reads, and what: the parts of tile.cuh that depend only on the filter, the types and the channels. All arithmetic is
+// 32-bit, for images of fewer than 2^31 bytes and 2^22 pixels per side.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace ndd::warp {
 
-// 2^23 + 2^22: a float of this size counts in ones, so that adding it and rounding down is floor, as an integer in the low bits of the sum. Both
-// together are two additions; F2I and the I2F back run at a quarter and half of their rate.
+// 2^23 + 2^22: floats of this magnitude have a spacing of 1, so adding it with rounding down computes the floor, as an integer in the low bits of the
+// sum. That takes two additions; F2I and I2F run at a quarter and half of their rate.
 constexpr float kFloorBias = 12582912.0f;
 constexpr uint32_t kFloorBits = 0x4B400000;
-constexpr int64_t kMostSide = int64_t{1} << 22;
+constexpr int64_t kMaxSide = int64_t{1} << 22;
 
 template <class Map>
 auto map_fits_32_bits(const Map& map, int) -> decltype(map.fits_32_bits()) {
@@ -26,19 +26,20 @@ bool map_fits_32_bits(const Map&, long) {
   return true;
 }
 
-// Whether the arithmetic here is enough for an image.
+// Whether 32-bit arithmetic suffices for an image.
 template <class Map>
 bool fits_32_bits(const WarpItem<2, Map>& item, int64_t in_bytes, int64_t out_bytes) {
-  constexpr int64_t kMost = int64_t{1} << 30;
+  constexpr int64_t kMaxBytes = int64_t{1} << 30;
   const WarpSource<2>& src = item.src;
   if (src.channels < 1) return false;
   for (int d = 0; d < 2; ++d)
-    if (src.size[d] >= kMostSide || item.size[d] >= kMostSide) return false;
-  if (src.size[0] * src.size[1] * src.channels * in_bytes >= kMost || item.size[0] * item.size[1] * src.channels * out_bytes >= kMost) return false;
+    if (src.size[d] >= kMaxSide || item.size[d] >= kMaxSide) return false;
+  if (src.size[0] * src.size[1] * src.channels * in_bytes >= kMaxBytes || item.size[0] * item.size[1] * src.channels * out_bytes >= kMaxBytes)
+    return false;
   return map_fits_32_bits(item.map, 0);
 }
 
-// `map.at_pixel(x, y)` where the map knows a better way, for pixels that need not be in the image, too.
+// `map.at_pixel(x, y)` if the map has a faster way, also for pixels outside the image.
 template <class Map>
 NDD_HD auto source_point(const Map& map, int32_t x, int32_t y, const Point<2>&, int) -> decltype(map.at_pixel(x, y)) {
   return map.at_pixel(x, y);
@@ -48,21 +49,21 @@ NDD_HD Point<2> source_point(const Map& map, int32_t, int32_t, const Point<2>& t
   return map(to);
 }
 
-// The K neighbours of points along an axis. What is beyond 2^22, or not a number, is never inside.
+// The K neighbors of points along an axis. A point beyond 2^22, or NaN, never counts as inside.
 template <int K>
 struct AxisTaps {
-  float most, highest;  // of a coordinate that is kept in the image, and of its floor
-  uint32_t last;        // where the first neighbour may lie
+  float most, highest;  // of a coordinate clamped to the image, and of its floor
+  uint32_t last;        // the last position of the first neighbor
 
   __device__ explicit AxisTaps(int32_t size)
       : most(static_cast<float>(size - 1)), highest(kFloorBias + static_cast<float>(size - K)), last(static_cast<uint32_t>(size - K)) {}
 
-  // Of a biased floor: which is the first neighbour.
+  // The first neighbor, from a biased floor.
   static __device__ int32_t first(float low) { return static_cast<int32_t>(__float_as_uint(low) - (kFloorBits + (K - 1) / 2)); }
   __device__ bool contains(int32_t first) const { return static_cast<uint32_t>(first) <= last; }
 };
 
-// Of an element in the lower bits of a word.
+// Extracts an element from the lower bits of a word.
 template <class T>
 __device__ float element_value(uint32_t bits) {
   if constexpr (sizeof(T) == 1) return static_cast<float>(bits & 0xFFu);
@@ -79,8 +80,8 @@ __device__ T load_global(const T* from) {
   }
 }
 
-// K neighbouring pixels of C channels in one row, for types of up to four bytes. Three channels of small types are read as aligned words: two uint8
-// pixels lie in two or three of them, against six bytes. Four channels are a vector.
+// K neighboring pixels of C channels in a row, for types of up to four bytes. Three channels of a small type are read as aligned words: two uint8
+// pixels lie in two or three of them, instead of six bytes. Four channels are a vector.
 template <class T, int C, int K>
 class RowTaps {
  public:
@@ -88,7 +89,7 @@ class RowTaps {
   static constexpr int kBytes = K * C * static_cast<int>(sizeof(T)), kRead = (kBytes + 7 - static_cast<int>(sizeof(T))) / 4, kKept = (kBytes + 3) / 4;
   static constexpr int kRegisters = kVectors ? kBytes / 4 : kWords ? kRead : K * C;
 
-  // `at` is in bytes. For kWords `data` is a multiple of four, and kRead words are read.
+  // `at` is in bytes. With kWords, `data` must be a multiple of four, and kRead words are read.
   __device__ void load(const char* data, uint32_t at) {
     if constexpr (kVectors) {
 #pragma unroll
@@ -114,7 +115,7 @@ class RowTaps {
     } else return static_cast<float>(element_[k * C + c]);
   }
 
-  // Of two uint8 pixels: channels 2 j and 2 j + 1 of both, a byte of the left pixel before each of the right one.
+  // For two uint8 pixels: channels 2 j and 2 j + 1 of both, with a byte of the left pixel before each byte of the right one.
   __device__ uint32_t pairs(int j) const {
     static_assert(K == 2 && sizeof(T) == 1);
     if constexpr (kVectors) {
@@ -141,7 +142,7 @@ class RowTaps {
   std::conditional_t<kVectors || kWords, Nothing, T[K * C]> element_;
 };
 
-// An image whose neighbours are read without looking at its border where all K x K of them are in it.
+// An image whose neighbors are read without checking for the border if all K x K of them are inside.
 template <class T, int C, int K>
 class TapReader {
   using Row = RowTaps<T, C, K>;
@@ -150,7 +151,7 @@ class TapReader {
   static constexpr int kPixel = C * static_cast<int>(sizeof(T));
   AxisTaps<K> across, down;
   uint32_t pitch;
-  // A repeated border is the border's own value everywhere beyond it: keeping the point in the image does it for up to two neighbours.
+  // A replicated border has the border's own value everywhere, so for up to two neighbors it suffices to clamp the point to the image.
   bool keeps_inside;
 
   __device__ explicit TapReader(const WarpSource<2>& src)
@@ -160,7 +161,7 @@ class TapReader {
     data_ = static_cast<const char*>(src.data);
     begin_ = least_ = 0;
     int32_t room = 0;
-    if constexpr (Row::kWords) {  // no word may be read that is not wholly in the image
+    if constexpr (Row::kWords) {  // words must lie entirely inside the image
       begin_ = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(data_) % 4);
       data_ -= begin_;
       least_ = begin_ > 0 ? 4 : 0;
@@ -170,10 +171,10 @@ class TapReader {
     usable_ = width >= K && height >= K && room >= 0;
   }
 
-  // False where there is no pixel all of whose neighbours can be read.
+  // False if there is no pixel all of whose neighbors can be read.
   __device__ bool usable() const { return usable_; }
 
-  // Whether all neighbours of the point can be read, the first of which is (x, y), and where; some legal place if not.
+  // Whether all neighbors of the point can be read, the first of which is (x, y), and where; otherwise sets some valid position.
   __device__ bool locate(int32_t x, int32_t y, uint32_t& at) const {
     at = static_cast<uint32_t>(y) * pitch + static_cast<uint32_t>(x) * kPixel + begin_;
     bool inside = across.contains(x) & down.contains(y);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA warp of images (D = 2) of uint8, float16 or float32 with 1, 3 or 4 channels, one launch for a ragged batch. What it does not take, warp.cuh does.
+// CUDA warp of images (D = 2) of uint8, float16 or float32 with 1, 3 or 4 channels, in one launch for a ragged batch. warp.cuh handles everything
+// else.
 //
-// A warp makes 32 x 4 pixels at a time, 16 x 2 in each of four steps, and every cache line that a load of a warp touches may take a turn in the L1
-// cache: 16 x 2 uint8 pixels of three channels lie in about 3 lines upright and 13 turned by 45 degrees (32 x 1: 2 and 23, 8 x 4: 5 and 9). The pixels
-// meet in shared memory, from where they are stored 16 bytes at a time.
+// A warp of threads computes 32 x 4 pixels at a time, 16 x 2 in each of four steps, because every cache line that a load of a warp touches may take a
+// turn in the L1 cache: 16 x 2 uint8 pixels of three channels lie in about 3 lines when upright and 13 when rotated by 45 degrees (32 x 1: 2 and 23;
+// 8 x 4: 5 and 9). The pixels are collected in shared memory and stored from there 16 bytes at a time.
 //
-// Computed from the machine code for sm_90, not measured: a pixel of three channels takes 87 instructions in uint8 and 85 in float32 where it is linear,
-// 42 and 46 where it is the nearest. An H200 moves its bytes in the time of 37, 147, 37 and 147, so linear uint8 ends at 0.42 of the bandwidth.
+// Computed from the machine code for sm_90, not measured: a linear pixel of three channels takes 87 instructions in uint8 and 85 in float32, a
+// nearest one 42 and 46. An H200 moves its bytes in the time of 37, 147, 37 and 147 instructions, so linear uint8 reaches 0.42 of the bandwidth.
 #pragma once
 
 #include <cstdint>
@@ -17,15 +18,15 @@
 namespace ndd::warp {
 
 constexpr int kLanesAcross = 16, kLanesDown = 2, kSteps = 4;
-constexpr int kSegment = 32, kSegments = 4;  // of a warp: pixels of a row, and rows
+constexpr int kSegment = 32, kSegments = 4;  // of a warp: pixels per row, and rows
 constexpr int kWarps = 4, kPasses = 2, kTileRows = kSegments * kWarps * kPasses;
 static_assert(kSegment * kSegments == kSteps * kLanesAcross * kLanesDown);
 
-// Of a segment in shared memory: two rows that are written together lie in different halves of the 32 banks.
+// The pitch of a segment in shared memory: two rows that are written together lie in different halves of the 32 banks.
 constexpr int staged_pitch(int pixel_bytes) { return (8 * pixel_bytes + 15) / 32 * 128 + 64; }
 
-// Segments of 32 pixels begin at multiples of 16 bytes, so the first one of a row begins up to 15 pixels before it.
-// Of an address: how many pixels lie behind the last such multiple; pixels have `bytes`, 1 or 3 times a power of two.
+// Segments of 32 pixels start at multiples of 16 bytes, so the first segment of a row may start up to 15 pixels before it. For an address, this is
+// the number of pixels behind the last such multiple; pixels have `bytes` bytes, 1 or 3 times a power of two.
 NDD_HD int32_t power_of_two_in(int32_t bytes) { return (bytes & -bytes) < 16 ? bytes & -bytes : 16; }
 NDD_HD int32_t pixels_behind(uintptr_t address, int32_t bytes) {
   const int32_t unit = power_of_two_in(bytes), inverse = bytes == unit ? 1 : 11;  // 3 * 11 = 33, which is 1 modulo 16, 8, 4 and 2
@@ -45,21 +46,22 @@ NDD_HD int32_t tiles_of_segments(const WarpItem<2, Map>& item, int32_t pixel_byt
   return segments(item.out, width, pixel_bytes) * ((height + kTileRows - 1) / kTileRows);
 }
 
-// Whether an image is made in tiles of staged pixels. Four channels are one access; they are misaligned behind a sample with another number of channels.
+// Whether an image is computed in tiles of staged pixels. Four channels are a single access, but misaligned after a sample with another number of
+// channels.
 template <class In, class Map>
 __device__ bool is_staged(const WarpItem<2, Map>& item) {
   const int64_t channels = item.src.channels;
   return channels == 1 || channels == 3 || (channels == 4 && reinterpret_cast<uintptr_t>(item.src.data) % (4 * sizeof(In)) == 0);
 }
 
-// top + (bottom - top) * down of the rows' left + (right - left) * across, as the CPU has it. Every path rounds the same way, because an image's
-// address decides which one a pixel takes.
+// top + (bottom - top) * down, for rows that are left + (right - left) * across, as on the CPU. Every path rounds in the same way, because an image's
+// address decides which path a pixel takes.
 __device__ inline float lerp(float a, float b, float weight) { return fmaf(b - a, weight, a); }
 
-// Of bytes to bytes: a row's sum of two products with 15-bit weights is one instruction, and lies in the mantissa of a float as it comes, half of a
-// level added. To convert, mix and round a channel takes 8 instructions instead of 18, and the result is within 0.01 of a level.
+// For bytes to bytes: a row's sum of two products with 15-bit weights is a single instruction, and is placed in the mantissa of a float as it is,
+// with half a level added. Converting, mixing and rounding a channel takes 8 instructions instead of 18, and the result is within 0.01 of a level.
 constexpr uint32_t kByteOne = 0x4B000000;  // 2^23
-__device__ inline uint32_t byte_weights(float right) {  // that of the right pixel above that of the left one
+__device__ inline uint32_t byte_weights(float right) {  // the right pixel's weight above the left one's
   return __float_as_uint(right * 32768.0f + 8388608.0f) * 65535u + (32768u - kByteOne * 65535u);
 }
 __device__ inline float byte_row(uint32_t weights, uint32_t pairs, bool upper_pair) {
@@ -94,7 +96,7 @@ __device__ Out converted(In value) {
   else return saturate<Out>(static_cast<float>(value));
 }
 
-// One pixel, with a look at the border for each neighbour.
+// A single pixel, with a border check for each neighbor.
 template <Interp interp, class In, class Out>
 __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Out* to) {
   constexpr int K = kTaps<interp>;
@@ -127,6 +129,7 @@ __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Ou
 #pragma unroll 1
   for (int32_t c = 0; c < channels; ++c) {
     const Out shown = saturate<Out>(src.fill_of(c));
+    // The fill value is first rounded to the output's type, which a pixel outside shows, and mixed with pixels as that.
     const In fill = saturate<In>(static_cast<float>(shown));
     const auto value = [&](int r, int k) { return (offset[0][k] | offset[1][r]) < 0 ? fill : load_global(data + (offset[0][k] + offset[1][r] + c)); };
     if (empty) {
@@ -154,7 +157,7 @@ __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Ou
   }
 }
 
-// Where a thread's pixels begin: two in row y and two in row y + 2, 16 apart. They need not be in the image.
+// The start of a thread's pixels: two in row y and two in row y + 2, 16 apart. They may lie outside the image.
 struct Quad {
   int32_t upper_x, lower_x, y;
   __device__ int32_t first(int step) const { return step < 2 ? upper_x : lower_x; }
@@ -162,7 +165,7 @@ struct Quad {
   __device__ int32_t row(int step) const { return y + step / 2 * kLanesDown; }
 };
 
-// `staged` is where the first pixel goes.
+// `staged` is the position of the first pixel.
 template <class In, class Out, int C, Interp interp, class Map>
 __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C, kTaps<interp>>& reader, const Map& map, bool copies,
                             const Quad& quad, Out* staged) {
@@ -177,6 +180,7 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
                       static_cast<float>(quad.row(step)) + 0.5f};
     return copies ? to : source_point(map, quad.column(step), quad.row(step), to, 0);
   };
+  // First all pixels whose neighbors lie inside, without branches; the others below, one by one.
   bool complete = reader.usable();
   if (reader.usable()) {
 #pragma unroll
@@ -235,24 +239,26 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
       int32_t at[2];
       for (int d = 0; d < 2; ++d) at[d] = Axis::first(__fadd_rd(K > 1 ? from.at[d] - 0.5f : from.at[d], kFloorBias));
       uint32_t unused;
+      // Already computed by the fast path.
       if (reader.locate(at[0], at[1], unused)) continue;
     }
     careful_pixel<interp, In>(item.src, from, staged_pixel(step));
   }
 }
 
-// How many pixels a row's segments begin before it.
+// The number of pixels by which a row's segments start before the row.
 template <int kPixel>
 __device__ int32_t row_shift(const char* out, int32_t width, int32_t y) {
   return pixels_behind(reinterpret_cast<uintptr_t>(out) + static_cast<uint32_t>(y * width * kPixel), kPixel);
 }
 
-// The segments of a warp from shared memory: those of row y and the following at column x less the row's shift.
+// Stores the segments of a warp from shared memory: those of row y and the following rows, at column x less the row's shift.
 template <class Out, int C>
 __device__ void store_segments(const char* staged, char* out, int32_t width, int32_t height, bool aligned, int32_t x, int32_t y, uint32_t lane) {
   constexpr int kPixel = C * static_cast<int>(sizeof(Out)), kVectors = kSegment * kPixel / 16,
                 kAtOnce = 32 / kVectors < kSegments ? 32 / kVectors : kSegments;
-  if (lane >= kAtOnce * kVectors) return;  // one in four for three channels: to find other rows for them would cost more than they are worth
+  // With three channels, one lane in four idles: finding other rows for them would cost more than they are worth.
+  if (lane >= kAtOnce * kVectors) return;
   const int32_t row_bytes = width * kPixel, at = static_cast<int32_t>(lane % kVectors * 16), row = static_cast<int32_t>(lane / kVectors);
   const char* from = staged + row * staged_pitch(kPixel) + at;
   y += row;
@@ -301,7 +307,7 @@ __device__ void make_tile(const WarpItem<2, Map>& item, bool copies, int32_t til
       }
       make_pixels<In, Out, C, interp>(item, reader, map, copies, quad, own);
     }
-    __syncthreads();  // of the warp would do
+    __syncthreads();  // a __syncwarp() would suffice
     store_segments<Out, C>(staged, out, width, height, aligned, x, y, lane);
     __syncthreads();
   }

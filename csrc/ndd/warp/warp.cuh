@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA side of the warp driver: one launch for all images of a ragged batch. tile.cuh and wide.cuh take the common types and channels; the
-// kernel here takes everything else, a pixel a thread with 64-bit indices: volumes, other types, other numbers of channels, images of a gigabyte.
+// CUDA side of the warp driver: one launch for all images of a ragged batch. tile.cuh and wide.cuh handle the common types and channels. The kernel
+// here handles everything else, one pixel per thread with 64-bit indices: volumes, other types, other numbers of channels, images of a gigabyte.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ NDD_HD void blend_pixel(const WarpSource<D>& src, const Taps& taps, DType in, DT
   }
 }
 
-// `wide`: also the filters of more than two taps, whose registers would slow the others down.
+// `wide`: includes filters of more than two taps, whose register usage would slow the others down.
 template <int D, bool wide>
 NDD_HD void sample_pixel(const WarpSource<D>& src, const Point<D>& from, Interp interp, DType in, DType out, void* dst, int64_t first) {
   if constexpr (wide) {
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kTileWidth* kTileHeight) warp_kernel(const War
 
 }  // namespace warp
 
-// Visits the tags of the types of an image for which there are kernels; false if there are none.
+// Visits the type tags of an image that specialized kernels exist for; false if there are none.
 template <class Map, class Visit>
 bool for_warp_types(DType in, DType out, Visit visit) {
   const auto pair = [&](auto in_tag, auto out_tag) {
@@ -101,7 +101,7 @@ bool for_warp_types(DType in, DType out, Visit visit) {
   return false;
 }
 
-// Whether the launch was one for the kernels of images in tile.cuh and wide.cuh.
+// Returns whether it has launched one of the image kernels of tile.cuh and wide.cuh.
 template <bool wide, class Map>
 bool launch_warp_images(const WarpItem<2, Map>* items, const WarpItem<2, Map>* host_items, int64_t count, DType in, DType out, cudaStream_t stream) {
   bool needs_wide = false;
@@ -129,7 +129,7 @@ bool launch_warp_images(const WarpItem<2, Map>* items, const WarpItem<2, Map>* h
   });
 }
 
-// `items` is in device memory, `host_items` are the same but for maps that come from there; `tiles` is the largest tile_count of an item.
+// `items` is in device memory. `host_items` are the same, except for maps that come from device memory. `tiles` is the largest tile_count of an item.
 template <int D, bool wide, class Map>
 void launch_warp(const WarpItem<D, Map>* items, const WarpItem<D, Map>* host_items, int64_t count, int64_t tiles, DType in, DType out,
                  cudaStream_t stream) {
@@ -140,7 +140,7 @@ void launch_warp(const WarpItem<D, Map>* items, const WarpItem<D, Map>* host_ite
   warp::warp_kernel<D, wide, Map><<<grid, dim3(warp::kTileWidth, warp::kTileHeight), 0, stream>>>(items, count, in, out);
 }
 
-// In warp_affine.cu, for rotate as well.
+// Instantiated in warp_affine.cu, for rotate as well.
 extern template void launch_warp<2, false>(const WarpItem<2, AffineMap<2>>*, const WarpItem<2, AffineMap<2>>*, int64_t, int64_t, DType, DType,
                                            cudaStream_t);
 extern template void launch_warp<3, false>(const WarpItem<3, AffineMap<3>>*, const WarpItem<3, AffineMap<3>>*, int64_t, int64_t, DType, DType,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Warp driver: every output pixel asks a map where it comes from, and the input is sampled there.
+// Warp driver: for every output pixel, a map returns the point it comes from, and the input is sampled there.
 //
-// A map is a functor `Point<D> operator()(const Point<D>& to) const` on pixel-corner coordinates, x first (the centre of pixel i is i + 0.5).
-// This header holds what both backends share; cpu.h and warp.cuh hold their loops, driver.h brings batches to them.
+// A map is a functor `Point<D> operator()(const Point<D>& to) const` on pixel-corner coordinates, x first (the center of pixel i is i + 0.5). This
+// header holds what both backends share; cpu.h and warp.cuh hold their loops, and driver.h is the interface for operators.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@
 
 namespace ndd {
 
-enum class Interp : int32_t { nearest, linear, cubic, lanczos3, copy };  // the first numbers are ndd's InterpType; copy ignores the map
+enum class Interp : int32_t { nearest, linear, cubic, lanczos3, copy };  // the first values equal ndd's InterpType; copy ignores the map
 NDD_ENUM("warp.Border", WarpBorder, int32_t, constant, replicate, reflect, reflect_101, wrap);
 
 template <int D>
@@ -36,21 +36,21 @@ struct AffineMap {
   }
 };
 
-// What to sample: a contiguous image (D = 2) or volume (D = 3) with interleaved channels. Sizes and strides (in elements) are x first.
+// The source: a contiguous image (D = 2) or volume (D = 3) with interleaved channels. Sizes and strides (in elements) are x first.
 template <int D>
 struct WarpSource {
   const void* data;
   int64_t size[D], stride[D];
   int64_t channels;
   WarpBorder border;
-  float fill;          // what a constant border shows,
-  const float* fills;  // or, where not null, what it shows in each channel
-  bool fades = false;  // of a constant border: see faded()
+  float fill;          // the value of a constant border,
+  const float* fills;  // or, if not null, its value in each channel
+  bool fades = false;  // for a constant border: see faded()
 
   NDD_HD float fill_of(int64_t channel) const { return fills ? fills[channel] : fill; }
 };
 
-// One image or volume to warp: output pixel `to` takes its value from map(to). `out` is contiguous, `size` pixels, x first.
+// An image or volume to warp: output pixel `to` takes its value from map(to). `out` is contiguous and has `size` pixels, x first.
 template <int D, class Map>
 struct WarpItem {
   WarpSource<D> src;
@@ -60,10 +60,10 @@ struct WarpItem {
   Interp interp;
 };
 
-// Offsets and pixel numbers are of type Index: int32_t is for CUDA, where 64-bit arithmetic takes two to five times as many instructions.
+// Offsets and pixel numbers have type Index: int32_t is for CUDA, where 64-bit arithmetic takes two to five times as many instructions.
 namespace warp {
 
-// The pixel that stands for pixel i of a line of n; -1 where the fill value shows.
+// The pixel that represents pixel i of a line of n; -1 where the fill value is visible.
 template <class Index>
 NDD_HD Index border_index(Index i, Index n, WarpBorder border) {
   if (i >= 0 && i < n) return i;
@@ -71,35 +71,35 @@ NDD_HD Index border_index(Index i, Index n, WarpBorder border) {
   if (border == WarpBorder::replicate || n == 1) return i < 0 ? 0 : n - 1;
   const Index period = border == WarpBorder::wrap ? n : border == WarpBorder::reflect ? 2 * n : 2 * n - 2;
   Index k = i < 0 ? i + period : i - (i < period ? 0 : period);
-  if (k < 0 || k >= period) k = (k % period + period) % period;  // two divisions
+  if (k < 0 || k >= period) k = (k % period + period) % period;  // avoids the two divisions in the common case
   return k < n ? k : border == WarpBorder::reflect ? period - 1 - k : period - k;
 }
 
-// A coordinate that an int64 can hold. Beyond the border by more than any filter reaches, constant and repeated borders do not change any more; a NaN
-// becomes such a point, too.
+// Clamps a coordinate to a range that an int64 can hold. Further beyond the border than any filter reaches, constant and replicated borders no longer
+// change. NaN becomes such a point as well.
 template <class Index>
 NDD_HD float limited(float p, Index size, WarpBorder border) {
   const bool periodic = border != WarpBorder::constant && border != WarpBorder::replicate;
   const float far = 1073741824.0f, least = periodic ? -far : -8.0f, most = periodic ? far : static_cast<float>(size) + 8.0f;
 #ifdef __CUDA_ARCH__
   return fminf(fmaxf(p, least), most);
-#else  // where those are calls
+#else  // where fmin and fmax are function calls
   const float above = p > least ? p : least;
   return above < most ? above : most;
 #endif
 }
 
-// The largest whole number that is not above a limited coordinate.
+// The largest integer that does not exceed a clamped coordinate.
 NDD_HD float whole_below(float p) {
 #ifdef __CUDA_ARCH__
   return floorf(p);
-#else  // a call without SSE4.1
+#else  // a function call without SSE4.1
   const float whole = static_cast<float>(static_cast<int64_t>(p));
   return whole - (whole > p ? 1.0f : 0.0f);
 #endif
 }
 
-// Element offset of the pixel that holds p; -1 where the fill value shows.
+// The element offset of the pixel that contains p; -1 where the fill value is visible.
 template <class Index = int64_t, int D>
 NDD_HD Index nearest_tap(const WarpSource<D>& src, const Point<D>& p) {
   Index offset = 0;
@@ -114,7 +114,7 @@ NDD_HD Index nearest_tap(const WarpSource<D>& src, const Point<D>& p) {
 
 template <int D, class Index = int64_t>
 struct LinearTaps {
-  Index offset[1 << D];  // -1: the fill value
+  Index offset[1 << D];  // -1 for the fill value
   float weight[1 << D];
 };
 
@@ -150,11 +150,11 @@ NDD_HD float blend(const LinearTaps<D, Index>& taps, int64_t channel, float fill
   return sum;
 }
 
-// torchvision's border of linear interpolation: the image on black and its mask are warped alike, then the fill value shows through the mask. `value` is
-// the sum of the weighted neighbours in the image, `inside` that of their weights.
+// torchvision's border for linear interpolation: the image, on black, and its mask are warped in the same way, and then the fill value shows through
+// the mask. `value` is the sum of the weighted neighbors in the image, `inside` the sum of their weights.
 NDD_HD float faded(float value, float inside, float fill) { return fmaf(value - fill, inside, fill); }
 
-// How many neighbours along an axis a filter mixes, and how many of them lie below the one that holds the point.
+// The number of neighbors that a filter mixes along an axis, and how many of them precede the one that contains the point.
 template <Interp interp>
 inline constexpr int kTaps = interp == Interp::nearest  ? 1
                              : interp == Interp::linear ? 2
@@ -163,7 +163,8 @@ inline constexpr int kTaps = interp == Interp::nearest  ? 1
 template <Interp interp>
 inline constexpr int kLead = (kTaps<interp> - 1) / 2;
 
-// Weights of the neighbours of a point that lies `right` (0 to 1) beyond the centre of neighbour kLead. The cubic is OpenCV's, with a slope of -0.75.
+// The weights of the neighbors of a point that lies `right` (0 to 1) beyond the center of neighbor kLead. The cubic filter is OpenCV's, with a =
+// -0.75.
 template <Interp interp>
 NDD_HD void wide_weights(float right, float* weights) {
   if (interp == Interp::cubic) {
@@ -179,11 +180,11 @@ NDD_HD void wide_weights(float right, float* weights) {
   for (int k = 0; k < kTaps<interp>; ++k) weights[k] /= sum;
 }
 
-// The neighbours of a point in an image.
+// The neighbors of a point in an image.
 template <Interp interp, class Index = int64_t>
 struct WideTaps {
   static constexpr int K = kTaps<interp>;
-  Index offset[2][K];  // -1: the fill value
+  Index offset[2][K];  // -1 for the fill value
   float weight[2][K];
 };
 

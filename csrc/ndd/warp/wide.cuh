@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA warp of images of uint8, float16 or float32 with filters of 4 x 4 and 6 x 6 neighbours, a pixel a thread. Those weigh so many that neither
-// the border nor single stores matter much: a channel of the cubic takes 16 loads and 20 multiplications.
+// CUDA warp of images of uint8, float16 or float32 with filters of 4 x 4 and 6 x 6 neighbors, one pixel per thread. The filters cost so much that
+// neither border checks nor single stores matter: a channel of the cubic takes 16 loads and 20 multiplications.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace ndd::warp {
 
-constexpr int kWideWidth = 16, kWideHeight = 16;  // of a block, and a warp has 16 x 2 pixels as in tile.cuh
+constexpr int kWideWidth = 16, kWideHeight = 16;  // of a block; a warp has 16 x 2 pixels as in tile.cuh
 
 template <class Map>
 int64_t wide_blocks(const WarpItem<2, Map>& item) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear sampling of uint8 images of 1 to 4 channels with AVX2, eight pixels at a time.
 //
-// The two horizontal neighbours of a pixel lie in 8 consecutive bytes, so a pixel costs two 64-bit loads. The blend runs in Q8.7 with 15-bit
-// weights: within 0.02 of a level of float arithmetic, and four channels of four pixels in each instruction.
+// The two horizontal neighbors of a pixel lie in 8 consecutive bytes, so a pixel costs two 64-bit loads. Blending uses Q8.7 with 15-bit weights: it
+// is within 0.02 of a level of float arithmetic and processes four channels of four pixels per instruction.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 namespace ndd::warp {
 
 struct U8Image {
-  bool usable = false;  // this machine and this image can take the fast path
+  bool usable = false;  // this CPU and this image qualify for the fast path
   const uint8_t* data = nullptr;
   int32_t width = 0, height = 0, channels = 0;
   WarpBorder border = WarpBorder::constant;
-  uint8_t fill[32] = {};  // eight pixels
-  bool exact = false;     // in float: twice the time
+  uint8_t fill[32] = {};  // repeated for eight pixels
+  bool exact = false;     // computes in float, which takes twice the time
 };
 
 // `fill` is one pixel.
@@ -41,8 +41,8 @@ inline U8Image u8_linear(const uint8_t* data, int64_t width, int64_t height, int
 #define NDD_AVX2 __attribute__((target("avx2,fma")))
 
 struct PixelMasks {
-  __m256i left, right;  // bytes of the left and right neighbour, each widened to 16 bits, two pixels in each half
-  __m256i pack;         // four pixels of four channels to four pixels of `channels`, in each half
+  __m256i left, right;  // bytes of the left and right neighbors, each widened to 16 bits, two pixels per half
+  __m256i pack;         // packs four pixels of four channels into four pixels of `channels`, in each half
 };
 
 // Four 64-bit loads at data + offset[0..3].
@@ -62,12 +62,12 @@ NDD_AVX2 inline __m256i lerp(__m256i a, __m256i b, __m256i weight) {
 
 NDD_AVX2 inline __m256i spread(__m256i pixels, __m256i mask) { return _mm256_slli_epi16(_mm256_shuffle_epi8(pixels, mask), 7); }
 
-// Eight pixels of one channel from gathered dwords, whose low bytes are the two neighbours: 0.35 ms for a VGA image, 0.46 in the general path.
+// Eight pixels of a single channel from gathered dwords, whose low bytes are the two neighbors: 0.35 ms for a VGA image, 0.46 in the general path.
 NDD_AVX2 inline __m128i blend8(__m256i top, __m256i bottom, __m256i wx, __m256i wy) {
   const __m256i widen = _mm256_set1_epi32(static_cast<int32_t>(0x80018000u));
   const __m256i in_half = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404, 0x08080808, 0x0c0c0c0c);
   const __m256i mask = _mm256_or_si256(widen, in_half);
-  const __m256i column = lerp(spread(top, mask), spread(bottom, mask), wy);  // left and right neighbour of a pixel in one dword
+  const __m256i column = lerp(spread(top, mask), spread(bottom, mask), wy);  // left and right neighbor of a pixel in one dword
   const __m256i right = _mm256_srli_epi16(wx, 1);
   const __m256i weights = _mm256_blend_epi16(_mm256_sub_epi16(_mm256_set1_epi16(16384), right), right, 0xaa);
   const __m256i sum = _mm256_srli_epi32(_mm256_add_epi32(_mm256_madd_epi16(column, weights), _mm256_set1_epi32(1 << 20)), 21);
@@ -75,14 +75,14 @@ NDD_AVX2 inline __m128i blend8(__m256i top, __m256i bottom, __m256i wx, __m256i 
   return _mm_packus_epi16(words, words);
 }
 
-// Four pixels; wx and wy repeat a pixel's weight over its four channels. The result is four channels of 16 bits a pixel.
+// Four pixels; wx and wy repeat a pixel's weight for its four channels. The result has four 16-bit channels per pixel.
 NDD_AVX2 inline __m256i blend4(__m256i top, __m256i bottom, __m256i wx, __m256i wy, const PixelMasks& masks) {
   const __m256i left = lerp(spread(top, masks.left), spread(bottom, masks.left), wy);
   const __m256i right = lerp(spread(top, masks.right), spread(bottom, masks.right), wy);
   return _mm256_srli_epi16(_mm256_add_epi16(lerp(left, right, wx), _mm256_set1_epi16(64)), 7);
 }
 
-// Eight pixels in float, a register for each channel; a channel is a byte of the dwords where a pixel begins. Rounded half to even, as torch does.
+// Eight pixels in float, one register per channel; a channel is a byte of the dword at the start of a pixel. Rounded half to even, as torch does.
 template <int channels>
 NDD_AVX2 inline __m256i blend8_exactly(const uint8_t* data, int32_t stride, __m256i offset, __m256 wx, __m256 wy) {
   const auto gather = [&](int32_t behind) __attribute__((always_inline, target("avx2,fma"))) {
@@ -115,7 +115,7 @@ NDD_AVX2 inline PixelMasks pixel_masks(int channels) {
           _mm256_load_si256(reinterpret_cast<const __m256i*>(pack))};
 }
 
-// Samples pixels [0, n) in groups of eight; `slow(j)` handles the eight pixels from j where a group meets the border. n >= 8.
+// Samples the pixels [0, n) in groups of eight; slow(j) handles the eight pixels from j on if the group touches the border. n >= 8.
 template <int channels, bool exact, class Slow>
 NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float* ys, int64_t n, uint8_t* out, Slow slow) {
   const int32_t stride = image.width * channels;
@@ -123,7 +123,7 @@ NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float*
   const __m256 half = _mm256_set1_ps(0.5f), zero = _mm256_setzero_ps(), one = _mm256_set1_ps(1.0f), q15 = _mm256_set1_ps(32768.0f);
   const __m256 last_x = _mm256_set1_ps(static_cast<float>(image.width - 1)), last_y = _mm256_set1_ps(static_cast<float>(image.height - 1));
   const __m256i max_x = _mm256_set1_epi32(image.width - 2), max_y = _mm256_set1_epi32(image.height - 2), max_weight = _mm256_set1_epi32(32767);
-  // The 64-bit load of the lower neighbours may not pass the end of the image.
+  // The 64-bit load of the lower neighbors must not pass the end of the image.
   const __m256i max_offset = _mm256_set1_epi32(image.width * image.height * channels - stride - 8);
   const __m256i low_pixels = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3), high_pixels = _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7);
 
@@ -143,7 +143,7 @@ NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float*
         continue;
       }
     }
-    x = _mm256_min_ps(_mm256_max_ps(x, zero), last_x);  // max returns its second operand for a NaN
+    x = _mm256_min_ps(_mm256_max_ps(x, zero), last_x);  // for NaN, max returns its second operand
     y = _mm256_min_ps(_mm256_max_ps(y, zero), last_y);
     const __m256i ix = _mm256_min_epi32(_mm256_cvttps_epi32(x), max_x), iy = _mm256_min_epi32(_mm256_cvttps_epi32(y), max_y);
     const __m256i offset = _mm256_add_epi32(_mm256_mullo_epi32(iy, _mm256_set1_epi32(stride)), _mm256_mullo_epi32(ix, _mm256_set1_epi32(channels)));
@@ -185,7 +185,7 @@ NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float*
 
 #undef NDD_AVX2
 
-// `exact` is not a branch of the loop, which most warps have no use for.
+// `exact` is a template parameter to keep it out of the loop: most warps do not use it.
 template <bool exact, class Slow>
 void linear_u8_of(const U8Image& image, const float* xs, const float* ys, int64_t n, uint8_t* out, Slow slow) {
   switch (image.channels) {

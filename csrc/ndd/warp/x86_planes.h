@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sampling planes of one channel with AVX2, eight pixels at a time: nearest pixels of four bytes, and linearly bytes and float32. The points of a row are the
-// same for all planes of an image, so that where they read is computed once.
+// Samples single-channel planes with AVX2, eight pixels at a time: nearest pixels of four bytes, and linearly interpolated bytes and float32. The
+// points of a row are the same for all planes of an image, so positions are computed once.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace ndd::warp {
 
 struct PlaneShape {
-  bool usable = false;  // this machine and this image can take the fast path
+  bool usable = false;  // this CPU and these planes qualify for the fast path
   int32_t width = 0, height = 0;
   WarpBorder border = WarpBorder::constant;
 };
@@ -40,10 +40,10 @@ inline PlaneShape linear_shape(int64_t width, int64_t height, WarpBorder border)
 
 inline bool gathers_pixels() { return cpu_isa() != Isa::base; }
 
-// Without fma, which gcc would make of a product and a sum: the results are those of the general path.
+// Without fma, into which gcc would contract a product and a sum: results must equal those of the general path.
 #define NDD_AVX2 __attribute__((target("avx2")))
 
-// Pixels of four bytes; `fill` where the number is negative.
+// Copies pixels of four bytes; `fill` where the index is negative.
 NDD_AVX2 inline void gather_pixels(const char* data, const int32_t* pixels, int64_t n, const char* fill, char* out) {
   int32_t value;
   std::memcpy(&value, fill, sizeof(value));
@@ -62,7 +62,7 @@ struct Corners {
   __m256 value[4];  // upper left, upper right, lower left, lower right
 };
 
-// Pairs of neighbours: a gather of eight elements takes as long as eight loads, and there would be four.
+// Loads pairs of neighbors: a gather of eight elements takes as long as eight loads, and four gathers would be needed.
 NDD_AVX2 inline __m256 load_pairs(const float* data, const int32_t* at) {
   const auto two = [&](int32_t first, int32_t second) __attribute__((always_inline, target("avx2"))) {
     const __m128 low = _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(data + first));
@@ -78,7 +78,7 @@ NDD_AVX2 inline Corners gather_corners(const float* data, int32_t width, __m256i
   return {{_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd), _mm256_shuffle_ps(c, d, 0x88), _mm256_shuffle_ps(c, d, 0xdd)}};
 }
 
-// Both neighbours of a row are in the four bytes from the left one on.
+// Both neighbors in a row are among the four bytes from the left one on.
 NDD_AVX2 inline Corners gather_corners(const uint8_t* data, int32_t width, __m256i offset) {
   const __m256i byte = _mm256_set1_epi32(255), top = _mm256_i32gather_epi32(reinterpret_cast<const int*>(data), offset, 1);
   const __m256i bottom = _mm256_i32gather_epi32(reinterpret_cast<const int*>(data + width), offset, 1);
@@ -95,7 +95,7 @@ NDD_AVX2 inline void store8(__m256 values, uint8_t* out) {  // rounded half to e
 
 // The same with AVX-512, sixteen pixels at a time. n >= 16.
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // inside gcc 12's own AVX-512 header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // raised inside gcc 12's own AVX-512 header
 #define NDD_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2")))
 
 struct WideCorners {
@@ -109,7 +109,7 @@ NDD_AVX512 inline WideCorners gather_wide(const uint8_t* data, int32_t width, __
   return {{widened(top), widened(_mm512_srli_epi32(top, 8)), widened(bottom), widened(_mm512_srli_epi32(bottom, 8))}};
 }
 
-// Both neighbours of a row at once: a gather takes as long as so many loads.
+// Both neighbors of a row in one access: a gather takes as long as that many loads.
 NDD_AVX512 inline WideCorners gather_wide(const float* data, int32_t width, __m512i offset) {
   const __m256i first = _mm512_castsi512_si256(offset), second = _mm512_extracti64x4_epi64(offset, 1);
   const __m512i left = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
@@ -149,7 +149,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
     if (there == 0) {
       for (int64_t p = 0; p < count; ++p) store16(_mm512_set1_ps(planes[p].fill), reinterpret_cast<T*>(planes[p].out) + j);
     } else {
-      x = _mm512_min_ps(_mm512_max_ps(x, zero), last_x);  // max returns its second operand for a NaN
+      x = _mm512_min_ps(_mm512_max_ps(x, zero), last_x);  // for NaN, max returns its second operand
       y = _mm512_min_ps(_mm512_max_ps(y, zero), last_y);
       const __m512i ix = _mm512_min_epi32(_mm512_cvttps_epi32(x), max_x), iy = _mm512_min_epi32(_mm512_cvttps_epi32(y), max_y);
       const __m512i wanted = _mm512_add_epi32(_mm512_mullo_epi32(iy, row), ix), offset = _mm512_min_epi32(wanted, max_offset);
@@ -168,7 +168,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
   }
 }
 
-// Samples pixels [0, n) of `count` planes; `slow(j)` does pixel j of all planes where its neighbours lie on both sides of the border. n >= 8.
+// Samples the pixels [0, n) of `count` planes; slow(j) computes pixel j of all planes if its neighbors straddle the border. n >= 8.
 template <class T, class Slow>
 NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const float* ys, int64_t n, const SampledPlane* planes, int64_t count,
                             Slow slow) {
@@ -176,7 +176,7 @@ NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const floa
   const __m256 half = _mm256_set1_ps(0.5f), zero = _mm256_setzero_ps(), one = _mm256_set1_ps(1.0f), minus = _mm256_set1_ps(-1.0f);
   const __m256 last_x = _mm256_set1_ps(static_cast<float>(shape.width - 1)), last_y = _mm256_set1_ps(static_cast<float>(shape.height - 1));
   const __m256i max_x = _mm256_set1_epi32(shape.width - 2), max_y = _mm256_set1_epi32(shape.height - 2), row = _mm256_set1_epi32(shape.width);
-  // Four bytes from the last of these on do not pass the end of the plane.
+  // The last offset from which four bytes still lie inside the plane.
   const __m256i max_offset = _mm256_set1_epi32(shape.width * (shape.height - 1) - (sizeof(T) == 1 ? 4 : 2));
   const auto within = [&](__m256 low, __m256 high, __m256 v) __attribute__((always_inline, target("avx2"))) {
     return _mm256_and_ps(_mm256_cmp_ps(v, low, _CMP_GE_OQ), _mm256_cmp_ps(v, high, _CMP_LE_OQ));
@@ -196,7 +196,7 @@ NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const floa
     if (there == 0) {
       for (int64_t p = 0; p < count; ++p) store8(_mm256_set1_ps(planes[p].fill), reinterpret_cast<T*>(planes[p].out) + j);
     } else {
-      x = _mm256_min_ps(_mm256_max_ps(x, zero), last_x);  // max returns its second operand for a NaN
+      x = _mm256_min_ps(_mm256_max_ps(x, zero), last_x);  // for NaN, max returns its second operand
       y = _mm256_min_ps(_mm256_max_ps(y, zero), last_y);
       const __m256i ix = _mm256_min_epi32(_mm256_cvttps_epi32(x), max_x), iy = _mm256_min_epi32(_mm256_cvttps_epi32(y), max_y);
       const __m256i wanted = _mm256_add_epi32(_mm256_mullo_epi32(iy, row), ix), offset = _mm256_min_epi32(wanted, max_offset);

@@ -22,10 +22,10 @@ constexpr double kNanosecondsPerElement = 0.3;
 constexpr int64_t kRow = 1024;
 
 // total[o] for every output of a sample.
-std::vector<double> totals_of(reduce::Fold fold, const Job& job, int64_t i, reduce::Centres centres = {}) {
+std::vector<double> totals_of(reduce::Fold fold, const Job& job, int64_t i, reduce::Centers centers = {}) {
   std::vector<double> totals(job.shape(i).outputs);
   const DType type = reduce::total_dtype(fold, job.in.dtype());
-  reduce::fold_sample(fold, job.shape(i), job.in.data(i), job.in.dtype(), centres,
+  reduce::fold_sample(fold, job.shape(i), job.in.data(i), job.in.dtype(), centers,
                       [&](int64_t first, int64_t n, const void* made) { convert_run(made, type, n, totals.data() + first, DType::float64); });
   return totals;
 }

@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreads, 4) apply(const Run* runs, int64_t co
           const float2 factor = __ldg(factors + output_of(run.shape, at.first));
           values[g][0] = normalized(values[g][0], factor.x, factor.y, shift);
         } else if (at.has(g)) {
-          run.planes.for_neighbours<width>(at.row(g), [&](int e, uint32_t number) {
+          run.planes.for_neighbors<width>(at.row(g), [&](int e, uint32_t number) {
             const float2 factor = __ldg(factors + number);
             values[g][e] = normalized(values[g][e], factor.x, factor.y, shift);
           });

@@ -86,7 +86,7 @@ __device__ __forceinline__ void load_operand(const Operand& operand, DType dtype
   for (int g = 0; g < rows; ++g) {
     Index index[width] = {};
     if constexpr (width == 1) index[0] = broadcasts[operand.broadcast].locate(at.first);
-    else if (at.has(g)) operand.planes.for_neighbours<width>(at.row(g), [&](int k, uint32_t found) { index[k] = found; });
+    else if (at.has(g)) operand.planes.for_neighbors<width>(at.row(g), [&](int k, uint32_t found) { index[k] = found; });
     for_dtype(dtype, [&](auto tag) {
       const auto* const from = static_cast<const typename decltype(tag)::type*>(operand.data);
 #pragma unroll

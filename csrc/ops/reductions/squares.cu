@@ -34,8 +34,8 @@ void mean_of_distances(const Job& job, const Tensor& mean, const MaybeTensor& me
   if (job.in.values().is_cuda()) {
     auto samples = job.gpu_samples();
     for (size_t i = 0; i < samples.size(); ++i) {
-      samples[i].centre = means.data(static_cast<int64_t>(i));
-      samples[i].centres = means.volume(static_cast<int64_t>(i));
+      samples[i].center = means.data(static_cast<int64_t>(i));
+      samples[i].centers = means.volume(static_cast<int64_t>(i));
     }
     return reduce::launch_gpu(job.op, std::move(samples), reduce::GpuSum<true, true>{}, {job.in.dtype(), job.out.dtype(), means.dtype()});
   }
