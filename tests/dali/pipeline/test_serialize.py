@@ -424,7 +424,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=shown)
 def test_values(value: Any) -> None:
-    from torch_ndd.dali.buffer import decoded, encoded
+    from torch_ndd.dali._values import decoded, encoded
 
     made = decoded(json.loads(json.dumps(encoded(value))))
     assert type(made) is type(value)
@@ -439,7 +439,7 @@ def test_values(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [object(), print, b"x", {3: 1}, np.array(["x"]), 1j])
 def test_values_that_cannot_be_stored(value: Any) -> None:
-    from torch_ndd.dali.buffer import encoded
+    from torch_ndd.dali._values import encoded
 
     with pytest.raises(TypeError, match="cannot be stored"):
         encoded(value)
