@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <exception>
-#include <fstream>
 #include <string>
 
 #include "decoders/file_kind.h"
-
 #include "ndd/python_interface.h"
+#include "readers/open_files.h"
 
 using ndd::Scan;
 
@@ -16,13 +15,21 @@ namespace {
 
 const char* const kContainers[] = {"a TFRecord file", "a RecordIO file", "a tar archive", "an LMDB database", "a TFRecord file"};
 
+// What a file is, by its beginning; empty if that is not known, or if it cannot be read: what the scan said is the reason then. Pipes are not opened.
+std::string kind_of(const char* path) {
+  try {
+    char begin[ndd::kKindBytes];
+    const int64_t size = ndd::OpenFile(path).read_some(begin, 0, sizeof begin);
+    return ndd::file_kind(reinterpret_cast<const uint8_t*>(begin), static_cast<size_t>(size));
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
 // Where nothing was found in a file of another kind, this is the reason.
-Scan* named(Scan* scan, int container, const char* path) {
+Scan* name_other_kind(Scan* scan, int container, const char* path) {
   if ((scan->error.empty() && scan->damaged < 0) || !scan->begins.empty()) return scan;
-  uint8_t begin[ndd::kKindBytes];
-  std::ifstream file(path, std::ios::binary);
-  file.read(reinterpret_cast<char*>(begin), sizeof begin);
-  const std::string kind = ndd::file_kind(begin, static_cast<size_t>(file.gcount())), expected = kContainers[container];
+  const std::string kind = kind_of(path), expected = kContainers[container];
   if (!kind.empty() && kind != expected) (scan->error.empty() ? scan->reason : scan->error) = "it is " + kind + ", not " + expected;
   return scan;
 }
@@ -33,15 +40,15 @@ Scan* named(Scan* scan, int container, const char* path) {
 NDD_EXPORT(release, void*, ndd_scan, (int kind, const char* path)) {
   try {
     switch (kind) {
-      case 1: return named(new Scan(ndd::scan_recordio(path)), kind, path);
-      case 2: return named(new Scan(ndd::scan_tar(path)), kind, path);
-      case 3: return named(new Scan(ndd::scan_lmdb(path)), kind, path);
-      default: return named(new Scan(ndd::scan_tfrecords(path, kind != 4)), kind, path);
+      case 1: return name_other_kind(new Scan(ndd::scan_recordio(path)), kind, path);
+      case 2: return name_other_kind(new Scan(ndd::scan_tar(path)), kind, path);
+      case 3: return name_other_kind(new Scan(ndd::scan_lmdb(path)), kind, path);
+      default: return name_other_kind(new Scan(ndd::scan_tfrecords(path, kind != 4)), kind, path);
     }
   } catch (const std::exception& error) {
     auto* scan = new Scan;
     scan->error = error.what();
-    return named(scan, kind, path);
+    return name_other_kind(scan, kind, path);
   }
 }
 
