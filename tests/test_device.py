@@ -428,7 +428,7 @@ def test_slices_and_arithmetic_allocate_on_the_stream_that_fills_them(cuda: Fake
     images, ragged = (OnGpu.of(ndd.batch([np.ones((4, 2 + k * rest), np.uint8) for k in range(3)])) for rest in (0, 1))
     for made in (
         images + images, ragged + ragged, -ragged, images.slice[:, ::2], ragged.slice[1], images.select([2, 0]), ragged.select([2, 0]),
-        ragged._stacked(pad=True), images.tensors[0][:, ::2], repeated(images.tensors[0], 2),
+        ragged.stack(pad=True), images.tensors[0][:, ::2], repeated(images.tensors[0], 2),
     ):  # fmt: skip
         assert made.buffer is not None
     assert len(found) == 10

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.process.files import check_regular
+from .._core.process.files import check_regular, open_regular
 from .._core.process.limits import check_sample, max_sample_bytes
 from ..io._url_files import RemoteFile
 from ..io._urls import is_url, reason_of
@@ -155,7 +155,7 @@ class Video:
         if isinstance(source, torch.Tensor):
             return source[:_BEGINNING].numpy().tobytes()
         if self._remote is None:
-            with open(source, "rb") as file:
+            with open_regular(source) as file:
                 return file.read(_BEGINNING)
         with self._reading():
             begin = self._remote.read(_BEGINNING)

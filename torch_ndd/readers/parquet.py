@@ -15,7 +15,7 @@ from typing_extensions import Unpack
 
 from .._core import native
 from .._core.context.device import DeviceLike
-from .._core.process.files import check_regular
+from .._core.process.files import check_regular, open_regular
 from .._core.process.fork_locks import new_lock
 from .._core.process.limits import check_sample
 from .._core.process.workers import Workers
@@ -365,7 +365,7 @@ def _with_files(array: Any, folders: list[str], arrow: Any) -> Any:
 def _other_kind(path: str) -> str:
     """Return that a local file is of another kind, or nothing."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             kind = native.file_kind(file.read(512))
     except OSError:
         return ""
