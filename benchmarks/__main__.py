@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
     common.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where operators run: main, ops, compiled")
     common.add_argument("--seconds", type=float, default=float("inf"), help="with --device cuda: ops and compiled leave out what does not fit")
     common.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
-    job = suites.add_parser("main", parents=[common], help="JPEG files to normalised training batches")
+    job = suites.add_parser("main", parents=[common], help="JPEG files to normalized training batches")
     job.add_argument("--path", help="folder of JPEGs; without it, photographs out of PyPI packages are written to a temporary folder")
     job.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
     job.add_argument("--rounds", type=int, default=7)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who does the main job: endless streams of ``(images, labels)``, 64 normalised 224x224 images at a time."""
+"""Who does the main job: endless streams of ``(images, labels)``, 64 normalized 224x224 images at a time."""
 
 from __future__ import annotations
 

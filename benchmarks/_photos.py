@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# Colour photographs of scikit-image's wheel; scikit-learn adds "china" and "flower".
+# Color photographs of scikit-image's wheel; scikit-learn adds "china" and "flower".
 _SKIMAGE = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "motorcycle_right.png", "rocket.jpg")
 
 

@@ -122,7 +122,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
-def colour(value: float, bar: float = 1.0) -> str:
+def color(value: float, bar: float = 1.0) -> str:
     """A ratio for the table: green when it reaches the bar."""
     return f"[{'green' if value >= bar else 'red'}]{value:.2f}[/]"
 

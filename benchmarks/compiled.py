@@ -25,7 +25,7 @@ from rich.table import Table
 import torch_ndd as ndd
 from torch_ndd import types
 
-from ._report import colour, ratio
+from ._report import color, ratio
 
 _MEAN, _STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 _BATCH = 16
@@ -96,15 +96,15 @@ _ALONE: dict[str, Chain] = {
 }
 # Each on both types of input.
 CHAINS: dict[str, Chain] = {
-    "2: brightness, normalise to CHW": _two,
-    "3: contrast, brightness, normalise to CHW": _three,
-    "4, pointwise: brightness, contrast, brightness_contrast, normalise": _pointwise,
-    "4, to planes: brightness, contrast, flip, normalise to CHW": _planes,
-    "4, to planes, a value a sample: brightness, contrast, flip, normalise to CHW": _samples,
-    "4: brightness, color_twist with a hue a sample, flip, normalise to CHW": _colours,
+    "2: brightness, normalize to CHW": _two,
+    "3: contrast, brightness, normalize to CHW": _three,
+    "4, pointwise: brightness, contrast, brightness_contrast, normalize": _pointwise,
+    "4, to planes: brightness, contrast, flip, normalize to CHW": _planes,
+    "4, to planes, a value a sample: brightness, contrast, flip, normalize to CHW": _samples,
+    "4: brightness, color_twist with a hue a sample, flip, normalize to CHW": _colours,
     "4: brightness, brightness_contrast, hsv, flip": _bytes,
-    "5: saturation, brightness, contrast, flip, normalise to CHW": _five,
-    "6: contrast, posterize, brightness, color_twist, flip, normalise to CHW": _six,
+    "5: saturation, brightness, contrast, flip, normalize to CHW": _five,
+    "6: contrast, posterize, brightness, color_twist, flip, normalize to CHW": _six,
     **{f"{_PREFIX}{name}": chain for name, chain in _ALONE.items()},
 }
 _BAR, _BAR_RAGGED, _BAR_FIRST = 1.5, 1.0, 20.0
@@ -167,7 +167,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
             "compiled_ratio": ratio(plain, compiled),
         }
         shown = [f"{row['uncompiled_ms']:.2f}", f"{row['compiled_ms']:.2f}"]
-        shown.append(colour(row["compiled_ratio"], _BAR_RAGGED if alone or ragged else _BAR))
+        shown.append(color(row["compiled_ratio"], _BAR_RAGGED if alone or ragged else _BAR))
         if options.first and not alone:
             try:
                 row["first_s"] = _first_seconds(described, str(dtype)[6:], ragged, options.threads)

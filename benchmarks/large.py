@@ -21,7 +21,7 @@ from . import _rounds
 from ._loaders import DALI
 from ._photos import photographs
 from ._process import Handler, installed, limit_threads, running
-from ._report import colour, ratio
+from ._report import color, ratio
 
 BATCH = 8  # as pixels, 288 MB
 DISCARD = 2
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         results[name] = {"images_per_second": statistics.median(rates), "cpu_ms": work[name]}
         if SCALED in speeds:
             results[name]["ratio"] = ratio(speeds[SCALED], rates)
-        shown = colour(results[name]["ratio"], _BARS[name]) if name in _BARS and SCALED in speeds else ""
+        shown = color(results[name]["ratio"], _BARS[name]) if name in _BARS and SCALED in speeds else ""
         table.add_row(name, f"{results[name]['images_per_second']:.1f}", f"{work[name]:.1f}", shown)
     console.print(table)
     for name, text in failed.items():

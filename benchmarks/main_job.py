@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main job: JPEG files -> random area crop -> 224x224 -> random flip -> normalised float32 NCHW, batches of 64.
+"""The main job: JPEG files -> random area crop -> 224x224 -> random flip -> normalized float32 NCHW, batches of 64.
 
 Every competitor delivers an endless stream of ``(images, labels)``, torch tensors. In a round, the first batches are
 thrown away (they were partly computed while other competitors had their turn) and the time of each following one is
@@ -25,7 +25,7 @@ from . import _loaders, _rounds
 from ._loaders import BATCH, LIMIT, SUBJECT, Competitor, Job
 from ._photos import write_jpegs
 from ._process import Handler, installed, limit_threads, running
-from ._report import colour
+from ._report import color
 from .cuda import _loaders as _cuda_loaders
 
 # The longest queue of finished batches is the DataLoader's: 2 workers with 2 batches each.
@@ -65,7 +65,7 @@ def _check(images: torch.Tensor, following: torch.Tensor) -> None:
     if tuple(images.shape) != (BATCH, 3, 224, 224) or images.dtype != torch.float32 or not images.is_contiguous():
         raise ValueError(f"delivered {tuple(images.shape)} {images.dtype} with strides {images.stride()}")
     if not 0.5 < float(images.std()) < 2 or torch.equal(images, following):
-        raise ValueError(f"delivered images that are not normalised or not random: standard deviation {float(images.std()):.2f}")
+        raise ValueError(f"delivered images that are not normalized or not random: standard deviation {float(images.std()):.2f}")
 
 
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 
 def _print(console: Console, figures: dict[str, dict[str, float]], failed: dict[str, str]) -> None:
-    table = Table(title="main job: JPEG files to normalised training batches")
+    table = Table(title="main job: JPEG files to normalized training batches")
     table.add_column("competitor")
     for heading in ("images/s", "torch_ndd is x times", "batch p50 ms", "p99 ms", "images per CPU second"):
         table.add_column(heading, justify="right")
     for name, row in figures.items():
-        times = colour(row["torch_ndd_ratio"], 0.85 if name == LIMIT else 1.0) if "torch_ndd_ratio" in row and name != SUBJECT else ""
+        times = color(row["torch_ndd_ratio"], 0.85 if name == LIMIT else 1.0) if "torch_ndd_ratio" in row and name != SUBJECT else ""
         table.add_row(
             name,
             f"{row['images_per_second']:.0f}",

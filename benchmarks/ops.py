@@ -28,7 +28,7 @@ from rich.table import Table
 from . import _rounds
 from ._cold import Caches
 from ._process import Handler, Peer, installed, limit_threads, running
-from ._report import colour, ratio
+from ._report import color, ratio
 from .cases import CASES, DATA, Case
 
 SUBJECT = "torch_ndd"
@@ -273,8 +273,8 @@ def _print(console: Console, figures: dict[str, dict[str, Any]], peers: list[str
         table.add_row(
             name,
             *(f"{row['ms'][peer]:.3f}" if peer in row["ms"] else "failed" if peer in row["failed"] else "" for peer in peers),
-            *(colour(times[peer]) if peer in times else "" for peer in rivals),
-            colour(min(times.values())) if times else "",
+            *(color(times[peer]) if peer in times else "" for peer in rivals),
+            color(min(times.values())) if times else "",
         )
     console.print(table)
 
@@ -286,7 +286,7 @@ def _print_cold(console: Console, figures: dict[str, dict[str, Any]]) -> None:
         table.add_column(heading, justify="left" if heading == "operator" else "right")
     for times, name in rows:
         milliseconds = figures[name]["ms"]
-        table.add_row(name, f"{milliseconds[SUBJECT]:.3f}", f"{milliseconds['DALI']:.3f}", colour(times, COLD_BAR))
+        table.add_row(name, f"{milliseconds[SUBJECT]:.3f}", f"{milliseconds['DALI']:.3f}", color(times, COLD_BAR))
     console.print(table)
     if not rows:
         console.print("no row of both torch_ndd and DALI", style="red")
@@ -294,4 +294,4 @@ def _print_cold(console: Console, figures: dict[str, dict[str, Any]]) -> None:
     below = [f"{name} ({times:.2f})" for times, name in rows if times < COLD_BAR and not name.startswith("decoders.")]
     console.print(f"rows under {COLD_BAR}, decoding apart: {', '.join(below) or 'none'}", highlight=False)
     mean = math.exp(statistics.fmean(math.log(times) for times, _ in rows))
-    console.print(f"geometric mean of {len(rows)} rows: {colour(mean, COLD_MEAN)} (bar {COLD_MEAN})", highlight=False)
+    console.print(f"geometric mean of {len(rows)} rows: {color(mean, COLD_MEAN)} (bar {COLD_MEAN})", highlight=False)

@@ -28,7 +28,7 @@ from . import _rounds
 from ._containers import Containers, write_containers
 from ._loaders import BATCH, DALI, LIMIT, SUBJECT, Job, decode_only
 from ._process import Handler, installed, limit_threads, running
-from ._report import colour
+from ._report import color
 
 Batches = Iterator[Any]
 
@@ -238,7 +238,7 @@ def _print(console: Console, kind: str, figures: dict[str, dict[str, float]]) ->
         table.add_column(heading, justify="right")
     for name, row in figures.items():
         bar = 0.95 if name == LIMIT else (1.8 if kind == "decode" else 1.0) if name.startswith("DALI") else 1.5
-        times = colour(row["torch_ndd_ratio"], bar) if "torch_ndd_ratio" in row and name != SUBJECT else ""
+        times = color(row["torch_ndd_ratio"], bar) if "torch_ndd_ratio" in row and name != SUBJECT else ""
         numbers = (f"{row['samples_per_second']:.0f}", times, f"{row['batch_ms_p50']:.2f}", f"{row['batch_ms_p99']:.2f}")
         table.add_row(name, *numbers, f"{row['samples_per_cpu_second']:.0f}")
     console.print(table)

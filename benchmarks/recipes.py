@@ -25,7 +25,7 @@ from . import _rounds
 from ._loaders import BATCH
 from ._photos import write_jpegs
 from ._process import Handler, installed, limit_threads, running
-from ._report import colour, ratio
+from ._report import color, ratio
 
 WORKERS = 2
 BAR = 3.0
@@ -138,7 +138,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         table.add_column(heading, justify="right")
     for recipe, row in results.items():
         rates = (f"{row[key]:.0f}" for key in ("torch_ndd_images_per_second", "rival_images_per_second"))
-        table.add_row(recipe, *rates, colour(row["ratio"], BAR))
+        table.add_row(recipe, *rates, color(row["ratio"], BAR))
     console.print(table)
     for name, text in failed.items():
         console.print(f"[red]{name} failed:[/]", text.strip(), highlight=False, markup=False)

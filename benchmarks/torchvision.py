@@ -18,7 +18,7 @@ from torchvision.transforms import v2 as theirs
 import torch_ndd as ndd
 from torch_ndd.torchvision import v2 as ours
 
-from ._report import colour, ratio
+from ._report import color, ratio
 
 _BATCH, _SIZE = 16, (256, 320)
 _START, _END = [[0, 0], [319, 0], [319, 255], [0, 255]], [[20, 10], [300, 5], [310, 240], [8, 250]]
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
             mine, other = ([one[k] for one in rounds] for k in (0, 1))
             row = {"torch_ndd_ms": statistics.median(mine) * 1e3, "torchvision_ms": statistics.median(other) * 1e3, "ratio": ratio(other, mine)}
             results[name] = row
-            table.add_row(name, f"{row['torch_ndd_ms']:.2f}", f"{row['torchvision_ms']:.2f}", colour(row["ratio"], 1.0))
+            table.add_row(name, f"{row['torch_ndd_ms']:.2f}", f"{row['torchvision_ms']:.2f}", color(row["ratio"], 1.0))
     console.print(table)
     return {"results": results, "failed": failed}
 

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from . import ops
 from ._process import Handler, Peer, PeerError, limit_threads, running
-from ._report import colour
+from ._report import color
 from .cases.unusual import CASES
 
 _MODULES = {
@@ -110,7 +110,7 @@ def _print(console: Console, rows: dict[str, dict[str, Any]]) -> None:
         table.add_column(title, justify="left" if title == "operator" else "right")
     for name, row in rows.items():
         times = _times(row)
-        table.add_row(name, colour(times) if times else "failed", *(f"{row['ms'][peer]:.3f}" if peer in row["ms"] else "" for peer in _MODULES))
+        table.add_row(name, color(times) if times else "failed", *(f"{row['ms'][peer]:.3f}" if peer in row["ms"] else "" for peer in _MODULES))
     console.print(table)
     below = sum(_times(row) < 1 for row in rows.values())
     mean = math.exp(sum(math.log(_times(row)) for row in rows.values() if _times(row)) / max(1, len(rows)))

@@ -34,7 +34,7 @@ SIZES = (0.2, 0.35, 0.55)  # sides of the anchors in each cell, relative to the 
 STDS = [0.1, 0.1, 0.2, 0.2]  # divisors of the differences from the anchors
 MEAN, STD = [127.5, 127.5, 127.5], [63.75, 63.75, 63.75]  # of red, green and blue, in 0 to 255
 FOUND = 0.5  # intersection over union of an object that counts as found
-COLOURS = ("#ffb000", "#ff3b6b", "#4cc2ff", "#7dff6a")
+COLORS = ("#ffb000", "#ff3b6b", "#4cc2ff", "#7dff6a")
 
 
 def make_shapes(folder: Path, count: int = 400) -> None:
@@ -50,13 +50,13 @@ def make_shapes(folder: Path, count: int = 400) -> None:
         for _ in range(draw_random.randint(1, 3)):
             side = draw_random.randint(30, 70)
             x, y, kind = draw_random.randint(0, width - side), draw_random.randint(0, height - side), draw_random.randrange(3)
-            colour, box = tuple(draw_random.randrange(256) for _ in range(3)), (x, y, x + side, y + side)
+            color, box = tuple(draw_random.randrange(256) for _ in range(3)), (x, y, x + side, y + side)
             if kind == 0:
-                pen.rectangle(box, fill=colour)
+                pen.rectangle(box, fill=color)
             elif kind == 1:
-                pen.ellipse(box, fill=colour)
+                pen.ellipse(box, fill=color)
             else:
-                pen.polygon([(x, y + side), (x + side, y + side), (x + side // 2, y)], fill=colour)
+                pen.polygon([(x, y + side), (x + side, y + side), (x + side // 2, y)], fill=color)
             annotation = {"id": len(annotations), "image_id": number, "category_id": kind + 1, "bbox": [x, y, side, side]}
             annotations.append({**annotation, "iscrowd": 0, "area": side * side})
         picture.save(folder / "images" / f"{number:04d}.jpg", quality=95)
@@ -147,7 +147,7 @@ def draw_boxes(images: ndd.Batch, boxes: ndd.Batch, labels: ndd.Batch, names: li
         pen = ImageDraw.Draw(picture)
         classes = numbers.torch().flatten().tolist()
         for row, label in zip((rows.torch() * SIDE).tolist(), classes, strict=True):
-            pen.rectangle(row, outline=COLOURS[label % len(COLOURS)], width=2)
+            pen.rectangle(row, outline=COLORS[label % len(COLORS)], width=2)
         pictures.append(torch.from_numpy(np.array(picture)))
         texts.append(", ".join(names[label] for label in classes))
     ndd.show(pictures, path, labels=texts)
@@ -166,10 +166,10 @@ def detection_loss(scores: torch.Tensor, boxes: torch.Tensor, classes: torch.Ten
 def decoded(boxes: torch.Tensor) -> torch.Tensor:
     """Return left, top, right and bottom from differences to the anchors: the inverse of ``box_encoder``."""
     corners = torch.tensor(ANCHORS).reshape(-1, 4)
-    centres, sizes = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
+    centers, sizes = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
     differences = boxes * torch.tensor(STDS)
-    centres, sizes = centres + differences[..., :2] * sizes, sizes * differences[..., 2:].clamp(max=4).exp()
-    return torch.cat([centres - sizes / 2, centres + sizes / 2], -1)
+    centers, sizes = centers + differences[..., :2] * sizes, sizes * differences[..., 2:].clamp(max=4).exp()
+    return torch.cat([centers - sizes / 2, centers + sizes / 2], -1)
 
 
 def overlaps(one: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
@@ -201,7 +201,7 @@ def evaluate(model: Detector, reader: ndd.readers.COCO, batch_size: int) -> floa
 def main(arguments: list[str] | None = None) -> float:
     """Train and return the percentage of held-out objects that are found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, help="images/ and instances.json; without it those of DALI_EXTRA_PATH, or coloured shapes")
+    parser.add_argument("folder", nargs="?", type=Path, help="images/ and instances.json; without it those of DALI_EXTRA_PATH, or colored shapes")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--steps", type=int, help="stop after this many batches")

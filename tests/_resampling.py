@@ -28,14 +28,14 @@ def ideal_kernel(name: str, x: np.ndarray) -> np.ndarray:
 def weights(n: int, out: int, start: float, end: float, name: str, antialias: bool = True) -> np.ndarray:
     """Return every output element of an axis as weights of source elements: (out, n)."""
     scale = (end - start) / out
-    centre = start + (np.arange(out) + 0.5) * scale
+    center = start + (np.arange(out) + 0.5) * scale
     if name == "NN":
-        taps, mix = np.floor(centre)[:, None], np.ones((out, 1))
+        taps, mix = np.floor(center)[:, None], np.ones((out, 1))
     else:
         stretch = max(1.0, abs(scale)) if antialias else 1.0
         reach = RADIUS[name] * stretch
-        taps = np.ceil(centre - 0.5 - reach)[:, None] + np.arange(np.ceil(2 * reach))
-        mix = kernel(name, (taps + 0.5 - centre[:, None]) / stretch)
+        taps = np.ceil(center - 0.5 - reach)[:, None] + np.arange(np.ceil(2 * reach))
+        mix = kernel(name, (taps + 0.5 - center[:, None]) / stretch)
         mix /= mix.sum(1, keepdims=True)
     matrix = np.zeros((out, n))
     np.add.at(matrix, (np.arange(out)[:, None], np.clip(taps, 0, n - 1).astype(int)), mix)

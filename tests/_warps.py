@@ -51,14 +51,14 @@ def sampled(image: np.ndarray, points: np.ndarray, border: str, fill: Any = 0.0,
     return result
 
 
-def centres(size: tuple[int, ...]) -> np.ndarray:
+def centers(size: tuple[int, ...]) -> np.ndarray:
     """Return the pixel centers of an image or volume of this size, (*size, axes), x first."""
     return np.stack(np.meshgrid(*(np.arange(n) + 0.5 for n in size), indexing="ij")[::-1], axis=-1)
 
 
 def warped(image: np.ndarray, matrix: np.ndarray, size: tuple[int, ...], *, fill: float | None, nearest: bool) -> np.ndarray:
     """Sample `image` at matrix @ (output - its center) + the image's center; x first in the matrix."""
-    points = (centres(size) - np.array(size[::-1]) / 2) @ matrix.T + np.array(image.shape[len(size) - 1 :: -1]) / 2
+    points = (centers(size) - np.array(size[::-1]) / 2) @ matrix.T + np.array(image.shape[len(size) - 1 :: -1]) / 2
     interp = types.INTERP_NN if nearest else types.INTERP_LINEAR
     return sampled(image, points, "replicate" if fill is None else "constant", 0.0 if fill is None else fill, interp)
 
@@ -109,7 +109,7 @@ def affine(
     axes = image.ndim - 1
     square = np.vstack([np.reshape(matrix if mtx is None else mtx, (axes, axes + 1)), [0] * axes + [1]]).astype(np.float64)
     square = square if inverse_map else np.linalg.inv(square)
-    points = centres(image.shape[:-1] if size is None else tuple(int(s + 0.5) for s in size)) @ square[:axes, :axes].T + square[:axes, axes]
+    points = centers(image.shape[:-1] if size is None else tuple(int(s + 0.5) for s in size)) @ square[:axes, :axes].T + square[:axes, axes]
     result = sampled(image, points, "replicate" if fill_value is None else "constant", 0.0 if fill_value is None else fill_value, interp_type)
     target = np.dtype("float32" if dtype == "f32" else image.dtype)
     return rounded(result, target).astype(target)
@@ -128,7 +128,7 @@ def perspective(
     square = np.reshape(matrix, (3, 3)).astype(np.float64)
     square = square if inverse_map else np.linalg.inv(square)
     shift = 0.5 if pixel_origin == "center" else 0.0
-    to = centres(image.shape[:2] if size is None else tuple(int(s + 0.5) for s in size)) - shift
+    to = centers(image.shape[:2] if size is None else tuple(int(s + 0.5) for s in size)) - shift
     points = np.concatenate([to, np.ones((*to.shape[:-1], 1))], -1) @ square.T
     return rounded(sampled(image, points[..., :2] / points[..., 2:] + shift, border_mode, fill_value, interp_type), image.dtype).astype(image.dtype)
 
@@ -154,15 +154,15 @@ def on_water(
     interp_type: int = types.INTERP_NN,
     mask: int = 1,
 ) -> np.ndarray:
-    x, y = np.moveaxis(centres(image.shape[:2]) - 0.5, -1, 0)
+    x, y = np.moveaxis(centers(image.shape[:2]) - 0.5, -1, 0)
     points = np.stack([x + ampl_x * np.sin(freq_x * y + phase_x), y + ampl_y * np.cos(freq_y * x + phase_y)], -1)
     result = sampled(image, points, "constant", fill_value, interp_type) if mask else image
     return rounded(result, image.dtype).astype(image.dtype)
 
 
 def on_a_sphere(image: np.ndarray, fill_value: Any = 0.0, interp_type: int = types.INTERP_NN, mask: int = 1) -> np.ndarray:
-    centre = np.array(image.shape[1::-1]) / 2
-    offset = centres(image.shape[:2]) - centre
-    points = centre + offset * np.linalg.norm(offset, axis=-1, keepdims=True) / (max(image.shape[:2]) // 2)
+    center = np.array(image.shape[1::-1]) / 2
+    offset = centers(image.shape[:2]) - center
+    points = center + offset * np.linalg.norm(offset, axis=-1, keepdims=True) / (max(image.shape[:2]) // 2)
     result = sampled(image, points, "constant", fill_value, interp_type) if mask else image
     return rounded(result, image.dtype).astype(image.dtype)

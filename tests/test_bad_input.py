@@ -153,7 +153,7 @@ CUT = {"crop": [25, 8]}
 # The call, the type of the exception, and what its text names.
 CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "crop outside": (lambda: ndd.crop(images(), **CUT), RuntimeError, r"crop: sample 0: the window .* axis H of extent 24 .*crop_h"),
-    "normalised crop outside": (
+    "normalized crop outside": (
         lambda: ndd.crop_mirror_normalize(images(), crop=[8, 33]),
         RuntimeError,
         r"sample 0: .* axis W of extent 32 .*crop_w",

@@ -143,8 +143,8 @@ def arrays(data: Path, how: dict[str, Any]) -> Iterator[Any]:
     reader = ndd.readers.Numpy(file_root=str(data / "arrays"), file_filter="*.npy", random_shuffle=True, seed=4)
     for _ in range(2):
         for (volumes,) in ((one,) if isinstance(one, ndd.Batch) else one for one in reader.next_epoch(batch_size=3, **how)):
-            centred = volumes - ndd.reductions.mean(volumes)
-            yield centred, ndd.pad(volumes, fill_value=-1.0), ndd.transpose(volumes, perm=[1, 0])
+            centered = volumes - ndd.reductions.mean(volumes)
+            yield centered, ndd.pad(volumes, fill_value=-1.0), ndd.transpose(volumes, perm=[1, 0])
 
 
 def early_exit(data: Path, how: dict[str, Any]) -> Iterator[Any]:

@@ -32,7 +32,7 @@ def damaged_jpeg() -> bytes:
 
 
 def odd_jpeg2000() -> bytes:
-    """Of components that no colours can be made of: it is decoded, and OpenJPEG prints."""
+    """Of components that no colors can be made of: it is decoded, and OpenJPEG prints."""
     content = encoded("JPEG2000")
     content[content.index(b"\xff\x51") + 44] = 3
     return bytes(content)

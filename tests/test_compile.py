@@ -178,8 +178,8 @@ def test_large_results_are_in_the_memory_of_the_pool(chain: str, monkeypatch: py
 BYTES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "constants": lambda x, f, m: normalized(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8)), mirror=0),
     "a value a sample": lambda x, f, m: normalized(ndd.contrast(ndd.flip(ndd.brightness(x, brightness=f), horizontal=m), contrast=f), mirror=m),
-    "colours": lambda x, f, m: normalized(ndd.flip(ndd.color_twist(x, hue=f * 30, saturation=f, brightness=1.1), horizontal=m), mirror=1),
-    "colours and tables": lambda x, f, m: ndd.hsv(ndd.brightness(ndd.hue(ndd.contrast(x, contrast=f), hue=f * 50), brightness=1.3), saturation=f),
+    "colors": lambda x, f, m: normalized(ndd.flip(ndd.color_twist(x, hue=f * 30, saturation=f, brightness=1.1), horizontal=m), mirror=1),
+    "colors and tables": lambda x, f, m: ndd.hsv(ndd.brightness(ndd.hue(ndd.contrast(x, contrast=f), hue=f * 50), brightness=1.3), saturation=f),
     "flips": lambda x, f, m: ndd.flip(ndd.flip(ndd.flip(x, vertical=m), horizontal=m, vertical=1), horizontal=0, vertical=m),
     "table": lambda x, f, m: ndd.flip(ndd.lookup_table(x, keys=[*range(256)], values=[255.0 - k for k in range(256)], dtype=torch.uint8)),
     "to pixels": lambda x, f, m: ndd.crop_mirror_normalize(
@@ -286,10 +286,10 @@ def test_a_chain_ends_where_its_values_are_written_to(backend: str) -> None:
 
 
 def test_chains_of_bytes_take_batches_of_any_size() -> None:
-    run = compiled(BYTES["colours"])
+    run = compiled(BYTES["colors"])
     for count, height in ((2, 20), (3, 30), (5, 21), (1, 40), (7, 33)):
         batch = images(*[(height, 30)] * count, seed=count), ndd.batch([0.5 + k / 10 for k in range(count)]), ndd.batch([k % 2 for k in range(count)])
-        assert torch.equal(run(*batch).torch(), BYTES["colours"](*batch).torch())
+        assert torch.equal(run(*batch).torch(), BYTES["colors"](*batch).torch())
     assert graphs() <= 3  # a batch of one has its own graph
 
 

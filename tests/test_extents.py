@@ -204,7 +204,7 @@ def test_colors_after_a_resize(before: str) -> None:
         "one width": lambda x: ndd.resize(x, resize_x=12),
     }[before]
 
-    def colours(x: Batch) -> tuple[Batch, ...]:
+    def colors(x: Batch) -> tuple[Batch, ...]:
         y = first(x)
         return (
             ndd.color_twist(y, hue=20.0),
@@ -217,11 +217,11 @@ def test_colors_after_a_resize(before: str) -> None:
             ndd.jpeg_compression_distortion(y, quality=50),
         )
 
-    run = torch.compile(colours, fullgraph=True, backend="inductor" if before == "one width" else "aot_eager")
+    run = torch.compile(colors, fullgraph=True, backend="inductor" if before == "one width" else "aot_eager")
     ndd.random.set_seed(1)
     made = run(images())
     ndd.random.set_seed(1)
-    for ours, theirs in zip(made, colours(images()), strict=True):
+    for ours, theirs in zip(made, colors(images()), strict=True):
         equal(ours, theirs, 0.02 if ours.dtype.is_floating_point else 0.0)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ._case import Case
 
-# OpenCV has no color_twist, but the affine map of colours that it comes down to; any 3x4 matrix is the same work.
+# OpenCV has no color_twist, but the affine map of colors that it comes down to; any 3x4 matrix is the same work.
 _TWIST = np.array([[1.1, 0.1, -0.05, -12.8], [-0.05, 1.15, 0.1, -12.8], [0.1, -0.05, 1.1, -12.8]], np.float32)
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 import torch_ndd as ndd
 
 from .._process import installed
-from .._report import colour, ratio
+from .._report import color, ratio
 from ..compiled import CHAINS
 from . import _timing
 
@@ -159,8 +159,8 @@ def _print(console: Console, results: dict[str, Any], failed: dict[str, str]) ->
         table.add_row(
             name,
             *(f"{row['ms'][column]:.3f}" if column in row["ms"] else "" for column in columns),
-            colour(times["uncompiled"], row["bar"]),
-            *(colour(times[rival]) if rival in times else "" for rival in columns[2:]),
+            color(times["uncompiled"], row["bar"]),
+            *(color(times[rival]) if rival in times else "" for rival in columns[2:]),
             " to ".join(f"{sum(row['kernels'][column].values()):.0f}" for column in columns[:2]),
             f"{row['largest_difference']:.3g}",
         )

@@ -13,14 +13,14 @@ from rich.table import Table
 
 import torch_ndd as ndd
 
-from .._report import colour
+from .._report import color
 from . import _timing
 
 SIZES = ((16, 256), (64, 256), (256, 512))  # images, and their height and width
 
 
 def chain(images: Any) -> Any:
-    """Resize, flip, colour and normalisation, with a value a sample where there is one."""
+    """Resize, flip, color and normalization, with a value a sample where there is one."""
     count = images.batch_size
     images = ndd.resize(images, size=[224, 224])
     images = ndd.flip(images, horizontal=ndd.as_batch(torch.arange(count, dtype=torch.int32) % 2))
@@ -56,10 +56,10 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
             name,
             f"{row['calls']['seconds'] * 1e3:.3f}",
             f"{row['graph']['seconds'] * 1e3:.3f}",
-            colour(row["calls"]["seconds"] / row["graph"]["seconds"]),
+            color(row["calls"]["seconds"] / row["graph"]["seconds"]),
             f"{row['calls']['host_seconds'] * 1e6:.1f}",
             f"{row['graph']['host_seconds'] * 1e6:.1f}",
-            colour(row["calls"]["host_seconds"] / row["graph"]["host_seconds"]),
+            color(row["calls"]["host_seconds"] / row["graph"]["host_seconds"]),
             "yes" if row["equal"] else "[red]no[/]",
         )
         if not row["equal"]:

@@ -20,7 +20,7 @@ from rich.progress import track
 from rich.table import Table
 
 from .._process import Handler, Peer, PeerError, installed, limit_threads
-from .._report import colour
+from .._report import color
 from . import _timing
 from ._cases import BANDWIDTH, GPU_CASES, HOST_SAMPLES, RIVALS, GpuCase, samples_of
 from ._rivals import CVCUDA, KORNIA
@@ -290,7 +290,7 @@ def print_rows(console: Console, rows: dict[str, dict[str, Any]], competitors: l
     for name, row in sorted(rows.items(), key=lambda item: not item[1]["missed"]):
         ours = row["figures"].get(SUBJECT)
         times = row["torch_ndd_ratio"]
-        rivals_cells = (colour(times[rival]) if rival in times else "failed" if rival in row["failed"] else "" for rival in rivals)
+        rivals_cells = (color(times[rival]) if rival in times else "failed" if rival in row["failed"] else "" for rival in rivals)
         if ours is None:
             table.add_row(name, "failed", "", "", "", *rivals_cells, "it failed")
             continue
@@ -298,7 +298,7 @@ def print_rows(console: Console, rows: dict[str, dict[str, Any]], competitors: l
         table.add_row(
             name,
             f"{ours['seconds'] * 1e3:.3f}",
-            colour(row["bandwidth_part"], BANDWIDTH_BAR) if row["bar"] == BANDWIDTH else f"{row['bandwidth_part']:.2f}",
+            color(row["bandwidth_part"], BANDWIDTH_BAR) if row["bar"] == BANDWIDTH else f"{row['bandwidth_part']:.2f}",
             f"{ours['launches']:.0f}" + (f" + {copies:.0f} copies" if copies else ""),
             f"{ours['host_seconds'] * 1e6:.1f}",
             *rivals_cells,

@@ -44,7 +44,7 @@ CodecInstance::CodecInstance(const std::vector<nvimgcodecExtensionModuleEntryFun
   create.load_builtin_modules = 1;  // the parsers
   create.create_debug_messenger = 1;
   create.debug_messenger_desc = &messenger;
-  if (library_.InstanceCreate(&handle_, &create) != NVIMGCODEC_STATUS_SUCCESS) codec_error("nvImageCodec cannot be initialised");
+  if (library_.InstanceCreate(&handle_, &create) != NVIMGCODEC_STATUS_SUCCESS) codec_error("nvImageCodec cannot be initialized");
   for (auto entry : extensions) {
     auto description = nvimgcodec_struct<nvimgcodecExtensionDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_EXTENSION_DESC);
     nvimgcodecExtension_t extension = nullptr;

@@ -38,7 +38,7 @@ CodecOutput codec_output(const ImageHeader& header, ImageType type) {
   // Not "unchanged": for a grayscale JPEG the library then writes three channels into a buffer of one.
   if (header.channels == 1) return gray;
   if (header.channels == 3) return rgb;
-  // Asked for RGBA, the TIFF decoder multiplies the colours by alpha.
+  // Asked for RGBA, the TIFF decoder multiplies the colors by alpha.
   if (header.codec == "tiff") return {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, header.channels};
   // Gray and alpha are picked out of RGBA.
   const bool has_alpha = header.channels == 2 || header.channels == 4;

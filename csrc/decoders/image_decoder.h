@@ -46,7 +46,7 @@ struct ImageShape {
   int64_t height, width, channels;
 };
 
-// True for JPEG 2000, which must not reach nvImageCodec: its CPU decoder is OpenCV's, which hands OpenJPEG an uninitialised pointer, and
+// True for JPEG 2000, which must not reach nvImageCodec: its CPU decoder is OpenCV's, which hands OpenJPEG an uninitialized pointer, and
 // OpenJPEG writes through it when a header is damaged (SIGSEGV for 2 % of mutated files).
 bool is_jpeg2000(const EncodedImage& image);
 

@@ -38,7 +38,7 @@ struct GivenRanges {
   std::string paths;
   std::vector<size_t> ends;  // of each path
   std::vector<FileRange> parts;
-  std::vector<int32_t> path_of;  // the number of the path of each part: neighbours in a container share one
+  std::vector<int32_t> path_of;  // the number of the path of each part: neighbors in a container share one
   std::string path(int64_t part) const {
     const auto k = static_cast<size_t>(path_of[static_cast<size_t>(part)]);
     const size_t begin = k > 0 ? ends[k - 1] : 0;

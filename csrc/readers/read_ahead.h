@@ -31,7 +31,7 @@ class ReadRequest {
   virtual void measure(int64_t part) = 0;
   virtual void allocate() = 0;
   virtual void read(int64_t part) = 0;
-  // [begin, end) of the parts, or of whatever order a request reads them in: for those that do neighbours together. Adds what failed to `reasons`.
+  // [begin, end) of the parts, or of whatever order a request reads them in: for those that do neighbors together. Adds what failed to `reasons`.
   virtual void measure_some(int64_t begin, int64_t end, Reasons& reasons);
   virtual void read_some(int64_t begin, int64_t end, Reasons& reasons);
   // read() of a part that has not failed.

@@ -25,7 +25,7 @@ def test_elastic_moves_pixels_smoothly() -> None:
         assert 0.2 < moved[..., 0].std() < 4.0
         assert 0.2 < moved[..., 1].std() < 4.0
         assert abs(float(np.corrcoef(moved[..., 0].flatten(), moved[..., 1].flatten())[0, 1])) < 0.6
-        assert moved[..., 0].diff(dim=0).abs().mean() < moved[..., 0].std() / 2  # neighbours move alike
+        assert moved[..., 0].diff(dim=0).abs().mean() < moved[..., 0].std() / 2  # neighbors move alike
         assert (mask.torch() - one.torch())[8:-8, 8:-8].abs().max() <= 2.0
     again = augment.elastic(images, alpha=40.0, sigma=4.0, rng=ndd.random.RNG(1))
     assert torch.equal(again.select(1).torch(), made.select(1).torch())

@@ -13,7 +13,7 @@ dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
 
 import torch_ndd as ndd  # noqa: E402
 
-CENTRE = [0.25, 0.75]
+CENTER = [0.25, 0.75]
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def seen(module: ModuleType, files: list[str], capture: bool) -> list[Any]:
     """A loop of two epochs with literals, a marked list, and an argument that changes."""
     reader = module.readers.File(files=files)
-    origin = module.capture.invariant(CENTRE)
+    origin = module.capture.invariant(CENTER)
     found: list[Any] = []
     for _ in range(2):
         for step, (encoded, labels) in enumerate(reader.next_epoch(batch_size=4, capture=capture)):

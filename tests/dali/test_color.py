@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Brightness, contrast, hue and saturation, colour spaces against DALI's. DALI composes its matrix in float32, with noise of 1e-7 in
+"""Brightness, contrast, hue and saturation, color spaces against DALI's. DALI composes its matrix in float32, with noise of 1e-7 in
 what should be 0: one level off where the exact value lies at a half, which with a factor of 2.5 is every eighth."""
 
 from types import ModuleType

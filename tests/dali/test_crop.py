@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""crop and crop_mirror_normalize against DALI's: moved pixels are equal, normalised ones to the last bits."""
+"""crop and crop_mirror_normalize against DALI's: moved pixels are equal, normalized ones to the last bits."""
 
 from collections.abc import Callable
 from types import ModuleType

@@ -328,8 +328,8 @@ def test_boxes_in_windows_are_dalis() -> None:
     for anchor, shape, left, numbers in zip(*([np.asarray(one) for one in result.tensors] for result in made), strict=True):
         whole = shape.tolist() == [1, 1]
         expected = np.clip((BOXES - np.tile(anchor, 2)) / np.tile(shape, 2), 0, 1)
-        centres = (BOXES[:, :2] + BOXES[:, 2:]) / 2
-        kept = whole | ((centres >= anchor) & (centres <= anchor + shape)).all(1)
+        centers = (BOXES[:, :2] + BOXES[:, 2:]) / 2
+        kept = whole | ((centers >= anchor) & (centers <= anchor + shape)).all(1)
         assert numbers.tolist() == np.flatnonzero(kept).tolist()
         np.testing.assert_allclose(left, expected[kept], atol=2e-6)
 

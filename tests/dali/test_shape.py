@@ -189,7 +189,7 @@ EXPAND = {
     "a number": lambda m: m.expand_dims(m.tensor(1), axes=[0]),
     "a number, name": lambda m: m.expand_dims(m.tensor(1), axes=[0], new_axis_names="X"),
     "batch": lambda m: m.expand_dims(batch(m), axes=[1]),
-    "neighbours": lambda m: m.expand_dims(hw(m), axes=[1, 2]),
+    "neighbors": lambda m: m.expand_dims(hw(m), axes=[1, 2]),
     "far ones": lambda m: m.expand_dims(hw(m), axes=[1, 3, 4]),
 }
 

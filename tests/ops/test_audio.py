@@ -85,7 +85,7 @@ def decibels(values: np.ndarray, multiplier: float = 10.0, reference: float = 0.
     return (multiplier * np.log10(np.maximum(10 ** (cutoff_db / multiplier), ratio))).astype(np.float32)
 
 
-def emphasised(values: np.ndarray, preemph_coeff: float = 0.97, border: str = "clamp", dtype: torch.dtype = torch.float32) -> np.ndarray:
+def emphasized(values: np.ndarray, preemph_coeff: float = 0.97, border: str = "clamp", dtype: torch.dtype = torch.float32) -> np.ndarray:
     flat = values.astype(np.float64).reshape(-1)
     before = {"zero": 0.0, "clamp": flat[0], "reflect": flat[1]}[border]
     made, _ = scipy.signal.lfilter([1, -preemph_coeff], [1], flat, zi=[-preemph_coeff * before])
@@ -117,7 +117,7 @@ CASES = [
     ),
     Case(
         "spectrogram",
-        "not centred",
+        "not centered",
         arrays((1, 300), "float32", axes=[1], low=-1, high=1),
         {"window_length": 64, "window_step": 16, "center_windows": False},
         reference=short_time_spectra,
@@ -163,15 +163,15 @@ CASES = [
         reference=decibels,
         tolerance=1e-5,
     ),
-    Case("preemphasis_filter", "coefficients", signals(), {"preemph_coeff": Each([0.9, 0.0, -0.5])}, reference=emphasised, tolerance=1e-6),
+    Case("preemphasis_filter", "coefficients", signals(), {"preemph_coeff": Each([0.9, 0.0, -0.5])}, reference=emphasized, tolerance=1e-6),
     Case(
         "preemphasis_filter",
         "int16",
         signals(3000, "int16", -30000, 30000),
         {"border": "reflect", "dtype": torch.int16, "preemph_coeff": 1.25},
-        reference=emphasised,
+        reference=emphasized,
     ),
-    Case("preemphasis_filter", "rows", arrays((4, 6), "float16", high=1), {"border": "zero"}, reference=emphasised, tolerance=1e-6),
+    Case("preemphasis_filter", "rows", arrays((4, 6), "float16", high=1), {"border": "zero"}, reference=emphasized, tolerance=1e-6),
 ]
 
 

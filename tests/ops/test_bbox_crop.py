@@ -77,9 +77,9 @@ SSD: dict[str, Any] = {"scaling": [0.3, 1.0], "aspect_ratio": [0.5, 2.0], "allow
 @pytest.mark.parametrize("prune", [None, 0.0, 0.4])
 def test_boxes_labels_and_numbers_go_together(prune: float | None) -> None:
     for anchor, shape, left, labels, numbers in drawn(bbox_prune_threshold=prune, **SSD):
-        centres = (BOXES[:, :2] + BOXES[:, 2:]) / 2
+        centers = (BOXES[:, :2] + BOXES[:, 2:]) / 2
         if prune is None:
-            kept = ((centres >= anchor) & (centres <= anchor + shape)).all(1)
+            kept = ((centers >= anchor) & (centers <= anchor + shape)).all(1)
         else:
             kept = overlaps(anchor, shape)[1] > prune
         assert kept.any()

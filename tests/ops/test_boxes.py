@@ -57,9 +57,9 @@ def turned(boxes: np.ndarray, labels: np.ndarray | None = None, *, angle: float,
     assert keep_size
     height, width = input_shape
     c, s = np.cos(np.radians(angle)), np.sin(np.radians(angle))
-    centre = np.array([width / 2, height / 2])
+    center = np.array([width / 2, height / 2])
     turn = np.array([[c, s], [-s, c]])
-    matrix = np.concatenate([turn, (centre - turn @ centre)[:, None]], 1)
+    matrix = np.concatenate([turn, (center - turn @ center)[:, None]], 1)
     made = mapped(boxes, matrix, (width, height), (width, height))
     return made if labels is None else (made, labels)
 
@@ -143,7 +143,7 @@ CASES = [
         reference=transformed,
         tolerance=2e-5,
     ),
-    Case("box_encoder", "centres", boxes_and_labels, {"anchors": ANCHORS}, reference=encoded, tolerance=2e-7),
+    Case("box_encoder", "centers", boxes_and_labels, {"anchors": ANCHORS}, reference=encoded, tolerance=2e-7),
     Case(
         "box_encoder",
         "differences",

@@ -43,7 +43,7 @@ def window(
     return image
 
 
-def centre(size: tuple[int, ...], layout: str, dtype: str | None = None):
+def center(size: tuple[int, ...], layout: str, dtype: str | None = None):
     return lambda image, **_: rounded(window(image, layout, size, (0.5,) * len(size)).astype(np.float64), dtype or image.dtype.name)
 
 
@@ -89,16 +89,16 @@ EVERYTHING = {
 }
 LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
 CASES = [
-    *(Case("crop", layout, images(layout), {"crop": [9, 11]}, layout=layout, reference=centre((9, 11), layout)) for layout in LAYOUTS),
-    Case("crop", "depth", images("DHWC"), {"crop": [2, 9, 11]}, layout="DHWC", reference=centre((2, 9, 11), "DHWC")),
-    Case("crop", "frames", images("FHWC"), {"crop_d": 2, "crop_h": 9, "crop_w": 11}, layout="FHWC", reference=centre((2, 9, 11), "FHWC")),
+    *(Case("crop", layout, images(layout), {"crop": [9, 11]}, layout=layout, reference=center((9, 11), layout)) for layout in LAYOUTS),
+    Case("crop", "depth", images("DHWC"), {"crop": [2, 9, 11]}, layout="DHWC", reference=center((2, 9, 11), "DHWC")),
+    Case("crop", "frames", images("FHWC"), {"crop_d": 2, "crop_h": 9, "crop_w": 11}, layout="FHWC", reference=center((2, 9, 11), "FHWC")),
     Case(
         "crop",
         "to uint8",
         images("HWC", "float32", low=-50, high=300),
         {"crop": [5, 6], "dtype": ndd.uint8},
         layout="HWC",
-        reference=centre((5, 6), "HWC", "uint8"),
+        reference=center((5, 6), "HWC", "uint8"),
     ),
     Case(
         "crop",

@@ -28,7 +28,7 @@ def dumped(*inputs: Any, **args: Any) -> Any:
 
 CASES = [
     Case(
-        "dump_image", "colours", images("HWC"), {"suffix": "x"}, layout="HWC", reference=lambda image, suffix: image, uncompiled="files", call=dumped
+        "dump_image", "colors", images("HWC"), {"suffix": "x"}, layout="HWC", reference=lambda image, suffix: image, uncompiled="files", call=dumped
     ),
 ]
 

@@ -263,8 +263,8 @@ def test_normalize_with_parameters_of_every_size() -> None:
     samples = [np.random.default_rng(i).uniform(0, 255, (5 + i, 7, 3)).astype(np.float32) for i in range(3)]
     mean = [sample.mean((1, 2), keepdims=True) for sample in samples]  # (5 + i, 1, 1)
     made = ndd.normalize(ndd.batch(samples), mean=ndd.batch(mean))
-    for one, sample, centre in zip(made.tensors, samples, mean, strict=True):
-        np.testing.assert_allclose(np.asarray(one), normalized(sample, mean=centre), atol=1e-5)
+    for one, sample, center in zip(made.tensors, samples, mean, strict=True):
+        np.testing.assert_allclose(np.asarray(one), normalized(sample, mean=center), atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64", "int64"])

@@ -17,7 +17,7 @@ DTYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "flo
 TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
 
 RNG = np.random.default_rng(5)
-COLOURS = RNG.integers(0, 256, (HEIGHT, WIDTH, 4), dtype=np.uint8)
+COLORS = RNG.integers(0, 256, (HEIGHT, WIDTH, 4), dtype=np.uint8)
 DEEP = RNG.integers(0, 65536, (HEIGHT, WIDTH, 4), dtype=np.uint16)
 
 
@@ -42,26 +42,26 @@ def opencv(samples: np.ndarray, ending: str) -> bytes:
 
 # How to make the file, and its samples. Lossless formats must be exact.
 FILES: dict[str, tuple[Callable[[], bytes], np.ndarray]] = {
-    "png, gray": (lambda: pillow(COLOURS[..., 0], "PNG"), COLOURS[..., :1]),
-    "png, gray and alpha": (lambda: pillow(COLOURS[..., :2], "PNG"), COLOURS[..., :2]),
-    "png, rgb": (lambda: pillow(COLOURS[..., :3], "PNG"), COLOURS[..., :3]),
-    "png, rgba": (lambda: pillow(COLOURS, "PNG"), COLOURS),
+    "png, gray": (lambda: pillow(COLORS[..., 0], "PNG"), COLORS[..., :1]),
+    "png, gray and alpha": (lambda: pillow(COLORS[..., :2], "PNG"), COLORS[..., :2]),
+    "png, rgb": (lambda: pillow(COLORS[..., :3], "PNG"), COLORS[..., :3]),
+    "png, rgba": (lambda: pillow(COLORS, "PNG"), COLORS),
     "png, gray, 16 bits": (lambda: opencv(DEEP[..., 0], ".png"), DEEP[..., :1]),
     "png, rgb, 16 bits": (lambda: opencv(DEEP[..., :3], ".png"), DEEP[..., :3]),
     "png, rgba, 16 bits": (lambda: opencv(DEEP, ".png"), DEEP),
-    "tiff, gray": (lambda: tifffile(COLOURS[..., 0]), COLOURS[..., :1]),
-    "tiff, rgb": (lambda: tifffile(COLOURS[..., :3], photometric="rgb"), COLOURS[..., :3]),
-    "tiff, rgba": (lambda: tifffile(COLOURS, photometric="rgb", extrasamples=["unassalpha"]), COLOURS),
+    "tiff, gray": (lambda: tifffile(COLORS[..., 0]), COLORS[..., :1]),
+    "tiff, rgb": (lambda: tifffile(COLORS[..., :3], photometric="rgb"), COLORS[..., :3]),
+    "tiff, rgba": (lambda: tifffile(COLORS, photometric="rgb", extrasamples=["unassalpha"]), COLORS),
     "tiff, gray, 16 bits": (lambda: tifffile(DEEP[..., 0]), DEEP[..., :1]),
     "tiff, rgb, 16 bits": (lambda: tifffile(DEEP[..., :3], photometric="rgb"), DEEP[..., :3]),
-    "bmp, gray": (lambda: pillow(COLOURS[..., 0], "BMP"), COLOURS[..., :1]),
-    "bmp, rgb": (lambda: pillow(COLOURS[..., :3], "BMP"), COLOURS[..., :3]),
-    "pnm, gray": (lambda: pillow(COLOURS[..., 0], "PPM"), COLOURS[..., :1]),
-    "pnm, rgb": (lambda: pillow(COLOURS[..., :3], "PPM"), COLOURS[..., :3]),
-    "webp, rgb": (lambda: pillow(COLOURS[..., :3], "WEBP", lossless=True), COLOURS[..., :3]),
-    "webp, rgba": (lambda: pillow(COLOURS, "WEBP", lossless=True, exact=True), COLOURS),
-    "jpeg 2000, gray": (lambda: pillow(COLOURS[..., 0], "JPEG2000"), COLOURS[..., :1]),
-    "jpeg 2000, rgb": (lambda: pillow(COLOURS[..., :3], "JPEG2000"), COLOURS[..., :3]),
+    "bmp, gray": (lambda: pillow(COLORS[..., 0], "BMP"), COLORS[..., :1]),
+    "bmp, rgb": (lambda: pillow(COLORS[..., :3], "BMP"), COLORS[..., :3]),
+    "pnm, gray": (lambda: pillow(COLORS[..., 0], "PPM"), COLORS[..., :1]),
+    "pnm, rgb": (lambda: pillow(COLORS[..., :3], "PPM"), COLORS[..., :3]),
+    "webp, rgb": (lambda: pillow(COLORS[..., :3], "WEBP", lossless=True), COLORS[..., :3]),
+    "webp, rgba": (lambda: pillow(COLORS, "WEBP", lossless=True, exact=True), COLORS),
+    "jpeg 2000, gray": (lambda: pillow(COLORS[..., 0], "JPEG2000"), COLORS[..., :1]),
+    "jpeg 2000, rgb": (lambda: pillow(COLORS[..., :3], "JPEG2000"), COLORS[..., :3]),
     "jpeg 2000, gray, 16 bits": (lambda: pillow(DEEP[..., 0], "JPEG2000"), DEEP[..., :1]),
     "jpeg 2000, rgb, 16 bits": (lambda: opencv(DEEP[..., :3], ".jp2"), DEEP[..., :3]),
 }
@@ -80,10 +80,10 @@ def expected(samples: np.ndarray, output_type: str, dtype: str) -> np.ndarray:
     values = samples / np.iinfo(samples.dtype).max
     if output_type == "ANY_DATA":
         return values
-    colour = values[..., :3] if values.shape[-1] > 2 else values[..., :1].repeat(3, -1)
+    color = values[..., :3] if values.shape[-1] > 2 else values[..., :1].repeat(3, -1)
     if output_type in ("RGB", "BGR"):
-        return colour if output_type == "RGB" else colour[..., ::-1]
-    red, green, blue = np.moveaxis(colour, -1, 0)
+        return color if output_type == "RGB" else color[..., ::-1]
+    red, green, blue = np.moveaxis(color, -1, 0)
     if output_type == "GRAY":
         return (0.299 * red + 0.587 * green + 0.114 * blue)[..., None]
     # ITU-R BT.601 in the studio range, whose zeros are 16 and 128 of 256 parts of the type's levels.
@@ -107,7 +107,7 @@ def check(file: bytes, samples: np.ndarray, gray: np.ndarray | None = None) -> N
             step = 1.0 / np.iinfo(dtype).max
         else:
             step = {"float16": 2.0**-11, "bfloat16": 2.0**-8}.get(dtype, 2.0**-24)
-        # Rounded to the nearest step of the type; colours are computed in float32.
+        # Rounded to the nearest step of the type; colors are computed in float32.
         tolerance = 0.5 * step + 4e-7
         if output_type == "GRAY" and samples.shape[-1] > 2 and gray is None:
             tolerance += 4 / 65535 if deep else 1.1 / 255  # each codec has its own weights and rounding
@@ -122,7 +122,7 @@ def test_lossless_files(name: str) -> None:
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_jpeg(channels: int) -> None:
-    check(*jpeg(COLOURS[..., 0] if channels == 1 else COLOURS[..., :3]))
+    check(*jpeg(COLORS[..., 0] if channels == 1 else COLORS[..., :3]))
 
 
 @pytest.mark.parametrize("name", ["png, rgba", "png, gray, 16 bits", "tiff, rgb, 16 bits", "webp, rgba", "jpeg 2000, rgb, 16 bits"])

@@ -125,10 +125,10 @@ def test_masks_far_larger_than_the_image(border: str) -> None:
 
 @pytest.mark.parametrize("size", [(3, 3), (7, 3), (2, 5), (31, 31)])
 @pytest.mark.parametrize("iterations", [1, 2])
-@pytest.mark.parametrize("centred", [True, False])
-def test_as_opencv(size: tuple[int, int], iterations: int, centred: bool) -> None:
+@pytest.mark.parametrize("centered", [True, False])
+def test_as_opencv(size: tuple[int, int], iterations: int, centered: bool) -> None:
     image = numbers("uint8", (40, 60, 3))
-    anchor = (-1, -1) if centred else (size[0] - 1, 0)
+    anchor = (-1, -1) if centered else (size[0] - 1, 0)
     mask, tensor = np.ones(size[::-1], np.uint8), ndd.tensor(image, layout="HWC")
     for ours, theirs in ((ndd.experimental.dilate, cv2.dilate), (ndd.experimental.erode, cv2.erode)):
         result = ours(tensor, mask_size=list(size), anchor=list(anchor), iterations=iterations)

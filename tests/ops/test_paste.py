@@ -14,7 +14,7 @@ def erased(
     axes: tuple[int, ...] = (0, 1),
     channel: int = -1,
     scale: bool = False,
-    centred: bool = False,
+    centered: bool = False,
 ) -> np.ndarray:
     """The reference: boxes in sequence, pixel by pixel: a position is inside if trunc(begin) <= position < trunc(end)."""
     image = image.copy()
@@ -23,7 +23,7 @@ def erased(
         for j, axis in enumerate(axes):
             length = np.float32(image.shape[axis] if scale else 1)
             size, begin = np.float32(shape[k + j]) * length, np.float32(anchor[k + j]) * length
-            begin = begin - size / 2 if centred else begin
+            begin = begin - size / 2 if centered else begin
             places = np.arange(image.shape[axis])
             here = (places >= np.trunc(begin)) & (places < np.trunc(begin + size))
             inside &= here.reshape([-1 if d == axis else 1 for d in range(image.ndim)])
@@ -98,7 +98,7 @@ CASES = [
         images("CHW", "float32"),
         {"anchor": [3.5, 2.5], "shape": [4.5, 30], "centered_anchor": True, "axis_names": "WH", "fill_value": 0.5},
         layout="CHW",
-        reference=lambda image, anchor, shape, **_: erased(image, anchor, shape, 0.5, (2, 1), centred=True),
+        reference=lambda image, anchor, shape, **_: erased(image, anchor, shape, 0.5, (2, 1), centered=True),
     ),
     Case(  # rows longer than what a warp takes at a time
         "erase",

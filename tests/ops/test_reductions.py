@@ -63,8 +63,8 @@ def spread(root: bool) -> Callable[..., np.ndarray]:
         axis = axis_of(axes, axis_names)
         count = values.size if axis is None else int(np.prod([values.shape[k] for k in axis]))
         kept = np.mean(values, axis=axis, keepdims=True).shape
-        centre = mean.astype(np.float64).reshape(kept if mean.size > 1 else [1] * values.ndim)
-        result = ((values.astype(np.float64) - centre) ** 2).sum(axis, keepdims=keep_dims) / (count - ddof)
+        center = mean.astype(np.float64).reshape(kept if mean.size > 1 else [1] * values.ndim)
+        result = ((values.astype(np.float64) - center) ** 2).sum(axis, keepdims=keep_dims) / (count - ddof)
         return np.asarray(np.sqrt(result) if root else result).astype(np.float32)
 
     return reference

@@ -80,7 +80,7 @@ def test_pixels_are_close_to_averages(name: str, output_type: str) -> None:
         assert made.shape == expected.shape
         inside = difference(made, expected)[: HEIGHT * eighths // 8, : WIDTH * eighths // 8]
         if name == "4:2:2" and eighths == 1 and output_type != "GRAY":
-            assert inside.mean() < 7  # each column of the chroma counts for two: the columns of this photograph's colours are narrow
+            assert inside.mean() < 7  # each column of the chroma counts for two: the columns of this photograph's colors are narrow
             continue
         assert inside.mean() < 1.2, inside.mean()
         assert np.percentile(inside, 99) < 12, np.percentile(inside, 99)
@@ -90,8 +90,8 @@ def test_pixels_are_close_to_averages(name: str, output_type: str) -> None:
 
 @needs_libjpeg
 def test_flat_colours_are_the_same() -> None:
-    for colour in ((255, 0, 0), (12, 200, 90), (0, 0, 0)):
-        file = encoded(np.full((64, 48, 3), colour, np.uint8))
+    for color in ((255, 0, 0), (12, 200, 90), (0, 0, 0)):
+        file = encoded(np.full((64, 48, 3), color, np.uint8))
         whole = values(ndd.decoders.image(file))
         assert difference(values(ndd.decoders.image(file, at_least=[8, 6])), whole[:8, :6]).max() <= 1
 

@@ -46,7 +46,7 @@ CASES = [
     ),
     Case(
         "transpose",
-        "labelled",
+        "labeled",
         images("HWC"),
         {"output_layout": "ABC"},
         layout="HWC",
@@ -268,7 +268,7 @@ def test_source_info() -> None:
         (lambda: ndd.cat([[1, 2]], [[1, 2, 3]]), "cat: sample 0: .* only along axis 0"),
         (lambda: ndd.cat([1], [1.0]), "cat: All inputs must have the same type"),
         (lambda: ndd.stack([1, 2], [1]), "stack: sample 0: all inputs must have the same shape"),
-        (lambda: ndd.get_property([1], key="colour"), "get_property: key must be"),
+        (lambda: ndd.get_property([1], key="color"), "get_property: key must be"),
     ],
 )
 def test_errors(call: Callable[[], Any], message: str) -> None:

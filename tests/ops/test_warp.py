@@ -59,7 +59,7 @@ HOMOGRAPHY = [[1.1, 0.1, -2.3, 0.05, 0.9, 1.7, 0.001, 0.002, 1.0], [0.7, 0.0, 3.
 LINEAR, NEAREST, CUBIC, LANCZOS = types.INTERP_LINEAR, types.INTERP_NN, types.INTERP_CUBIC, types.INTERP_LANCZOS3
 WAVES = ("ampl_x", "ampl_y", "freq_x", "freq_y", "phase_x", "phase_y")
 PERSPECTIVE, REMAP = "experimental.warp_perspective", "experimental.remap"
-CENTRED = {"inverse_map": False, "pixel_origin": "center", "size": Each([[20.0, 31.0], [7.0, 8.6], [40.0, 1.0]])}
+CENTERED = {"inverse_map": False, "pixel_origin": "center", "size": Each([[20.0, 31.0], [7.0, 8.6], [40.0, 1.0]])}
 
 CASES = [
     Case(REMAP, "fading", with_maps(), {"fill_value": Each([0.0, 9.0, 200.0]), "fade": True}, "HWC", tolerance=1),
@@ -138,7 +138,7 @@ CASES = [
         call=marked(ndd.experimental.remap),
     ),
     Case(PERSPECTIVE, "each", images("HWC", "float32"), {"matrix": Each(HOMOGRAPHY), "fill_value": Each([0.0, 7, 300])}, "HWC", perspective, 0.02),
-    Case(PERSPECTIVE, "centred", images(), {"matrix": HOMOGRAPHY[0], "border_mode": "reflect", **CENTRED}, "HWC", perspective, 1),
+    Case(PERSPECTIVE, "centered", images(), {"matrix": HOMOGRAPHY[0], "border_mode": "reflect", **CENTERED}, "HWC", perspective, 1),
     Case(PERSPECTIVE, "cubic", images(), {"matrix": HOMOGRAPHY[0], "interp_type": CUBIC, "border_mode": "wrap"}, "HWC", perspective, 1),
     Case(PERSPECTIVE, "fill", images(C=5), {"matrix": HOMOGRAPHY[1], "fill_value": [1.0, 2.0, 3.0, 4.0, 5.0]}, "HWC", perspective, 1),
     Case(PERSPECTIVE, "input", with_matrices(*np.reshape(HOMOGRAPHY, (3, 3, 3)).tolist()), {}, "HWC", perspective_of_input, 1),

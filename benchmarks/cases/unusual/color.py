@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colours, levels, noise and neighbourhoods."""
+"""Colors, levels, noise and neighbourhoods."""
 
 import numpy as np
 
@@ -20,7 +20,7 @@ CASES = (
     *on("saturation", lambda ndd, types, x: ndd.saturation(x, saturation=1.2), "ragged", "videos", tolerance=2.0),
     *on("color_twist", lambda ndd, types, x: ndd.color_twist(x, brightness=1.1, contrast=1.2, saturation=0.9, hue=20.0), *_RGB, tolerance=2.0),
     *arguments(
-        "colours",
+        "colors",
         {
             "brightness a sample": lambda ndd, types, x: ndd.brightness(x, brightness=each(ndd, 0.5, 1.5, 0.9, 1.1, 1.3, 0.7, 2.0, 1.0)),
             "contrast a sample": lambda ndd, types, x: ndd.contrast(
@@ -33,7 +33,7 @@ CASES = (
         tolerance=2.0,
     ),
     *arguments(
-        "colours",
+        "colors",
         {
             "brightness a frame": lambda ndd, types, x: ndd.brightness(x, brightness=frames(ndd, 0.5, 1.5, 0.9, 1.1, 1.3)),
             "twist a frame": lambda ndd, types, x: ndd.color_twist(x, brightness=frames(ndd, 0.5, 1.5, 0.9, 1.1, 1.3), hue=20.0),

@@ -134,7 +134,7 @@ CASES = (
             "power 1": lambda ndd, types, x: ndd.spectrogram(x, window_length=512, window_step=256, power=1),
             "nfft 1000": lambda ndd, types, x: ndd.spectrogram(x, nfft=1000, window_length=400, window_step=160),
             "a window of 400": lambda ndd, types, x: ndd.spectrogram(x, nfft=400, window_length=400, window_step=160, window_fn=[1.0] * 400),
-            "no centre": lambda ndd, types, x: ndd.spectrogram(x, window_length=512, window_step=256, center_windows=False),
+            "no center": lambda ndd, types, x: ndd.spectrogram(x, window_length=512, window_step=256, center_windows=False),
             "zeros outside": lambda ndd, types, x: ndd.spectrogram(x, window_length=512, window_step=256, reflect_padding=False),
             "nfft 401": lambda ndd, types, x: ndd.spectrogram(x, nfft=401, window_length=401, window_step=160),
         },
@@ -159,7 +159,7 @@ CASES = (
     *arguments(
         "audio",
         {
-            "mel, HTK, not normalised": lambda ndd, types, x: ndd.mel_filter_bank(x, nfilter=40, mel_formula="htk", normalize=False, freq_low=100.0),
+            "mel, HTK, not normalized": lambda ndd, types, x: ndd.mel_filter_bank(x, nfilter=40, mel_formula="htk", normalize=False, freq_low=100.0),
             "to_decibels, reference": lambda ndd, types, x: ndd.to_decibels(x, multiplier=20.0, reference=1.0, cutoff_db=-60.0),
             "mfcc, type 1": lambda ndd, types, x: ndd.mfcc(x, dct_type=1, n_mfcc=13),
             "mfcc, type 3, lifter": lambda ndd, types, x: ndd.mfcc(x, dct_type=3, n_mfcc=30, normalize=True, lifter=22.0),
@@ -174,7 +174,7 @@ CASES = (
         "points and boxes",
         {
             "coord_transform, M and T": lambda ndd, types, x: ndd.coord_transform(x, M=[0.8, 0.1, -0.2, 1.1], T=[5.0, 7.0]),
-            "coord_flip about a centre": lambda ndd, types, x: ndd.coord_flip(x, center_x=0.3, flip_y=1, center_y=0.7),
+            "coord_flip about a center": lambda ndd, types, x: ndd.coord_flip(x, center_x=0.3, flip_y=1, center_y=0.7),
         },
         "points",
     ),

@@ -96,7 +96,7 @@ CASES = (
         {
             "20 regions": lambda ndd, types, x: ndd.erase(x, anchor=_ANCHORS, shape=[30, 20] * 20, axis_names="HW", fill_value=7.0),
             "columns": lambda ndd, types, x: ndd.erase(x, anchor=[10, 100, 200], shape=[5, 50, 3], axis_names="W"),
-            "centred, a place a sample": lambda ndd, types, x: ndd.erase(
+            "centered, a place a sample": lambda ndd, types, x: ndd.erase(
                 x, anchor=each(ndd, *[(20 + 9 * i, 200 - 9 * i) for i in range(8)]), shape=[50, 70], axis_names="HW", centered_anchor=True
             ),
         },

@@ -20,7 +20,7 @@ struct Run {
   const float* weights;
 };
 
-// A thread for each output. Neighbours read neighbouring columns, and rows overlap, so the input comes from the caches; its bytes bound the time.
+// A thread for each output. Neighbors read neighboring columns, and rows overlap, so the input comes from the caches; its bytes bound the time.
 __global__ void __launch_bounds__(kThreads) apply(const Run* runs, int64_t count) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];

@@ -17,7 +17,7 @@ void spectra_of(const PowerJob& job, int64_t i) {
   auto* out = static_cast<float*>(job.out.data(i));
   const int64_t bins = plan->bins(), used = std::min(shape.extent, plan->n);
   const bool rows = shape.inner == 1;
-  // Neighbours: rows one after the other, or what lies side by side.
+  // Neighbors: rows one after the other, or what lies side by side.
   const int64_t together = rows ? shape.outer : shape.inner, groups = rows ? 1 : shape.outer, lanes = lanes_of(*plan, together);
   for (int64_t g = 0; g < groups; ++g) {
     const float* from = in + g * shape.extent * shape.inner;

@@ -20,7 +20,7 @@ constexpr int64_t kRow = 2048;
 // What stands in front of the first element: 0, that element, or the second one.
 NDD_ENUM("preemphasis_filter.Border", Border, int64_t, zero, clamp, reflect);
 
-NDD_HD float emphasised(float value, float before, float coefficient) { return value - coefficient * before; }
+NDD_HD float emphasized(float value, float before, float coefficient) { return value - coefficient * before; }
 
 // Which element stands in front of the first one; -1 for a zero.
 NDD_HD int64_t border_element(Border border, int64_t count) { return border == Border::zero ? -1 : border == Border::reflect && count > 1 ? 1 : 0; }
@@ -32,7 +32,7 @@ void filter_row(const float* values, int64_t n, float coefficient, float* made) 
     float* __restrict dst = made;
     const float c = coefficient;
     const int64_t count = n;
-    for (int64_t k = 0; k < count; ++k) dst[k] = emphasised(src[k], src[k - 1], c);
+    for (int64_t k = 0; k < count; ++k) dst[k] = emphasized(src[k], src[k - 1], c);
   });
 }
 
@@ -51,7 +51,7 @@ void filter_sample(const Samples& in, const Samples& out, int64_t i, float coeff
   if (in.dtype() == DType::float32 && out.dtype() == DType::float32) {
     const auto* src = reinterpret_cast<const float*>(from);
     auto* dst = reinterpret_cast<float*>(to);
-    dst[0] = emphasised(src[0], values[-1], coefficient);
+    dst[0] = emphasized(src[0], values[-1], coefficient);
     return filter_row(src + 1, count - 1, coefficient, dst + 1);
   }
   for (; begin < count; begin += kRow) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(256) filter_gpu(const Run* runs, int64_t count
     const Run run = runs[k];
     for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < run.count; e += int64_t{gridDim.x} * blockDim.x) {
       const int64_t at = e > 0 ? e - 1 : border_element(border, run.count);
-      store_element(emphasised(load_element(run.in, in, e), at < 0 ? 0.0f : load_element(run.in, in, at), run.coefficient), run.out, out, e);
+      store_element(emphasized(load_element(run.in, in, e), at < 0 ? 0.0f : load_element(run.in, in, at), run.coefficient), run.out, out, e);
     }
   }
 }

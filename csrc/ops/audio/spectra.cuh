@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kSpectraThreads)
   }
 }
 
-// All signals of all runs in one launch. Several signals a block give rows of neighbouring windows; expected is the time of reading every window once
+// All signals of all runs in one launch. Several signals a block give rows of neighboring windows; expected is the time of reading every window once
 // from the second-level cache and writing the result once, about half of the bandwidth.
 template <class Access>
 void launch_spectra(const char* op, const std::vector<typename Access::Run>& runs, const Access& access, const RealPlan& plan, int64_t power) {

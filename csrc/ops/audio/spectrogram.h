@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Power spectra of windows of a signal. Window t begins at t * step, or half its length before where windows are centred.
+// Power spectra of windows of a signal. Window t begins at t * step, or half its length before where windows are centered.
 #pragma once
 
 #include <cmath>
@@ -16,11 +16,11 @@ namespace ndd::audio {
 struct Framing {
   int64_t window_length, step, before;  // before: how far in front of t * step a window begins
   int64_t power;
-  bool centred, reflect, time_major;
+  bool centered, reflect, time_major;
 
   NDD_HD int64_t windows(int64_t length) const {
-    if (!centred && length < window_length) return 0;
-    return (centred ? length : length - window_length) / step + 1;
+    if (!centered && length < window_length) return 0;
+    return (centered ? length : length - window_length) / step + 1;
   }
 
   // Where element `at` of a signal is taken from, which may lie in front of it or behind; -1 for a zero.

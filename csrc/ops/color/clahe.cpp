@@ -39,7 +39,7 @@ std::vector<uint8_t> tables_of(const Tiling& t, const uint8_t* image) {
 }
 
 #if defined(__x86_64__)
-// Pixels of a row between the centres of the same tiles; the arithmetic of `blended`.
+// Pixels of a row between the centers of the same tiles; the arithmetic of `blended`.
 NDD_VBMI void blend_run(const uint8_t* const tables[4], const float* weights, float row_weight, int64_t n, const uint8_t* src, uint8_t* dst) {
   TableRegisters table[4];
   for (int k = 0; k < 4; ++k) table[k] = table_in_registers(tables[k]);
@@ -63,17 +63,17 @@ NDD_VBMI void blend_run(const uint8_t* const tables[4], const float* weights, fl
 }
 #endif
 
-// Equalises an image of one channel; dst may be src.
+// Equalizes an image of one channel; dst may be src.
 void equalize(const Tiling& t, const uint8_t* src, uint8_t* dst) {
   const std::vector<uint8_t> tables = tables_of(t, src);
-  std::vector<Neighbours> columns(t.width);
+  std::vector<Neighbors> columns(t.width);
   std::vector<float> weights(t.width);
   for (int64_t x = 0; x < t.width; ++x) {
-    columns[x] = neighbours(x, t.tile_width, t.tiles_x);
+    columns[x] = neighbors(x, t.tile_width, t.tiles_x);
     weights[x] = columns[x].weight;
   }
   for (int64_t y = 0; y < t.height; ++y, src += t.width, dst += t.width) {
-    const Neighbours row = neighbours(y, t.tile_height, t.tiles_y);
+    const Neighbors row = neighbors(y, t.tile_height, t.tiles_y);
     const uint8_t* upper = tables.data() + row.first * t.tiles_x * kLevels;
     const uint8_t* lower = tables.data() + row.second * t.tiles_x * kLevels;
 #if defined(__x86_64__)

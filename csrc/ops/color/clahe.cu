@@ -98,9 +98,9 @@ __global__ void __launch_bounds__(kThreads) blend_gpu(const Image* images, int64
     for (int64_t task = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32; task < tasks; task += int64_t{gridDim.x} * (kThreads / 32)) {
       const int64_t x = task % groups * 32 + lane, top = task / groups * kRows, bottom = min(top + kRows, t.height);
       if (x >= t.width) continue;
-      const Neighbours column = neighbours(x, t.tile_width, t.tiles_x);
+      const Neighbors column = neighbors(x, t.tile_width, t.tiles_x);
       for (int64_t y = top; y < bottom; ++y) {
-        const Neighbours row = neighbours(y, t.tile_height, t.tiles_y);
+        const Neighbors row = neighbors(y, t.tile_height, t.tiles_y);
         const int64_t at = (y * t.width + x) * step;
         dst[at] = blended(own + row.first * t.tiles_x * kLevels, own + row.second * t.tiles_x * kLevels, column, row.weight, src[at]);
       }
@@ -168,7 +168,7 @@ void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double cli
   };
   const int64_t blocks = (most + kThreads - 1) / kThreads;
   const auto count = static_cast<int64_t>(images.size()), colored = static_cast<int64_t>(colors.size());
-  // Bound by instructions: a pixel takes four lookups, some 100 operations with its colours; about 10 % of the bandwidth are expected.
+  // Bound by instructions: a pixel takes four lookups, some 100 operations with its colors; about 10 % of the bandwidth are expected.
   if (colored) to_lab<<<grid(blocks, colors.size()), kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
   tables_gpu<<<grid(tiles_x * tiles_y, images.size()), kThreads, 0, stream>>>(image_table.data(), count, made);
   blend_gpu<<<grid(blocks / kRows + 1, images.size()), kThreads, 0, stream>>>(image_table.data(), count, made);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Contrast-limited adaptive histogram equalisation: a table for each tile of the image, and for every pixel a blend of the tables of the four tiles
-// whose centres are nearest. What CPU and CUDA share.
+// Contrast-limited adaptive histogram equalization: a table for each tile of the image, and for every pixel a blend of the tables of the four tiles
+// whose centers are nearest. What CPU and CUDA share.
 #pragma once
 
 #include <algorithm>
@@ -62,18 +62,18 @@ NDD_HD void limited_table(uint32_t* counts, uint32_t limit, int64_t area, uint8_
 }
 
 // The two tiles next to a row or column, and the weight of the second one.
-struct Neighbours {
+struct Neighbors {
   int32_t first, second;
   float weight;
 };
 
-NDD_HD Neighbours neighbours(int64_t i, int64_t tile, int64_t tiles) {
+NDD_HD Neighbors neighbors(int64_t i, int64_t tile, int64_t tiles) {
   const float at = static_cast<float>(i) * (1.0f / static_cast<float>(tile)) - 0.5f, below = floorf(at);
   const int64_t k = static_cast<int64_t>(below);
   return {static_cast<int32_t>(k < 0 ? 0 : k), static_cast<int32_t>(k + 1 < tiles ? k + 1 : tiles - 1), at - below};
 }
 
-NDD_HD uint8_t blended(const uint8_t* upper, const uint8_t* lower, const Neighbours& column, float row_weight, uint8_t level) {
+NDD_HD uint8_t blended(const uint8_t* upper, const uint8_t* lower, const Neighbors& column, float row_weight, uint8_t level) {
   const int64_t a = int64_t{column.first} * kLevels + level, b = int64_t{column.second} * kLevels + level;
   const float x = column.weight, x1 = 1.0f - x;
   const float value = (upper[a] * x1 + upper[b] * x) * (1.0f - row_weight) + (lower[a] * x1 + lower[b] * x) * row_weight;

@@ -48,11 +48,11 @@ const T* by_turns() {
   return row.data();
 }
 
-// Pixels `begin` to `end` of a row whose pixels of parity `green` are green: own colour, green and the other one, or gray, in rows of their own.
+// Pixels `begin` to `end` of a row whose pixels of parity `green` are green: own color, green and the other one, or gray, in rows of their own.
 template <Algorithm algorithm, class S, class T>
-void color_run(const S* centre, int64_t stride, int64_t begin, int64_t end, int64_t green, bool blue_row, T* const rows[3]) {
+void color_run(const S* center, int64_t stride, int64_t begin, int64_t end, int64_t green, bool blue_row, T* const rows[3]) {
   with_simd([&]() NDD_ALWAYS_INLINE {
-    const S* __restrict row = centre + begin;
+    const S* __restrict row = center + begin;
     T* __restrict own = rows[0], * __restrict middle = rows[1], * __restrict other = rows[2];
     const S* __restrict greens = by_turns<S>() + ((green ^ begin ^ 1) & 1);
     const int64_t step = stride, count = end - begin;
@@ -75,7 +75,7 @@ void color_run(const S* centre, int64_t stride, int64_t begin, int64_t end, int6
 }
 
 template <Algorithm algorithm, class S, class T>
-void color_row(const S* centre, int64_t stride, int64_t begin, int64_t end, int64_t green, bool blue_row, T* target) {
+void color_row(const S* center, int64_t stride, int64_t begin, int64_t end, int64_t green, bool blue_row, T* target) {
   alignas(64) T own[kRow], middle[kRow], other[kRow];
   const int64_t first = begin;
   for (int64_t n; begin < end; begin += n) {
@@ -86,10 +86,10 @@ void color_row(const S* centre, int64_t stride, int64_t begin, int64_t end, int6
     }
     if constexpr (algorithm == gray) {
       T* const rows[3] = {target + begin, middle, other};
-      color_run<algorithm>(centre, stride, begin, begin + n, green, blue_row, rows);
+      color_run<algorithm>(center, stride, begin, begin + n, green, blue_row, rows);
     } else {
       T* const rows[3] = {own, middle, other};
-      color_run<algorithm>(centre, stride, begin, begin + n, green, blue_row, rows);
+      color_run<algorithm>(center, stride, begin, begin + n, green, blue_row, rows);
       interleave(blue_row ? other : own, middle, blue_row ? own : other, n, target + 3 * begin);
     }
   }
@@ -106,7 +106,7 @@ void color_image(const T* src, int64_t height, int64_t width, int64_t blue_y, in
       color_row<algorithm>(image.row(y), image.stride, 0, width, green_of(y), y % 2 == blue_y, dst + y * width * kChannels);
     return;
   }
-  if (height < 4 || width < 4) {  // no pixel has all its neighbours
+  if (height < 4 || width < 4) {  // no pixel has all its neighbors
     std::memset(dst, 0, height * bytes);
     return;
   }

@@ -41,25 +41,25 @@ __device__ void color_column(const Image& image, int64_t x, int64_t top, int64_t
 #pragma unroll
     for (int dx = 0; dx < kSide; ++dx) row[dx] = from[columns[dx]];
   };
-  int64_t centre = none ? 0 : inside(top, height);
+  int64_t center = none ? 0 : inside(top, height);
   if (!none) {
 #pragma unroll
-    for (int dy = 0; dy < kSide; ++dy) load(window[dy], centre + dy - r);
+    for (int dy = 0; dy < kSide; ++dy) load(window[dy], center + dy - r);
   }
   T* dst = static_cast<T*>(image.dst) + (top * width + x) * (is_gray ? 1 : 3);
   for (int64_t y = top; y < bottom; ++y, dst += width * (is_gray ? 1 : 3)) {
     Pixel p{0, 0, 0};
     bool blue_row = false;
     if (!none) {
-      if (inside(y, height) > centre) {
-        ++centre;
+      if (inside(y, height) > center) {
+        ++center;
 #pragma unroll
         for (int dy = 0; dy + 1 < kSide; ++dy)
 #pragma unroll
           for (int dx = 0; dx < kSide; ++dx) window[dy][dx] = window[dy + 1][dx];
-        load(window[kSide - 1], centre + r);
+        load(window[kSide - 1], center + r);
       }
-      blue_row = centre % 2 == image.blue_y;
+      blue_row = center % 2 == image.blue_y;
       const bool green = (centre_x % 2 == image.blue_x) != blue_row;
       const auto at = [&](int64_t dy, int64_t dx) { return static_cast<int32_t>(window[dy + r][dx + r]); };
       if constexpr (r == 2) p = vng_pixel(at, green);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours from a Bayer mosaic: what CPU and CUDA share. A row of the mosaic holds green and one other colour, its own; `other` is the third one.
+// Colors from a Bayer mosaic: what CPU and CUDA share. A row of the mosaic holds green and one other color, its own; `other` is the third one.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ struct Pixel {
 template <class T>
 using Sum = std::conditional_t<sizeof(T) == 1, uint16_t, uint32_t>;
 
-// at(dy, dx) is a neighbour of the pixel, of type T; `green` says that the pixel itself is green. Means are rounded half up.
+// at(dy, dx) is a neighbor of the pixel, of type T; `green` says that the pixel itself is green. Means are rounded half up.
 template <class T, class Load>
 NDD_HD Pixel bilinear_pixel(Load at, bool green, bool edge_aware) {
   const auto sum = [](uint32_t a, uint32_t b) NDD_ALWAYS_INLINE { return static_cast<Sum<T>>(a + b); };
   const auto half = [](Sum<T> a) NDD_ALWAYS_INLINE { return static_cast<T>(static_cast<Sum<T>>(a + 1) >> 1); };
   const auto quarter = [](Sum<T> a) NDD_ALWAYS_INLINE { return static_cast<T>(static_cast<Sum<T>>(a + 2) >> 2); };
-  const T up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1), centre = at(0, 0);
+  const T up = at(-1, 0), down = at(1, 0), left = at(0, -1), right = at(0, 1), center = at(0, 0);
   const Sum<T> sides = sum(left, right), ends = sum(up, down);
   const T across = half(sides), along = half(ends), diagonal = quarter(sum(sum(at(-1, -1), at(-1, 1)), sum(at(1, -1), at(1, 1))));
   T cross = quarter(sum(sides, ends));
@@ -39,15 +39,15 @@ NDD_HD Pixel bilinear_pixel(Load at, bool green, bool edge_aware) {
     const T high = up > down ? static_cast<T>(up - down) : static_cast<T>(down - up);
     cross = far > high ? along : across;
   }
-  return {green ? across : centre, green ? centre : cross, green ? along : diagonal};
+  return {green ? across : center, green ? center : cross, green ? along : diagonal};
 }
 
 // The luma of the means before they are rounded, with weights in 14 bits.
 template <class Load>
 NDD_HD int32_t gray_pixel(Load at, bool green, bool blue_row) {
-  const uint32_t sides = at(0, -1) + at(0, 1), ends = at(-1, 0) + at(1, 0), centre = at(0, 0);
+  const uint32_t sides = at(0, -1) + at(0, 1), ends = at(-1, 0) + at(1, 0), center = at(0, 0);
   const uint32_t corners = at(-1, -1) + at(-1, 1) + at(1, -1) + at(1, 1);
-  const uint32_t own = green ? 2 * sides : 4 * centre, other = green ? 2 * ends : corners, mid = green ? 4 * centre : sides + ends;
+  const uint32_t own = green ? 2 * sides : 4 * center, other = green ? 2 * ends : corners, mid = green ? 4 * center : sides + ends;
   const uint32_t red = blue_row ? other : own, blue = blue_row ? own : other;
   return static_cast<int32_t>((4899 * red + 9617 * mid + 1868 * blue + (1 << 15)) >> 16);
 }
@@ -82,7 +82,7 @@ struct Direction {
   }
 };
 
-// Sums of doubled colours over the smooth directions: that of the pixel, and two others. Of a green pixel these are the row's own and the other one,
+// Sums of doubled colors over the smooth directions: that of the pixel, and two others. Of a green pixel these are the row's own and the other one,
 // else green and the other one.
 struct Smooth {
   Short count = 0, same = 0, first = 0, second = 0;
@@ -125,7 +125,7 @@ NDD_HD float to_whole(float value) {
 }
 
 // Variable number of gradients (Chang, Cheung, Pang: "Color filter array recovery using a threshold-based variable number of gradients", 1999), with
-// OpenCV's choices: gradients are doubled whole numbers, the threshold is the smallest one and half of the largest, and of the colour beside a green
+// OpenCV's choices: gradients are doubled whole numbers, the threshold is the smallest one and half of the largest, and of the color beside a green
 // pixel only the far samples count.
 template <class Load>
 NDD_HD Pixel vng_pixel(Load at, bool green) {
@@ -144,11 +144,11 @@ NDD_HD Pixel vng_pixel(Load at, bool green) {
   sums.add<-1, -1>(at, green, nw, threshold);
   sums.add<1, 1>(at, green, se, threshold);
   sums.add<1, -1>(at, green, sw, threshold);
-  const int32_t centre = at(0, 0);
-  const float scale = 1.0f / static_cast<float>(2 * sums.count), base = static_cast<float>(centre);
+  const int32_t center = at(0, 0);
+  const float scale = 1.0f / static_cast<float>(2 * sums.count), base = static_cast<float>(center);
   const int32_t first = level(base + to_whole(static_cast<float>(sums.first - sums.same) * scale));
   const int32_t second = level(base + to_whole(static_cast<float>(sums.second - sums.same) * scale));
-  return {green ? first : centre, green ? centre : first, second};
+  return {green ? first : center, green ? center : first, second};
 }
 
 // VNG reads two pixels past the border, which are reflected. Smaller images are bilinear.

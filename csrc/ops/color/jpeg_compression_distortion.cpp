@@ -153,8 +153,8 @@ void upsample(const uint8_t* near_row, const uint8_t* far_row, int64_t count, ui
   });
 }
 
-// Rows of luma and of chroma at full resolution to rows of colours.
-void colours(const uint8_t* luma_row, const uint8_t* blue_row, const uint8_t* red_row, int64_t count, uint8_t* const rgb[3]) {
+// Rows of luma and of chroma at full resolution to rows of colors.
+void colors(const uint8_t* luma_row, const uint8_t* blue_row, const uint8_t* red_row, int64_t count, uint8_t* const rgb[3]) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const uint8_t* __restrict y = luma_row, * __restrict cb = blue_row, * __restrict cr = red_row;
     uint8_t* __restrict r = rgb[0], * __restrict g = rgb[1], * __restrict b = rgb[2];
@@ -225,7 +225,7 @@ class Bands {
         upsample(row, chroma_out_[k] + (far - above) * half_stride_, half_, finished_[k]);
       }
     }
-    colours(luma_out_ + (y - top + 1) * stride_, finished_[0], finished_[1], width_, finished_ + 2);
+    colors(luma_out_ + (y - top + 1) * stride_, finished_[0], finished_[1], width_, finished_ + 2);
     interleave(finished_[2], finished_[3], finished_[4], width_, dst);
   }
 
@@ -233,7 +233,7 @@ class Bands {
   std::vector<int16_t> rows_;
   std::vector<uint8_t> levels_;
   int16_t *luma_, *full_[4], *chroma_[2];               // a band before the transform; two rows of both chromas at full resolution
-  uint8_t *luma_out_, *chroma_out_[2], *finished_[5];  // after it, with the row before the band; a row of both chromas and of three colours
+  uint8_t *luma_out_, *chroma_out_[2], *finished_[5];  // after it, with the row before the band; a row of both chromas and of three colors
 };
 
 void distortion_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& quality, const Tensor& output,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What JPEG compression does to an image, without the bits: colours to YCbCr, chroma at half the resolution, discrete cosine transform of 8x8 blocks,
+// What JPEG compression does to an image, without the bits: colors to YCbCr, chroma at half the resolution, discrete cosine transform of 8x8 blocks,
 // quantisation, and all of it back. In the whole-number arithmetic of libjpeg (its accurate "islow" transform, fancy upsampling), so that the results
 // are those of a real encoder and decoder. What CPU and CUDA share.
 #pragma once
@@ -34,7 +34,7 @@ struct Steps {
 NDD_HD int32_t rounded_shift(int32_t value, int bits) { return (value + (1 << (bits - 1))) >> bits; }
 NDD_HD int32_t level(int32_t value) { return value < 0 ? 0 : value > 255 ? 255 : value; }
 
-// Colours, with factors in 16 bits. Luma is centred about 0; so is chroma after to_chroma_mean.
+// Colors, with factors in 16 bits. Luma is centered about 0; so is chroma after to_chroma_mean.
 NDD_HD int32_t luma(int32_t r, int32_t g, int32_t b) { return ((19595 * r + 38470 * g + 7471 * b + 32768) >> 16) - 128; }
 NDD_HD int32_t blue_chroma(int32_t r, int32_t g, int32_t b) { return (-11059 * r - 21709 * g + 32768 * b + (128 << 16) + 32767) >> 16; }
 NDD_HD int32_t red_chroma(int32_t r, int32_t g, int32_t b) { return (32768 * r - 27439 * g - 5329 * b + (128 << 16) + 32767) >> 16; }

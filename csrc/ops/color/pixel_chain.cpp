@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several operators on images of uint8 or float32 in one pass, for compiled graphs: tables, linear functions and colour matrices, then flip or
+// Several operators on images of uint8 or float32 in one pass, for compiled graphs: tables, linear functions and color matrices, then flip or
 // crop_mirror_normalize. Every block of rows goes through all of it in the first-level cache, by the code that the operators have themselves.
 #include <algorithm>
 #include <cstring>
@@ -21,8 +21,8 @@ constexpr int64_t kLinear = 2;  // factor, term
 constexpr int64_t kTwist = 5;  // brightness, contrast, hue, saturation, middle
 constexpr double kNanosecondsPerElement = 0.3;
 
-// A table (rows, 256) of uint8, or a factor and a term (rows, 2), which make a table of bytes, or the numbers (rows, 5) of a colour matrix; one row for
-// all samples or one for each. Only a colour matrix may have another type of result.
+// A table (rows, 256) of uint8, or a factor and a term (rows, 2), which make a table of bytes, or the numbers (rows, 5) of a color matrix; one row for
+// all samples or one for each. Only a color matrix may have another type of result.
 struct Stage {
   bool is_table, is_linear;
   Args<float> numbers;

@@ -48,7 +48,7 @@ NDD_HD void write_anchor(const EncoderSample& sample, const Anchors& anchors, co
   }
 }
 
-// 8732 anchors and 10 boxes take 30 us: the loops over the anchors vectorise.
+// 8732 anchors and 10 boxes take 30 us: the loops over the anchors vectorize.
 void encode_on_cpu(const EncoderSample& sample, const Anchors& anchors, const BoxCoding& coding, DType labels) {
   const int64_t n = anchors.count;
   std::vector<float> row(n), best(n, -1.0f);

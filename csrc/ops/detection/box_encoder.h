@@ -34,17 +34,17 @@ NDD_HD float log_of_ratio(float x) {
   return static_cast<float>(log_of(static_cast<double>(x)));
 }
 
-// Centre and size; as differences from the anchor where `offset` asks for it.
+// Center and size; as differences from the anchor where `offset` asks for it.
 NDD_HD void encode_box(const BoxCoding& coding, const float* box, const float* anchor, float* out) {
   for (int d = 0; d < 2; ++d) {
-    const float centre = (box[d] + box[d + 2]) * 0.5f, size = box[d + 2] - box[d];
+    const float center = (box[d] + box[d + 2]) * 0.5f, size = box[d + 2] - box[d];
     if (!coding.offset) {
-      out[d] = centre;
+      out[d] = center;
       out[d + 2] = size;
       continue;
     }
     const float anchor_centre = (anchor[d] + anchor[d + 2]) * 0.5f * coding.scale, anchor_size = (anchor[d + 2] - anchor[d]) * coding.scale;
-    out[d] = ((centre * coding.scale - anchor_centre) / anchor_size - coding.means[d]) / coding.stds[d];
+    out[d] = ((center * coding.scale - anchor_centre) / anchor_size - coding.means[d]) / coding.stds[d];
     out[d + 2] = (log_of_ratio(size * coding.scale / anchor_size) - coding.means[d + 2]) / coding.stds[d + 2];
   }
 }

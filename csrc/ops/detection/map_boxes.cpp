@@ -30,14 +30,14 @@ struct BoxRule {
       low[d] = start * unit;
       high[d] = end * unit;
     }
-    const double centre[2] = {(low[0] + high[0]) * 0.5, (low[1] + high[1]) * 0.5},
+    const double center[2] = {(low[0] + high[0]) * 0.5, (low[1] + high[1]) * 0.5},
                  half[2] = {std::abs(high[0] - low[0]) * 0.5, std::abs(high[1] - low[1]) * 0.5};
     // Turned by more than 45 degrees, a box of its own size changes width and height.
     const bool turned = std::abs(map.m[3]) > std::abs(map.m[0]);
     double left = 1.0, whole = 1.0;
     for (int d = 0; d < 2; ++d) {
       const double* row = map.m + 3 * d;
-      const double middle = row[0] * centre[0] + row[1] * centre[1] + row[2];
+      const double middle = row[0] * center[0] + row[1] * center[1] + row[2];
       double reach = std::abs(row[0]) * half[0] + std::abs(row[1]) * half[1];
       const double own = half[turned ? 1 - d : d];
       if (mode == BoxMode::fixed) reach = own;
@@ -79,7 +79,7 @@ void map_boxes_on_host(const Tensor& boxes, const MaybeTensor& boxes_shapes, con
   });
 }
 
-// The table of rotations about the image's centre, which becomes the centre of the new image. `angles`, in degrees, is double (1 or N, 1); `planes` and
+// The table of rotations about the image's center, which becomes the center of the new image. `angles`, in degrees, is double (1 or N, 1); `planes` and
 // `canvases`, height and width of the old and the new image, are (1 or N, 2); `table` is (1 or N, 10). In torch this took thirty operators, half of the
 // time of a call with cold caches.
 void rotation_maps_on_host(const Tensor& angles, const Tensor& planes, const Tensor& canvases, const Tensor& table) {

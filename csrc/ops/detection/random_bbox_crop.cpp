@@ -60,7 +60,7 @@ struct BoxLayout {
 struct CropRule {
   std::vector<double> thresholds, scaling, aspect;  // the aspect ratios: least and largest of x / y, x / z, y / z
   int64_t attempts, total_attempts;
-  double prune;  // negative: a box is kept where its centre lies in the window
+  double prune;  // negative: a box is kept where its center lies in the window
   bool allow_no_crop, all_boxes, overlap;
 };
 
@@ -114,8 +114,8 @@ class Search {
   bool keeps(const Extent& window, const Extent& box) const {
     if (rule_.prune >= 0.0) return common_volume(window, box, dims_) / box.volume(dims_) > rule_.prune;
     for (int d = 0; d < dims_; ++d) {
-      const double centre = (box.low[d] + box.high[d]) * 0.5;
-      if (!(centre >= window.low[d] && centre <= window.high[d])) return false;
+      const double center = (box.low[d] + box.high[d]) * 0.5;
+      if (!(center >= window.low[d] && center <= window.high[d])) return false;
     }
     return true;
   }

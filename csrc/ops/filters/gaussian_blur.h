@@ -11,7 +11,7 @@
 
 namespace ndd::gaussian_blur {
 
-// Weights exp(-k^2 / (2 sigma^2)), normalised. A sigma or a window size of 0 follows from the other one.
+// Weights exp(-k^2 / (2 sigma^2)), normalized. A sigma or a window size of 0 follows from the other one.
 inline Window window(float sigma, int64_t size, int64_t sample) {
   constexpr float kMaxRadius = 1 << 20;  // a larger window is a mistake, and would be given gigabytes
   const auto refuse = [=](const auto&... why) { fail("gaussian_blur: sample ", sample, ": ", why...); };

@@ -27,7 +27,7 @@ void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& parti
   const LoadRow load = row_loader(in_dtype);
   const StoreRow store = row_storer(out_dtype);
 
-  // Pointers to what the taps weigh: the same rows for the two of a pair at the centre.
+  // Pointers to what the taps weigh: the same rows for the two of a pair at the center.
   struct Pairs {
     std::vector<const float*> lo, hi;
   };

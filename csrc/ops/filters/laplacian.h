@@ -15,7 +15,7 @@ namespace ndd::laplacian {
 
 constexpr int64_t kLargestWindow = 31;
 
-// Upper half, centre first, of the binomial coefficients [1 2 1] * ... * [1 2 1] with `size` elements, convolved with [1 -2 1] for a second derivative.
+// Upper half, center first, of the binomial coefficients [1 2 1] * ... * [1 2 1] with `size` elements, convolved with [1 -2 1] for a second derivative.
 inline std::vector<double> half_window(int64_t size, bool derivative) {
   std::vector<double> whole{1.0};
   while (static_cast<int64_t>(whole.size()) < size) {

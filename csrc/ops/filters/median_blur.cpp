@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Median of a rectangle. Windows of 3x3 and 5x5 are sorted by networks, first along the height, where neighbouring pixels share the work. Any other
+// Median of a rectangle. Windows of 3x3 and 5x5 are sorted by networks, first along the height, where neighboring pixels share the work. Any other
 // one finds the median's bits from the highest on, by counting how many elements of the window are not below.
 #include "ops/filters/median_blur.h"
 

@@ -27,7 +27,7 @@ constexpr double kNanosecondsPerElement = 0.4;
 struct Sharpen {
   float rest, most;
 
-  // `sum` of the eight neighbours and four times the middle. The mean of integers is rounded, the result is cut off.
+  // `sum` of the eight neighbors and four times the middle. The mean of integers is rounded, the result is cut off.
   template <bool whole>
   NDD_HD float value(float middle, float sum) const {
     const float all = sum + middle, mean = whole ? floorf((all + 6.0f) * (1.0f / 13.0f) + 0.01f) : all * (1.0f / 13.0f);
@@ -49,7 +49,7 @@ struct Run {
 
 bool has_inside(const Grid& grid) { return grid.height > 2 && grid.width > 2; }
 
-// Rows as floats; the sums of three rows are added up with their neighbours.
+// Rows as floats; the sums of three rows are added up with their neighbors.
 template <bool whole>
 void sharpen_row(const float* above, const float* row, const float* below, int64_t n, int64_t step, const Sharpen& given, float* columns,
                  float* out) {

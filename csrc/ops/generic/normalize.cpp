@@ -131,7 +131,7 @@ void fill_rows(const Reduction& shape, const Factors& factors, int64_t begin, in
   const bool around = shape.reduced > 0 && shape.reduced_stride[0] == period;
   const int64_t run = period * (around ? shape.reduced_extent[0] : 1);
   if (!inner_kept && shape.kept > 0 && shape.kept_stride[0] == run) {
-    // Runs of one value, whose outputs are neighbours along the first kept axis: no division for each of them, and no copies of three numbers.
+    // Runs of one value, whose outputs are neighbors along the first kept axis: no division for each of them, and no copies of three numbers.
     for (int64_t k = 0; k < n;) {
       const int64_t at = (begin + k) / run % shape.kept_extent[0], o = output_of(shape, begin + k), last = o + shape.kept_extent[0] - at;
       int64_t left = run - (begin + k) % run;

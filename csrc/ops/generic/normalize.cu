@@ -156,19 +156,19 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   const CudaBuffer moments(outputs * 16), factor_buffer(outputs * 8);
   double *means = static_cast<double*>(moments.data()), *spread = means + outputs;
   const auto copy = [&](const std::vector<double>& from, double* to) { upload(to, from.data(), from.size() * 8, "normalize"); };
-  const auto samples_of = [&](double* to, Finish finish, const double* centres) {
+  const auto samples_of = [&](double* to, Finish finish, const double* centers) {
     std::vector<reduce::GpuSample> parts;
     for (const Run& run : runs) {
-      const int64_t divisor = centres ? std::max<int64_t>(1, run.divisor) : run.divisor + ddof;
-      parts.push_back({run.shape, {finish, divisor}, run.in, to + run.first, centres ? centres + run.first : nullptr, run.shape.outputs, 0, 0});
+      const int64_t divisor = centers ? std::max<int64_t>(1, run.divisor) : run.divisor + ddof;
+      parts.push_back({run.shape, {finish, divisor}, run.in, to + run.first, centers ? centers + run.first : nullptr, run.shape.outputs, 0, 0});
     }
     return parts;
   };
   const reduce::GpuTypes types{job.in.dtype(), DType::float64, DType::float64};
   // Sums, or sums of squared distances from the means, over the sample or the batch, divided.
-  const auto reduce_to = [&](double* to, const auto& fold, const double* centres) {
-    reduce::launch_gpu("normalize", samples_of(to, batch ? Finish::sum : Finish::mean, centres), fold, types);
-    const double divisor = static_cast<double>(centres ? std::max<int64_t>(1, runs[0].divisor) : runs[0].divisor + ddof);
+  const auto reduce_to = [&](double* to, const auto& fold, const double* centers) {
+    reduce::launch_gpu("normalize", samples_of(to, batch ? Finish::sum : Finish::mean, centers), fold, types);
+    const double divisor = static_cast<double>(centers ? std::max<int64_t>(1, runs[0].divisor) : runs[0].divisor + ddof);
     if (batch) pool<<<grid_of(most_outputs, 1), kThreads, 0, stream>>>(to, most_outputs, samples, divisor);
   };
   const CudaTable<Run> table(runs);

@@ -126,15 +126,15 @@ bool is_linear(const TiledSample& s, DType in, DType out) {
 template <class In>
 void launch_linear(const std::vector<TiledSample>& samples, DType out) {
   int64_t tiles = 0, planes = 0;
-  bool colour = true;
+  bool color = true;
   for (const TiledSample& s : samples) {
     tiles = std::max(tiles, (s.vertical.out + kLinearRows - 1) / kLinearRows * ((s.horizontal.out + kLinearColumns - 1) / kLinearColumns));
     planes = std::max(planes, s.planes);
-    colour = colour && s.channels == 3;
+    color = color && s.channels == 3;
   }
   const CudaTable<TiledSample> table(samples);
   const int64_t count = static_cast<int64_t>(samples.size());
-  const auto kernel = colour ? linear_kernel<In, 3> : linear_kernel<In, 0>;
+  const auto kernel = color ? linear_kernel<In, 3> : linear_kernel<In, 0>;
   kernel<<<grid_of(tiles, count, planes), kThreads, 0, current_cuda_stream()>>>(table.data(), count, out);
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// rotate: from = r * (to - centre of the output) + centre of the input.
+// rotate: from = r * (to - center of the output) + center of the input.
 #include "ndd/kernel.h"
 #include "ndd/warp/driver.h"
 
 namespace ndd {
 namespace {
 
-// Sizes x first. In double: a quarter turn maps pixel centres onto pixel centres exactly.
+// Sizes x first. In double: a quarter turn maps pixel centers onto pixel centers exactly.
 template <int D>
 AffineMap<D> about_centres(const double (&r)[D][D], const int64_t (&in)[D], const int64_t (&out)[D]) {
   AffineMap<D> map;

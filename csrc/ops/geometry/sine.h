@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sine and cosine that CPU loops vectorise and both backends agree about: sinf is a call, many times as slow.
+// Sine and cosine that CPU loops vectorize and both backends agree about: sinf is a call, many times as slow.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sphere: from = centre + d * |d| / r, where d is the distance from the centre and r half of the longer side.
+// sphere: from = center + d * |d| / r, where d is the distance from the center and r half of the longer side.
 #include "ndd/kernel.h"
 #include "ndd/warp/driver.h"
 

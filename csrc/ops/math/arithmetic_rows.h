@@ -45,7 +45,7 @@ class Rows {
  public:
   Rows() = default;
 
-  // `row_` is uninitialised memory, as the object itself may be.
+  // `row_` is uninitialized memory, as the object itself may be.
   void reset(const Broadcast& shape, const void* data, int64_t item_bytes, ConvertRow convert, int64_t computed_bytes) {
     shape_ = &shape;
     data_ = static_cast<const char*>(data);

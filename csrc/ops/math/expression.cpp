@@ -22,7 +22,7 @@ struct Expression::Workspace {
 };
 
 Expression::Workspace& Expression::workspace() {
-  thread_local const std::unique_ptr<Workspace> space(new Workspace);  // uninitialised: only what is used takes memory
+  thread_local const std::unique_ptr<Workspace> space(new Workspace);  // uninitialized: only what is used takes memory
   return *space;
 }
 

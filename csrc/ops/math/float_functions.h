@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Functions of float32 that CPU loops vectorise: computed in double without branches and rounded once, so they are at least as exact as the C library's,
+// Functions of float32 that CPU loops vectorize: computed in double without branches and rounded once, so they are at least as exact as the C library's,
 // and the same on every processor. A call of expf or sinf costs 5 to 20 ns, these 0.5 to 1.5.
 #pragma once
 

@@ -34,7 +34,7 @@ struct Poisson {
     return (expected < 0.5f ? small : large) * (1.0f - 0x1p-22f);
   }
 
-  // N elements at a time. Every element has the same result whatever its neighbours are.
+  // N elements at a time. Every element has the same result whatever its neighbors are.
   template <int N>
   static NDD_HD void few(const float (&expected)[N], const uint32_t* __restrict words, float (&events)[N]) {
     float u[N], p[N], above[N];

@@ -41,13 +41,13 @@ void mean_of_distances(const Job& job, const Tensor& mean, const MaybeTensor& me
   }
 #endif
   job.launch([=](int64_t i) {
-    std::vector<double> centres(means.volume(i));
+    std::vector<double> centers(means.volume(i));
     for_dtype(means.dtype(), [&](auto tag) {
       const auto* given = static_cast<const typename decltype(tag)::type*>(means.data(i));
-      for (size_t k = 0; k < centres.size(); ++k) centres[k] = widened<double>(given[k]);
+      for (size_t k = 0; k < centers.size(); ++k) centers[k] = widened<double>(given[k]);
     });
     reduce::reduce_sample(reduce::Fold::distances, job.shape(i), job.finisher(i), job.in.data(i), job.in.dtype(),
-                          {centres.data(), centres.size() == 1 ? 0 : 1}, job.out.data(i), job.out.dtype());
+                          {centers.data(), centers.size() == 1 ? 0 : 1}, job.out.data(i), job.out.dtype());
   });
 }
 

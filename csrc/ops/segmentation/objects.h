@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The objects of a label mask: connected pixels of one label, found through runs of equal pixels (union-find over the runs of neighbouring rows).
+// The objects of a label mask: connected pixels of one label, found through runs of equal pixels (union-find over the runs of neighboring rows).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ndd {
 
-// Neighbours share a side. Objects are in the order of their first pixels.
+// Neighbors share a side. Objects are in the order of their first pixels.
 struct MaskObjects {
   int64_t ndim = 0;
   std::vector<int64_t> labels;       // of each object

@@ -31,7 +31,7 @@ class Numbers {
   int64_t frames_, single_;
 };
 
-// The linear map about a centre: x -> m (x - c) + c.
+// The linear map about a center: x -> m (x - c) + c.
 void set_centre(Affine& map, const Numbers& numbers, int k, int64_t i, int64_t f) {
   const int32_t n = map.dims;
   for (int32_t r = 0; r < n; ++r) {

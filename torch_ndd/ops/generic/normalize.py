@@ -37,13 +37,13 @@ def _formula(
         return None  # Inductor does not vectorize float64: 21 ms where the kernel takes 1
     dims = [d for d in range(input.dim()) if (d == 0 and batch) or (d > 0 and axes >> (d - 1) & 1)]
     values = input.double()
-    centred = values - values.mean(dims, keepdim=True)
+    centered = values - values.mean(dims, keepdim=True)
     count = 1
     for d in dims:
         count *= input.shape[d]
-    variance = centred.square().sum(dims, keepdim=True) / max(1, count - ddof) + epsilon
+    variance = centered.square().sum(dims, keepdim=True) / max(1, count - ddof) + epsilon
     factor = torch.where((variance == 0) | (count <= ddof), 0.0, scale / variance.sqrt())
-    return saturate((centred * factor + shift).float(), dtype)
+    return saturate((centered * factor + shift).float(), dtype)
 
 
 def _parameter(name: str, given: Any) -> tuple[torch.Tensor, list[Shape]] | None:

@@ -189,12 +189,12 @@ def warp_perspective(
     images: Batch = input  # type: ignore[assignment]
     first, _, frames = _space(images)
     _check_matrix(op, images, matrix_input, matrix, (3, 3), frames)
-    border, centred = _one_of(op, "border_mode", border_mode, BORDERS), _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
+    border, centered = _one_of(op, "border_mode", border_mode, BORDERS), _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
     canvas = _extents(images, first, 2) if size is None else _given_size(op, size, 2, broadcast=True)
     made = frames_of(images, matrix_input)  # type: ignore[arg-type]
     out = resized(images, (first, first + 1), canvas, frames=made)
     interpolation = _interpolation(op, interp_type, _UP_TO_CUBIC)
-    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centred), fade, first, frames or made is not None]
+    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centered), fade, first, frames or made is not None]
     return launch(out, arguments)
 
 
@@ -246,13 +246,13 @@ def remap(
     for a, b in zip((heights, widths), _map_extents(op, "mapy", ys, images, frames), strict=True):
         if not torch.compiler.is_compiling() and not _equal(a, b):
             raise RuntimeError(f"{op}: mapx and mapy must have the same shape, got {xs.shape} and {ys.shape}")
-    centred = _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
+    centered = _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
     made = frames_of(images, xs)
     if made is None:
         made = frames_of(images, ys)
     out = resized(images, (first, first + 1), (heights, widths), frames=made)
     interpolation = _interpolation(op, interp, _UP_TO_LANCZOS, "interp")
-    return launch(out, [fill_value, interpolation, bool(centred), relative, fade, first, frames or made is not None])
+    return launch(out, [fill_value, interpolation, bool(centered), relative, fade, first, frames or made is not None])
 
 
 @operator(layouts=PLANE_LAYOUTS)
