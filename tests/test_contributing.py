@@ -26,7 +26,7 @@ PLACES = {
     "torch_ndd/ops/<family>.py": '''
 import torch
 
-from .._core.operator import DeviceLike, PerSample, T, operator
+from .._core.operators.operator import DeviceLike, PerSample, T, operator
 from ._formulas import Number, per_sample, saturate
 from ._layouts import IMAGE_LAYOUTS
 from ._outputs import like
