@@ -40,7 +40,7 @@ OpenFile::OpenFile(const std::string& path) {
   }
   close(descriptor_);
   if (code != 0) system_failure(code);
-  fail("this is no regular file");
+  fail("not a regular file");
 }
 
 OpenFile::~OpenFile() { close(descriptor_); }

@@ -30,7 +30,7 @@ class OpenFile {
     struct stat status;
     if (::fstat(descriptor_, &status) != 0) refuse(std::generic_category().message(errno));
     if (S_ISDIR(status.st_mode)) refuse("it is a folder");
-    if (!S_ISREG(status.st_mode)) refuse("it is no regular file");
+    if (!S_ISREG(status.st_mode)) refuse("not a regular file");
     size_ = status.st_size;
   }
 
