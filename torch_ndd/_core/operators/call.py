@@ -24,7 +24,7 @@ from ..work.sources import UNKNOWN, name_source
 from .arguments import Call, Role, plain, prepared
 from .definition import Operator, Packed
 from .inputs import as_input, batched, check_on_host, converted, set_batch_size, target_device, with_layout
-from .planes import as_planes, image_layout
+from .planes import as_planes
 from .repeated import Repeated
 from .replay import Drawn, Launched, recording, repeatable
 
@@ -233,8 +233,10 @@ def _body(
         check_on_host(op, values)
     batches = [None if value is None else batched(call, value, place, copies and k not in op.shared) for k, value in enumerate(values)]
     if options.layouts is not None and batches and batches[0] is not None:
-        call.of_planes = image_layout(options.layouts, batches[0]) is not None
-        batches[0] = with_layout(op.name, options.layouts, batches[0])
+        first = batches[0]
+        batches[0] = with_layout(op.name, options.layouts, first)
+        # Planes have become images: over the same memory, by another view of it or by other shapes. A new layout alone keeps both.
+        call.of_planes = batches[0].buffer is not first.buffer or batches[0].ragged_shapes is not first.ragged_shapes
         if op.variadic:
             batches[1:] = [with_layout(op.name, options.layouts, one) for one in batches[1:] if one is not None]
     call.per_frame = options.per_frame

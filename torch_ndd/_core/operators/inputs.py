@@ -111,15 +111,16 @@ def _repeated(call: Call, values: torch.Tensor) -> torch.Tensor:
 
 def with_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
     """Return a Batch with its own layout, which must be allowed, or with the allowed one that has its number of dimensions; planes as images."""
-    if (of_images := image_layout(layouts, value)) is not None:
+    if value._layout is not None and value._layout in layouts:
+        return value
+    dimensions = value.ndim
+    if (value._layout is not None or dimensions == 2) and (of_images := image_layout(layouts, value)) is not None:
         return as_images(value, of_images)
     if value._layout is not None:
-        if value._layout not in layouts:
-            raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {", ".join(layouts)}')
-        return value
-    layout = next((one for one in layouts if len(one) == value.ndim), None)
+        raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {", ".join(layouts)}')
+    layout = next((known for known in layouts if len(known) == dimensions), None)
     if layout is None:
-        raise ValueError(f"{op}: The number of dimensions {value.ndim} does not match any of the allowed layouts: {', '.join(layouts)}")
+        raise ValueError(f"{op}: The number of dimensions {dimensions} does not match any of the allowed layouts: {', '.join(layouts)}")
     if layout == "HWC":
         warn_of_planes(op, value)
     made = new_batch(value.buffer, value.ragged_shapes, layout, value.pending, value.caller_owned, value.shared_extents)
