@@ -244,7 +244,7 @@ def test_figures_of_memory(clock: None, monkeypatch: pytest.MonkeyPatch) -> None
     figures = memory.measure(200)
     assert figures["growth beyond torch"] == pytest.approx(96, abs=5)
     assert (figures["growth of reserved, a batch"], figures["growth of allocated"]) == (0, 0)
-    monkeypatch.setattr(memory, "measured", lambda batches: figures)
+    monkeypatch.setattr(memory, "measure", lambda batches: figures)
     monkeypatch.setattr(torch.cuda, "memory_summary", lambda abbreviated=False: "summary")
     report = memory.run(Namespace(batches=200), Console(file=io.StringIO()))
     assert "that torch knows nothing of" in report["failed"]["torch_ndd memory"]
