@@ -69,7 +69,7 @@ def budget(
         raise ValueError(f"{op}: min_pixels must not be negative, got {min_pixels}")
     if not max_aspect >= 1:
         raise ValueError(f"{op}: max_aspect must be at least 1, got {max_aspect}")
-    table, single = _table_of(op, extents)
+    table, single = extents_table(op, extents)
     counts = None if frames is None else _integers(op, "frames", frames, len(table))
     out = torch.empty_like(table)
     most = -1 if max_pixels is None else int(max_pixels)
@@ -102,7 +102,7 @@ def patches(extents: Any, /, *, patch_size: int | Sequence[int], max_patches: in
     _require_positive(op, max_patches=max_patches)
     if max_ratio is not None and not max_ratio > 0:
         raise ValueError(f"{op}: max_ratio must be positive, got {max_ratio}")
-    table, single = _table_of(op, extents)
+    table, single = extents_table(op, extents)
     out = torch.empty_like(table)
     run(_patches, (table, height, width, int(max_patches), -1.0 if max_ratio is None else float(max_ratio), out), [], out)
     return _result(out, single)
@@ -146,7 +146,7 @@ def fit(
         raise ValueError(f'{op}: rounding must be "down" or "half_up", got {rounding!r}')
     height, width = (-1, -1) if box is None else _pair(op, "box", box)
     _require_positive(op, multiple_of=multiple_of, **{name: n for name, n in (("shortest", shortest), ("longest", longest)) if n is not None})
-    table, single = _table_of(op, extents)
+    table, single = extents_table(op, extents)
     out = torch.empty_like(table)
     limits = (-1 if shortest is None else int(shortest), -1 if longest is None else int(longest))
     run(_fit, (table, *limits, height, width, bool(enlarge), rounding == "half_up", int(multiple_of), out), [], out)
@@ -202,13 +202,13 @@ def canvas(
         _require_positive(op, min_tiles=min_tiles, max_tiles=max_tiles)
         if not min_tiles <= max_tiles <= MAX_TILES:
             raise ValueError(f"{op}: min_tiles={min_tiles} and max_tiles={max_tiles} must be a range of at most {MAX_TILES} tiles")
-    table, single = _table_of(op, extents)
+    table, single = extents_table(op, extents)
     out = torch.empty((len(table), 4), dtype=torch.int64)
     run(_canvas, (table, choices, height, width, int(min_tiles), int(max_tiles or 0), out), [], out)
     return _result(out[:, :2].contiguous(), single), _result(out[:, 2:].contiguous(), single)
 
 
-def _table_of(op: str, extents: Any) -> tuple[torch.Tensor, bool]:
+def extents_table(op: str, extents: Any) -> tuple[torch.Tensor, bool]:
     """Return heights and widths as int64 (N, 2) in host memory, and whether they are those of one sample."""
     value = unwrap(extents)
     if not isinstance(value, Tensor | Batch):
