@@ -2,5 +2,6 @@
 """Batched, native versions of the processors of Hugging Face transformers and of timm's NaFlex transforms."""
 
 from ._from_processor import from_processor as from_processor
+from ._naflex import from_naflex as from_naflex
 
-__all__ = ["from_processor"]
+__all__ = ["from_naflex", "from_processor"]

@@ -33,7 +33,7 @@ def decode(images: Any, settings: Settings, device: DeviceLike | None) -> Batch:
         channels = peek_image_shape(samples, image_type=types.ANY_DATA).torch()[:, 2]
         has_alpha = bool(((channels == 2) | (channels == 4)).any())
         kind = types.RGB if settings.converts_to_rgb and not has_alpha else types.ANY_DATA
-        samples = decode_image(samples, image_type=kind, device=device)
+        samples = decode_image(samples, output_type=kind, device=device)
     if samples.layout not in (None, "HWC", "CHW") or samples.ndim != 3:
         raise ValueError(f'{OP}: needs encoded files, or images HWC or CHW, got the layout "{samples.layout}" and shape {samples.shape!r:.200}')
     return convert_to_rgb(samples) if settings.converts_to_rgb else samples
@@ -85,12 +85,14 @@ def normalize(images: Batch, settings: Settings, layout: str, dtype: torch.dtype
     return crop_mirror_normalize(images, mean=mean, std=std, dtype=dtype, output_layout=layout)
 
 
-def crop_center(images: Batch, height: int, width: int) -> Batch:
-    """Cut the center out, padded with zeros where the image is smaller: ``(crop - side) // 2`` before it."""
+def crop_center(images: Batch, height: int, width: int, settings: Settings) -> Batch:
+    """Cut the center out, padded with zeros where the image is smaller; of an odd padding the larger half is behind it, with Pillow before it."""
     axes = image_axes(OP, images)
     extents = images.sample_shapes()[:, list(axes)]
     target = torch.tensor([height, width])
-    starts = torch.where(extents < target, -((target - extents) // 2), (extents - target) // 2)
+    starts = (extents - target) // 2
+    if not settings.uses_pillow:
+        starts = torch.where(extents < target, -((target - extents) // 2), starts)
     window = {"start": new_batch(starts.contiguous(), None), "shape": [height, width], "axes": list(axes)}
     return slices.slice(images, out_of_bounds_policy="pad", **window)  # type: ignore[arg-type]
 
@@ -123,5 +125,3 @@ def as_numbers(values: Any) -> Tensor:
 def as_sizes(extents: torch.Tensor) -> Batch:
     """Return heights and widths as an argument with one pair per sample."""
     return new_batch(extents.contiguous(), None)
-
-

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processors that cut images into tiles: LLaVA-NeXT and OneVision, InternVL, Idefics 3 and SmolVLM, Gemma 3."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -212,14 +213,14 @@ class Idefics3(Translation):
             rows, columns = [0] * len(groups), [0] * len(groups)
         prepared = self.normalize(join([tile for group in groups for tile in group]))
         starts = [sum(numbers[:k]) for k in range(len(numbers) + 1)]
-        totals = [sum(len(group) for group in groups[begin:end]) for begin, end in zip(starts, starts[1:], strict=False)]
+        totals = [sum(len(group) for group in groups[begin:end]) for begin, end in itertools.pairwise(starts)]
         values = regroup(prepared, totals)
         padded = values.padded().values if values.ragged_shapes is not None else values.stack()
         outputs: dict[str, Any] = {"pixel_values": padded}
         if self.settings.pads:
             mask = (torch.arange(max(totals)) < torch.tensor(totals)[:, None]).to(torch.int64)
             outputs["pixel_attention_mask"] = new_tensor(mask[:, :, None, None].expand(-1, -1, side, side).contiguous())
-        spans = list(zip(starts, starts[1:], strict=False))
+        spans = list(itertools.pairwise(starts))
         return {**outputs, "rows": [rows[a:b] for a, b in spans], "cols": [columns[a:b] for a, b in spans]}
 
     def count_tokens(self, extents: torch.Tensor) -> torch.Tensor:

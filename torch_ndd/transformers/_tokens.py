@@ -35,8 +35,8 @@ class QwenVL(Translation):
         size = self.settings.size
         if not size.get("shortest_edge") or not size.get("longest_edge"):
             raise self.settings.unsupported("size", size, "it must have shortest_edge and longest_edge, which are areas")
-        bounds = {"min_pixels": size["shortest_edge"], "max_pixels": size["longest_edge"]}
-        return budget(extents, multiple_of=self.patch * self.merge, **bounds).torch()
+        low, high = size["shortest_edge"], size["longest_edge"]
+        return budget(extents, multiple_of=self.patch * self.merge, min_pixels=low, max_pixels=high).torch()
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         prepared = self.normalize(self.resize(images, _images.as_sizes(self.sizes(_images.extents_of(images)))))

@@ -9,6 +9,7 @@ from .._core.context.device import DeviceLike
 from .._core.values.batch import Batch
 from .._core.values.tensor import Tensor
 from ..ops.geometry.sizes import extents_table
+from ..ops.geometry.slice import pad
 from . import _images
 from ._settings import FILTER_NAMES, Settings
 
@@ -18,7 +19,10 @@ class Translation:
 
     Attributes:
         steps: the steps in words, with sizes and constants.
+        tolerance: the largest difference from transformers, relative for values above 1.
     """
+
+    tolerance = 2e-5
 
     def __init__(self, processor: Any, device: DeviceLike | None = None, dtype: torch.dtype | None = None, packed: bool = False) -> None:
         self.settings = Settings(processor)
@@ -80,8 +84,6 @@ class Translation:
 
     def pad_sequences(self, tokens: Batch, length: int, value: float = 0) -> Tensor:
         """Return sequences in one tensor (N, length, ...)."""
-        from ..ops.geometry.slice import pad
-
         return pad(tokens, axes=[0], shape=[length], fill_value=value).stack()
 
     def __repr__(self) -> str:
