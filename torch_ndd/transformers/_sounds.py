@@ -12,6 +12,7 @@ from ..math import max as maximum
 from ..ops.audio.spectra import mel_filter_bank, spectrogram, to_decibels
 from ..ops.generic.python_function import python_function
 from ..ops.geometry.slice import pad, slice
+from ..ops.shape.reshape import reshape
 from ..reductions import max as largest
 from . import _images
 from ._settings import Settings
@@ -108,11 +109,10 @@ class SeamlessM4T(Sound):
         shapes = torch.stack([frames, torch.full_like(frames, self.filters.shape[1])], 1)
         features = python_function(self.extract, waveforms, shape=shapes, dtype=torch.float32, form="torch")
         longest = -(-int(frames.max()) // self.stride) * self.stride
-        joined = pad(features, axes=[0], shape=[longest]).stack()
+        padded = pad(features, axes=[0], shape=[longest])
+        joined = reshape(padded, shape=[longest // self.stride, self.filters.shape[1] * self.stride])  # type: ignore[arg-type]
         mask = np.arange(1, longest, self.stride) < frames.numpy()[:, None]
-        shape = [len(frames), longest // self.stride, self.filters.shape[1] * self.stride]
-        values = new_tensor(joined.buffer.view(shape), None, joined.pending, joined._sample)
-        return {"input_features": values, "attention_mask": new_tensor(torch.from_numpy(mask.astype(np.int32)))}
+        return {"input_features": joined.stack(), "attention_mask": new_tensor(torch.from_numpy(mask.astype(np.int32)))}
 
     def extract(self, waveform: torch.Tensor) -> torch.Tensor:
         """Return the features of one sound, (frames, bands).

@@ -154,8 +154,8 @@ class SampleBuffer(Arithmetic):
 
         Returns:
             ``values`` (T, ...), which share this batch's memory and may be pending; ``cu_seqlens`` int32 (N + 1), where each sequence begins and
-            the last one ends; ``max_seqlen``, the largest length; ``position_ids`` int64 (T,), positions within the sequence; ``sequence_ids`` int64 (T,),
-            the number of the sequence. On the device of this batch.
+            the last one ends; ``max_seqlen``, the largest length; ``position_ids`` int64 (T,), positions within the sequence; ``sequence_ids`` int64
+            (T,), the number of the sequence. On the device of this batch.
 
         Raises:
             ValueError: samples without dimensions, or that differ in another extent than the first.
