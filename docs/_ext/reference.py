@@ -50,7 +50,7 @@ def _signature(app: Any, kind: str, name: str, value: Any, options: Any, signatu
 def _docstring(app: Any, kind: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     unused = without_effect(name.removeprefix("torch_ndd."))
     if unused:
-        lines += ["", f"Accepted for DALI's programs, without effect: {', '.join(f'``{name}``' for one in unused)}.", ""]
+        lines += ["", f"Accepted for DALI's programs, without effect: {', '.join(f'``{argument}``' for argument in unused)}.", ""]
 
 
 class Operators(SphinxDirective):

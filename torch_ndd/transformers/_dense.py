@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from .._core.values.batch import Batch
+from .._core.values.tensor import Tensor
 from ..ops.generic.convert import cast
 from ..ops.geometry.sizes import fit
 from . import _images
@@ -15,14 +16,13 @@ from ._translation import Translation
 class Plain(Translation):
     """Resize, crop, rescale and normalize, by the settings that all processors share."""
 
-    outputs: tuple[str, ...] = ("pixel_values",)
-
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         prepared = self.normalize(self.crop(self.resize(images, self.target(images))))
-        if self.settings.pads:
-            pad_size = self.settings.pair("pad_size") if self.settings.get("pad_size", None) else None
-            return {"pixel_values": _images.join_padded(prepared, pad_size)}
-        return {"pixel_values": self.stack(prepared)}
+        return {"pixel_values": self.pad(prepared) if self.settings.pads else self.stack(prepared)}
+
+    def pad(self, images: Batch) -> Tensor:
+        """Return images padded to ``pad_size``, or to the largest."""
+        return _images.join_padded(images, self.settings.pair("pad_size") if self.settings.get("pad_size", None) else None)
 
     def target(self, images: Batch) -> Any:
         """Return the size to which images are resized: one pair, or one for each."""
@@ -105,8 +105,7 @@ class Detr(Plain):
         prepared = self.normalize(self.resize(images, self.target(images)))
         if not self.settings.pads:
             return {"pixel_values": self.stack(prepared)}
-        pad_size = self.settings.pair("pad_size") if self.settings.get("pad_size", None) else None
-        values = _images.join_padded(prepared, pad_size)
+        values = self.pad(prepared)
         height, width = values.shape[-2:]
         return {"pixel_mask": _images.mask_of(_images.extents_of(prepared), height, width), "pixel_values": values}
 

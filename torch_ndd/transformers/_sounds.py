@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.values.batch import Batch, as_batch
-from .._core.values.tensor import Tensor, new_tensor
+from .._core.values.batch import Batch
+from .._core.values.tensor import new_tensor
 from ..math import max as maximum
 from ..ops.audio.spectra import mel_filter_bank, spectrogram, to_decibels
 from ..ops.generic.python_function import python_function
@@ -31,9 +31,7 @@ class Sound:
 
     def __call__(self, sounds: Any) -> dict[str, Any]:
         """Return ``input_features`` and ``attention_mask``."""
-        waveforms = sounds if isinstance(sounds, Batch | Tensor) else as_batch(sounds)
-        if isinstance(waveforms, Tensor):
-            waveforms = Batch.broadcast(waveforms, 1)
+        waveforms = _images.to_batch(sounds)
         if waveforms.ndim == 2 and waveforms.shared_extent(1) == 1:
             waveforms = waveforms.slice[:, 0]
         if waveforms.ndim != 1 or not waveforms.dtype.is_floating_point:

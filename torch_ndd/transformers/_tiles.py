@@ -42,8 +42,6 @@ def require_no_crop(translation: Translation) -> None:
 class LlavaNext(Translation):
     """LLaVA-NeXT: the whole image squeezed into a tile, then the tiles of the canvas that suits it."""
 
-    gives_counts = False
-
     @property
     def tile(self) -> int:
         settings = self.settings

@@ -57,12 +57,25 @@ class QwenVL(Translation):
         return [*super().describe_output(), f"patches of {repeated} x {self.patch} x {self.patch}, merged by {self.merge}"]
 
 
-class Siglip2(Translation):
-    """SigLIP 2 NaFlex: at most 256 patches of an image, padded to as many."""
+class PatchSequence(Translation):
+    """Patches of each image as (y, x, channel), padded to one length."""
 
     @property
     def patch(self) -> int:
         return int(self.settings.get("patch_size", 16))
+
+    def sizes(self, extents: torch.Tensor) -> torch.Tensor:
+        """Return the sizes to which images of these heights and widths are resized."""
+        raise NotImplementedError
+
+    def cut(self, images: Batch) -> tuple[Batch, Batch]:
+        """Return the patches of each image, and its grid."""
+        resized = self.resize(images, _images.as_sizes(self.sizes(_images.extents_of(images))))
+        return patchify(self.normalize(resized, "HWC"), patch_size=self.patch, order="HWC")
+
+
+class Siglip2(PatchSequence):
+    """SigLIP 2 NaFlex: at most 256 patches of an image, padded to as many."""
 
     @property
     def length(self) -> int:
@@ -72,8 +85,7 @@ class Siglip2(Translation):
         return patches(extents, patch_size=self.patch, max_patches=self.length).torch() if self.settings.resizes else extents
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
-        resized = self.resize(images, _images.as_sizes(self.sizes(_images.extents_of(images))))
-        tokens, grid = patchify(self.normalize(resized, "HWC"), patch_size=self.patch, order="HWC")  # type: ignore[arg-type]
+        tokens, grid = self.cut(images)
         shapes = grid.torch()[:, 1:]
         if self.packed:
             return {"pixel_values": tokens.packed(), "spatial_shapes": _images.as_numbers(shapes)}
@@ -94,12 +106,8 @@ class Siglip2(Translation):
         return [*super().describe_output(), f"patches of {self.patch} x {self.patch}, padded to {self.length}"]
 
 
-class Gemma4(Translation):
+class Gemma4(PatchSequence):
     """Gemma 4: the largest size within the budget, patches with their positions, padded."""
-
-    @property
-    def patch(self) -> int:
-        return int(self.settings.get("patch_size", 16))
 
     @property
     def pool(self) -> int:
@@ -115,8 +123,7 @@ class Gemma4(Translation):
         return budget(extents, multiple_of=self.patch * self.pool, max_pixels=self.length * self.patch**2, fill=True).torch()
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
-        resized = self.resize(images, _images.as_sizes(self.sizes(_images.extents_of(images))))
-        tokens, grid = patchify(self.normalize(resized, "HWC"), patch_size=self.patch, order="HWC")  # type: ignore[arg-type]
+        tokens, grid = self.cut(images)
         positions = patch_positions(grid, order="xy")
         soft = _images.as_numbers(grid.torch().prod(1) // self.pool**2)
         if self.packed:

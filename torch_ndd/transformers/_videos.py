@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.values.batch import Batch, as_batch
-from .._core.values.tensor import Tensor
+from .._core.values.batch import Batch
 from ..ops.geometry.sizes import budget
 from ..ops.shape.patches import patchify
 from . import _dense, _images
@@ -20,9 +19,7 @@ class Video(Translation):
 
     def __call__(self, images: Any, *, counts: Any = None) -> dict[str, Any]:
         """Return the processor's outputs for videos that were decoded with :meth:`frames`."""
-        videos = images if isinstance(images, Batch | Tensor) else as_batch(images)
-        if isinstance(videos, Tensor):
-            videos = Batch.broadcast(videos, 1)
+        videos = _images.to_batch(images)
         if videos.layout not in (None, "FHWC", "FCHW") or videos.ndim != 4:
             raise ValueError(f'from_processor: needs videos FHWC or FCHW, got the layout "{videos.layout}" and shape {videos.shape!r:.200}')
         return self.process(videos, counts)
