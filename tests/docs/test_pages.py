@@ -38,3 +38,13 @@ def test_every_operator_has_a_reference() -> None:
     pages = "".join(path.read_text() for path in (DOCS / "reference").rglob("*.md"))
     modules = {op.body.__module__.removeprefix("torch_ndd.") for name, op in OPERATORS.items() if name != "arithmetic"}
     assert not sorted(module for module in modules if module not in pages)
+
+
+def test_the_reference_names_arguments_without_effect() -> None:
+    from reference import _docstring, without_effect
+
+    unused = without_effect("resize")
+    lines: list[str] = []
+    _docstring(None, "function", "torch_ndd.resize", ndd.resize, None, lines)
+    assert unused
+    assert all(f"``{argument}``" in lines[1] for argument in unused)
