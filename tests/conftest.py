@@ -80,36 +80,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise pytest.UsageError("--device=cuda needs a GPU and a library built with nvcc")
 
 
-# Modules with tests of 5 s or more. They come first, so that at the end no process of several runs one alone.
-LONG = (
-    "docs/test_site.py",
-    "test_bad_images.py",
-    "test_extension.py",
-    "test_contributing.py",
-    "test_ray.py",
-    "test_examples.py",
-    "test_lightning.py",
-    "test_distributed.py",
-    "test_bench.py",
-    "docs/test_tasks.py",
-    "test_threads.py",
-    "test_compile.py",
-    "readers/test_interruptions.py",
-    "readers/test_corrupt_containers.py",
-    "readers/test_damage.py",
-    "readers/test_ten_million_files.py",
-    "dali/pipeline/test_numba_function.py",
-    "dali/pipeline/test_parallel_source.py",
-)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let ``-m device`` select the tests on which ``--device`` has an effect; begin with the longest."""
+    """Let ``-m device`` select the tests on which ``--device`` has an effect. Start with the modules that have slow tests."""
     for item in items:
         if "device" in getattr(item, "fixturenames", ()):
             item.add_marker("device")
-    places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path, len(LONG)))
+    slow = {item.path for item in items if item.get_closest_marker("slow")}  # at the end, one of several processes would run them alone
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:

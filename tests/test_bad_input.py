@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input from the file to the operator: which error names what, that the reader and the stream continue, and that memory does not grow.
 
-``test_bad_images.py`` has every kind of damaged file, ``test_operators.py`` the mistakes that every operator must reject, ``test_readers.py`` the
-reader's own, and ``test_stream.py`` the ways in which an error is reported.
+``decoders/test_bad_images.py`` covers every kind of damaged file, ``test_operators.py`` the mistakes that every operator must reject,
+``readers/test_file.py`` those of the reader, and ``core/work/test_stream.py`` how an error is reported.
 """
 
 import io

@@ -15,8 +15,8 @@ import pytest
 import torch
 from _mutations import mutated
 from _pipelines import both, ours_raises, plain, shown, sub
+from core.context.test_hostile_states import HOSTILE, places, replaced
 from PIL import Image
-from test_hostile_states import HOSTILE, places, replaced
 
 import torch_ndd.dali as ours
 from torch_ndd import tfrecord

@@ -65,7 +65,7 @@ RUN = """
 import sys, openjpeg
 if {unknown}:
     openjpeg.__version__ = "99.0"
-from test_codec_patches import damaged_jpeg, damaged_mp3, decoded, heard, ndd, odd_jpeg2000, _library, _sndfile
+from decoders.test_codec_patches import damaged_jpeg, damaged_mp3, decoded, heard, ndd, odd_jpeg2000, _library, _sndfile
 if {unknown}:
     _library.CHECKED = _sndfile.CHECKED = ()
 def resident(): return int(open("/proc/self/statm").read().split()[1]) * 4

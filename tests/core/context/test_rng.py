@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generator itself; tests/ops/test_random.py tests the operators that draw from it."""
+"""The generator itself; tests/ops/random/test_distributions.py tests the operators that draw from it."""
 
 import copy
 import json

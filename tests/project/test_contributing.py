@@ -158,7 +158,8 @@ def test_an_operator_is_added(tmp_path: Path, pytests: Forks) -> None:
     assert "amplify has no case in tests/ops" in tested("tests/test_operators.py")
 
     add(tmp_path, CASES)
-    output = tested("tests/test_operators.py", "tests/test_docstrings.py", "tests/test_package.py", "tests/ops/test_frame_counts.py", CASES)
+    project = [f"tests/project/test_{name}.py" for name in ("docstrings", "package")]
+    output = tested("tests/test_operators.py", *project, "tests/ops/test_frame_counts.py", CASES)
     passed = re.search(r"= (\d+) passed(?!.* error)", output)  # failures come before, errors behind
     assert passed, output
     assert int(passed[1]) > 30, output

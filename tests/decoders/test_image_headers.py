@@ -421,7 +421,7 @@ from torch_ndd import types
 def tiff(*extra):
     entries = {[*entries().values()]!r}
     entries[0] = (256, 4, 1, 640)
-    from test_image_headers import tiff
+    from decoders.test_image_headers import tiff
     return tiff(sorted([*entries, *extra], key=lambda one: one[0]), bytes(640 * 37))
 
 files = [b"P%d\\n64#4480 255\\n 48\\n255\\n" % kind + b"A" * 860160 for kind in (4, 5, 6)]

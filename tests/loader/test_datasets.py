@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import _datasets
 import numpy as np
 import pytest
 import torch
@@ -616,7 +617,7 @@ if __name__ == "__main__":
 def test_workers_end_with_a_killed_parent(context: str, seconds: int, tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     marker = tmp_path / "marker"
-    script.write_text(PARENT.format(tests=str(Path(__file__).parent), context=context, seconds=seconds, marker=str(marker)))
+    script.write_text(PARENT.format(tests=str(Path(_datasets.__file__).parent), context=context, seconds=seconds, marker=str(marker)))
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
         assert parent.stdout is not None
         pids = [int(pid) for pid in parent.stdout.readline().split()]

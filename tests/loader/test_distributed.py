@@ -16,7 +16,7 @@ import torch_ndd as ndd
 
 pytestmark = pytest.mark.slow
 
-EXAMPLE = Path(__file__).parent.parent / "examples/train_ddp.py"
+EXAMPLE = Path(__file__).parents[2] / "examples/train_ddp.py"
 
 
 @pytest.fixture(autouse=True)

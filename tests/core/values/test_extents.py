@@ -123,7 +123,7 @@ def test_a_treespec_is_read_again() -> None:
 
 
 def test_decoders_know_the_channels() -> None:
-    from test_compile import files
+    from core.operators.test_compile import files
 
     encoded = files(3)
     for output_type, channels in ((ndd.types.RGB, 3), (ndd.types.GRAY, 1), (ndd.types.YCbCr, 3), (ndd.types.ANY_DATA, None)):

@@ -9,13 +9,13 @@ from _forks import Forks
 
 pytestmark = pytest.mark.slow
 
-FOLDER = Path(__file__).with_name("fuzz")
+FOLDER = Path(__file__).parent
 COUNT = {"media": 60, "containers": 60, "tiles": 400}
 
 PROGRAM = """
 import importlib, json, sys, tempfile, time
 from pathlib import Path
-sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent)]
+sys.path[:0] = [sys.argv[1], str(Path(sys.argv[1]).parent), str(Path(sys.argv[1]).parent / "helpers")]
 make = importlib.import_module(sys.argv[2]).make
 outcome = {}
 for way in ("mutated", "headers"):

@@ -14,7 +14,7 @@ from torch_ndd import extension
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[3]
 KERNEL = (ROOT / "examples/extension/ndd_threshold/threshold.cu").read_text()
 
 

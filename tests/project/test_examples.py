@@ -18,7 +18,7 @@ from PIL import Image
 
 import torch_ndd as ndd
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def load(name: str) -> ModuleType:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import _mutations
 import numpy as np
 import pytest
 from _forks import SCRIPT, Forked, Forks
@@ -135,7 +136,7 @@ class Child:
 def children(forks: Forks) -> Iterator[dict[str, Child]]:
     """Run all formats in parallel processes."""
     started = {}
-    script = Path(__file__).with_name("_mutations.py")
+    script = Path(_mutations.__file__)
     for formats in PROCESSES:
         child = Child(forks.run(SCRIPT, script, MUTATED, 1, *formats))
         started |= dict.fromkeys(formats, child)
@@ -170,7 +171,7 @@ def test_contradictory_headers(forks: Forks, tmp_path: Path, name: str) -> None:
     # tests/fuzz is the long form of this, under heap checks. Here images are decoded in front of a guard page.
     progress = tmp_path / "progress"
     progress.write_bytes(bytes(32))
-    script = Path(__file__).parent / "fuzz" / "images.py"
+    script = Path(__file__).parents[1] / "fuzz" / "images.py"
     run = forks.run(SCRIPT, script, "--child", name, "headers", 0, CONTRADICTORY, 1, progress, variables={"DALI_EXTRA_PATH": ""})
     code = run.wait(280)
     files, decoded, _, slowest = struct.unpack("<4q", progress.read_bytes())
