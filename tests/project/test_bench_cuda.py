@@ -42,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA's events as the host's clock: work on the CPU takes the place of the GPU's."""
     for name, value in {"Event": Event, "synchronize": lambda: None, "_sleep": lambda cycles: None}.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(_timing, "launches", lambda call: _timing.counted([event("void ndd::run<int>(int)", 3.0), event("Memcpy HtoD", 1.0)], 1))
+    monkeypatch.setattr(_timing, "launches", lambda call: _timing.count_launches([event("void ndd::run<int>(int)", 3.0), event("Memcpy HtoD", 1.0)], 1))
     monkeypatch.setattr(ops, "_on_torchs_stream", lambda competitor: contextlib.nullcontext())
 
 
@@ -58,7 +58,7 @@ def test_time_of_the_device(clock: None) -> None:
 def test_launches_are_counted_by_name() -> None:
     events = [event("void a::b<c<1>>(int)", 4.0), event("a::b<d>(float)", 2.0), event("Memcpy HtoD (Pageable -> Device)", 1.0)]
     events.append(event("cudaLaunchKernel", 100.0, DeviceType.CPU))
-    made = _timing.counted(events, 2)
+    made = _timing.count_launches(events, 2)
     assert made.kernels == {"b": 1.0}
     assert made.copies == {"Memcpy HtoD (Pageable -> Device)": 0.5}
     assert (made.count, made.seconds) == (1.0, pytest.approx(3.5e-6))
@@ -75,14 +75,14 @@ def test_bars() -> None:
         "traffic": 300_000_000,
     }
     theirs = {**ours, "seconds": 2e-4, "kernel_seconds": 5e-5}
-    fine = ops.judged(GPU_CASES["brightness"], {"torch_ndd": ours, "DALI": theirs}, {}, 3.5e12)
+    fine = ops.judge(GPU_CASES["brightness"], {"torch_ndd": ours, "DALI": theirs}, {}, 3.5e12)
     assert (fine["missed"], fine["torch_ndd_ratio"]) == ([], {"DALI": 0.5})
     assert fine["bandwidth_part"] == pytest.approx(3 / 3.5)
-    assert "0.75 of the copy bandwidth" in ops.judged(GPU_CASES["brightness"], {"torch_ndd": ours}, {}, 4e12)["missed"][0]
-    assert ops.judged(GPU_CASES["warp_affine"], {"torch_ndd": ours, "kornia": theirs}, {}, 4e12)["missed"] == []
-    slow = ops.judged(GPU_CASES["warp_affine"], {"torch_ndd": {**ours, "host_seconds": 3e-5}, "CV-CUDA": theirs}, {"DALI": "no"}, 4e12)
+    assert "0.75 of the copy bandwidth" in ops.judge(GPU_CASES["brightness"], {"torch_ndd": ours}, {}, 4e12)["missed"][0]
+    assert ops.judge(GPU_CASES["warp_affine"], {"torch_ndd": ours, "kornia": theirs}, {}, 4e12)["missed"] == []
+    slow = ops.judge(GPU_CASES["warp_affine"], {"torch_ndd": {**ours, "host_seconds": 3e-5}, "CV-CUDA": theirs}, {"DALI": "no"}, 4e12)
     assert [text.partition(",")[0] for text in slow["missed"]] == ["0.50 times CV-CUDA", "a call costs the host 30.0 us"]
-    broken = ops.judged(GPU_CASES["warp_affine"], {"DALI": theirs}, {"torch_ndd": "RuntimeError: x"}, 4e12)
+    broken = ops.judge(GPU_CASES["warp_affine"], {"DALI": theirs}, {"torch_ndd": "RuntimeError: x"}, 4e12)
     assert broken["missed"] == ["it failed"]
     out = io.StringIO()
     ops.print_rows(Console(file=out, width=200), {"good": fine, "slow": slow, "broken": broken}, ["torch_ndd", "DALI", "CV-CUDA"])
@@ -148,9 +148,9 @@ TESTS = """<testsuites><testsuite>
 def test_page_of_results(tmp_path: Path) -> None:
     ours = {"seconds": 1e-4, "kernel_seconds": 9e-5, "launches": 1.0, "kernels": {"run": 1.0}, "copies": {}, "host_seconds": 1e-5, "traffic": 3e8}
     rows = {
-        "good": ops.judged(GPU_CASES["brightness"], {"torch_ndd": ours, "kornia": {**ours, "seconds": 2e-4}}, {}, 3.5e12),
-        "slow": ops.judged(GPU_CASES["brightness"], {"torch_ndd": ours}, {"kornia": "no"}, 5e12),
-        "broken": ops.judged(GPU_CASES["brightness"], {}, {"torch_ndd": "RuntimeError: x"}, 5e12),
+        "good": ops.judge(GPU_CASES["brightness"], {"torch_ndd": ours, "kornia": {**ours, "seconds": 2e-4}}, {}, 3.5e12),
+        "slow": ops.judge(GPU_CASES["brightness"], {"torch_ndd": ours}, {"kornia": "no"}, 5e12),
+        "broken": ops.judge(GPU_CASES["brightness"], {}, {"torch_ndd": "RuntimeError: x"}, 5e12),
     }
     main = {"images_per_second": 1000.0, "batch_ms_p50": 1.0, "batch_ms_p99": 2.0, "images_per_cpu_second": 9.0, "torch_ndd_ratio": 1.0}
     chain = {"ms": {"uncompiled": 1.0, "compiled": 0.9}, "compiled_ratio": {"uncompiled": 1.1}, "largest_difference": 0.0, "bar": 1.5}
@@ -241,10 +241,10 @@ def test_figures_of_memory(clock: None, monkeypatch: pytest.MonkeyPatch) -> None
     for name, value in {"memory_reserved": 5_000_000, "memory_allocated": 2_000_000}.items():
         monkeypatch.setattr(torch.cuda, name, lambda value=value: value)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (900_000_000 - 5_000_000 - used[0], 900_000_000))
-    figures = memory.measured(200)
+    figures = memory.measure(200)
     assert figures["growth beyond torch"] == pytest.approx(96, abs=5)
     assert (figures["growth of reserved, a batch"], figures["growth of allocated"]) == (0, 0)
-    monkeypatch.setattr(memory, "measured", lambda batches: figures)
+    monkeypatch.setattr(memory, "measure", lambda batches: figures)
     monkeypatch.setattr(torch.cuda, "memory_summary", lambda abbreviated=False: "summary")
     report = memory.run(Namespace(batches=200), Console(file=io.StringIO()))
     assert "that torch knows nothing of" in report["failed"]["torch_ndd memory"]
