@@ -42,7 +42,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """CUDA's events as the host's clock: work on the CPU takes the place of the GPU's."""
     for name, value in {"Event": Event, "synchronize": lambda: None, "_sleep": lambda cycles: None}.items():
         monkeypatch.setattr(torch.cuda, name, value)
-    monkeypatch.setattr(_timing, "launches", lambda call: _timing.count_launches([event("void ndd::run<int>(int)", 3.0), event("Memcpy HtoD", 1.0)], 1))
+    monkeypatch.setattr(
+        _timing, "launches", lambda call: _timing.count_launches([event("void ndd::run<int>(int)", 3.0), event("Memcpy HtoD", 1.0)], 1)
+    )
     monkeypatch.setattr(ops, "_on_torchs_stream", lambda competitor: contextlib.nullcontext())
 
 
