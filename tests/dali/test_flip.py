@@ -5,10 +5,9 @@ import itertools
 
 import numpy as np
 import pytest
+from _dali import dali
 
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-import torch_ndd as ndd  # noqa: E402
+import torch_ndd as ndd
 
 EXTENTS = {"F": 2, "D": 4, "H": 7, "W": 21}
 

@@ -5,10 +5,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from _dali import dali
 
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-import torch_ndd as ndd  # noqa: E402
+import torch_ndd as ndd
 
 DTYPES = ["bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
 

@@ -3,10 +3,9 @@
 
 import numpy as np
 import pytest
+from _dali import dali
 
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-import torch_ndd as ndd  # noqa: E402
+import torch_ndd as ndd
 
 
 def photo(*shape: int, seed: int = 0) -> np.ndarray:

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-import torch_ndd as ndd  # noqa: E402
+from _dali import assert_equal
+from _raises import Raises, raising
 
 RANDOM = np.random.default_rng(1)
 ARRAYS = {
@@ -38,22 +36,19 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def delivered(module: ModuleType, batch_size: int | None, options: dict[str, Any]) -> Any:
-    made: list[Any] = []
-    try:
-        reader = module.readers.Numpy(**options)
-        for _ in range(3):
-            for (arrays,) in reader.next_epoch(batch_size=batch_size):
-                for array in arrays.tensors if batch_size else [arrays]:
-                    values = np.asarray(array)
-                    made.append((values.dtype, values.shape, values.tobytes()))
-        return made, dict(reader.get_metadata())
-    except Exception as error:
-        return type(error)
+def read_epochs(module: ModuleType, batch_size: int | None, options: dict[str, Any]) -> Any:
+    samples: list[Any] = []
+    reader = module.readers.Numpy(**options)
+    for _ in range(3):
+        for (arrays,) in reader.next_epoch(batch_size=batch_size):
+            for array in arrays.tensors if batch_size else [arrays]:
+                values = np.asarray(array)
+                samples.append((values.dtype, values.shape, values.tobytes()))
+    return samples, dict(reader.get_metadata())
 
 
-def assert_same(options: dict[str, Any], batch_size: int | None = None) -> None:
-    assert delivered(dali, batch_size, options) == delivered(ndd, batch_size, options), options
+def assert_same(options: dict[str, Any], batch_size: int | None = None, raises: Raises | None = None) -> None:
+    assert_equal(lambda module: read_epochs(module, batch_size, options), raises)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
@@ -78,47 +73,47 @@ def test_windows(root: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"roi_start": [1, 2, 3]},
+        raising(RuntimeError, {"roi_start": [1, 2, 3]}),
         {"roi_start": [1], "roi_end": [2, 3]},
         {"roi_start": 1, "roi_axes": [0]},
-        {"roi_axes": [5], "roi_start": [1]},
+        raising(RuntimeError, {"roi_axes": [5], "roi_start": [1]}),
         {"roi_axes": [-1], "roi_start": [1]},
-        {"roi_axes": [0, 0], "roi_start": [1, 1]},
+        raising(RuntimeError, {"roi_axes": [0, 0], "roi_start": [1, 1]}),
         {"roi_start": np.array([1.6, 1.2])},
         {"roi_start": torch.tensor(1), "roi_axes": [0]},
         {"roi_shape": np.array([1, 2])},
-        {"roi_start": [1, 1], "rel_roi_start": [0.1, 0.1]},
-        {"roi_end": [2, 2], "roi_shape": [1, 1]},
-        {"out_of_bounds_policy": "x", "roi_start": [0, 0]},
-        {"roi_shape": [-1, 2]},
-        {"files": ["none.npy"]},
-        {"files": []},
+        raising(RuntimeError, {"roi_start": [1, 1], "rel_roi_start": [0.1, 0.1]}),
+        raising(RuntimeError, {"roi_end": [2, 2], "roi_shape": [1, 1]}),
+        raising(RuntimeError, {"out_of_bounds_policy": "x", "roi_start": [0, 0]}),
+        raising(RuntimeError, {"roi_shape": [-1, 2]}),
+        raising(RuntimeError, {"files": ["none.npy"]}),
+        raising(RuntimeError, {"files": []}),
         {"cache_header_information": True},
     ],
     ids=str,
 )
-def test_arguments(root: Path, options: dict[str, Any]) -> None:
-    assert_same({"file_root": str(root), "files": ["a.npy"], **options})
+def test_arguments(root: Path, options: dict[str, Any], raises: Raises | None) -> None:
+    assert_same({"file_root": str(root), "files": ["a.npy"], **options}, raises=raises)
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {},
-        {"file_filter": "*.NPY"},
+        raising(RuntimeError, {"file_filter": "*.NPY"}),
         {"file_filter": "[aehs]*"},
         {"num_shards": 3, "shard_id": 1, "pad_last_batch": True},
         {"stick_to_shard": True, "num_shards": 2},
     ],
     ids=str,
 )
-def test_folders_and_order(root: Path, options: dict[str, Any]) -> None:
-    assert_same({"file_root": str(root), **options})
+def test_folders_and_order(root: Path, options: dict[str, Any], raises: Raises | None) -> None:
+    assert_same({"file_root": str(root), **options}, raises=raises)
     for batch_size in (1, 2, 3):
         assert_same({"files": [str(root / "a.npy"), *[str(root / "a.npy")] * 6], "roi_shape": [1, 1], **options}, batch_size)
-    assert_same({"file_root": str(root), "files": ["a.npy", "half.npy"]}, 2)
-    assert_same({"file_root": str(root), "files": ["a.npy", "four.npy"]}, 2)
+    assert_same({"file_root": str(root), "files": ["a.npy", "half.npy"]}, 2, raises=RuntimeError)
+    assert_same({"file_root": str(root), "files": ["a.npy", "four.npy"]}, 2, raises=RuntimeError)
     (root / "list").write_text("a.npy\ntypes/98.npy\n")
     assert_same({"file_list": str(root / "list")})
-    assert_same({"file_root": "/none"})
-    assert_same({})
+    assert_same({"file_root": "/none"}, raises=RuntimeError)
+    assert_same({}, raises=RuntimeError)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _raises import Raises, catch_error, type_of
 from PIL import Image
 
 dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
@@ -49,38 +50,48 @@ class Result:
         return [sample.dtype for sample in self.samples]
 
 
-def outcome(program: Program, module: ModuleType) -> Result | type[Exception]:
-    """Return the result, or the type of the error, raised at the call or when the result is read."""
-    try:
-        made = program(module)
-        is_batch = hasattr(made, "batch_size")
-        return Result([np.asarray(one) for one in (made.tensors if is_batch else [made])], is_batch, made.layout)
-    except Exception as error:
-        return type(error)
+def evaluate(program: Program, module: ModuleType) -> Result:
+    """Return the result of a program."""
+    value = program(module)
+    is_batch = hasattr(value, "batch_size")
+    return Result([np.asarray(sample) for sample in (value.tensors if is_batch else [value])], is_batch, value.layout)
 
 
-def outcomes(program: Program) -> tuple[Result, Result] | None:
-    """Return torch_ndd's result and DALI's; None if both failed with the same type of error."""
-    ours, theirs = outcome(program, ndd), outcome(program, dali)
-    if isinstance(ours, type) or isinstance(theirs, type):
-        assert ours == theirs
-        return None
+def evaluate_both(program: Program) -> tuple[Result, Result]:
+    """Return torch_ndd's result and DALI's."""
+    return evaluate(program, ndd), evaluate(program, dali)
+
+
+def assert_raises(program: Program, raises: Raises | None, evaluate: Callable[[Program, ModuleType], Any] = evaluate) -> None:
+    """Check that both raise an error of exactly the type, at the call or when the result is read. A pattern is for torch_ndd's message."""
+    assert raises is not None
+    catch_error(lambda: evaluate(program, ndd), raises)
+    catch_error(lambda: evaluate(program, dali), type_of(raises))
+
+
+def assert_equal(program: Program, raises: Raises | None = None) -> None:
+    """Check that a program that returns plain values returns equal ones, or that both raise ``raises``."""
+    if raises is not None:
+        assert_raises(program, raises, lambda program, module: program(module))
+    else:
+        ours = program(ndd)
+        assert ours == program(dali)
+
+
+def assert_alike(program: Program, raises: Raises | None = None) -> tuple[Result, Result] | None:
+    """Check that everything but the values is equal, and return both results; or check that both raise ``raises``, and return None."""
+    if raises is not None:
+        return assert_raises(program, raises)
+    ours, theirs = evaluate_both(program)
+    assert (ours.shapes, ours.dtypes, ours.is_batch, ours.layout) == (theirs.shapes, theirs.dtypes, theirs.is_batch, theirs.layout)
     return ours, theirs
 
 
-def assert_alike(program: Program) -> tuple[Result, Result] | None:
-    """Check that everything but the values is equal, and return :func:`outcomes`."""
-    if (results := outcomes(program)) is not None:
-        ours, theirs = results
-        assert (ours.shapes, ours.dtypes, ours.is_batch, ours.layout) == (theirs.shapes, theirs.dtypes, theirs.is_batch, theirs.layout)
-    return results
-
-
-def assert_same(program: Program, tolerance: float = 0.0) -> None:
-    """Check that everything is equal; ``tolerance`` is relative."""
-    if (results := assert_alike(program)) is not None:
-        for one, other in zip(results[0].samples, results[1].samples, strict=True):
-            np.testing.assert_allclose(one.astype(np.float64), other.astype(np.float64), rtol=tolerance)
+def assert_same(program: Program, tolerance: float = 0.0, absolute: float = 0.0, raises: Raises | None = None) -> None:
+    """Check that everything is equal, or that both raise ``raises``. ``tolerance`` is relative."""
+    if (results := assert_alike(program, raises)) is not None:
+        for ours, theirs in zip(results[0].samples, results[1].samples, strict=True):
+            np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=tolerance, atol=absolute)
 
 
 def with_dtype(module: ModuleType, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,11 +6,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import pytest
-
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-import torch_ndd as ndd  # noqa: E402
+from _dali import assert_raises, dali, ndd
+from _raises import Raises
 
 # Order, shards, padding, with and without batches.
 ORDERS: list[tuple[int | None, dict[str, Any]]] = [
@@ -55,11 +52,6 @@ def assert_same_epochs(name: str, batch_size: int | None, options: Mapping[str, 
             np.testing.assert_allclose(sample[3].astype(np.float64), expected[3].astype(np.float64), rtol=0, atol=tolerance)
 
 
-def assert_same_error(name: str, options: Mapping[str, Any]) -> None:
-    """Check that both fail with the same type of error."""
-    found = []
-    for module in (dali, ndd):
-        with pytest.raises(Exception) as error:  # noqa: PT011  (the type is what is compared)
-            epochs(module, name, None, options, 1)
-        found.append(error.type.__name__)
-    assert found[0] == found[1]
+def assert_reader_raises(name: str, options: Mapping[str, Any], raises: Raises | None) -> None:
+    """Check that both raise ``raises`` when the reader is constructed or read."""
+    assert_raises(lambda module: epochs(module, name, None, options, 1), raises, lambda program, module: program(module))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _raises import Raises, catch_error, type_of
 
 import torch_ndd.dali as ours
 
@@ -55,22 +56,19 @@ def plain(value: Any) -> Any:
     return value
 
 
-def outcome(program: Program, dali: ModuleType) -> Any:
-    """Return the result of a program, or its error."""
+def run_quietly(program: Program, dali: ModuleType) -> Any:
+    """Return the result of a program, without its warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            return plain(program(dali))
-        except Exception as error:
-            return error
+        return plain(program(dali))
 
 
 class _Hang(BaseException):
-    """DALI does not come back. Not an Exception: nobody on the way catches it."""
+    """DALI does not return. Not an Exception, which the program might catch."""
 
 
-def theirs(program: Program, seconds: float = 60, attempts: int = 3) -> Any:
-    """Return the outcome under DALI, which is asked again where it hangs: now and then its worker processes are forked in a bad moment."""
+def run_under_dali(program: Program, seconds: float = 60, attempts: int = 3) -> Any:
+    """Return the result under DALI. A program that hangs is repeated: now and then DALI forks its workers while a lock is held."""
     dali = real()
 
     def interrupt(*_: object) -> None:
@@ -82,7 +80,7 @@ def theirs(program: Program, seconds: float = 60, attempts: int = 3) -> Any:
             timer = threading.Timer(seconds, signal.pthread_kill, (threading.main_thread().ident, signal.SIGUSR1))
             timer.start()
             try:
-                return outcome(program, dali)
+                return run_quietly(program, dali)
             except _Hang:
                 continue
             finally:
@@ -92,20 +90,17 @@ def theirs(program: Program, seconds: float = 60, attempts: int = 3) -> Any:
     pytest.fail(f"DALI hangs: {attempts} times {seconds} s")
 
 
-def both(program: Program, tolerance: float = 0) -> Any:
-    """Run a program under both packages and compare the results; return ours.
+def both(program: Program, tolerance: float = 0, raises: Raises | None = None) -> Any:
+    """Run a program under both packages and compare the results; return ours. ``tolerance`` is absolute, for floats and integers alike.
 
-    Errors must be of DALI's class or a subclass of it. ``tolerance`` is absolute, for floats and integers alike.
+    With ``raises`` both must raise: DALI exactly this type, torch_ndd this type or a subclass, with a message of the pattern. Our error is returned.
     """
-    wanted, got = theirs(program), outcome(program, ours)
-    if isinstance(wanted, Exception):
-        assert isinstance(got, Exception), f"DALI raises {wanted!r:.300}, we return {got!r:.300}"
-        assert isinstance(got, type(wanted)), f"DALI raises {wanted!r:.300}, we {got!r:.600}"
-        return got
-    if isinstance(got, Exception):
-        raise got
-    equal(got, wanted, tolerance)
-    return got
+    if raises is not None:
+        catch_error(lambda: run_under_dali(program), type_of(raises))
+        return catch_error(lambda: run_quietly(program, ours), raises, exact=False)
+    expected, result = run_under_dali(program), run_quietly(program, ours)
+    equal(result, expected, tolerance)
+    return result
 
 
 def equal(got: Any, wanted: Any, tolerance: float = 0, where: str = "result") -> None:
@@ -150,8 +145,8 @@ def full(value: float, n: int = 3, shape: tuple[int, ...] = (2,)) -> np.ndarray:
     return np.full((n, *shape), value, np.float32)
 
 
-def iterations(pipe: Any, count: int) -> list[Any]:
-    """Return what runs give: outputs, "stop" and a reset, or the class of the error."""
+def iterations(pipe: Any, count: int, raises: type[Exception] | tuple[()] = ()) -> list[Any]:
+    """Return the outputs of each run; "stop" for an end of the epoch, after which the pipeline is reset; the class of an error of ``raises``."""
     log: list[Any] = []
     for _ in range(count):
         try:
@@ -159,7 +154,7 @@ def iterations(pipe: Any, count: int) -> list[Any]:
         except StopIteration:
             log.append("stop")
             pipe.reset()
-        except Exception as error:
+        except raises as error:
             log.append(type(error))
     return log
 
