@@ -124,8 +124,8 @@ GRID = {
     "more than all": {"tile": 4, "ratio": 1.5},
     "negative": {"tile": 4, "ratio": -1.0},
     "nan": {"tile": 4, "ratio": float("nan")},
-    "tile 0": {"tile": 0},
-    "tile -1": {"tile": -1},
+    "tile 0": raising(RuntimeError, {"tile": 0}),
+    "tile -1": raising(RuntimeError, {"tile": -1}),
 }
 
 

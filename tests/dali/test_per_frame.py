@@ -58,6 +58,12 @@ def counted(values: np.ndarray, counts: int | list[int], marked: bool = True) ->
 COUNTS: list[Any] = [2, 3, 4, [3, 3], [3, 2], [2, 3], [3, 1], [1, 1], [4, 2], [3, 4]]
 
 
+def find_conflict(*counts: int | list[int]) -> type[Exception] | None:
+    """Return the error for values of different numbers of frames for one sample. Values for one frame are for all."""
+    of_samples = zip(*(count if isinstance(count, list) else [count] * 2 for count in counts), strict=True)
+    return RuntimeError if any(len({*sample} - {1}) > 1 for sample in of_samples) else None
+
+
 def assert_near(program: Any, tolerance: float, raises: Raises | None = None) -> None:
     assert_same(program, 1e-5, tolerance, raises)
 
@@ -93,9 +99,10 @@ def test_frames_of_filters_borders_and_anchors() -> None:
     for counts in (1, 2, 3, [3, 2]):
         weights, fill, anchor = (counted(one, counts) for one in (WEIGHTS, fills, anchors))
         assert_near(lambda m, weights=weights, fill=fill: m.filter(image(m), weights(m), fill(m), border="constant"), 1)
-        assert_near(lambda m, fill=fill: m.filter(image(m), m.per_frame(WEIGHTS), fill(m), border="constant"), 1)
+        raises = None if counts == 3 else RuntimeError
+        assert_near(lambda m, fill=fill: m.filter(image(m), m.per_frame(WEIGHTS), fill(m), border="constant"), 1, raises=raises)
         assert_near(lambda m, weights=weights, anchor=anchor: m.filter(image(m), weights(m), anchor=anchor(m)), 1)
-        assert_near(lambda m, anchor=anchor: m.filter(image(m), m.per_frame(WEIGHTS), anchor=anchor(m)), 1)
+        assert_near(lambda m, anchor=anchor: m.filter(image(m), m.per_frame(WEIGHTS), anchor=anchor(m)), 1, raises=find_conflict(counts, 3))
     assert_near(lambda m: m.filter(image(m), m.per_frame(WEIGHTS), np.uint8(7), border="constant"), 1)
 
 
@@ -179,44 +186,51 @@ def of(name: str) -> np.ndarray:
 def test_transforms_of_frames(name: str, names: list[str], counts: Any) -> None:
     """Alone, with a value for all frames, with each number of frames, and after one or several maps."""
 
-    def made(m: Any, second: Values | None, *given: Any) -> Any:
+    def transform(m: Any, second: Values | None, *maps: Any) -> Any:
         values = {names[0]: counted(of(names[0]), counts)(m)}
         if second is not None and len(names) > 1:
             values[names[1]] = second(m)
-        return getattr(m.transforms, name)(*given, **values)
+        return getattr(m.transforms, name)(*maps, **values)
 
-    others: list[Values | None] = [
-        None,
-        lambda m: m.tensor(POINTS[0]),
-        lambda m: [1.0, 2.0],
-        *(counted(POINTS, c) for c in ([3, 2], 3, [3, 3], [2, 3])),
-    ]
-    if counts == [3, 1]:  # values for one frame apply to all here, see known_differences.md
-        others = others[:3]
-    for other in others:
-        assert_near(lambda m, other=other: made(m, other), 1e-5)
-        assert_near(lambda m, other=other: made(m, other, m.tensor(MAPS[0])), 1e-5)
+    others: list[tuple[Values | None, Any]] = [(None, 1), (lambda m: m.tensor(POINTS[0]), 1), (lambda m: [1.0, 2.0], 1)]
+    if counts != [3, 1]:  # values for one frame apply to all here, see known_differences.md
+        others += [(counted(POINTS, others_counts), others_counts) for others_counts in ([3, 2], 3, [3, 3], [2, 3])]
+    for other, other_counts in others:
+        mixed = (counts, other_counts if len(names) > 1 else 1)
+        assert_near(lambda m, other=other: transform(m, other), 1e-5, raises=find_conflict(*mixed))
+        assert_near(lambda m, other=other: transform(m, other, m.tensor(MAPS[0])), 1e-5, raises=find_conflict(*mixed))
         for maps in (3, [3, 2], [3, 3]):
-            assert_near(lambda m, other=other, maps=maps: made(m, other, counted(MAPS, maps)(m)), 1e-5)
+            raises = find_conflict(*mixed, maps)
+            assert_near(lambda m, other=other, maps=maps: transform(m, other, counted(MAPS, maps)(m)), 1e-5, raises=raises)
     assert_near(lambda m: getattr(m.transforms, name)(counted(MAPS, [3, 2])(m), **{names[0]: of(names[0])[0].tolist()}), 1e-5)
 
 
 def test_maps_of_frames_are_combined() -> None:
     for first in (2, 3, [3, 2], [3, 3]):
         for second in (2, 3, [3, 2], [3, 3], [2, 3]):
-            assert_near(lambda m, a=first, b=second: m.transforms.combine(counted(MAPS, a)(m), counted(MAPS, b)(m)), 1e-5)
+            raises = find_conflict(first, second)
+            assert_near(lambda m, a=first, b=second: m.transforms.combine(counted(MAPS, a)(m), counted(MAPS, b)(m)), 1e-5, raises=raises)
         assert_near(lambda m, a=first: m.transforms.combine(counted(MAPS, a)(m), m.tensor(MAPS[0])), 1e-5)
         assert_near(lambda m, a=first: m.transforms.combine(m.tensor(MAPS[0]), counted(MAPS, a)(m), reverse_order=True), 1e-5)
-    assert_near(lambda m: m.transforms.combine(MAPS, MAPS), 1e-5)
+    assert_near(lambda m: m.transforms.combine(MAPS, MAPS), 1e-5, raises=RuntimeError)
 
 
 @pytest.mark.parametrize("counts", [2, 3, [3, 3], [3, 2], [2, 3]], ids=str)
 def test_points_and_matrices_of_frames(counts: Any) -> None:
     points = RNG.uniform(0, 1, (3, 4, 2)).astype(np.float32)
     matrices = np.ascontiguousarray(AFFINE[:, :, :2])
-    for source in (counted(points, 3), counted(points, [3, 2]), counted(points, 2, False), lambda m: m.batch([points[0], points[1, :2]])):
-        if source is not None:
-            assert_near(lambda m, source=source: m.coord_transform(source(m), MT=counted(AFFINE, counts)(m)), 1e-5)
-            assert_near(lambda m, source=source: m.coord_transform(source(m), M=counted(matrices, counts)(m), T=counted(POINTS, [3, 1])(m)), 1e-5)
-            assert_near(lambda m, source=source: m.coord_transform(source(m), T=counted(POINTS, counts)(m)), 1e-5)
-    assert_near(lambda m: m.coord_transform(points[0], MT=counted(AFFINE, counts, False)(m)), 1e-5)
+    for source, frames in (
+        (counted(points, 3), 3),
+        (counted(points, [3, 2]), [3, 2]),
+        (counted(points, 2, False), 1),
+        (lambda m: m.batch([points[0], points[1, :2]]), 1),
+    ):
+        raises = find_conflict(frames, counts)
+        assert_near(lambda m, source=source: m.coord_transform(source(m), MT=counted(AFFINE, counts)(m)), 1e-5, raises=raises)
+        assert_near(
+            lambda m, source=source: m.coord_transform(source(m), M=counted(matrices, counts)(m), T=counted(POINTS, [3, 1])(m)),
+            1e-5,
+            raises=find_conflict(frames, counts, [3, 1]),
+        )
+        assert_near(lambda m, source=source: m.coord_transform(source(m), T=counted(POINTS, counts)(m)), 1e-5, raises=raises)
+    assert_near(lambda m: m.coord_transform(points[0], MT=counted(AFFINE, counts, False)(m)), 1e-5, raises=RuntimeError)

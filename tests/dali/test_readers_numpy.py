@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """readers.Numpy against DALI's: arrays, windows, order, metadata, errors. Everything is equal."""
 
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _dali import assert_equal
+from _dali import assert_equal, ndd
 from _raises import Raises, raising
 
 RANDOM = np.random.default_rng(1)
@@ -55,19 +56,31 @@ def assert_same(options: dict[str, Any], batch_size: int | None = None, raises: 
 def test_windows(root: Path, name: str) -> None:
     ndim = np.ndim(ARRAYS[name])
     assert_same({"file_root": str(root), "files": [f"{name}.npy"]})
+    random = np.random.default_rng(len(name))
+    rejected = 0
     for _ in range(25):
-        options: dict[str, Any] = {"out_of_bounds_policy": str(RANDOM.choice(["pad", "trim_to_shape", "error"]))}
-        options["fill_value"] = float(RANDOM.choice([0, 1.5, -2.5, 300]))
+        options: dict[str, Any] = {"out_of_bounds_policy": str(random.choice(["pad", "trim_to_shape", "error"]))}
+        options["fill_value"] = float(random.choice([0, 1.5, -2.5, 300]))
         count = ndim
-        if ndim and RANDOM.random() < 0.3:
-            count = int(RANDOM.integers(1, ndim + 1))
-            options["roi_axes"] = RANDOM.permutation(ndim)[:count].tolist()
+        if ndim and random.random() < 0.3:
+            count = int(random.integers(1, ndim + 1))
+            options["roi_axes"] = random.permutation(ndim)[:count].tolist()
         for names in (("roi_start", "rel_roi_start", ""), ("roi_end", "rel_roi_end", "roi_shape", "rel_roi_shape", "")):
-            limit = str(RANDOM.choice(names))
+            limit = str(random.choice(names))
             if limit:
                 low = -2 if "start" in limit else 0
-                options[limit] = (RANDOM.integers(low, 12, count) / 8).tolist() if "rel" in limit else RANDOM.integers(low, 8, count).tolist()
-        assert_same({"file_root": str(root), "files": [f"{name}.npy"] * 2, **options}, None if RANDOM.random() < 0.5 else 2)
+                options[limit] = (random.integers(low, 12, count) / 8).tolist() if "rel" in limit else random.integers(low, 8, count).tolist()
+        read = {"file_root": str(root), "files": [f"{name}.npy"] * 2, **options}
+        batch_size = None if random.random() < 0.5 else 2
+        try:
+            read_epochs(ndd, batch_size, read)
+        except RuntimeError as error:
+            rejected += 1
+            assert_same(read, batch_size, raises=RuntimeError)
+            assert options["out_of_bounds_policy"] == "error" or re.search("negative|ends before its start", str(error))
+        else:
+            assert_same(read, batch_size)
+    assert rejected < 20
 
 
 @pytest.mark.parametrize(

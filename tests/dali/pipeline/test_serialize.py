@@ -254,7 +254,7 @@ def test_python_functions_cannot_be_serialized() -> None:
 
         return definition().serialize()
 
-    assert isinstance(both(program), RuntimeError)
+    both(program, raises=RuntimeError)
 
 
 def test_sources_become_inputs() -> None:
@@ -278,7 +278,7 @@ def test_define_graph_is_given_to_serialize() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"serialized_pipeline": b"x", "filename": "x"}])
 def test_bytes_or_a_file(given: dict[str, Any]) -> None:
-    assert isinstance(both(lambda dali: dali.Pipeline.deserialize(**given)), ValueError)
+    both(lambda dali: dali.Pipeline.deserialize(**given), raises=ValueError)
 
 
 def test_refused_files(images: Path, tmp_path: Path) -> None:
@@ -481,8 +481,8 @@ def test_autoserialize(tmp_path: Path) -> None:
 
     both(lambda dali: program(dali, 1))
     for count in (0, 2):
-        assert isinstance(both(lambda dali, count=count: program(dali, count)), RuntimeError)
-    assert isinstance(both(lambda dali: sub(dali, "plugin.triton").autoserialize(lambda: None)), TypeError)
+        both(lambda dali, count=count: program(dali, count), raises=RuntimeError)
+    both(lambda dali: sub(dali, "plugin.triton").autoserialize(lambda: None), raises=TypeError)
 
 
 def test_autoserialize_searches_the_folder_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
