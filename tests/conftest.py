@@ -100,7 +100,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     if guards := sys.modules.get("torch._dynamo.guards"):
-        guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
+        guards.profile_guard_manager = lambda *_: 0.0
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -214,7 +214,7 @@ def test_index_of_recordio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             pass
 
     fake, base, recordio = ModuleType("mxnet"), ModuleType("mxnet.base"), ModuleType("mxnet.recordio")
-    recordio.MXRecordIO, base._LIB, base.check_call, fake.recordio = MXRecordIO, None, None, recordio  # type: ignore[attr-defined]
+    recordio.MXRecordIO, base._LIB, base.check_call, fake.recordio = MXRecordIO, None, None, recordio
     monkeypatch.setitem(sys.modules, "mxnet", fake)
     monkeypatch.setitem(sys.modules, "mxnet.base", base)
     rec2idx = importlib.import_module("rec2idx")

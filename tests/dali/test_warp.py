@@ -138,9 +138,7 @@ def both(name: str, *inputs: Any, **options: Any) -> list[list[np.ndarray]]:
         function = module
         for part in name.split("."):
             function = getattr(function, part)
-        made = function(  # type: ignore[operator]
-            *(of(one, module, types) for one in inputs), **{key: of(one, module, types) for key, one in options.items()}
-        ).evaluate()
+        made = function(*(of(one, module, types) for one in inputs), **{key: of(one, module, types) for key, one in options.items()}).evaluate()
         results.append([np.asarray(one) for one in (made.tensors if hasattr(made, "batch_size") else [made])])
     ours, theirs = results
     assert [(a.shape, a.dtype) for a in ours] == [(a.shape, a.dtype) for a in theirs]

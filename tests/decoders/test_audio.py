@@ -242,7 +242,7 @@ def test_same_with_any_number_of_threads() -> None:
 
 
 def decoded(file: bytes | np.ndarray, **options: object) -> np.ndarray:
-    return np.asarray(ndd.decoders.audio(np.frombuffer(bytes(file), np.uint8), **options)[0])  # type: ignore[call-overload]
+    return np.asarray(ndd.decoders.audio(np.frombuffer(bytes(file), np.uint8), **options)[0])
 
 
 def mp3(samples: np.ndarray, rate: int, mode: str) -> tuple[bytes, int]:

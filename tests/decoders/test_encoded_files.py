@@ -90,4 +90,4 @@ def test_other_lists_are_refused(given: Any) -> None:
 
 def test_other_operators_take_no_paths() -> None:
     with pytest.raises(RuntimeError, match="str is not supported"):
-        ndd.flip("a.png")  # type: ignore[arg-type]
+        ndd.flip("a.png")

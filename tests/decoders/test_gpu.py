@@ -130,7 +130,7 @@ def decoded(cuda: FakeCuda, error: Exception | None = None) -> tuple[Any, Any]:
     with on_decode_stream(torch.device("cuda", 0)):
         stream = torch.cuda.current_stream(0)
         event = recorded(stream)
-        return stream, decode_work([FakeTensor(cuda, "pixels")], event, Host(cuda.log, error))  # type: ignore[list-item]
+        return stream, decode_work([FakeTensor(cuda, "pixels")], event, Host(cuda.log, error))
 
 
 def test_who_uses_decoded_pixels_waits_for_the_threads_and_then_its_stream_for_theirs(cuda: FakeCuda) -> None:
@@ -177,7 +177,7 @@ def test_the_event_stays_until_the_threads_have_recorded_it(dropped: bool) -> No
     given = ndd.batch([np.ones((300, 300, 3), np.uint8)] * 8, layout="HWC")
     with ndd.EvalMode.deferred:
         made = ndd.brightness(given, brightness=2.0)
-        made.buffer.recorded = event  # type: ignore[attr-defined]
+        made.buffer.recorded = event
         used = ndd.flip(made, horizontal=1)
     del event, made
     gc.collect()

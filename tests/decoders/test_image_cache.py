@@ -276,7 +276,7 @@ def test_wrong_caches(arguments: dict[str, Any], error: type[Exception], text: s
 def test_wrong_uses(files: ndd.Batch) -> None:
     cache = ndd.decoders.cache("1MB")
     with pytest.raises(TypeError, match=r"decoders\.image: cache must be made by decoders\.cache, got 5"):
-        ndd.decoders.image(files, cache=5)  # type: ignore[arg-type]
+        ndd.decoders.image(files, cache=5)
     with pytest.raises(ValueError, match="either cache or cache_size"):
         ndd.decoders.image(files, cache=cache, cache_size=5)
     with pytest.raises(ValueError, match='cache_type must be "threshold" or "largest"'):

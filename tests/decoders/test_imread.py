@@ -63,7 +63,7 @@ def test_imread_refuses(folder: Path) -> None:
     with pytest.raises(RuntimeError, match=r"decoders\.image: sample 0 \(.*empty\)"):
         ndd.imread(folder / "empty")
     with pytest.raises(TypeError, match="batch_size"):
-        ndd.imread(folder / "a.png", batch_size=2)  # type: ignore[call-arg]
+        ndd.imread(folder / "a.png", batch_size=2)
 
 
 def test_imread_continues_without_bad_files(folder: Path) -> None:

@@ -150,4 +150,4 @@ def test_a_phone_shows_the_page(browser: str, site: Path, tmp_path: Path, page: 
 def test_search(browser: str, site: Path, tmp_path: Path) -> None:
     script = "return {hits: [...d.querySelectorAll('#search-results li a, ul.search li a')].map(a => a.href)}"
     found = opened(browser, site, "search.html?q=warp_affine", 1200, tmp_path, script)
-    assert any("geometry" in str(hit) for hit in found["hits"])  # type: ignore[union-attr]
+    assert any("geometry" in str(hit) for hit in found["hits"])

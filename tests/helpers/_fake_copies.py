@@ -15,7 +15,7 @@ class GpuTensor(torch.Tensor):
     """Host memory that claims to be on the GPU."""
 
     fake: "FakeCopies"
-    device = property(lambda self: torch.device("cuda", 0))  # type: ignore[assignment]
+    device = property(lambda self: torch.device("cuda", 0))
 
     def record_stream(self, stream: Any) -> None:
         self.fake.log.append(("record", stream.cuda_stream))

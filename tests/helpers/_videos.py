@@ -31,7 +31,7 @@ def frames_of(count: int, video: int = 0) -> np.ndarray:
 
 def encode(frames: np.ndarray, container: str = "mp4", rate: float = RATE, **options: object) -> np.ndarray:
     tensor = torch.from_numpy(frames).permute(0, 3, 1, 2).contiguous()
-    return encoders().VideoEncoder(tensor, frame_rate=rate).to_tensor(container, **options).numpy()  # type: ignore[attr-defined]
+    return encoders().VideoEncoder(tensor, frame_rate=rate).to_tensor(container, **options).numpy()
 
 
 def identity(frames: np.ndarray) -> list[str]:

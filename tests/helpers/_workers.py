@@ -6,7 +6,7 @@ import torch
 import torch_ndd as ndd
 
 
-class ThreadsOfAWorker(torch.utils.data.Dataset):  # type: ignore[type-arg]
+class ThreadsOfAWorker(torch.utils.data.Dataset):
     """Reports the worker's number of threads, before and after its first work."""
 
     def __len__(self) -> int:

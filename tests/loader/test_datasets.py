@@ -184,7 +184,7 @@ def test_collates_as_torch(kind: str, options: dict[str, Any]) -> None:
     if options and kind not in ("tuple", "nested", "deque", "bytes"):
         pytest.skip("items are sent to the parent in one way")
     items = [ITEMS[kind](k) for k in range(5)]
-    theirs = list(torch.utils.data.DataLoader(items, batch_size=2))  # type: ignore[arg-type]
+    theirs = list(torch.utils.data.DataLoader(items, batch_size=2))
     assert same(list(ndd.DataLoader(items, batch_size=2, **options)), theirs)
     assert same(list(ndd.DataLoader(Streamed(items), batch_size=2, multiprocessing_context=options.get("multiprocessing_context"))), theirs)
 
@@ -352,7 +352,7 @@ def test_a_worker_that_is_killed_while_it_starts_is_replaced(on_error: str, tmp_
     loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=3, on_error=on_error)
     for _ in range(2):
         assert [values.tolist() for values, _ in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert loader.reader.errors == ()  # type: ignore[union-attr]
+    assert loader.reader.errors == ()
 
 
 def test_workers_that_are_always_killed_while_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -494,11 +494,11 @@ def test_arguments_of_torch(images: list[Path]) -> None:
         with pytest.raises(TypeError, match=rf"DataLoader: {name}\b.*{words}"):
             ndd.DataLoader(reader, batch_size=2, **{name: value})
     accepted = {"num_workers": 0, "shuffle": False, "persistent_workers": True, "pin_memory": True, "timeout": 0, "in_order": True}
-    assert len(list(ndd.DataLoader(reader, batch_size=6, **accepted))) == 2  # type: ignore[arg-type]
+    assert len(list(ndd.DataLoader(reader, batch_size=6, **accepted))) == 2
     with pytest.raises(TypeError, match="unexpected keyword argument 'shufle'"):
         ndd.DataLoader(Squares(3), batch_size=2, shufle=True)
     with pytest.raises(TypeError, match="batch_size is given by its name"):
-        ndd.DataLoader(Squares(3), 2)  # type: ignore[arg-type]
+        ndd.DataLoader(Squares(3), 2)
     with pytest.raises(TypeError, match="shuffle is not for an iterable data set"):
         ndd.DataLoader(Stream(3), batch_size=2, shuffle=True)
 
@@ -583,7 +583,7 @@ def test_nothing_stays_behind(context: str) -> None:
     before, threads = children(), threading.active_count()
     loader = ndd.DataLoader(Squares(30), batch_size=2, multiprocessing_context=context, num_workers=2)
     list(islice(iter(loader), 2))
-    started = {process.pid for process, _ in loader.reader._processes._group.running.values()}  # type: ignore[union-attr]
+    started = {process.pid for process, _ in loader.reader._processes._group.running.values()}
     assert len(started - before) == 2
     assert started <= children()
     del loader
@@ -698,9 +698,9 @@ def test_persistent_workers_keep_their_processes() -> None:
     assert pids[0] == pids[1]
     stream = ndd.DataLoader(Stream(3), lambda *_: torch.tensor(0), batch_size=1, multiprocessing_context="fork", persistent_workers=True)
     list(stream)
-    kept = stream.reader._processes  # type: ignore[union-attr]
+    kept = stream.reader._processes
     list(stream)
-    assert stream.reader._processes is kept  # type: ignore[union-attr]
+    assert stream.reader._processes is kept
 
 
 class Rates(torch.utils.data.IterableDataset[Any]):
@@ -728,7 +728,7 @@ def test_changes_in_step_and_of_samplers_are_seen() -> None:
         one.change()
         other.change()
     weights = torch.tensor([1.0, 0.0])
-    sampler = torch.utils.data.WeightedRandomSampler(weights, 6)  # type: ignore[arg-type]
+    sampler = torch.utils.data.WeightedRandomSampler(weights, 6)
     sampled = ndd.DataLoader([0, 1], batch_size=2, sampler=sampler)
     assert {x for batch in sampled for x in batch.tolist()} == {0}
     sampler.weights = torch.tensor([0.0, 1.0])
@@ -776,7 +776,7 @@ def test_misspelled_arguments_get_a_suggestion(images: list[Path]) -> None:
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'num_worker'; did you mean 'num_workers'\?"):
         ndd.DataLoader(Squares(3), batch_size=2, num_worker=2)
     with pytest.raises(TypeError, match=r"unexpected keyword argument 'randomshuffle'; did you mean 'random_shuffle'\?"):
-        ndd.readers.File(files=images, randomshuffle=True)  # type: ignore[call-arg]
+        ndd.readers.File(files=images, randomshuffle=True)
 
 
 def test_reprs_tell_in_one_line_what_there_is(images: list[Path]) -> None:

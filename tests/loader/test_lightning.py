@@ -188,7 +188,7 @@ def test_loaders_are_made_for_the_rank(files: list[Path]) -> None:
     with pytest.raises(ValueError, match="must give the reader the arguments"):
         data.train_dataloader()
     with pytest.raises(TypeError, match="must return a reader"):
-        torch_ndd.lightning.DataModule(lambda **shard: files, batch_size=4).train_dataloader()  # type: ignore[arg-type, return-value]
+        torch_ndd.lightning.DataModule(lambda **shard: files, batch_size=4).train_dataloader()
 
 
 def test_without_lightning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -380,7 +380,7 @@ def of_loader() -> dict[str, Any]:
 @pytest.mark.parametrize(("make", "model"), [(of_reader, Estimating), (of_iterable, Estimating), (of_iterable, Plain), (of_loader, Plain)])
 def test_resumes_after_each_step(make: Any, model: type[Model], tmp_path: Path) -> None:
     whole, saving = model(), SaveAlways(tmp_path)
-    saving.on_train_epoch_end = lambda *_: None  # type: ignore[method-assign]
+    saving.on_train_epoch_end = lambda *_: None
     trainer_of(tmp_path, [saving], max_epochs=2).fit(whole, **make())
     assert [len(batch) for batch in whole.seen] == [2] * 10
     for before, path in saving.saved[:9]:

@@ -77,7 +77,7 @@ def test_equal_for_any_prefetch(images: list[Path], mode: str) -> None:
     expected = run(0)
     with ndd.EvalMode[mode]:
         for options in ({"prefetch": 1}, {"prefetch": 2}, {"prefetch": 7}, {"prefetch": 3, "prefetch_bytes": 1}):
-            for one, other in zip(run(**options), expected, strict=True):  # type: ignore[arg-type]
+            for one, other in zip(run(**options), expected, strict=True):
                 torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
@@ -210,13 +210,13 @@ def test_mistakes(images: list[Path]) -> None:
         ({"batch_size": 2, "prefetch": 10**9}, ValueError),
     ):
         with pytest.raises(error, match=r"DataLoader: "):
-            ndd.DataLoader(reader, augment, **options)  # type: ignore[arg-type]
+            ndd.DataLoader(reader, augment, **options)
     with pytest.raises(TypeError, match="reader must be"):
         ndd.DataLoader(object(), augment, batch_size=2)
     loader = loader_of(images)
     for state in ({}, None, {"version": 1, "reader": {}, "seed": 1}, {**loader.state_dict(), "version": 2}):
         with pytest.raises(ValueError, match="this is no state"):
-            loader.load_state_dict(state)  # type: ignore[arg-type]
+            loader.load_state_dict(state)
 
 
 def test_missing_folders_show_at_construction(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ FIGURES = {"batches": 10, "samples": 640, "bytes": 1, "read": 0.0, "call": 0.1, 
     ],
 )
 def test_diagnosis(figures: dict[str, float], limit: str) -> None:
-    text = ndd.loader.Stats(**{**FIGURES, **figures}).diagnosis(threads=2)  # type: ignore[arg-type]
+    text = ndd.loader.Stats(**{**FIGURES, **figures}).diagnosis(threads=2)
     assert text.startswith(f"{limit} is the limit")
     assert "\n" not in text
 
@@ -441,7 +441,7 @@ def test_diagnosis_has_the_time_of_each_operator() -> None:
     stats = _ran().stats
     assert stats.operators["gaussian_blur"] > 0
     assert stats.augment == pytest.approx(sum(seconds for op, seconds in stats.operators.items() if not op.startswith("decoders.")))
-    text = ndd.loader.Stats(**{**FIGURES, "wait": 1.0, "model": 1.0, "augment": 3.8, "decode": 0.0, "operators": {"blur": 3.0, "flip": 0.8}})  # type: ignore[arg-type]
+    text = ndd.loader.Stats(**{**FIGURES, "wait": 1.0, "model": 1.0, "augment": 3.8, "decode": 0.0, "operators": {"blur": 3.0, "flip": 0.8}})
     assert "(blur 79%, flip 21%)" in text.diagnosis(threads=2)
 
 

@@ -140,6 +140,6 @@ def test_public_names_are_annotated_and_explained(name: str, value: object) -> N
 
 def test_misspelled_names_have_a_suggestion() -> None:
     with pytest.raises(AttributeError, match="'gausian_blur'; did you mean 'gaussian_blur'"):
-        _ = ndd.gausian_blur  # type: ignore[attr-defined]
+        _ = ndd.gausian_blur
     with pytest.raises(AttributeError, match=r"has no attribute 'qqqq'$"):
-        _ = ndd.qqqq  # type: ignore[attr-defined]
+        _ = ndd.qqqq

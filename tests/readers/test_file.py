@@ -280,7 +280,7 @@ def test_state_errors(folder: Path) -> None:
     with pytest.raises(RuntimeError, match="checkpointing disabled"):
         reader.get_state()
     with pytest.raises(TypeError, match="ReaderState"):
-        reader.set_state(3)  # type: ignore[arg-type]
+        reader.set_state(3)
     with pytest.raises(binascii.Error):
         reader.set_state("no base64!")
     next(reader.next_epoch())

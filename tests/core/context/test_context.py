@@ -93,7 +93,7 @@ def test_properties() -> None:
 
 def test_keyword_only() -> None:
     with pytest.raises(TypeError):
-        EvalContext(2)  # type: ignore[misc]
+        EvalContext(2)
 
 
 @pytest.mark.parametrize("make", [lambda n: EvalContext(num_threads=n), ThreadPool], ids=["EvalContext", "ThreadPool"])
@@ -108,7 +108,7 @@ def test_wrong_arguments_of_contexts() -> None:
     with pytest.raises(ValueError, match="cannot be specified together"):
         EvalContext(num_threads=2, thread_pool=ThreadPool(2))
     with pytest.raises(TypeError, match="ThreadPool"):
-        EvalContext(thread_pool=3)  # type: ignore[arg-type]
+        EvalContext(thread_pool=3)
     with pytest.raises(ValueError, match="Invalid device id -3"):
         EvalContext(device_id=-3)
     with pytest.raises(ValueError, match="Invalid device id 99"):

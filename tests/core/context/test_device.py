@@ -82,11 +82,11 @@ def test_wrong_devices(arguments: tuple[Any, ...], message: str) -> None:
 def test_wrong_types() -> None:
     for wrong in (3, 1.5, [], object()):
         with pytest.raises(TypeError, match="Cannot convert"):
-            ndd.device(wrong)  # type: ignore[call-overload]
+            ndd.device(wrong)
         with pytest.raises(TypeError):
-            Device(wrong)  # type: ignore[arg-type]
+            Device(wrong)
     with pytest.raises(TypeError):
-        Device("gpu", 1.5)  # type: ignore[arg-type]
+        Device("gpu", 1.5)
 
 
 def test_device_of_anything() -> None:
@@ -216,13 +216,13 @@ def test_kinds_of_streams(cuda: FakeCuda) -> None:
     assert ndd.stream(stream=made) is made
     assert Stream(stream=made) == made
     assert ndd.stream() != made
-    assert ndd.stream(device_id=1).device_id == 1  # type: ignore[union-attr]
+    assert ndd.stream(device_id=1).device_id == 1
 
     theirs = torch.cuda.Stream(1)
     wrapped = ndd.stream(stream=theirs)
     assert wrapped == theirs
-    assert theirs == wrapped.torch  # type: ignore[union-attr]
-    assert (wrapped.handle, wrapped.device_id) == (theirs.cuda_stream, 1)  # type: ignore[union-attr]
+    assert theirs == wrapped.torch
+    assert (wrapped.handle, wrapped.device_id) == (theirs.cuda_stream, 1)
 
     class Protocol:
         device_id = 1
@@ -232,7 +232,7 @@ def test_kinds_of_streams(cuda: FakeCuda) -> None:
 
     protocol = Protocol()
     wrapped = ndd.stream(stream=protocol)
-    assert (wrapped.handle, wrapped.device_id, wrapped._owner) == (0x77, 1, protocol)  # type: ignore[union-attr]
+    assert (wrapped.handle, wrapped.device_id, wrapped._owner) == (0x77, 1, protocol)
     assert wrapped == protocol
     made.synchronize()
     assert cuda.log == [("synchronize", made.handle)]
@@ -299,7 +299,7 @@ def test_which_stream_is_current(cuda: FakeCuda) -> None:
     assert ndd.get_current_stream() is other
     assert context.cuda_stream is frozen
     with Device("gpu:1"):
-        assert ndd.get_current_stream().device_id == 1  # type: ignore[union-attr]
+        assert ndd.get_current_stream().device_id == 1
     ndd.set_default_stream(ndd.stream(device_id=1))
     assert ndd.get_current_stream() is other
     ndd.set_default_stream(None, 1)
@@ -314,7 +314,7 @@ def test_streams_of_contexts(cuda: FakeCuda) -> None:
         assert streams.launch_stream(1) is made
         assert streams.launch_stream(0) != made
     assert cuda.current_device() == 0
-    assert ndd.EvalContext(device_id=1).cuda_stream.device_id == 1  # type: ignore[union-attr]
+    assert ndd.EvalContext(device_id=1).cuda_stream.device_id == 1
     with pytest.raises(ValueError, match="is on GPU 1, but device_id=0"):
         ndd.EvalContext(cuda_stream=made, device_id=0)
     with pytest.raises(ValueError, match="Device ID clash"):
@@ -336,7 +336,7 @@ GPU = torch.device("cuda", 0)
 class OnGpu(torch.Tensor):
     """Host memory that claims to be on a GPU."""
 
-    device = property(lambda self: GPU)  # type: ignore[assignment]
+    device = property(lambda self: GPU)
 
     @staticmethod
     def of(batch: ndd.Batch) -> ndd.Batch:
@@ -350,9 +350,9 @@ def test_a_result_is_waited_for_by_the_stream_that_uses_it(cuda: FakeCuda) -> No
     ours, mine = ndd.get_current_stream(), torch.cuda.Stream(0)
     assert ours is not None
     given, made = FakeTensor(cuda, "given"), FakeTensor(cuda, "made")
-    with on_stream(GPU, [(given, None)]):  # type: ignore[list-item]
+    with on_stream(GPU, [(given, None)]):
         assert torch.cuda.current_stream(GPU).cuda_stream == ours.handle
-        result = stream_work([made])  # type: ignore[list-item]
+        result = stream_work([made])
         result.wait()
     assert cuda.log == [("wait_stream", ours.handle, 0), ("record", "given", ours.handle)]
     cuda.log.clear()
@@ -370,8 +370,8 @@ def test_a_result_is_waited_for_by_the_stream_that_uses_it(cuda: FakeCuda) -> No
 def test_a_chain_on_one_stream_waits_for_nothing(cuda: FakeCuda) -> None:
     made = FakeTensor(cuda, "made")
     with on_stream(GPU):
-        first = stream_work([made])  # type: ignore[list-item]
-    with on_stream(GPU, [(made, first)]):  # type: ignore[list-item]
+        first = stream_work([made])
+    with on_stream(GPU, [(made, first)]):
         first.wait()
     assert cuda.log == []
 
@@ -379,8 +379,8 @@ def test_a_chain_on_one_stream_waits_for_nothing(cuda: FakeCuda) -> None:
 def test_another_context_waits_for_the_first(cuda: FakeCuda) -> None:
     made = FakeTensor(cuda, "made")
     with on_stream(GPU):
-        first = stream_work([made])  # type: ignore[list-item]
-    with ndd.EvalContext() as context, on_stream(GPU, [(made, first)]):  # type: ignore[list-item]
+        first = stream_work([made])
+    with ndd.EvalContext() as context, on_stream(GPU, [(made, first)]):
         assert context.cuda_stream is not None
         first.wait()
         assert cuda.log == [("wait_event", context.cuda_stream.handle, first._stream.cuda_stream), ("record", "made", context.cuda_stream.handle)]
@@ -389,7 +389,7 @@ def test_another_context_waits_for_the_first(cuda: FakeCuda) -> None:
 def test_memory_of_the_user_may_be_overwritten_after_the_call(cuda: FakeCuda) -> None:
     ours = ndd.get_current_stream()
     assert ours is not None
-    with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], external=True):  # type: ignore[list-item]
+    with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], external=True):
         pass
     assert cuda.log[-1] == ("wait_stream", 0, ours.handle)
 
@@ -437,8 +437,8 @@ def test_slices_and_arithmetic_allocate_on_the_stream_that_fills_them(cuda: Fake
 
 def test_torchs_own_stream_as_the_context_s(cuda: FakeCuda) -> None:
     ndd.set_current_stream(torch.cuda.current_stream())
-    with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], external=True):  # type: ignore[list-item]
-        result = stream_work([FakeTensor(cuda, "made")])  # type: ignore[list-item]
+    with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], external=True):
+        result = stream_work([FakeTensor(cuda, "made")])
     result.wait()
     assert cuda.log == []
 
@@ -447,20 +447,20 @@ def test_a_graph_captures_work_on_its_own_stream(cuda: FakeCuda) -> None:
     """During a capture of torch's stream, work goes to that stream, waits for no earlier work, and nothing waits for it afterwards."""
     given, made = FakeTensor(cuda, "given"), FakeTensor(cuda, "made")
     with on_stream(GPU):
-        before = stream_work([given])  # type: ignore[list-item]
+        before = stream_work([given])
     mine = torch.cuda.Stream(0)
     with cuda.stream(mine):
         cuda.capturing = True
-        with on_stream(GPU, [(given, before), (given, None)], external=True):  # type: ignore[list-item]
+        with on_stream(GPU, [(given, before), (given, None)], external=True):
             assert torch.cuda.current_stream(GPU) == mine
             before.wait()
-            captured = stream_work([made])  # type: ignore[list-item]
+            captured = stream_work([made])
         captured.wait()
         cuda.capturing = False
     captured.wait()
     assert cuda.log == []
     ours = before._stream.cuda_stream
-    with on_stream(GPU, [(made, captured)]):  # type: ignore[list-item]
+    with on_stream(GPU, [(made, captured)]):
         pass
     assert cuda.log == [("wait_stream", ours, 0), ("record", "made", ours)]  # of the stream that replayed the graph
     cuda.log.clear()

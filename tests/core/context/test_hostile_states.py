@@ -237,7 +237,7 @@ def test_states_that_are_named(files: list[Path]) -> None:
             loader.load_state_dict({**loader.state_dict(), "seed": seed})
     for epoch in (True, -1, 1.5, 10**30):
         with pytest.raises(ValueError, match="epoch"):
-            loader.set_epoch(epoch)  # type: ignore[arg-type]
+            loader.set_epoch(epoch)
     with pytest.raises(ValueError, match=r"merge_states: .*'epoch'"):
         ndd.readers.merge_states([{**good, "epoch": "0"}])
 

@@ -147,7 +147,7 @@ def errors_caught(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
     with pytest.raises(RuntimeError, match="crop"):
         ndd.crop(images, crop=[1000, 1000]).evaluate()
     with pytest.raises(TypeError):
-        ndd.flip(images, nonsense=1)  # type: ignore[call-arg]
+        ndd.flip(images, nonsense=1)
     return (ndd.flip(images),)
 
 

@@ -364,7 +364,7 @@ def test_a_graph_draws_in_the_order_of_the_calls() -> None:
 
 def test_a_wrong_generator_is_refused_in_a_graph_too() -> None:
     with pytest.raises(Exception, match=r"rng must be an instance of random\.RNG"):
-        compiled(lambda: ndd.random.uniform(shape=[2], rng=ndd))()  # type: ignore[arg-type]
+        compiled(lambda: ndd.random.uniform(shape=[2], rng=ndd))()
 
 
 def decoded(encoded: Batch) -> Batch:

@@ -253,7 +253,7 @@ def test_a_child_can_compute_tables_and_allocate_while_its_parents_threads_do() 
         thread.start()
     try:
         for number in range(20):
-            assert run_in_child(lambda number=number: spectra(number) == (20 + number % 16, 1)) == 0  # type: ignore[misc]
+            assert run_in_child(lambda number=number: spectra(number) == (20 + number % 16, 1)) == 0
     finally:
         over.set()
         for thread in threads:

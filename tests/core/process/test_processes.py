@@ -55,7 +55,7 @@ def test_fork_with_pending_work() -> None:
     assert int(deferred.torch().min()) == 7
 
 
-class Images(torch.utils.data.Dataset):  # type: ignore[type-arg]
+class Images(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return 8
 

@@ -139,7 +139,7 @@ def test_broadcast() -> None:
     assert ndd.Batch.broadcast(1, np.int64(2)).batch_size == 2
     for size in (None, 2.0, "2"):
         with pytest.raises(TypeError):
-            ndd.Batch.broadcast(1, size)  # type: ignore[arg-type]
+            ndd.Batch.broadcast(1, size)
     for sample, error in ((None, TypeError), ("a", RuntimeError), (2**40, OverflowError)):
         with pytest.raises(error):
             ndd.Batch.broadcast(sample, 2)
@@ -171,7 +171,7 @@ def test_samples(data: list[np.ndarray]) -> None:
             batch.select(wrong)
     for wrong in ((0, 1), 1.0, "a", None):
         with pytest.raises(TypeError):
-            samples[wrong]  # type: ignore[index]
+            samples[wrong]
     assert samples[1:][0] is samples[1] is samples[[1]][0] is batch.select(1) is list(batch)[1]
     assert samples[[2, 0]][::-1].as_batch().shape == [data[0].shape, data[2].shape]
     assert (samples[0] in samples, ndd.tensor(data[0]) in samples) == (True, False)
@@ -298,7 +298,7 @@ def test_padded() -> None:
     assert (empty.values.shape, empty.lengths.shape, empty.mask.shape) == ((0, 0), (0, 1), (0, 0))
     for wrong in (0.1, "a", None, 2**24 + 1):
         with pytest.raises(ValueError, match="value"):
-            dense.padded(wrong)  # type: ignore[arg-type]
+            dense.padded(wrong)
     many = ndd.batch([np.ones((1,) * 8), np.ones((2,) * 8)])
     assert many.torch(pad=True).sum() == 257
     with pytest.raises(ValueError, match=r"dimensions|asynchronous"):

@@ -178,7 +178,7 @@ def test_errors_of_inputs_of_an_intermediate_result(mode: EvalMode) -> None:
         z.evaluate()
     cause = error.value.__cause__
     assert "Integer division by zero" in str(cause)
-    lines = [frame.line for frame in traceback.extract_tb(cause.__traceback__)]  # type: ignore[union-attr]
+    lines = [frame.line for frame in traceback.extract_tb(cause.__traceback__)]
     assert lines[-1] == "broken = x // 0"
     with pytest.raises(ValueError, match="called at"):
         z.torch()

@@ -266,7 +266,7 @@ def test_number_of_threads_changes_with_pending_work() -> None:
 def test_number_of_threads_is_checked() -> None:
     for wrong, kind in ((0, ValueError), (-1, ValueError), (10**6, ValueError), ("2", TypeError), (1.5, TypeError), (True, TypeError)):
         with pytest.raises(kind, match="threads"):
-            ndd.set_num_threads(wrong)  # type: ignore[arg-type]
+            ndd.set_num_threads(wrong)
     ndd.set_num_threads(3)
     assert ndd.get_num_threads() == 3
     with ndd.EvalContext(num_threads=2) as context:

@@ -115,16 +115,16 @@ def test_small_values_go_with_the_command_on_the_stream_of_the_context(cuda: Fak
     before = ndd.uploads()
     for shape in ((), (3,), (64 << 10,)):
         moved = ndd.as_tensor(given(1, shape)).gpu()
-        assert moved.pending._stream == ndd.get_current_stream().torch  # type: ignore[union-attr]
+        assert moved.pending._stream == ndd.get_current_stream().torch
         np.testing.assert_array_equal(content(moved), given(1, shape))
     assert ndd.uploads() == before
-    assert ndd.as_tensor(given(1, ((64 << 10) + 1,))).gpu().pending._stream == upload._streams[0]  # type: ignore[union-attr]
+    assert ndd.as_tensor(given(1, ((64 << 10) + 1,))).gpu().pending._stream == upload._streams[0]
 
 
 def test_who_uses_the_result_waits_for_the_stream_of_copies(cuda: FakeCopies) -> None:
     first, second = computed(0).gpu(), computed(1).gpu()
     side = upload._streams[0].cuda_stream
-    assert [one.pending._stream.cuda_stream for one in (first, second)] == [side, side]  # type: ignore[union-attr]
+    assert [one.pending._stream.cuda_stream for one in (first, second)] == [side, side]
     assert cuda.log == []
     for _ in range(2):
         first.torch()
@@ -142,8 +142,8 @@ def test_who_uses_the_result_waits_for_the_stream_of_copies(cuda: FakeCopies) ->
 def test_each_gpu_has_a_stream_of_copies(cuda: FakeCopies) -> None:
     batch = computed()
     pendings = [batch.gpu(k).pending for k in (0, 1, 0)]
-    assert [one._stream.device_index for one in pendings] == [0, 1, 0]  # type: ignore[union-attr]
-    assert pendings[0]._stream is pendings[2]._stream  # type: ignore[union-attr]
+    assert [one._stream.device_index for one in pendings] == [0, 1, 0]
+    assert pendings[0]._stream is pendings[2]._stream
 
 
 def test_sync_full_waits_for_the_copy(cuda: FakeCopies) -> None:

@@ -358,7 +358,7 @@ class Derived(Base):
         text = super().value()
         if text == "base" and not self.__secret > 4:
             self.__secret += 1
-        return text, self.__secret, __class__.__name__  # type: ignore[name-defined]
+        return text, self.__secret, __class__.__name__
 
 
 def test_private_names_and_super() -> None:

@@ -120,8 +120,10 @@ def test_an_iterator_that_restarts():
 def test_cycles(source, cycle, request):
     kind = request.node.callspec.id.partition("-")[0]
     raises = None
-    if cycle == "again" or (kind in ("callable", "none") and cycle is not None):
+    if cycle == "again" or (kind == "callable" and cycle is not None) or (kind == "none" and cycle not in (None, False)):
         raises = ValueError
+    elif kind == "none":
+        raises = IndexError
     elif kind == "generator" and cycle in (True, "quiet", "raise"):
         raises = TypeError
     compared(source, 9, cycle=cycle, raises=raises)

@@ -471,11 +471,11 @@ def test_autoserialize(tmp_path: Path) -> None:
             return dali.fn.constant(idata=[value])
 
         module = ModuleType("model")
-        module.other = dali.pipeline_def(lambda: dali.fn.constant(idata=[2]))  # type: ignore[attr-defined]
+        module.other = dali.pipeline_def(lambda: dali.fn.constant(idata=[2]))
         if count:
-            module.one = triton.autoserialize(definition)  # type: ignore[attr-defined]
+            module.one = triton.autoserialize(definition)
         if count > 1:
-            module.two = triton.autoserialize(dali.pipeline_def(lambda: dali.fn.constant(idata=[1])))  # type: ignore[attr-defined]
+            module.two = triton.autoserialize(dali.pipeline_def(lambda: dali.fn.constant(idata=[1])))
         invoke(module, str(tmp_path / "model.dali"))
         return dali.Pipeline.deserialize(filename=str(tmp_path / "model.dali")).run()
 

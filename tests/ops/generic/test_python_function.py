@@ -189,7 +189,7 @@ class TestErrors:
 
     def test_wrong_arguments(self) -> None:
         with pytest.raises(TypeError, match="must be a function"):
-            ndd.python_function(3, columns())  # type: ignore[arg-type]
+            ndd.python_function(3, columns())
         with pytest.raises(TypeError, match="'batch_size' is needed"):
             ndd.python_function(plus_one)
         with pytest.raises(ValueError, match="form must be one of"):
@@ -238,7 +238,7 @@ def test_numba() -> None:
     numba = pytest.importorskip("numba")
 
     @numba.njit(nogil=True)
-    def mirrored(image):  # type: ignore[no-untyped-def]  # numba reads no annotations
+    def mirrored(image):  # numba reads no annotations
         return image[:, ::-1].copy()
 
     images = ragged()

@@ -395,7 +395,7 @@ def test_one_plan_for_numbers_arrays_and_graphs() -> None:
             assert [e if isinstance(e, int) else e[i].item() for e in together.extents] == list(alone.extents)
             assert together.whole == alone.whole
             if not alone.whole:
-                assert torch.equal(together.roi(3)[i], alone.roi(1)[0])  # type: ignore[index]
+                assert torch.equal(together.roi(3)[i], alone.roi(1)[0])
 
 
 def test_one_size_for_each_sample_of_a_tensor(image: np.ndarray) -> None:
