@@ -173,7 +173,7 @@ def test_random_operators_repeat_with_their_seed(case: Case, ragged: bool, devic
 
 
 @both_shapes(CASES)
-def test_opcheck(case: Case, ragged: bool) -> None:
+def test_torch_opcheck_accepts_the_operator(case: Case, ragged: bool) -> None:
     if case.definition.kernel is None:
         pytest.skip("nothing is computed")
     properties.opcheck(case, ragged)

@@ -56,7 +56,7 @@ def tolerance(operation: Function) -> float:
 
 @each_operation
 @pytest.mark.parametrize("left", DTYPES)
-def test_types(operation: Function, left: str) -> None:
+def test_dtypes_and_values_of_every_pair_of_types(operation: Function, left: str) -> None:
     """Dtype and values for every pair of dtypes, and for Python numbers and lists on both sides."""
     a = numbers(left, (2, 3), 0)
     for right in DTYPES:
@@ -86,7 +86,7 @@ def test_whole_range(operation: Function, left: str) -> None:
 
 
 @each_unary
-def test_unary(operation: Function) -> None:
+def test_unary_operations_of_every_type(operation: Function) -> None:
     for dtype in DTYPES:
         a = signed(dtype, 100, 2)
         wrong = "bool" in dtype if operation in (operator.neg, operator.abs) else operation is operator.invert and "float" in dtype
@@ -98,7 +98,7 @@ def test_unary(operation: Function) -> None:
 @pytest.mark.parametrize(
     ("left", "right"), [((5, 3), (3,)), ((5, 1, 3), (4, 1)), ((3,), (2, 3)), raising(RuntimeError, (2,), (3,)), ((), (2, 2)), ((0, 3), (1, 3))]
 )
-def test_shapes(operation: Function, left: tuple[int, ...], right: tuple[int, ...], raises: Raises | None) -> None:
+def test_shapes_are_broadcast(operation: Function, left: tuple[int, ...], right: tuple[int, ...], raises: Raises | None) -> None:
     a, b = numbers("uint8", left, 0), numbers("int32", right, 1) % 7 + 1
     assert_same(lambda m: operation(m.tensor(a), m.tensor(b)), raises=raises)
     assert_same(lambda m: operation(m.batch([a, a]), m.tensor(b)), raises=raises)
@@ -126,7 +126,7 @@ def test_ragged_batches(operation: Function) -> None:
     [("HW", "HW"), ("HW", "W"), ("W", "HW"), ("HW", None), (None, "HW"), raising(RuntimeError, "HW", "WC"), raising(RuntimeError, "HW", "H")],
 )
 @pytest.mark.parametrize("operation", [operator.add, operator.lt])
-def test_layouts(operation: Function, left: str | None, right: str | None, raises: Raises | None) -> None:
+def test_layouts_must_match(operation: Function, left: str | None, right: str | None, raises: Raises | None) -> None:
     def ones(module: Any, layout: str | None) -> Any:
         return module.tensor(np.ones((2, 2)[2 - len(layout or "HW") :], np.float32), layout=layout)
 
@@ -156,7 +156,7 @@ def test_special_floats(operation: Function, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["deferred", "eager", "sync_cpu", "sync_full"])
-def test_modes(mode: str) -> None:
+def test_results_are_equal_in_every_mode(mode: str) -> None:
     a = numbers("uint8", (4, 5), 0)
 
     def program(module: Any) -> Any:

@@ -41,7 +41,7 @@ def test_types_and_shapes(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64", "float16", "float32", "float64", "bool"])
-def test_conversion(dtype: str) -> None:
+def test_dtype_converts_the_numbers(dtype: str) -> None:
     for values in ([300.0, -5.0, 2.5, 3.5, 254.6], [1, 2, 3], [True, False]):
         file = npy(np.array(values))
         assert_same(fresh(lambda module, file=file: module.decoders.numpy(module.as_tensor(file), dtype=getattr(module, dtype))))

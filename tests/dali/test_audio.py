@@ -56,7 +56,7 @@ def assert_near(program: Any, tolerance: float, raises: Raises | None = None) ->
         raising(RuntimeError, {"nfft": 0}),
     ],
 )
-def test_spectrogram(args: dict[str, Any], raises: Raises | None) -> None:
+def test_arguments_of_spectrogram(args: dict[str, Any], raises: Raises | None) -> None:
     assert_near(lambda m: m.spectrogram(m.tensor(noise(2000)), **args), EXACT, raises=raises)
 
 
@@ -118,7 +118,7 @@ def test_mel_filter_bank_of_shapes(shape: tuple[int, ...], layout: str | None, r
 @pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("lifter", [0.0, 22.0, -2.0])
-def test_mfcc(kind: int, normalize: bool, lifter: float) -> None:
+def test_mfcc_of_every_dct_type(kind: int, normalize: bool, lifter: float) -> None:
     raises = RuntimeError if kind not in (1, 2, 3, 4) or (kind == 1 and normalize) else None
     assert_near(lambda m: m.mfcc(m.tensor(noise(40, 9)), dct_type=kind, normalize=normalize, lifter=lifter), 4e-6, raises=raises)
 

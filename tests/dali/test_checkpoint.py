@@ -151,7 +151,7 @@ def test_the_same_steps(program: Callable[[Callable[[], Any], Log], None], tmp_p
         raising(json.JSONDecodeError, "no JSON"),
     ],
 )
-def test_texts(text: str, raises: Raises | None) -> None:
+def test_wrong_texts_are_rejected(text: str, raises: Raises | None) -> None:
     states = []
     for m in (ndd, dali):
         checkpoint = m.checkpoint.Checkpoint()

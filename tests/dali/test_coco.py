@@ -77,7 +77,7 @@ def made(tmp_path: Path) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_annotations(made: dict[str, Any], options: dict[str, Any]) -> None:
+def test_every_option_of_annotations(made: dict[str, Any], options: dict[str, Any]) -> None:
     if "pixelwise_masks" in options:  # DALI crashes for annotations without a segmentation
         path = Path(made["annotations_file"])
         document = json.loads(path.read_text())
@@ -87,7 +87,7 @@ def test_annotations(made: dict[str, Any], options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("batch_size", "options"), ORDERS, ids=str)
-def test_orders(made: dict[str, Any], batch_size: int | None, options: dict[str, Any]) -> None:
+def test_order_shards_and_padding(made: dict[str, Any], batch_size: int | None, options: dict[str, Any]) -> None:
     assert_same_epochs("COCO", batch_size, {**made, **options, "image_ids": True, "polygon_masks": True})
 
 
@@ -104,7 +104,7 @@ def test_orders(made: dict[str, Any], batch_size: int | None, options: dict[str,
     ],
     ids=str,
 )
-def test_misuse(made: dict[str, Any], options: dict[str, Any]) -> None:
+def test_wrong_arguments_are_rejected(made: dict[str, Any], options: dict[str, Any]) -> None:
     assert_reader_raises("COCO", {key: value for key, value in {**made, **options}.items() if value is not None}, RuntimeError)
 
 
@@ -159,7 +159,7 @@ def test_each_reads_the_maps_of_labels_that_the_other_has_preprocessed(tmp_path:
 
 
 @pytest.mark.parametrize(("batch_size", "options"), [ORDERS[1], ORDERS[4]], ids=str)
-def test_photographs(dali_extra: Path, batch_size: int, options: dict[str, Any]) -> None:
+def test_photographs_of_dali_extra(dali_extra: Path, batch_size: int, options: dict[str, Any]) -> None:
     folder = dali_extra / "db/coco"
     given = {"annotations_file": str(folder / "instances.json"), "file_root": str(folder / "images"), "image_ids": True, "polygon_masks": True}
     assert_same_epochs("COCO", batch_size, {**given, **options})

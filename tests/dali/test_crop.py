@@ -41,7 +41,7 @@ def dtype(name: str) -> Callable[[ModuleType], Any]:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("source", ["uint8", "int16", "float32", "float64"])
-def test_crop(layout: str, source: str) -> None:
+def test_positions_and_rounding_of_crop(layout: str, source: str) -> None:
     data = array(layout, source)
     for size in ([5, 7], [0, 9], [2, 5, 20], [4.5, 7.9], [2, 13, 21]):
         for position in (0.0, 0.3, 0.5, 0.9, 1.0):
@@ -83,7 +83,7 @@ ARGUMENTS = {
 
 @pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
 @pytest.mark.parametrize("operator", ["crop", "crop_mirror_normalize"])
-def test_errors(operator: str, arguments: dict[str, Any]) -> None:
+def test_wrong_arguments_are_rejected(operator: str, arguments: dict[str, Any]) -> None:
     assert_near(operator, array("HWC"), "HWC", **arguments, raises=RuntimeError)
     assert_near(operator, array("HWC"), "WHC", raises=ValueError)
 
@@ -126,7 +126,7 @@ WINDOWS = {
 
 @pytest.mark.parametrize(("layout", "out"), OUTPUTS)
 @pytest.mark.parametrize("window", WINDOWS)
-def test_normalize(layout: str, out: str, window: str) -> None:
+def test_crop_mirror_normalize_of_every_type(layout: str, out: str, window: str) -> None:
     for source in ("uint8", "int16", "float32"):
         data = array(layout, source, W=70)
         for target, tolerance in (("float32", 2e-5), ("float16", 0.2), ("uint8", 1), ("int8", 1)):

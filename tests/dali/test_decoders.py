@@ -97,7 +97,7 @@ def test_output_types_and_dtypes_are_equal(codec: str, mode: str, output_type: s
 
 
 @pytest.mark.parametrize(("codec", "mode"), IMAGES)
-def test_ycbcr(codec: str, mode: str) -> None:
+def test_output_in_ycbcr(codec: str, mode: str) -> None:
     for dtype in DTYPES:
         ours, theirs = both(encode(codec, mode), "YCbCr", dtype)
         if dtype == "uint8":
@@ -107,7 +107,7 @@ def test_ycbcr(codec: str, mode: str) -> None:
             assert np.abs(ours / scale - theirs / scale).max() < 1e-6 + (dtype != "float32") / scale
 
 
-def test_cmyk() -> None:
+def test_cmyk_becomes_rgb_and_gray() -> None:
     file = encode("JPEG", "CMYK")
     assert np.array_equal(*both(file))
     ours, theirs = both(file, "GRAY")

@@ -101,7 +101,7 @@ def test_flipped_and_pasted_boxes(program: Program, raises: Raises | None) -> No
         ),
     ],
 )
-def test_points(program: Program, raises: Raises | None) -> None:
+def test_flipped_and_transformed_points(program: Program, raises: Raises | None) -> None:
     assert_near(program, 4e-6, raises=raises)
 
 

@@ -15,7 +15,7 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, w
 
 @pytest.mark.parametrize("name", ["cpu", "cpu:0", "cpu:", "cpu:x", "gpu:x", "gpu:", "gpu:0:1", "GPU", "CPU", "mixed", "tpu", ""])
 @pytest.mark.parametrize("index", [(), (None,), (0,), (-1,)])
-def test_names(name: str, index: tuple[Any, ...]) -> None:
+def test_names_of_devices(name: str, index: tuple[Any, ...]) -> None:
     raises = None if name == "cpu" and index in ((), (None,)) else ValueError
     for make in ("Device", "device"):
         assert_equal(lambda m, make=make: repr(getattr(m, make)(name, *index)), raises)

@@ -54,7 +54,7 @@ RAGGED = [[1], [2, 3]]
 @pytest.mark.parametrize("item", [5, 2.5, [1, 2], (), np.zeros((2, 3)), RAGGED, None, {1: 2}])
 @pytest.mark.parametrize("options", [{}, {"layout": "HW"}, {"dtype": "float32"}, {"layout": ["HW"]}, {"layout": ["H", "W"]}])
 @pytest.mark.parametrize("batch_size", [None, 0, 3])
-def test_items(item: Any, options: dict[str, Any], batch_size: int | None) -> None:
+def test_items_of_every_kind(item: Any, options: dict[str, Any], batch_size: int | None) -> None:
     def program(module: Any) -> Any:
         arguments = {key: getattr(module, value) if key == "dtype" else value for key, value in options.items()}
         return module.ExternalSource([item], **arguments)(batch_size=batch_size)
@@ -87,13 +87,13 @@ def test_two_outputs(item: Any, batch_size: int | None, k: int, raises: Raises |
 
 
 @pytest.mark.parametrize("batch_size", [None, 2, raising(ValueError, 3)])
-def test_batches(batch_size: int | None, raises: Raises | None) -> None:
+def test_batch_size_must_match_a_batch(batch_size: int | None, raises: Raises | None) -> None:
     assert_same(lambda m: m.ExternalSource([m.batch(np.zeros((2, 3, 4)))], layout="HW", dtype=m.uint8)(batch_size=batch_size), raises=raises)
 
 
 @pytest.mark.filterwarnings("ignore:capture=True was specified")  # DALI captures nothing here
 @pytest.mark.parametrize("cycle", [None, "raise"])
-def test_captured(cycle: Any) -> None:
+def test_captured_loops_yield_the_same_batches(cycle: Any) -> None:
     def run(module: Any) -> list[Any]:
         source = module.ExternalSource([module.batch([1, 2]), module.batch([3, 4])], cycle=cycle)
         return [[[np.asarray(x).tolist() for x in one.tensors] for one in source.captured(2)] for _ in range(3)]

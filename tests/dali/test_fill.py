@@ -90,11 +90,11 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_same(program: Any, raises: Raises | None) -> None:
+def test_results_and_errors_equal_dali(program: Any, raises: Raises | None) -> None:
     assert_same(program, raises=raises)
 
 
-def test_differences() -> None:
+def test_deliberate_differences() -> None:
     assert ndd.full([1, 2]).torch().tolist() == [1, 2]
     with pytest.raises(RuntimeError):
         evaluate(lambda m: m.full([[1, 2], [3, 4]], shape=[2]), ndd)

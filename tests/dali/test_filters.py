@@ -43,7 +43,7 @@ def assert_blurs_alike(values: np.ndarray, layout: str, dtype: str | None = None
 @pytest.mark.parametrize(
     "options", [{"sigma": 1.5}, {"sigma": 0.2}, {"sigma": 11.0}, {"window_size": 7}, {"window_size": 1}, {"sigma": 5.0, "window_size": 3}]
 )
-def test_dtypes(source: str, target: str | None, options: dict[str, object]) -> None:
+def test_blur_of_every_type(source: str, target: str | None, options: dict[str, object]) -> None:
     values = np.abs(data((23, 31, 3), source)) if source == "uint16" else data((23, 31, 3), source)
     assert_blurs_alike(values, "HWC", target, **options)
 
@@ -117,7 +117,7 @@ LAPLACIANS: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     ("source", "target"), [("uint8", None), ("uint8", "float32"), ("int16", None), ("uint16", None), ("int32", None), ("float32", None)]
 )
-def test_laplacian(options: dict[str, Any], source: str, target: str | None) -> None:
+def test_arguments_and_types_of_laplacian(options: dict[str, Any], source: str, target: str | None) -> None:
     samples = ragged(source)
     assert_near(lambda m: m.laplacian(m.batch(samples, layout="HWC"), **options, **({} if target is None else {"dtype": getattr(m, target)})))
 
@@ -182,7 +182,7 @@ FILTERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", FILTERS, ids=str)
 @pytest.mark.parametrize(("source", "target"), [("uint8", None), ("uint8", "float32"), ("int16", None), ("uint16", None), ("float32", None)])
-def test_filter(options: dict[str, Any], source: str, target: str | None) -> None:
+def test_arguments_and_types_of_filter(options: dict[str, Any], source: str, target: str | None) -> None:
     samples = ragged(source)
     dtype: Callable[[Any], dict[str, Any]] = lambda m: {} if target is None else {"dtype": getattr(m, target)}  # noqa: E731
     assert_near(lambda m: m.filter(m.batch(samples, layout="HWC"), WEIGHTS, **options, **dtype(m)))

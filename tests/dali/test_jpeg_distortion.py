@@ -19,7 +19,7 @@ def noise(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("quality", [None, 1, 2, 5, 10, 25, 49, 50, 51, 75, 90, 95, 99, 100, 0, -5, 101, 1000])
-def test_quality(quality: int | None) -> None:
+def test_every_quality(quality: int | None) -> None:
     args = {} if quality is None else {"quality": quality}
     samples = [PHOTO[:133, :201], PHOTO[200:300, 100:260], noise(31, 47, 3), noise(64, 64, 3)]
     samples = [np.ascontiguousarray(sample) for sample in samples]
@@ -27,7 +27,7 @@ def test_quality(quality: int | None) -> None:
 
 
 @pytest.mark.parametrize("quality", [3, 50, 98])
-def test_sizes(quality: int) -> None:
+def test_sizes_around_a_block(quality: int) -> None:
     for height in (1, 2, 7, 8, 9, 16, 17, 33):
         samples = [noise(height, width, 3, seed=width) for width in (1, 2, 3, 4, 5, 6, 8, 9, 15, 16, 17, 31, 33, 40)]
         assert_same(lambda m, samples=samples: m.jpeg_compression_distortion(m.batch(samples, layout="HWC"), quality=quality))
@@ -40,7 +40,7 @@ def test_quality_of_every_sample() -> None:
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_sequences(same: bool) -> None:
+def test_frames_of_sequences(same: bool) -> None:
     samples = [noise(2 if same else 2 + i, 20, 30 if same else 30 + i, 3, seed=i) for i in range(3)]
     assert_same(lambda m: m.jpeg_compression_distortion(m.batch(samples, layout="FHWC"), quality=m.batch([np.int32(q) for q in (5, 50, 90)])))
 
@@ -55,7 +55,7 @@ def test_sequences(same: bool) -> None:
         raising(ValueError, lambda m: m.jpeg_compression_distortion(np.zeros((8, 8, 3), np.uint8), quality="high")),
     ],
 )
-def test_mistakes(program: Any, raises: Raises | None) -> None:
+def test_wrong_input_is_rejected(program: Any, raises: Raises | None) -> None:
     assert_raises(program, raises)
 
 

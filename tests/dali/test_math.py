@@ -29,7 +29,7 @@ def error_of(name: str, *dtypes: str) -> type[Exception] | None:
 
 
 @pytest.mark.parametrize("name", COUNT)
-def test_types(name: str) -> None:
+def test_dtypes_and_values_of_every_pair_of_types(name: str) -> None:
     for first in DTYPES:
         if COUNT[name] == 1:
             assert_same(lambda m, first=first: getattr(m.math, name)(m.tensor(numbers(first, 0))), TOLERANCE, raises=error_of(name, first))
@@ -51,7 +51,7 @@ def test_clamp_of_three_types() -> None:
 
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_range(name: str, dtype: str) -> None:
+def test_edge_cases_of_floats(name: str, dtype: str) -> None:
     """Ordinary numbers, and edge cases: zeros, infinities, NaN, undefined results."""
     edges = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, 1e-40, 1e-10, 30.0, -30.0, 1e4, 3e38, np.inf, -np.inf, np.nan], dtype)
     if name == "rsqrt":
@@ -70,7 +70,7 @@ def test_special_floats(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "float32", "float64"])
-def test_clamp(dtype: str) -> None:
+def test_clamp_with_nan_and_crossed_limits(dtype: str) -> None:
     """NaN, and limits that contradict each other."""
     edges = np.array([0, 1, 3, 7], dtype)
     if dtype[0] == "f":
@@ -92,7 +92,7 @@ def test_numbers_lists_and_batches(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COUNT)
-def test_errors(name: str) -> None:
+def test_wrong_operands_are_rejected(name: str) -> None:
     count = COUNT[name]
 
     def called(*operands: Any) -> Any:

@@ -37,7 +37,7 @@ def test_the_same_values_in_every_mode(mode: str, program: Callable[[Any], Any])
     assert_same(run)
 
 
-def test_members() -> None:
+def test_members_of_eval_mode() -> None:
     assert_equal(lambda m: [(one.name, one.value) for one in m.EvalMode])
     assert_equal(lambda m: (m.EvalMode.default is m.EvalMode.eager, m.EvalMode(2).name, m.EvalMode["deferred"].value, len(m.EvalMode)))
 
@@ -71,7 +71,7 @@ def test_memory_of_the_user_may_be_overwritten_after_the_call(mode: str) -> None
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_metadata(mode: str) -> None:
+def test_metadata_is_known_before_evaluation(mode: str) -> None:
     def program(m: Any) -> Any:
         with getattr(m.EvalMode, mode):
             result = m.crop(images(m), crop=(2, 3))
@@ -80,7 +80,7 @@ def test_metadata(mode: str) -> None:
     assert_equal(program)
 
 
-def test_contexts() -> None:
+def test_contexts_nest_and_belong_to_a_thread() -> None:
     def program(m: Any) -> Any:
         outer = m.EvalContext.default()
         seen = [m.EvalContext.current() is outer]

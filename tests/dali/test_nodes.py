@@ -28,7 +28,7 @@ def epochs(module: Any, folder: Path, batch_size: int, **options: Any) -> list[A
 
 @pytest.mark.parametrize("options", [{}, {"pad_last_batch": True}, {"num_shards": 3, "shard_id": 1}], ids=str)
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_epochs(tmp_path: Path, batch_size: int, options: dict[str, Any]) -> None:
+def test_epochs_yield_the_same_batches(tmp_path: Path, batch_size: int, options: dict[str, Any]) -> None:
     for i in range(10):
         (tmp_path / f"{i}.jpg").write_bytes(bytes([i] * 3))
     assert epochs(ndd, tmp_path, batch_size, **options) == epochs(dali, tmp_path, batch_size, **options)
@@ -41,7 +41,7 @@ def first_step(module: Any, folder: Path, **options: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("names", [None, ("a", "b"), "ab", raising(ValueError, ("a", "b", "c"))])
-def test_names(tmp_path: Path, names: Any, raises: Raises | None) -> None:
+def test_output_names(tmp_path: Path, names: Any, raises: Raises | None) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x/1.jpg").write_bytes(b"x")
     for batch_size in (1, None):

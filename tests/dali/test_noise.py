@@ -127,7 +127,7 @@ COUNT = 60_000
         ("salt_and_pepper", 100, "int8", {"prob": 0.7, "per_channel": True}),
     ],
 )
-def test_distributions(name: str, value: float, dtype: str, args: dict[str, Any]) -> None:
+def test_distributions_equal_dali(name: str, value: float, dtype: str, args: dict[str, Any]) -> None:
     ours, theirs = (
         np.asarray(getattr(m.noise, name)(full(m, value, dtype, (COUNT, 1)), rng=m.random.RNG(seed=3), **args)).reshape(-1).astype(np.float64)
         for m in (ndd, dali)

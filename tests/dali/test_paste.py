@@ -87,7 +87,7 @@ ERASE = {
 
 
 @pytest.mark.parametrize("program", ERASE.values(), ids=ERASE)
-def test_erase(program: Any, raises: Raises | None) -> None:
+def test_arguments_of_erase(program: Any, raises: Raises | None) -> None:
     assert_same(program, raises=raises)
 
 
@@ -180,7 +180,7 @@ PASTE = {
 
 
 @pytest.mark.parametrize("program", PASTE.values(), ids=PASTE)
-def test_paste(program: Any, raises: Raises | None) -> None:
+def test_arguments_of_paste(program: Any, raises: Raises | None) -> None:
     assert_same(program, raises=raises)
 
 
@@ -321,7 +321,7 @@ def test_relative_regions(at: float, size: float) -> None:
     assert_same(program, raises=RuntimeError if at == 0.99 and size >= 0.12 else None)  # ends outside of the image, in rounded pixels
 
 
-def test_sequences() -> None:
+def test_sequences_are_pasted_by_frame() -> None:
     """DALI 2.4.0 fails for these."""
     video = ndd.tensor(np.stack([A, A + 50]), layout="FHWC")
     out = ndd.multi_paste(video, output_size=[6, 7], out_anchors=ndd.per_frame([[[0, 0]], [[2, 2]]]))

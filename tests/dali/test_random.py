@@ -400,7 +400,7 @@ COUNT = 50_000
     ],
     ids=str,
 )
-def test_distributions(name: str, args: dict[str, Any]) -> None:
+def test_distributions_equal_dali(name: str, args: dict[str, Any]) -> None:
     ours, theirs = (
         np.asarray(getattr(m.random, name)(shape=[COUNT], rng=m.random.RNG(seed=3), **with_dtype(m, args))).astype(np.float64) for m in MODULES
     )

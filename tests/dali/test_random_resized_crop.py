@@ -45,7 +45,7 @@ def test_shapes_types_and_layouts(layout: str | None, dtype: str, options: dict[
 
 @pytest.mark.parametrize("interp_type", range(6))
 @pytest.mark.parametrize("antialias", [True, False])
-def test_kernels(interp_type: int, antialias: bool) -> None:
+def test_interpolation_kernels_of_resize(interp_type: int, antialias: bool) -> None:
     image = np.random.default_rng(0).integers(0, 256, (37, 53, 3), dtype=np.uint8)
     options = {"size": (20, 60), "random_area": 1.0, "random_aspect_ratio": 53 / 37, "antialias": antialias}  # the only window is the whole image
     for argument in ("interp_type", "min_filter", "mag_filter"):
@@ -72,7 +72,7 @@ def test_kernels(interp_type: int, antialias: bool) -> None:
         raising(TypeError, {"size": 4, "seed": 3}),
     ],
 )
-def test_errors(options: dict[str, Any], raises: Raises | None) -> None:
+def test_wrong_arguments_are_rejected(options: dict[str, Any], raises: Raises | None) -> None:
     assert_raises(lambda module: crop(module, np.zeros((40, 50, 3), np.uint8), **options), raises)
 
 

@@ -125,7 +125,7 @@ ORDERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", ORDERS, ids=str)
 @pytest.mark.parametrize("batch_size", [None, 1, 2, 3, 4, 7, 16])
-def test_order(root: Path, options: dict[str, Any], batch_size: int | None) -> None:
+def test_order_shards_and_padding(root: Path, options: dict[str, Any], batch_size: int | None) -> None:
     files = {"files": [str(root / "top.jpg")] * 10}
     for steps in ([None] * 5, [1, None, None], [2, 1, None]):
         assert_same({**files, **options}, batch_size, steps)

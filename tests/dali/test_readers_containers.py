@@ -69,7 +69,7 @@ def records(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("options", ORDERS, ids=str)
-def test_tfrecord(records: list[str], options: dict[str, Any], raises: Raises | None) -> None:
+def test_order_of_tfrecord(records: list[str], options: dict[str, Any], raises: Raises | None) -> None:
     def make(module: ModuleType, options: dict[str, Any]) -> Any:
         t = tf(module)
         features = {
@@ -105,7 +105,7 @@ def test_tfrecord_errors(records: list[str]) -> None:
 
 
 @pytest.mark.parametrize("options", ORDERS, ids=str)
-def test_mxnet(tmp_path: Path, options: dict[str, Any], raises: Raises | None) -> None:
+def test_order_of_mxnet(tmp_path: Path, options: dict[str, Any], raises: Raises | None) -> None:
     images: list[tuple[Any, bytes]] = [(float(i), bytes([i]) * i) for i in range(8)]
     images += [([3.0, 4.0], b"zz"), ([], b""), (9.5, MAGIC + b"1234" + MAGIC + b"5")]
     path = write_recordio(tmp_path / "a.rec", images)
@@ -150,7 +150,7 @@ FILES = [
     ],
     ids=str,
 )
-def test_webdataset(tmp_path: Path, options: dict[str, Any], indexed: bool, raises: Raises | None) -> None:
+def test_options_of_webdataset(tmp_path: Path, options: dict[str, Any], indexed: bool, raises: Raises | None) -> None:
     path = str(write_tar(tmp_path / "a.tar", FILES))
     if indexed:
         index.wds(path, path + ".idx")

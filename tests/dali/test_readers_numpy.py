@@ -52,7 +52,7 @@ def assert_same(options: dict[str, Any], batch_size: int | None = None, raises: 
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_windows(root: Path, name: str) -> None:
+def test_random_windows_of_arrays(root: Path, name: str) -> None:
     ndim = np.ndim(ARRAYS[name])
     assert_same({"file_root": str(root), "files": [f"{name}.npy"]})
     random = np.random.default_rng(len(name))
@@ -104,7 +104,7 @@ def test_windows(root: Path, name: str) -> None:
     ],
     ids=str,
 )
-def test_arguments(root: Path, options: dict[str, Any], raises: Raises | None) -> None:
+def test_windows_by_every_argument(root: Path, options: dict[str, Any], raises: Raises | None) -> None:
     assert_same({"file_root": str(root), "files": ["a.npy"], **options}, raises=raises)
 
 

@@ -50,7 +50,7 @@ each_name = pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("keep_dims", [None, False, True, 1])
 @pytest.mark.parametrize("args", AXES + WRONG_AXES, ids=str)
 @each_name
-def test_axes(name: str, args: dict[str, Any], keep_dims: Any, raises: Raises | None) -> None:
+def test_axes_by_index_and_name(name: str, args: dict[str, Any], keep_dims: Any, raises: Raises | None) -> None:
     arrays = [numbers("uint8", shape, i) for i, shape in enumerate([(4, 5, 3), (7, 2, 3)])]
     for make in (
         lambda m: m.batch(arrays, layout="HWC"),
@@ -63,7 +63,7 @@ def test_axes(name: str, args: dict[str, Any], keep_dims: Any, raises: Raises | 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("axes", [None, 0, [0, 1], [1, 2], [0, 2]], ids=str)
 @each_name
-def test_types(name: str, dtype: str, axes: Any) -> None:
+def test_every_type_over_every_axis(name: str, dtype: str, axes: Any) -> None:
     arrays = [numbers(dtype, shape, i) for i, shape in enumerate([(4, 5, 3), (7, 2, 3)])]
     assert_same(lambda m: getattr(m.reductions, name)(m.batch(arrays), axes=axes), TOLERANCE)
 
@@ -71,7 +71,7 @@ def test_types(name: str, dtype: str, axes: Any) -> None:
 # Types of results that DALI makes for a type of input.
 @pytest.mark.parametrize("dtype", DTYPES)
 @each_name
-def test_dtype(name: str, dtype: str) -> None:
+def test_requested_dtypes_of_results(name: str, dtype: str) -> None:
     values = np.asarray([[1, 2], [5, 4]]).astype(dtype)
     wide = "float32" if dtype[0] == "f" else ("u" if dtype[0] == "u" else "") + "int64"
     for made in {
@@ -92,7 +92,7 @@ SPREADS = ["variance", "std_dev"]
     "args", [{}, {"axes": 0}, {"axes": [0, 1]}, {"axes": [1, 2], "keep_dims": True}, {"axis_names": "HC"}, {"axes": []}], ids=str
 )
 @pytest.mark.parametrize("ddof", [0, 1, -1])
-def test_spread(name: str, dtype: str, args: dict[str, Any], ddof: int) -> None:
+def test_spreads_around_a_mean(name: str, dtype: str, args: dict[str, Any], ddof: int) -> None:
     arrays = [numbers(dtype, shape, i) for i, shape in enumerate([(4, 5, 3), (7, 2, 3)])]
 
     def program(m: Any) -> Any:
@@ -146,7 +146,7 @@ def test_calls_of_spreads(name: str, call: Callable[[Any, Any], Any], raises: Ra
     ],
 )
 @pytest.mark.parametrize("keep_dims", [False, True])
-def test_layouts(layout: str | None, names: str, keep_dims: bool, raises: Raises | None) -> None:
+def test_layouts_of_results(layout: str | None, names: str, keep_dims: bool, raises: Raises | None) -> None:
     values = numbers("float32", (2, 3, 4, 5, 2)[: len(layout or "HW")])
     assert_same(lambda m: m.reductions.mean(m.tensor(values, layout=layout), axis_names=names, keep_dims=keep_dims), TOLERANCE, raises=raises)
 
@@ -156,7 +156,7 @@ def test_layouts(layout: str | None, names: str, keep_dims: bool, raises: Raises
     ("shape", "axes"),
     [((), None), raising(IndexError, (), 0), ((7,), None), ((0, 3), None), ((0, 3), 0), ((0, 3), 1), ((2,) * 6, [0, 5]), ((2,) * 8, [0, 2, 4, 6])],
 )
-def test_shapes(name: str, shape: tuple[int, ...], axes: Any, raises: Raises | None) -> None:
+def test_shapes_of_results(name: str, shape: tuple[int, ...], axes: Any, raises: Raises | None) -> None:
     dtype = "uint8" if 0 in shape and name in ("min", "max") else "float32"  # of no floats DALI makes the largest finite one
     assert_same(lambda m: getattr(m.reductions, name)(m.tensor(numbers(dtype, shape)), axes=axes), TOLERANCE, raises=raises)
 
@@ -185,5 +185,5 @@ def test_special_numbers(name: str, values: list[float]) -> None:
         raising(ValueError, lambda m: m.reductions.mean([1], dtype="float128")),
     ],
 )
-def test_calls(program: Callable[[Any], Any], raises: Raises | None) -> None:
+def test_wrong_calls_are_rejected(program: Callable[[Any], Any], raises: Raises | None) -> None:
     assert_same(program, TOLERANCE, raises=raises)

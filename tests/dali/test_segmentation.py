@@ -48,7 +48,7 @@ def ids(*numbers: int) -> np.ndarray:
         ),
     ],
 )
-def test_masks(program: Callable[..., Any], reindex: bool, k: int, raises: Raises | None) -> None:
+def test_selected_masks(program: Callable[..., Any], reindex: bool, k: int, raises: Raises | None) -> None:
     assert_same(lambda m: program(m, reindex_masks=reindex)[k], raises=raises)
 
 

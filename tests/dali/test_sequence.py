@@ -70,5 +70,5 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_same(program: Any, raises: Raises | None) -> None:
+def test_results_and_errors_equal_dali(program: Any, raises: Raises | None) -> None:
     assert_same(program, raises=raises)

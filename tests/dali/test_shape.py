@@ -296,7 +296,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_same(program: Any, raises: Raises | None) -> None:
+def test_results_and_errors_equal_dali(program: Any, raises: Raises | None) -> None:
     assert_same(program, raises=raises)
 
 
@@ -307,7 +307,7 @@ def test_transpose_of_every_type(dtype: str, perm: list[int]) -> None:
         assert_same(lambda m, shape=shape: m.transpose(array(m, *shape, dtype=dtype), perm=perm))
 
 
-def test_differences() -> None:
+def test_deliberate_differences() -> None:
     assert ndd.squeeze(flat(ndd), axes=[-2]).shape == (1, 3, 2)
     with pytest.raises(RuntimeError):
         evaluate(lambda m: m.squeeze(flat(m), axes=[4]), ndd)

@@ -129,12 +129,12 @@ SLICES = {
 
 
 @pytest.mark.parametrize("program", SLICES.values(), ids=SLICES)
-def test_slice(program: Any, raises: Raises | None) -> None:
+def test_arguments_of_slice(program: Any, raises: Raises | None) -> None:
     assert_same(program, raises=raises)
 
 
 @pytest.mark.parametrize("length", [1, 5, 7, 10, 100, 641])
-def test_rounding(length: int) -> None:
+def test_relative_windows_are_rounded_alike(length: int) -> None:
     values = np.arange(length, dtype=np.int32)
     generator = np.random.default_rng(length)
     for _ in range(40):
@@ -145,7 +145,7 @@ def test_rounding(length: int) -> None:
         assert_same(lambda m, a=start, b=extent: m.slice(m.tensor(values), a, b, axes=[0], out_of_bounds_policy="pad"))
 
 
-def test_differences() -> None:
+def test_deliberate_differences() -> None:
     assert ndd.slice(line(ndd), start=[1], shape=[2], axes=[0], dtype=ndd.int16).dtype is ndd.int16
     with pytest.raises(TypeError, match="'start' takes integers"):
         ndd.slice(line(ndd), start=[1.7], shape=[2], axes=[0])
@@ -194,5 +194,5 @@ PADS = {
 
 
 @pytest.mark.parametrize("program", PADS.values(), ids=PADS)
-def test_pad(program: Any, raises: Raises | None) -> None:
+def test_arguments_of_pad(program: Any, raises: Raises | None) -> None:
     assert_same(program, raises=raises)

@@ -48,7 +48,7 @@ KEYS: list[Any] = [
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float64"])
-def test_index(key: Any, dtype: str) -> None:
+def test_every_kind_of_index(key: Any, dtype: str) -> None:
     assert_same(lambda m: m.tensor(CUBE.astype(dtype), layout="DHW")[key].evaluate())
 
 
@@ -67,7 +67,7 @@ CHAINS: list[list[Any]] = [
 
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
 @pytest.mark.parametrize("mode", ["deferred", "eager", "sync_cpu", "sync_full"])
-def test_chains(chain: list[Any], mode: str) -> None:
+def test_indices_of_indices(chain: list[Any], mode: str) -> None:
     def program(m: Any) -> Any:
         with getattr(m.EvalMode, mode):
             value = m.tensor(CUBE, layout="DHW")
@@ -168,7 +168,7 @@ def test_everything_is_the_tensor_itself(key: Any) -> None:
 
 
 @pytest.mark.parametrize("key", [3, -4, (0, 4), (Ellipsis, 5)], ids=str)
-def test_outside(key: Any) -> None:
+def test_an_index_outside_raises(key: Any) -> None:
     with pytest.raises(IndexError):
         evaluate(lambda m: m.tensor(CUBE)[key], ndd)
     with pytest.raises(IndexError):

@@ -46,7 +46,7 @@ DEEP: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("name", "args"), FLAT + DEEP)
-def test_alone(name: str, args: dict[str, Any]) -> None:
+def test_each_map_alone(name: str, args: dict[str, Any]) -> None:
     assert_near(lambda module: getattr(module.transforms, name)(**args))
     assert_near(lambda module: getattr(module.transforms, name)(**args, batch_size=2))
 
@@ -72,7 +72,7 @@ def test_arguments_for_each_frame() -> None:
     assert_near(lambda module: module.transforms.scale(module.per_frame(np.stack([GIVEN, -GIVEN])), scale=[2.0, 3.0]))
 
 
-def test_combine() -> None:
+def test_maps_are_combined_in_order() -> None:
     other = np.array([[1.0, 1.0, 1.0], [0.0, 1.0, 2.0]], np.float32)
     for reverse in (False, True):
         assert_near(lambda module, reverse=reverse: module.transforms.combine(module.tensor(GIVEN), module.tensor(other), reverse_order=reverse))
@@ -97,5 +97,5 @@ def test_combine() -> None:
         raising(TypeError, lambda module: module.transforms.combine(module.tensor(GIVEN))),
     ],
 )
-def test_errors(program: Program, raises: Raises | None) -> None:
+def test_wrong_arguments_are_rejected(program: Program, raises: Raises | None) -> None:
     assert_raises(program, raises)

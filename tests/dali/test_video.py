@@ -78,7 +78,7 @@ DECODED: list[Callable[[Any, Any], Any]] = [
 
 
 @pytest.mark.parametrize("call", DECODED, ids=range(len(DECODED)))
-def test_decoder(video: np.ndarray, call: Callable[[Any, Any], Any], capfd: pytest.CaptureFixture[str], raises: Raises | None) -> None:
+def test_frames_chosen_by_the_decoder(video: np.ndarray, call: Callable[[Any, Any], Any], capfd: pytest.CaptureFixture[str], raises: Raises | None) -> None:
     assert_same(lambda module: [described(call(module.decoders, module.as_tensor(video)))], raises=raises)
     capfd.readouterr()
 
@@ -132,7 +132,7 @@ def read(module: ModuleType, epochs: int, batch_size: int, **options: Any) -> Ma
 
 
 @pytest.mark.parametrize("options", READ, ids=str)
-def test_reader(videos: list[Path], options: dict[str, Any], capfd: pytest.CaptureFixture[str], raises: Raises | None) -> None:
+def test_sequences_of_the_reader(videos: list[Path], options: dict[str, Any], capfd: pytest.CaptureFixture[str], raises: Raises | None) -> None:
     paths = [str(path) for path in videos]
     assert_same(lambda module: read(module, 2, 2, filenames=paths, **options), raises=raises)
     capfd.readouterr()

@@ -240,7 +240,7 @@ def test_shuffle_shards_and_state() -> None:
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
-def test_iterable(context: str | None) -> None:
+def test_iterable_data_sets_are_divided_among_workers(context: str | None) -> None:
     loader = ndd.DataLoader(Stream(7), batch_size=3, multiprocessing_context=context)
     for _ in range(2):
         assert [x.tolist() for x, _ in loader] == [[0, 1, 2], [3, 4, 5], [6]]
@@ -453,7 +453,7 @@ def test_arrays_are_no_defaults(given: dict[str, Any]) -> None:
             ndd.DataLoader(source, batch_size=2, **given)
 
 
-def test_samplers() -> None:
+def test_samplers_choose_the_samples() -> None:
     loader = ndd.DataLoader(Squares(6), batch_size=3, sampler=Epochs())
     assert [[x.tolist() for x, _ in loader] for _ in range(2)] == [[[0, 1, 2], [3]], [[1, 2, 3], [4]]]
     assert len(loader) == 2
@@ -535,7 +535,7 @@ def test_paths_that_are_no_text_find_their_files(tmp_path: Path) -> None:
         (0.97, {"num_workers": 1, "multiprocessing_context": "fork"}, "more processes (num_workers)"),
     ],
 )
-def test_diagnosis(cores: float, options: dict[str, Any], advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_diagnosis_of_workers(cores: float, options: dict[str, Any], advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Activity, "cores", lambda self: cores)
     loader = ndd.DataLoader(Squares(6, seconds=0.02), batch_size=2, **options)
     list(loader)
@@ -543,7 +543,7 @@ def test_diagnosis(cores: float, options: dict[str, Any], advice: str, monkeypat
     assert f"waits for Squares; {advice}" in loader.diagnose().replace("give it more", "more")
 
 
-def test_activity() -> None:
+def test_activity_counts_busy_cores() -> None:
     activity = Activity()
     with activity:
         time.sleep(0.05)

@@ -29,7 +29,7 @@ def test_one_process() -> None:
     assert ndd.distributed.shard() == {"shard_id": 0, "num_shards": 1}
 
 
-def test_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shards_follow_the_variables_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "2")
     with pytest.raises(ValueError, match="set both"):
         ndd.distributed.shard()

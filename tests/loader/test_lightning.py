@@ -147,7 +147,7 @@ def test_another_batch_size(files: list[Path], tmp_path: Path, batch_size: int) 
         assert len(labels) == 3 * FILES
 
 
-def test_validation(files: list[Path], tmp_path: Path) -> None:
+def test_validation_loaders(files: list[Path], tmp_path: Path) -> None:
     model = Model()
     data = data_of(files, val=partial(ndd.readers.File, files=files), val_batch_size=10)
     trainer_of(tmp_path, max_epochs=2, num_sanity_val_steps=1).fit(model, datamodule=data)

@@ -49,7 +49,7 @@ def labels_of(loader: Any) -> list[list[int]]:
     return [labels.flatten().tolist() for _, labels in loader]
 
 
-def test_epochs(images: list[Path]) -> None:
+def test_epochs_have_all_samples(images: list[Path]) -> None:
     loader = loader_of(images)
     assert len(loader) == 6
     for _ in range(2):
@@ -81,7 +81,7 @@ def test_equal_for_any_prefetch(images: list[Path], mode: str) -> None:
                 torch.testing.assert_close(one, other, rtol=0, atol=0)
 
 
-def test_resume(images: list[Path]) -> None:
+def test_a_loader_resumes_where_it_stopped(images: list[Path]) -> None:
     resumed = assert_resumable(lambda rank, world, size: loader_of(images, size, rank, world), worlds=[(1, 1), (2, 2)], batch_sizes=[4])
     assert resumed.cuts == 11
 
@@ -147,7 +147,7 @@ class Data:
     name: str
 
 
-def test_structures(images: list[Path]) -> None:
+def test_batches_keep_the_structure(images: list[Path]) -> None:
     def fn(files: ndd.Batch, labels: ndd.Batch) -> Any:
         return {
             "named": Named(labels, [labels + 1]),
@@ -197,7 +197,7 @@ def test_errors_have_their_turn(images: list[Path], tmp_path: Path) -> None:
         next(loop)
 
 
-def test_mistakes(images: list[Path]) -> None:
+def test_wrong_arguments_are_rejected(images: list[Path]) -> None:
     reader = ndd.readers.File(files=images)
     for options, error in (
         ({}, ValueError),
@@ -353,7 +353,7 @@ def test_it_runs_ahead_within_its_bounds(images: list[Path]) -> None:
         assert settled(expected)
 
 
-def test_seeds(images: list[Path]) -> None:
+def test_seeds_repeat_the_order(images: list[Path]) -> None:
     def first(seed: int | None) -> torch.Tensor:
         return next(iter(ndd.DataLoader(ndd.readers.File(files=images), augment, batch_size=4, seed=seed)))[0]
 
@@ -367,7 +367,7 @@ def test_seeds(images: list[Path]) -> None:
     assert not torch.equal(drawn[0], drawn[1])
 
 
-def test_statistics(images: list[Path]) -> None:
+def test_statistics_of_an_epoch(images: list[Path]) -> None:
     loader = loader_of(images)
     assert "Nothing" in loader.diagnose()
     for _ in loader:
@@ -393,7 +393,7 @@ FIGURES = {"batches": 10, "samples": 640, "bytes": 1, "read": 0.0, "call": 0.1, 
         ({"decode": 2.0}, "Latency"),
     ],
 )
-def test_diagnosis(figures: dict[str, float], limit: str) -> None:
+def test_diagnosis_names_the_bottleneck(figures: dict[str, float], limit: str) -> None:
     text = ndd.loader.Stats(**{**FIGURES, **figures}).diagnosis(threads=2)
     assert text.startswith(f"{limit} is the limit")
     assert "\n" not in text
@@ -445,7 +445,7 @@ def test_diagnosis_has_the_time_of_each_operator() -> None:
     assert "(blur 79%, flip 21%)" in text.diagnosis(threads=2)
 
 
-def test_timeline(tmp_path: Path) -> None:
+def test_timeline_has_every_batch(tmp_path: Path) -> None:
     loader = _ran()
     text = loader.diagnose(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]

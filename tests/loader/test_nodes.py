@@ -48,7 +48,7 @@ def test_epochs_are_those_of_the_reader(folder: Path) -> None:
     assert epochs == [[one.torch().flatten().tolist() for _, one in plain.next_epoch(4)] for _ in range(3)]
 
 
-def test_samples(folder: Path) -> None:
+def test_nodes_yield_samples(folder: Path) -> None:
     steps = list(reader(folder, None))
     assert all(isinstance(one, ndd.Tensor) for step in steps for one in step.values())
     assert [step["label"].item() for step in steps] == list(range(10))
@@ -74,7 +74,7 @@ def test_samples_of_different_shapes(folder: Path) -> None:
         next(nodes.ToTorch(reader(folder)))
 
 
-def test_names(folder: Path, tmp_path: Path) -> None:
+def test_outputs_have_the_given_names(folder: Path, tmp_path: Path) -> None:
     assert list(next(reader(folder, output_names=("image", "number")))) == ["image", "number"]
     with pytest.raises(ValueError, match=r"Number of output names does not match.*3 names.* 2"):
         next(reader(folder, output_names=("a", "b", "c")))
@@ -137,7 +137,7 @@ def test_a_reset_before_the_first_batch_keeps_the_state(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("prefetch", [None, 1, 3])
-def test_loader(folder: Path, prefetch: int | None) -> None:
+def test_nodes_run_in_a_loader(folder: Path, prefetch: int | None) -> None:
     def loader() -> Any:
         node = nodes.ToTorch(nodes.DictMapper(reader(folder, 3, random_shuffle=True), lambda data: data * 2))
         return torchdata.Loader(node if prefetch is None else torchdata.Prefetcher(node, prefetch))

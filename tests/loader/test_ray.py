@@ -44,7 +44,7 @@ def applied(rows: dict[str, np.ndarray], fn: Any, columns: str | list[str] = "by
     return map_batches(Dataset(), fn, columns=columns, seed=seed)
 
 
-def test_images() -> None:
+def test_images_become_batches() -> None:
     rows = {"bytes": column([jpeg(10 * i, 8 + i) for i in range(5)]), "path": np.array([f"{i}.jpg" for i in range(5)]), "label": np.arange(5)}
     out = applied(rows, lambda files: {"image": ndd.resize(ndd.decoders.image(files), size=[4, 4])})
     assert sorted(out) == ["image", "label", "path"]
@@ -55,7 +55,7 @@ def test_images() -> None:
     assert [one.shape for one in ragged] == [(8 + i, 8, 3) for i in range(5)]
 
 
-def test_columns() -> None:
+def test_columns_of_every_kind() -> None:
     rows = {"a": np.arange(6, dtype=np.float32).reshape(3, 2), "b": column([np.zeros(i, np.int16) for i in range(3)]), "c": np.array([1, 2, 3])}
 
     def fn(b: ndd.Batch, a: ndd.Batch) -> dict[str, Any]:
@@ -87,7 +87,7 @@ def test_random_numbers_follow_the_contents() -> None:
     assert applied(first, fn)["x"].tolist() != applied(first, fn)["x"].tolist()
 
 
-def test_errors() -> None:
+def test_errors_name_the_row() -> None:
     rows = {"bytes": column([jpeg(1), b"no image"]), "path": np.array(["good.jpg", "bad.jpg"]), "text": np.array(["a", "b"])}
     with pytest.raises(RuntimeError, match=r"bad\.jpg"):
         applied(rows, lambda files: {"x": ndd.decoders.image(files)})
@@ -107,7 +107,7 @@ def test_errors() -> None:
         map_batches([1], lambda files: {})
 
 
-def test_threads() -> None:
+def test_threads_are_limited() -> None:
     before = ndd.get_num_threads()
     try:
         _apply({"bytes": column([b"a"])}, lambda files: {"threads": [ndd.get_num_threads()]}, ["bytes"], None, 3)

@@ -48,7 +48,7 @@ def expected(files: list[Path]) -> list[list[float]]:
     return [batch["x"].flatten().tolist() for _ in range(3) for batch in loader]
 
 
-def test_fabric(files: list[Path], tmp_path: Path, expected: list[list[float]]) -> None:
+def test_training_with_fabric_resumes(files: list[Path], tmp_path: Path, expected: list[list[float]]) -> None:
     lightning = pytest.importorskip("lightning")
     checkpoint = tmp_path / "state.ckpt"
 

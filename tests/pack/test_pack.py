@@ -329,7 +329,7 @@ def test_two_at_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_ray(source: Path, tmp_path: Path) -> None:
+def test_packing_with_ray(source: Path, tmp_path: Path) -> None:
     pytest.importorskip("ray")
     program = f"""
 import ray

@@ -154,7 +154,7 @@ def test_main_job(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_operators(tmp_path: Path) -> None:
+def test_operators_are_timed_against_opencv(tmp_path: Path) -> None:
     arguments = ["--only", "flip, vertical|tiny.*1$", "--against", "OpenCV", "--rounds", "1", "--milliseconds", "1"]
     report = bench("ops", *arguments, "--json", str(tmp_path / "ops.json"))
     assert list(report["results"]) == ["flip, vertical", "tiny: batch + 1"]
@@ -183,7 +183,7 @@ def test_results_that_differ_are_found() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_readers(tmp_path: Path) -> None:
+def test_readers_are_benchmarked(tmp_path: Path) -> None:
     arguments = ["--only", "^Numpy$", "--images", "64", "--rounds", "1", "--steps", "2"]
     report = bench("readers", *arguments, "--json", str(tmp_path / "readers.json"))
     assert list(report["results"]) == ["Numpy"]

@@ -66,7 +66,7 @@ def test_launches_are_counted_by_name() -> None:
     assert (made.count, made.seconds) == (1.0, pytest.approx(3.5e-6))
 
 
-def test_bars() -> None:
+def test_report_shows_bars_and_failures() -> None:
     ours = {
         "seconds": 1e-4,
         "kernel_seconds": 9e-5,

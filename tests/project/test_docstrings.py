@@ -18,7 +18,7 @@ OF_OPERATORS = {(operator.body.__module__, operator.body.__name__) for operator 
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str) -> None:
+def test_examples_of_docstrings_run(name: str) -> None:
     module = importlib.import_module(name)
     report: list[str] = []
     threads = ndd.get_num_threads()

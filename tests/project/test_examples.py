@@ -242,7 +242,7 @@ def test_pipeline_resnet50_is_the_same_program_on_dali(monkeypatch: pytest.Monke
     torch.testing.assert_close(batches[0][0], batches[1][0], rtol=0, atol=0.06)  # a few levels of 255 in the decoded JPEG
 
 
-def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     accuracy = load("demo").main(["--images", "120", "--epochs", "4", "--out", str(tmp_path / "demo.png")])
     assert accuracy > 40  # six classes
     with Image.open(tmp_path / "demo.png") as picture:
@@ -269,7 +269,7 @@ def small_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy keyword:DeprecationWarning")  # of pycocotools
 @pytest.mark.parametrize("name", ["imagenet", "validation", "classification", "detection", "timm", "super-resolution", "ssd", "nnunet", "jasper"])
-def test_loaders(name: str, small_data: Path) -> None:
+def test_loaders_example_runs(name: str, small_data: Path) -> None:
     if name in ("detection", "ssd"):
         pytest.importorskip("pycocotools")
     if name == "timm":

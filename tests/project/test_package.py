@@ -46,7 +46,7 @@ def test_libraries_that_are_needed() -> None:
     assert not any("nvimgcodec" in line or "python" in line or "cudart" in line for line in needed)
 
 
-def test_version() -> None:
+def test_version_is_that_of_the_metadata() -> None:
     assert ndd.__version__ == importlib.metadata.version("torch_ndd")
 
 
