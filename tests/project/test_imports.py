@@ -29,7 +29,7 @@ LAYERS = (
     ("ops",),
     ("augment", "decoders", "extension", "math", "noise", "random", "reductions", "segmentation", "testing", "transforms"),
     ("doctor", "pack", "readers", "show._timeline"),
-    ("experimental", "index", "pytorch"),
+    ("experimental", "index", "pytorch", "sizes", "transformers"),
     ("loader",),
     ("dali", "lightning", "ray", "torchvision"),
     ("", "__main__"),
