@@ -17,9 +17,9 @@ from .._core.values.operand import Operand
 from .._core.values.tensor import new_tensor
 from .._core.work.call_sites import Site, is_own
 from ..types import INT64, DALIDataType, DALIImageType, DALIInterpType, to_dtype, type_id
-from ._constants import ScalarConstant, constant_tensor, to_dali_type
-from ._graph import Node, Operation, checked_device, current, default_name, definitions
-from ._operators import ArithmeticOperation, ConstantOperation, MoveOperation, OperatorOperation, ShapesOperation, SubscriptOperation
+from ._graph.constants import ScalarConstant, constant_tensor, to_dali_type
+from ._graph.graph import Node, Operation, check_device, current_graph, default_name, definitions
+from ._graph.operations import ArithmeticOperation, ConstantOperation, MoveOperation, OperatorOperation, ShapesOperation, SubscriptOperation
 
 _SITE_FRAMES = 12
 
@@ -89,7 +89,7 @@ class DataNode(Node):
             *(OperatorOperation, "GetProperty", [self], None, {"key": key}),
             schema="get_property",
             title="fn.get_property",
-            device=checked_device("fn.get_property", device),
+            device=check_device("fn.get_property", device),
             call=OPERATORS["get_property"],
         )
         return made[0]
@@ -262,18 +262,18 @@ def create(
         output_device: Device of the outputs; by default that of the operation.
         attributes: Set on the operation.
     """
-    pipeline = current()
+    graph = current_graph()
     nodes, keywords = list(inputs), dict(arguments or {})
-    branches = None if pipeline is None else pipeline._branches
+    branches = None if graph is None else graph.branches
     if branches is not None:
         nodes, keywords = branches.adapt(nodes, keywords)
     operation = cls()
     operation.kind, operation.schema, operation.title = kind, schema, title
     operation.named = name is not None
-    operation.name = str(name) if name is not None else default_name(kind, pipeline)
+    operation.name = str(name) if name is not None else default_name(kind, graph)
     operation.inputs, operation.arguments, operation.constants = nodes, keywords, dict(constants or {})
     operation.device, operation.preserve = device, bool(preserve)
-    operation._pipeline = None if pipeline is None else weakref.ref(pipeline)
+    operation.graph_reference = None if graph is None else weakref.ref(graph)
     operation.serial, operation.site = next(_serials), _site()
     for key, value in attributes.items():
         setattr(operation, key, value)
@@ -283,12 +283,12 @@ def create(
         names = [operation.name] if outputs == 1 else [f"{operation.name}[{k}]" for k in range(outputs)]
     else:
         names = [f"{operation.name}[{key}]" for key in outputs]
-    node_type = DataNode if pipeline is None else pipeline._node_type
+    node_type = (None if graph is None else graph.node_type) or DataNode
     place = output_device or ("cpu" if device == "cpu" else "gpu")
     made = [node_type(one, place, operation, k) for k, one in enumerate(names)]
     operation.outputs = made
-    if pipeline is not None:
-        pipeline._created(operation)
+    if graph is not None:
+        graph.add(operation)
     if branches is not None:
         branches.register(made)
     return made
@@ -296,7 +296,7 @@ def create(
 
 def _site() -> Site:
     """Return the definition's frames, without those of this package."""
-    base = definitions.stack[-1][1] if definitions.stack else None
+    base = definitions.stack[-1].base if definitions.stack else None
     frame, site = sys._getframe(2), Site()
     while frame is not None and len(site) < _SITE_FRAMES:
         if not is_own(frame.f_code):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import types
-from ._errors import UnknownArgumentError
-from ._graph import current
-from ._parallel_source import parallel_group
-from ._sources import Group, InputOperation, Source, described
+from ._graph.errors import UnknownArgumentError
+from ._graph.graph import current_graph
+from ._inputs.parallel import parallel_group
+from ._inputs.sources import Group, InputOperation, Source, inspect_source
 from .data_node import DataNode, create
 
 __all__ = ["ExternalSource", "external_source"]
@@ -94,7 +94,7 @@ class ExternalSource:
             batch_info=batch_info,
         )
         self._name, self._cycle, self._repeat_last, self._more = name, cycle, bool(repeat_last), kwargs
-        self._source = described(self._title, source, cycle)
+        self._source = inspect_source(self._title, source, cycle)
 
     def __call__(
         self,
@@ -139,7 +139,7 @@ class ExternalSource:
                 raise kind(f"{self._title}: {key} was given to the constructor; give it once")
         if name is not None and self._num_outputs is not None:
             raise RuntimeError(f"{self._title}: num_outputs cannot be combined with a name: each output is a node with its own")
-        made = self._source if source is None else described(self._title, source, cycle)
+        made = self._source if source is None else inspect_source(self._title, source, cycle)
         if made is not None and (repeat_last or self._repeat_last):
             raise ValueError(f"{self._title}: repeat_last is for inputs that are fed, this one has a source")
         options = {**self._given, **now}
@@ -188,8 +188,8 @@ def _added(
     group: Group | None = None
     if parallel:
         group = parallel_group(title, source, batch, several, given)
-        pipeline = current()
-        if pipeline is not None and pipeline._at_once:  # nothing runs ahead, so that workers would save no time
+        graph = current_graph()
+        if graph is not None and graph.runs_immediately:  # nothing runs ahead, so that workers would save no time
             group = Group(title, group.source, batch, group.batch_info, several)
     else:
         for key in ("prefetch_queue_depth", "bytes_per_sample_hint"):

@@ -47,10 +47,10 @@ from ..types import DALIDataType as DALIDataType
 from ..types import DALIImageType as DALIImageType
 from ..types import DALIInterpType as DALIInterpType
 from ..types import YCbCr as YCbCr
-from ._constants import ScalarConstant as ScalarConstant
-from ._constants import constant_tensor as constant_tensor
-from ._constants import is_number as _is_number
-from ._constants import to_dali_type as to_dali_type
+from ._graph.constants import ScalarConstant as ScalarConstant
+from ._graph.constants import constant_tensor as constant_tensor
+from ._graph.constants import is_number as _is_number
+from ._graph.constants import to_dali_type as to_dali_type
 from .data_node import constant_node as _constant_node
 
 __all__ = ["tfrec"]  # and every name without an underscore

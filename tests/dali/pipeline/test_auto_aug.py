@@ -245,7 +245,7 @@ def test_usual_policies_are_one_operation() -> None:
 
     pipe = pipeline()
     pipe.build()
-    assert [one.kind for one in pipe._operations] == ["Constant", "AutoAugmentPolicy", "AutoAugmentPolicy"]
+    assert [one.kind for one in pipe._graph.operations] == ["Constant", "AutoAugmentPolicy", "AutoAugmentPolicy"]
 
 
 def test_select() -> None:

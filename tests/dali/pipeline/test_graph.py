@@ -230,3 +230,12 @@ def test_the_message_of_a_wrong_operand():
     """Text and None are no operands."""
     ours_raises(lambda dali: run(dali, lambda dali: dali.fn.random.uniform() + "a"), TypeError, "arithmetic")
     ours_raises(lambda dali: run(dali, lambda dali: dali.fn.random.uniform() * None), TypeError, "arithmetic")
+
+
+def test_a_refused_graph_stays_refused() -> None:
+    pipe = ours.Pipeline(batch_size=1, num_threads=1)
+    with pipe:
+        pipe.set_outputs(ours.types.Constant([1]).gpu(), ours.fn.constant(idata=[1], name="same"), ours.fn.constant(idata=[2], name="same"))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="two operators with the name 'same'"):
+            pipe.run()

@@ -11,7 +11,7 @@ from _pipelines import real
 
 import torch_ndd
 import torch_ndd.dali as ours
-from torch_ndd.dali._schema import schemas
+from torch_ndd.dali._functions.schema import schemas
 
 # Required by DALI, and optional here; constants with more digits; not per sample in readers.
 DEFAULTS = {"shape": ("decoders.inflate", "experimental.inflate"), "index_path": "", "random_aspect_ratio": "", "freq_x": "water", "freq_y": "water"}

@@ -172,7 +172,7 @@ def test_spawned_workers():
 
 def test_exit_functions_of_spawned_workers(tmp_path, monkeypatch):
     """A source may register them. Workers that do not end in time are killed, so here they get time."""
-    monkeypatch.setattr("torch_ndd.dali._worker_pool._GRACE_SECONDS", 100)
+    monkeypatch.setattr("torch_ndd.dali._inputs.worker_pool._GRACE_SECONDS", 100)
 
     path = str(tmp_path / "ended")
 

@@ -242,7 +242,7 @@ def test_arrays_of_a_list_are_views():
 def test_outputs_are_not_waited_for():
     """Shapes, types and layouts of queued results are known; values are waited for."""
     batch = ndd.batch([np.ones((2, 3), np.float32), np.ones((1, 3), np.float32)], layout="HW")
-    samples = tensors.of(batch * 2)
+    samples = tensors.as_tensor_list(batch * 2)
     assert isinstance(samples, tensors.TensorListCPU)
     assert (samples.shape(), samples.layout(), samples.dtype.name) == ([(2, 3), (1, 3)], "HW", "FLOAT")
     assert samples.as_reshaped_tensor([9]).as_cpu().shape() == [9]
@@ -250,7 +250,7 @@ def test_outputs_are_not_waited_for():
 
 
 def test_errors_of_queued_work_come_with_the_values():
-    samples = tensors.of(ndd.batch([np.ones(3, np.int32)]) // ndd.batch([np.zeros(3, np.int32)]))
+    samples = tensors.as_tensor_list(ndd.batch([np.ones(3, np.int32)]) // ndd.batch([np.zeros(3, np.int32)]))
     assert samples.shape() == [(3,)]
     with pytest.raises(ValueError, match="zero"):
         samples.at(0)

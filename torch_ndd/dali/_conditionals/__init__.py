@@ -7,7 +7,7 @@ both branches (``_runtime.py``), each with its part of the samples, and merges w
 Conditions that are Python values keep their meaning.
 """
 
-from ._convert import converted, do_not_convert
+from ._convert import convert, do_not_convert
 from ._scopes import TracedBranches, scope, size_of_branch
 
-__all__ = ["TracedBranches", "converted", "do_not_convert", "scope", "size_of_branch"]
+__all__ = ["TracedBranches", "convert", "do_not_convert", "scope", "size_of_branch"]

@@ -41,17 +41,17 @@ _FUTURE_FLAGS = functools.reduce(lambda flags, name: flags | getattr(__future__,
 _WITH_FUNCTIONS = (map, filter, sorted, min, max, functools.reduce)
 
 
-def converted(function: Any) -> Any:
+def convert(function: Any) -> Any:
     """Return a function that does the same, in which conditions may be DataNodes; the function itself where there is nothing to convert."""
     kind = type(function)
     if kind is types.FunctionType:
         return _function(function)
     if kind is types.MethodType:
         inner = function.__func__
-        made = converted(inner)
+        made = convert(inner)
         return function if made is inner else types.MethodType(made, function.__self__)
     if kind is functools.partial:
-        made = converted(function.func)
+        made = convert(function.func)
         return function if made is function.func else functools.partial(made, *function.args, **function.keywords)
     if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
         refuse_mutation(function)
@@ -185,7 +185,7 @@ def _on_converted(function: Any) -> Any:
 
 
 def _if_callable(value: Any) -> Any:
-    return converted(value) if isinstance(value, types.FunctionType | types.MethodType | functools.partial) else value
+    return convert(value) if isinstance(value, types.FunctionType | types.MethodType | functools.partial) else value
 
 
-_RUNTIME = types.CellType(types.SimpleNamespace(converted=converted, **{name: getattr(_runtime, name) for name in _runtime.__all__}))
+_RUNTIME = types.CellType(types.SimpleNamespace(convert=convert, **{name: getattr(_runtime, name) for name in _runtime.__all__}))

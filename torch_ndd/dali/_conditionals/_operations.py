@@ -12,7 +12,7 @@ from ..._core.values.collect import pack
 from ..._core.values.dispatch import run
 from ..._core.values.extents import lasting
 from ..._core.work.pending import ALL_SAMPLES
-from .._graph import Operation, Step
+from .._graph.graph import Operation, Step
 from ..data_node import DataNode, create
 
 

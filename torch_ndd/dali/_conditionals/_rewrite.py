@@ -13,7 +13,7 @@ Statements stay where they are, in one function and on their lines. An `if` beco
     if one.second: ...                               # the same for `else`
     if one.node and one.join(): x = one["x"]         # merged
 
-`a and b` becomes `RT.and_(a, lambda: b)`, a call `f(x)` becomes `RT.converted(f)(x)`, `a.b = x` becomes `RT.attribute(a, "b").b = x`.
+`a and b` becomes `RT.and_(a, lambda: b)`, a call `f(x)` becomes `RT.convert(f)(x)`, `a.b = x` becomes `RT.attribute(a, "b").b = x`.
 """
 
 import ast
@@ -403,7 +403,7 @@ if {one}.jumped:
         plain = isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "globals")
         self.generic_visit(node)
         if not plain:
-            node.func = self._call("converted", node.func)
+            node.func = self._call("convert", node.func)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from .. import types as dali_types
-from .._graph import Branches
+from .._graph.graph import Branches
 from ..data_node import DataNode, as_node
 from ._operations import merge, split
 

@@ -30,11 +30,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .. import _special
-from .._calls import call as _call
-from .._errors import deprecated as _deprecated
-from .._schema import Schema as _Schema
-from .._schema import schemas as _schemas
+from .._functions import special as _special
+from .._functions.calls import call as _call
+from .._functions.schema import Schema as _Schema
+from .._functions.schema import schemas as _schemas
+from .._graph.errors import warn_deprecated as _warn_deprecated
 
 
 def _function(schema: _Schema) -> Callable[..., Any]:
@@ -42,7 +42,7 @@ def _function(schema: _Schema) -> Callable[..., Any]:
 
     def function(*inputs: Any, **arguments: Any) -> Any:
         if schema.replacement is not None:
-            _deprecated(f"{title} is deprecated" + (f"; use fn.{schema.replacement}" if schema.replacement else ""))
+            _warn_deprecated(f"{title} is deprecated" + (f"; use fn.{schema.replacement}" if schema.replacement else ""))
         return _call(schema, title, inputs, arguments)
 
     *path, name = schema.name.split(".")

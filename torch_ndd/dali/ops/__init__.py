@@ -17,13 +17,13 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .. import _special
 from .. import types as types
-from .._calls import call as _call
-from .._calls import check_known as _check_known
-from .._schema import Schema as _Schema
-from .._schema import class_name as _class_name
-from .._schema import schemas as _schemas
+from .._functions import special as _special
+from .._functions.calls import call as _call
+from .._functions.calls import check_known as _check_known
+from .._functions.schema import Schema as _Schema
+from .._functions.schema import class_name as _class_name
+from .._functions.schema import schemas as _schemas
 
 
 class Operator:

@@ -9,7 +9,6 @@ from typing import Any
 
 from ..._core.context.states import checked
 from .. import types
-from .._checkpoint import save
 from ._epochs import Epochs, LastBatchPolicy, epochs_of
 
 __all__ = ["LastBatchPolicy"]
@@ -227,7 +226,7 @@ class BaseIterator:
 
     def _states(self) -> list[bytes]:
         place = self._epochs.state_dict()
-        return [save(pipe, iterator=place) for pipe in self._pipes]
+        return [pipe._save_checkpoint(iterator=place) for pipe in self._pipes]
 
     def _restore(self) -> None:
         states = [getattr(pipe, "_iterator_state", None) for pipe in self._pipes]
@@ -243,5 +242,5 @@ class BaseIterator:
 
 
 def _used(pipe: Any) -> Any:
-    used = getattr(pipe, "_used_as", None)
-    return nullcontext() if used is None else used(types.PipelineAPIType.ITERATOR)
+    use_as = getattr(pipe, "_use_as", None)
+    return nullcontext() if use_as is None else use_as(types.PipelineAPIType.ITERATOR)

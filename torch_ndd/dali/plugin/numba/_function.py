@@ -10,7 +10,7 @@ from numba import typed
 
 from ...._core.values.batch import Batch, empty_packed
 from ....types import to_dtype
-from ..._graph import Operation, Step, current
+from ..._graph.graph import Graph, Operation, Step, current_graph
 from ...data_node import as_node, create
 
 _MOST = 6  # inputs and outputs
@@ -29,7 +29,7 @@ class NumbaOperation(Operation):
     ins_ndim: Sequence[int]
     batch_processing: bool
 
-    def prepare(self, pipeline: Any) -> None:
+    def prepare(self, graph: Graph) -> None:
         """Compile the functions; Numba does it for the types of the first iteration."""
         self._run = numba.njit(self.run_fn)
         self._setup = None if self.setup_fn is None else numba.njit(self.setup_fn)
@@ -99,7 +99,7 @@ class NumbaFunction:
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
         """Add the operator to the graph and return its node, or a list of nodes."""
-        if current() is None:
+        if current_graph() is None:
             raise RuntimeError(f"{self._title}: Current Pipeline not set: it must be called in the definition of a pipeline")
         if len(inputs) != len(self._attributes["in_types"]):
             raise ValueError(f"{self._title}: in_types describes {len(self._attributes['in_types'])} inputs, got {len(inputs)}")

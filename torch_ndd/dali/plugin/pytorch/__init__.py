@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from ..._python_function import TorchPythonFunction
+from ..._functions.python_function import TorchPythonFunction
 from ..base_iterator import BaseIterator, LastBatchPolicy
 from . import fn, torch_utils
 from .torch_utils import TensorCPU, TensorGPU, TensorListGPU, feed_ndarray, to_torch_tensor, to_torch_type

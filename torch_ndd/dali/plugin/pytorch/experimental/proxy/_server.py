@@ -13,7 +13,7 @@ import torch
 from torch.utils import data
 from torch.utils.data import get_worker_info
 
-from ....._sources import InputOperation
+from ....._inputs.sources import InputOperation
 from .....pipeline import Pipeline
 from ...torch_utils import to_torch_tensor
 from ._refs import Call, DALIOutputBatchRef, DALIOutputSampleRef, DALIPipelineRunRef, Packed
@@ -94,7 +94,7 @@ class DALIServer:
         if not isinstance(pipeline, Pipeline):
             raise TypeError(f"DALIServer: pipeline must be a Pipeline, got {type(pipeline).__name__}")
         pipeline.build()
-        names = [one.name for one in pipeline._operations if isinstance(one, InputOperation) and one.group is None and one.named]
+        names = [one.name for one in pipeline._graph.operations if isinstance(one, InputOperation) and one.group is None and one.named]
         if not names:
             raise RuntimeError("DALIServer: the pipeline needs an external source with a name and without a source")
         self._pipeline, self._deterministic = pipeline, deterministic
@@ -162,7 +162,7 @@ class DALIServer:
         fed: list[Any] = []
         try:
             for name, packed in run.inputs.items():
-                operation: Any = self._pipeline._operation(name)
+                operation: Any = self._pipeline._graph.find(name)
                 operation.feed(packed.batch())
                 fed.append(operation)
         except Exception as error:
