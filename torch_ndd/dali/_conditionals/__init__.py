@@ -8,6 +8,6 @@ Conditions that are Python values keep their meaning.
 """
 
 from ._convert import convert, do_not_convert
-from ._scopes import TracedBranches, scope, size_of_branch
+from ._scopes import TracedBranches, find_branch_size, scope
 
-__all__ = ["TracedBranches", "convert", "do_not_convert", "scope", "size_of_branch"]
+__all__ = ["TracedBranches", "convert", "do_not_convert", "find_branch_size", "scope"]

@@ -157,7 +157,7 @@ class TracedBranches(Branches):
                 trace.put(node, here)
 
 
-def size_of_branch() -> list[DataNode]:
+def find_branch_size() -> list[DataNode]:
     """Return a node with the samples of the current branch; none outside branches."""
     here = trace.scope
     if here is None or trace.raw or here.parting is None:

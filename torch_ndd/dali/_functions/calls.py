@@ -10,28 +10,26 @@ import torch
 from ..._core.operators.arguments import Argument, Call, Role, plain, prepared
 from ..._core.suggestions import similar
 from .. import types
-from .._conditionals import size_of_branch
+from .._conditionals import find_branch_size
 from .._graph.errors import UnknownArgumentError, warn_deprecated
 from .._graph.graph import check_device, current_graph
 from .._graph.operations import OperatorOperation, ReaderOperation
 from ..data_node import DataNode, as_node, create
 from .schema import DEPRECATED_ARGUMENTS, Schema
 
-_EVERYWHERE = ("name", "device", "preserve", "bytes_per_sample_hint")
-
 
 def call(
     schema: Schema,
     title: str,
     inputs: Sequence[Any],
-    given: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     default_device: str | None = None,
     branch: Sequence[DataNode] | None = None,
 ) -> Any:
-    """Add an operator to the graph and return its node, or a list of nodes if it has several outputs; for several input sets a list of what each
-    gives.
+    """Add an operator to the graph and return its node, or a list of nodes if it has several outputs; with several input sets, a list with the
+    results of each.
 
-    ``branch`` is a node with the samples of the branch that the operator is in, in a list; by default it is found.
+    ``branch`` is a list with a node that has the samples of the branch that the operator is in; None for the branch that is being traced.
 
     Raises:
         ValueError: a wrong number of inputs, an unknown device, an argument on the GPU, or a value that the operator does not take.
@@ -42,32 +40,32 @@ def call(
     if not least <= len(inputs) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
         raise ValueError(f"{title}: the operator takes {wanted} inputs by position, got {len(inputs)}")
-    arguments = _renamed(schema, title, given)
+    keywords = _resolve_names(schema, title, arguments)
     graph = current_graph()
     if graph is not None and graph.runs_immediately:
-        inputs = [graph.adopt(title, one) for one in inputs]
-        arguments = {key: graph.adopt(title, one) if key in schema.nodes else one for key, one in arguments.items()}
+        inputs = [graph.adopt(title, value) for value in inputs]
+        keywords = {key: graph.adopt(title, value) if key in schema.nodes else value for key, value in keywords.items()}
     sets = input_sets(title, inputs)
-    device = device_of(title, arguments.pop("device", None), sets[0] if sets else [], default_device)
-    name, preserve = arguments.pop("name", None), arguments.pop("preserve", False)
-    arguments.pop("bytes_per_sample_hint", None)
-    seed = arguments.pop("seed", None)
+    device = device_of(title, keywords.pop("device", None), sets[0] if sets else [], default_device)
+    name, preserve = keywords.pop("name", None), keywords.pop("preserve", False)
+    keywords.pop("bytes_per_sample_hint", None)
+    seed = keywords.pop("seed", None)
     seed = None if seed is None else seed_of(title, seed)
-    nodes, constants = _divided(schema, title, arguments)
+    nodes, constants = _split_arguments(schema, title, keywords)
     missing = [key for key in schema.missing if key not in nodes and key not in constants]
-    named = schema.is_reader and "features" in constants
-    names = list(constants["features"]) if named else []
-    outputs: int | list[str] = names if named else schema.count(constants, len(inputs))
-    made: list[Any] = []
+    has_features = schema.is_reader and "features" in constants
+    names = list(constants["features"]) if has_features else []
+    outputs: int | list[str] = names if has_features else schema.count(constants, len(inputs))
+    results: list[Any] = []
     first = None
-    size: Sequence[DataNode] = []
-    if schema.name == "batch_permutation":  # of the samples of the branch
-        size = size_of_branch() if branch is None else branch
-    for k, one in enumerate(sets if inputs else [[]]):
-        operation = create(
+    branch_size: Sequence[DataNode] = []
+    if schema.name == "batch_permutation":  # it has no input, but in a branch it permutes the samples of the branch
+        branch_size = find_branch_size() if branch is None else branch
+    for k, input_set in enumerate(sets if inputs else [[]]):
+        created = create(
             ReaderOperation if schema.is_reader else OperatorOperation,
             schema.class_name.rpartition(".")[2],
-            [*size] or [as_node(value, f"{title}: input {position}") for position, value in enumerate(one)],
+            [*branch_size] or [as_node(value, f"{title}: input {position}") for position, value in enumerate(input_set)],
             nodes,
             constants,
             schema=schema.name,
@@ -81,40 +79,40 @@ def call(
             seed=seed,
             twin=first,
             missing=missing,
-            sized=bool(size),
+            sized=bool(branch_size),
         )
-        first = operation[0].source if first is None and operation else first
-        made.append(dict(zip(names, operation, strict=True)) if named else operation if outputs != 1 else operation[0])
-    if len(made) == 1:
-        return made[0]
-    return made if named or outputs == 1 else [list(one) for one in zip(*made, strict=True)]  # of each output those of all sets
+        first = created[0].source if first is None and created else first
+        results.append(dict(zip(names, created, strict=True)) if has_features else created if outputs != 1 else created[0])
+    if len(results) == 1:
+        return results[0]
+    return results if has_features or outputs == 1 else [list(output) for output in zip(*results, strict=True)]  # by output, not by input set
 
 
 def has_nodes(value: Any) -> bool:
     """Return whether a list or tuple contains nodes."""
-    return isinstance(value, list | tuple) and any(isinstance(one, DataNode) for one in value)
+    return isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value)
 
 
 def input_sets(title: str, inputs: Sequence[Any]) -> list[list[Any]]:
-    """Return the inputs of each operator that one call makes: several if an input is a list of nodes."""
-    lengths = {len(one) for one in inputs if has_nodes(one)}
+    """Return the inputs of each operator that a call creates: several if an input is a list of nodes."""
+    lengths = {len(value) for value in inputs if has_nodes(value)}
     if len(lengths) > 1:
         raise ValueError(f"{title}: input sets must have equal lengths, got {sorted(lengths)}")
     count = lengths.pop() if lengths else 1
-    return [[one[k] if has_nodes(one) else one for one in inputs] for k in range(count)]
+    return [[value[k] if has_nodes(value) else value for value in inputs] for k in range(count)]
 
 
-def device_of(title: str, given: Any, inputs: Sequence[Any], default: str | None = None) -> str:
+def device_of(title: str, device: Any, inputs: Sequence[Any], default: str | None = None) -> str:
     """Return the device of an operator: by default the GPU if an input is there."""
-    if given is None:
+    if device is None:
         if default is not None:
             return default
-        return "gpu" if any(isinstance(one, DataNode) and one.device == "gpu" for one in inputs) else "cpu"
-    return check_device(title, given)
+        return "gpu" if any(isinstance(node, DataNode) and node.device == "gpu" for node in inputs) else "cpu"
+    return check_device(title, device)
 
 
 def seed_of(title: str, seed: Any) -> int | None:
-    """Return a checked seed; None for -1, which means that there is none."""
+    """Return a checked seed; None for -1, DALI's default."""
     if isinstance(seed, DataNode):
         raise TypeError(f"{title}: the argument 'seed' should not be a 'DataNode'")
     if not hasattr(seed, "__index__"):
@@ -125,14 +123,14 @@ def seed_of(title: str, seed: Any) -> int | None:
 def check_known(schema: Schema, title: str, key: str) -> None:
     """Raise UnknownArgumentError for an argument that the operator does not have. All take ``seed``."""
     if key not in schema.accepted and key != "seed":
-        known = [one for one in schema.accepted if one not in DEPRECATED_ARGUMENTS]
+        known = [name for name in schema.accepted if name not in DEPRECATED_ARGUMENTS]
         raise UnknownArgumentError(f"{title} got an unexpected argument {key!r}{similar(key, known)}")
 
 
-def _renamed(schema: Schema, title: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that are given, under their present names."""
-    arguments: dict[str, Any] = {}
-    for key, value in given.items():
+def _resolve_names(schema: Schema, title: str, passed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that are not None, under their present names. Deprecated names warn."""
+    resolved: dict[str, Any] = {}
+    for key, value in passed.items():
         check_known(schema, title, key)
         if key not in schema.accepted:
             warn_deprecated(f"{title}: the argument 'seed' has no effect: nothing is random here")
@@ -143,18 +141,18 @@ def _renamed(schema: Schema, title: str, given: Mapping[str, Any]) -> dict[str, 
             present = schema.deprecated[key]
             advice = f"use {present!r}" if present else "it has no effect"
             warn_deprecated(f"{title}: the argument {key!r} is deprecated; {advice}")
-            if present and given.get(present) is not None:
+            if present and passed.get(present) is not None:
                 raise TypeError(f"{title}: {key!r} and {present!r} are the same argument; give one of them")
             if not present and key != "masks":
                 continue
             key = present or key
         if key in schema.unset and not isinstance(value, DataNode | np.ndarray | torch.Tensor) and value == schema.unset[key]:
             continue
-        arguments[key] = value
-    return arguments
+        resolved[key] = value
+    return resolved
 
 
-def _divided(schema: Schema, title: str, arguments: Mapping[str, Any]) -> tuple[dict[str, DataNode], dict[str, Any]]:
+def _split_arguments(schema: Schema, title: str, arguments: Mapping[str, Any]) -> tuple[dict[str, DataNode], dict[str, Any]]:
     """Return the arguments that are nodes, and the checked constants."""
     nodes: dict[str, DataNode] = {}
     constants: dict[str, Any] = {}
@@ -167,7 +165,7 @@ def _divided(schema: Schema, title: str, arguments: Mapping[str, Any]) -> tuple[
             nodes[key] = value
             continue
         if has_nodes(value):
-            raise TypeError(f"{title}: the argument {key!r} is a list with a DataNode in it; join the values with fn.stack or fn.cat")
+            raise TypeError(f"{title}: the argument {key!r} is a list that contains a DataNode; join the values with fn.stack or fn.cat")
         value = value.value if isinstance(value, types.ScalarConstant) else value
         if key in schema.described:
             _check(title, schema.described[key], value)
@@ -176,7 +174,7 @@ def _divided(schema: Schema, title: str, arguments: Mapping[str, Any]) -> tuple[
 
 
 def _check(title: str, argument: Argument, value: Any) -> None:
-    """Raise what the operator would raise for a constant."""
+    """Raise the error that the operator would raise for a constant, at its definition instead of the first iteration."""
     if argument.role is Role.plain:
         plain(Call(title), argument, value)
     elif argument.role in (Role.per_sample, Role.shape, Role.dtype):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``fn.python_function`` and its kin: the user's Python code as an operator, on NumPy arrays, torch tensors or DLPack capsules.
 
-The functions run one after the other on the pipeline's own thread, when an iteration is issued, with inputs that are complete. They hold up neither
-the program nor work that was issued before.
+Functions run one after the other on the executor's thread when an iteration is issued, after their inputs are complete. Neither the program nor work
+that was submitted before waits for them.
 """
 
 import traceback
@@ -33,15 +33,15 @@ class FunctionOperation(Operation):
     batch_processing: bool
     layouts: Sequence[str | None]  # of the outputs
 
-    wanted: ClassVar[str] = "NumPy arrays"
+    form: ClassVar[str] = "NumPy arrays"
 
-    def given(self, batch: Batch) -> list[Any]:
-        """Return the samples in the form in which the function takes them, over the memory of the batch."""
+    def to_arguments(self, batch: Batch) -> list[Any]:
+        """Return the samples as arguments of the function, over the memory of the batch."""
         if batch.buffer.device.type != "cpu":
             import cupy  # type: ignore[import-not-found]
 
-            return [cupy.from_dlpack(one) for one in batch]
-        return [np.asarray(one) for one in batch]
+            return [cupy.from_dlpack(sample) for sample in batch]
+        return [np.asarray(sample) for sample in batch]
 
     def accepts(self, value: Any) -> bool:
         """Return whether a result has this form."""
@@ -52,54 +52,54 @@ class FunctionOperation(Operation):
         self._target = target_device(self, graph)
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
-        """Wait for the inputs, call the function, and copy what it returns."""
+        """Wait for the inputs, call the function, and copy its results."""
         size = inputs[0].batch_size if inputs else step.batch_size
-        columns = [self.given(one) for one in inputs]
+        columns = [self.to_arguments(values) for values in inputs]
         if self.batch_processing:
-            outputs = self._outputs(self._called(columns))
+            outputs = self._check_outputs(self._call_function(columns))
         else:
-            rows = [self._outputs(self._called([column[i] for column in columns]), i) for i in range(size) if not workers.ending]
+            rows = [self._check_outputs(self._call_function([column[i] for column in columns]), i) for i in range(size) if not workers.ending]
             if workers.ending:
-                raise RuntimeError("the program ends")
+                raise RuntimeError("the program is ending")
             outputs = [[row[k] for row in rows] for k in range(len(self.outputs))]
-        batches = [self._batch(one, k, size) for k, one in enumerate(outputs)]
+        batches = [self._import_output(values, k, size) for k, values in enumerate(outputs)]
         return on_device(batches, self._target)
 
-    def _called(self, arguments: Sequence[Any]) -> Any:
+    def _call_function(self, arguments: Sequence[Any]) -> Any:
         try:
             return self.function(*arguments)
         except Exception as error:
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__.tb_next if error.__traceback__ else None))
             raise RuntimeError(f"the Python function raised {type(error).__name__}: {error}\n\n{text}") from error
 
-    def _outputs(self, made: Any, sample: int | None = None) -> Sequence[Any]:
-        """Return the outputs of a call."""
+    def _check_outputs(self, result: Any, sample: int | None = None) -> Sequence[Any]:
+        """Return the outputs of a call. Raise RuntimeError for another number than ``num_outputs``."""
         count = len(self.outputs)
         where = "" if sample is None else f" for sample {sample}"
         if not count:
-            if made is not None:
-                raise RuntimeError(f"the Python function returned {_named(made)}{where}, but num_outputs=0: it must return None")
+            if result is not None:
+                raise RuntimeError(f"the Python function returned {_describe_type(result)}{where}, but num_outputs=0: it must return None")
             return ()
-        if isinstance(made, tuple):
-            if len(made) != count:
-                raise RuntimeError(f"the Python function returned {len(made)} outputs{where}, but num_outputs={count}")
-            return made
+        if isinstance(result, tuple):
+            if len(result) != count:
+                raise RuntimeError(f"the Python function returned {len(result)} outputs{where}, but num_outputs={count}")
+            return result
         if count > 1:
             raise RuntimeError(
-                f"the Python function returned {_named(made)}{where}: with num_outputs={count} it must return a tuple of {count} outputs"
+                f"the Python function returned {_describe_type(result)}{where}: with num_outputs={count} it must return a tuple of {count} outputs"
             )
-        return (made,)
+        return (result,)
 
-    def _batch(self, made: Any, output: int, size: int) -> Batch:
-        """Return one output as a batch."""
+    def _import_output(self, values: Any, output: int, size: int) -> Batch:
+        """Convert an output to a batch."""
         what = f"output {output} of the Python function"
-        if isinstance(made, list):
-            for i, one in enumerate(made):
-                if not self.accepts(one):
-                    raise RuntimeError(f"{what} must have {self.wanted}, got {_named(one)} for sample {i}")
-        elif not self.accepts(made):
-            raise RuntimeError(f"{what} must be a list of {self.wanted} or one with all samples, got {_named(made)}")
-        batch = import_batch(what, made, max(size, len(made) if isinstance(made, list) else 0), share=False)
+        if isinstance(values, list):
+            for i, sample in enumerate(values):
+                if not self.accepts(sample):
+                    raise RuntimeError(f"{what} must have {self.form}, got {_describe_type(sample)} for sample {i}")
+        elif not self.accepts(values):
+            raise RuntimeError(f"{what} must be a list of {self.form} or one with all samples, got {_describe_type(values)}")
+        batch = import_batch(what, values, max(size, len(values) if isinstance(values, list) else 0), share=False)
         if batch.batch_size != size:
             raise RuntimeError(f"{what} has {batch.batch_size} samples, but there are {size}")
         layout = self.layouts[output]
@@ -111,11 +111,11 @@ class FunctionOperation(Operation):
 class TorchFunctionOperation(FunctionOperation):
     """A function of torch tensors."""
 
-    wanted = "torch tensors"
+    form = "torch tensors"
 
-    def given(self, batch: Batch) -> list[Any]:
+    def to_arguments(self, batch: Batch) -> list[Any]:
         """Return the samples as tensors."""
-        return [one.torch() for one in batch]
+        return [sample.torch() for sample in batch]
 
     def accepts(self, value: Any) -> bool:
         """Return whether a result is a tensor."""
@@ -125,18 +125,18 @@ class TorchFunctionOperation(FunctionOperation):
 class CapsuleFunctionOperation(FunctionOperation):
     """A function of DLPack capsules."""
 
-    wanted = "DLPack capsules"
+    form = "DLPack capsules"
 
-    def given(self, batch: Batch) -> list[Any]:
+    def to_arguments(self, batch: Batch) -> list[Any]:
         """Return the samples as capsules."""
-        return [one.__dlpack__() for one in batch]
+        return [sample.__dlpack__() for sample in batch]
 
     def accepts(self, value: Any) -> bool:
         """Return whether a result is a capsule."""
         return is_capsule(value)
 
 
-def _named(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     return "None" if value is None else f"an object of type {type(value).__name__}"
 
 
@@ -144,7 +144,7 @@ class PythonFunction:
     """An operator that calls ``function``. See :func:`python_function` for the arguments; ``name`` and ``output_layouts`` may be given to the call.
 
     Raises:
-        TypeError: a function that cannot be called, or a number of outputs that is no int.
+        TypeError: a function that is not callable, or a number of outputs that is not an int.
         ValueError: a negative number of outputs.
     """
 
@@ -157,15 +157,15 @@ class PythonFunction:
         self, function: Callable[..., Any], num_outputs: int = 1, device: str | None = "cpu", batch_processing: bool = False, **arguments: Any
     ) -> None:
         if not callable(function):
-            raise TypeError(f"{self._title}: function must be callable, got {_named(function)}")
+            raise TypeError(f"{self._title}: function must be callable, got {_describe_type(function)}")
         if isinstance(num_outputs, bool) or not hasattr(num_outputs, "__index__"):
             raise TypeError(f"{self._title}: num_outputs must be an int, got {num_outputs!r}")
         if num_outputs < 0:
             raise ValueError(f"{self._title}: num_outputs must not be negative, got {num_outputs}")
         self.function, self.num_outputs, self.device, self._batch_processing = function, int(num_outputs), device, bool(batch_processing)
-        self._arguments = self._checked(arguments)
+        self._arguments = self._check_arguments(arguments)
 
-    def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _check_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         for key in arguments:
             if key not in ("name", "preserve", "output_layouts", *_IGNORED):
                 raise UnknownArgumentError(f"{self._title} got an unexpected argument {key!r}")
@@ -175,39 +175,39 @@ class PythonFunction:
         """Add the operator to the graph. Return its node, or a list of nodes unless there is one output."""
         if current_graph() is None:
             raise RuntimeError(f"{self._title}: Current Pipeline not set: a Python function must be called in the definition of a pipeline")
-        for k, one in enumerate(inputs):
-            if has_nodes(one):
+        for k, value in enumerate(inputs):
+            if has_nodes(value):
                 raise TypeError(f"{self._title}: input {k} is a list of nodes; a Python function has no input sets")
-        given = self._checked(arguments)
-        for key in given:
+        options = self._check_arguments(arguments)
+        for key in options:
             if key in self._arguments:
-                raise ValueError(f"{self._title}: {key} was given to the constructor; give it once")
-        given = {**self._arguments, **given}
+                raise ValueError(f"{self._title}: {key} was passed to the constructor too; pass it once")
+        options = {**self._arguments, **options}
         device = device_of(self._title, self.device, inputs)
         nodes = create(
             self._operation,
             type(self).__name__.lstrip("_"),
-            [as_node(one, f"{self._title}: input {k}") for k, one in enumerate(inputs)],
+            [as_node(value, f"{self._title}: input {k}") for k, value in enumerate(inputs)],
             constants={"num_outputs": self.num_outputs, "batch_processing": self._batch_processing},
             schema=self._schema,
             title=self._title,
             outputs=self.num_outputs,
-            name=given.get("name"),
+            name=options.get("name"),
             device=device,
             preserve=True,
             function=self.function,
             batch_processing=self._batch_processing,
-            layouts=self._layouts(given.get("output_layouts")),
+            layouts=self._layouts(options.get("output_layouts")),
         )
         return nodes[0] if len(nodes) == 1 else nodes
 
-    def _layouts(self, given: Any) -> list[str | None]:
-        if given is None or isinstance(given, str):
-            return [given or None] * self.num_outputs
-        layouts = list(given)
+    def _layouts(self, value: Any) -> list[str | None]:
+        if value is None or isinstance(value, str):
+            return [value or None] * self.num_outputs
+        layouts = list(value)
         if len(layouts) > self.num_outputs:
             raise RuntimeError(f"{self._title}: output_layouts has {len(layouts)} layouts, but num_outputs={self.num_outputs}")
-        return [one or None for one in layouts] + [None] * (self.num_outputs - len(layouts))
+        return [layout or None for layout in layouts] + [None] * (self.num_outputs - len(layouts))
 
 
 class DLTensorPythonFunction(PythonFunction):
@@ -237,7 +237,7 @@ class TorchPythonFunction(PythonFunction):
 def _function(kind: type[PythonFunction], title: str, inputs: Sequence[Any], function: Any, arguments: dict[str, Any]) -> Any:
     operator = kind.__new__(kind)
     operator._title = title
-    operator.__init__(function, **arguments)  # type: ignore[misc]  # with messages that name the function
+    operator.__init__(function, **arguments)  # type: ignore[misc]  # messages name the function of fn, not the class
     return operator(*inputs)
 
 
@@ -259,7 +259,7 @@ def python_function(
     Args:
         inputs: Nodes. Without any, the function is called ``batch_size`` times.
         function: The function.
-        num_outputs: Number of outputs. If there are several, the function returns a tuple of so many; if there are none, None.
+        num_outputs: Number of outputs. With several outputs the function returns a tuple, without outputs None.
         batch_processing: Call it once for a batch, with a list of arrays per input; it returns a list of arrays, or one array with all samples.
         output_layouts: Layout of all outputs, or a list with one for each.
         device: ``"cpu"``, or ``"gpu"`` for arrays of CuPy.
@@ -270,8 +270,8 @@ def python_function(
         A node, a list of nodes, or None.
 
     Raises:
-        RuntimeError: no pipeline is being defined. When the pipeline runs: what the function raised, with its traceback, and results that are no
-            arrays of one type and number of dimensions.
+        RuntimeError: no pipeline is being defined. When the pipeline runs: an exception of the function, with its
+            traceback, or results that are not arrays of one type and number of dimensions.
 
     >>> from torch_ndd.dali import Pipeline, types
     >>> pipe = Pipeline(batch_size=2)
@@ -280,8 +280,8 @@ def python_function(
     >>> pipe.run()[0].as_array().tolist()
     [[1, 2, 3], [1, 2, 3]]
     """
-    given = dict(num_outputs=num_outputs, batch_processing=batch_processing, output_layouts=output_layouts, device=device, name=name, **arguments)
-    return _function(PythonFunction, "fn.python_function", inputs, function, given)
+    options = dict(num_outputs=num_outputs, batch_processing=batch_processing, output_layouts=output_layouts, device=device, name=name, **arguments)
+    return _function(PythonFunction, "fn.python_function", inputs, function, options)
 
 
 def dl_tensor_python_function(
@@ -295,8 +295,8 @@ def dl_tensor_python_function(
     **arguments: Any,
 ) -> Any:
     """Call a Python function of DLPack capsules in each iteration, by default of lists of them. See :func:`python_function`."""
-    given = dict(num_outputs=num_outputs, batch_processing=batch_processing, output_layouts=output_layouts, device=device, name=name, **arguments)
-    return _function(DLTensorPythonFunction, "fn.dl_tensor_python_function", inputs, function, given)
+    options = dict(num_outputs=num_outputs, batch_processing=batch_processing, output_layouts=output_layouts, device=device, name=name, **arguments)
+    return _function(DLTensorPythonFunction, "fn.dl_tensor_python_function", inputs, function, options)
 
 
 def torch_python_function(
@@ -314,9 +314,9 @@ def torch_python_function(
     >>> from torch_ndd.dali import Pipeline, types
     >>> pipe = Pipeline(batch_size=2)
     >>> with pipe:
-    ...     pipe.set_outputs(torch_python_function(types.Constant([3, 1, 2]), function=lambda one: one.cumsum(0)))
+    ...     pipe.set_outputs(torch_python_function(types.Constant([3, 1, 2]), function=lambda values: values.cumsum(0)))
     >>> pipe.run()[0].as_array().tolist()
     [[3, 4, 6], [3, 4, 6]]
     """
-    given = dict(num_outputs=num_outputs, batch_processing=batch_processing, output_layouts=output_layouts, device=device, name=name, **arguments)
-    return _function(TorchPythonFunction, "plugin.pytorch.fn.torch_python_function", inputs, function, given)
+    options = dict(num_outputs=num_outputs, batch_processing=batch_processing, output_layouts=output_layouts, device=device, name=name, **arguments)
+    return _function(TorchPythonFunction, "plugin.pytorch.fn.torch_python_function", inputs, function, options)

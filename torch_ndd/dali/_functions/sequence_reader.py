@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences of image files, the reader behind ``fn.readers.sequence``."""
+"""The reader of ``fn.readers.sequence``: sequences of frames that are image files."""
 
 import os
 import re
@@ -23,7 +23,7 @@ _ALL = re.compile(b"")
 
 
 class Sequence(Reader):
-    """Read sequences of frames that are image files: uint8 (frames, H, W, C), layout ``FHWC``.
+    """Read sequences of image files: uint8 (frames, H, W, C), layout ``FHWC``.
 
     Every subfolder of ``file_root`` is a video; its files, sorted by name, are the frames.
 
@@ -34,8 +34,8 @@ class Sequence(Reader):
         file_root: The folder.
         sequence_length: Number of frames of a sequence.
         image_type: ``types.RGB``, ``BGR``, ``GRAY`` or ``YCbCr``.
-        step: Distance of the first frames of two sequences.
-        stride: Distance of two frames in a sequence.
+        step: Distance between the first frames of consecutive sequences.
+        stride: Distance between consecutive frames of a sequence.
         **loader: Sharding, shuffling, padding, read-ahead and bad files, see :class:`torch_ndd.readers.LoaderOptions`.
 
     Raises:
@@ -61,7 +61,7 @@ class Sequence(Reader):
         self._root = os.fsencode(file_root)
         self._per_sequence, self._distance, self._stride, self._image_type = sequence_length, step, stride, image_type
         self._frames: Ranges | None = None
-        self._begins = np.empty(0, np.int64)  # number of the first frame of each sequence
+        self._begins = np.empty(0, np.int64)  # index of the first frame of each sequence
 
     def _scan(self) -> int:
         for what, value in (("sequence_length", self._per_sequence), ("step", self._distance), ("stride", self._stride)):
@@ -71,9 +71,9 @@ class Sequence(Reader):
         begins = []
         try:
             for folder in sorted(names_in(self._root, _ALL, True)):
-                found = [os.path.join(folder, name) for name in sorted(names_in(os.path.join(self._root, folder), _ALL, False))]
-                begins.append(len(names) + np.arange(0, max(0, len(found) - (self._per_sequence - 1) * self._stride), self._distance))
-                names += found
+                paths = [os.path.join(folder, name) for name in sorted(names_in(os.path.join(self._root, folder), _ALL, False))]
+                begins.append(len(names) + np.arange(0, max(0, len(paths) - (self._per_sequence - 1) * self._stride), self._distance))
+                names += paths
         except OSError as error:
             raise RuntimeError(f'{self._op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
         self._begins = np.concatenate([np.empty(0, np.int64), *begins]).astype(np.int64)
@@ -81,7 +81,7 @@ class Sequence(Reader):
         return len(self._begins)
 
     def _numbers(self, samples: np.ndarray) -> np.ndarray:
-        """Return the numbers of the frames of some sequences, int64 (sequences * frames,)."""
+        """Return the indices of the frames of sequences, int64 (sequences * frames,)."""
         return (self._begins[samples][:, None] + np.arange(self._per_sequence) * self._stride).ravel()
 
     def _source(self, sample: int) -> str:
@@ -101,15 +101,15 @@ class Sequence(Reader):
         files.sources = Sources(self._frames.path, self._numbers(samples))
         images = decoders.image(files, output_type=self._image_type).evaluate()
         if images.ragged_shapes is None:
-            made = new_batch(images.buffer.view(len(samples), self._per_sequence, *images.buffer.shape[1:]), None, "FHWC")
+            frames = new_batch(images.buffer.view(len(samples), self._per_sequence, *images.buffer.shape[1:]), None, "FHWC")
         else:
             sizes = images.ragged_shapes.view(len(samples), self._per_sequence, 3)
             different = (sizes != sizes[:, :1]).any(2).any(1)
             if bool(different.any()):
                 raise UnreadableSamples({int(k): "its frames have different sizes" for k in torch.nonzero(different).ravel()})
             length = torch.full((len(samples), 1), self._per_sequence, dtype=torch.int64)
-            made = new_batch(
+            frames = new_batch(
                 images.buffer, torch.cat([length, sizes[:, 0]], 1), "FHWC", fixed=(self._per_sequence, None, None, images.shared_extent(2))
             )
-        made.sources = Sources(self._source, samples)
-        return (made,)
+        frames.sources = Sources(self._source, samples)
+        return (frames,)

@@ -41,7 +41,7 @@ def constant(
         RuntimeError: both ``fdata`` and ``idata``, neither of them, or a number of values that does not fit ``shape``.
     """
     if (fdata is None) == (idata is None):
-        raise RuntimeError("fn.constant: give fdata or idata, and not both")
+        raise RuntimeError("fn.constant: pass either fdata or idata")
     values = fdata if fdata is not None else idata
     values = [values] if isinstance(values, int | float) else list(values)  # type: ignore[arg-type]
     wanted = dtype if dtype is not None else types.FLOAT if fdata is not None else types.INT32
@@ -67,7 +67,7 @@ def shapes(
         device, name, preserve: See :mod:`torch_ndd.dali.fn`.
         bytes_per_sample_hint: Ignored.
         dtype: ``INT64``, ``INT32``, ``UINT32``, ``UINT64``, ``FLOAT`` or ``FLOAT64``.
-        former: ``type``, the former name of ``dtype``.
+        former: ``type``, the deprecated name of ``dtype``.
     """
     warn_deprecated("fn.shapes is deprecated; use the method shape() of the node")
     for key, value in former.items():
@@ -77,11 +77,11 @@ def shapes(
         dtype = value
     sets = _calls.input_sets("fn.shapes", [input])
     place = _calls.device_of("fn.shapes", device, ()) if device is not None else "cpu"
-    made = [node_of_shapes(as_node(one), dtype, place, "fn.shapes", "Shapes", name=name, preserve=preserve) for (one,) in sets]
-    return made if len(made) > 1 else made[0]
+    nodes = [node_of_shapes(as_node(value), dtype, place, "fn.shapes", "Shapes", name=name, preserve=preserve) for (value,) in sets]
+    return nodes if len(nodes) > 1 else nodes[0]
 
 
-# The crops of SSD's paper: the smallest overlap of a crop with an object; 0 is no crop.
+# Smallest overlaps of a crop with an object, from the paper on SSD (Liu et al., 2016, section 2.2); 0 keeps the whole image.
 _SSD_OVERLAPS = [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``fn.experimental.inputs.video``: a video that is fed as one file and comes out in batches of sequences."""
+"""``fn.experimental.inputs.video``: videos that are fed as files and returned in batches of sequences."""
 
 from collections import deque
 from typing import Any
@@ -21,11 +21,11 @@ _BLACK = torch.zeros(3, dtype=torch.uint8)
 
 
 class NotFedError(IndexError, RuntimeError):
-    """No video is left."""
+    """All queued videos were read."""
 
 
 class VideoInputOperation(Operation):
-    """An input of encoded videos."""
+    """An input of encoded videos, which are decoded as far as the iterations need."""
 
     pulls = True
     fed = True
@@ -33,7 +33,7 @@ class VideoInputOperation(Operation):
     pads: bool
 
     def prepare(self, graph: Graph) -> None:
-        """Begin without a video."""
+        """Create the queue of videos."""
         self._size = graph.settings.max_batch_size
         self._target = target_device(self, graph)
         self._fed: deque[torch.Tensor] = deque()
@@ -42,13 +42,13 @@ class VideoInputOperation(Operation):
 
     def feed(self, data: Any, layout: str | None = None, **hints: Any) -> None:
         """Queue a video: a batch of one sample, the bytes of the file."""
-        made = import_batch(self.title, data, self._size, share=False)
-        if made.batch_size < 1 or made.dtype is not torch.uint8 or made.ndim != 1:
+        video = import_batch(self.title, data, self._size, share=False)
+        if video.batch_size < 1 or video.dtype is not torch.uint8 or video.ndim != 1:
             raise RuntimeError(f"{self.title}: a video is fed as a batch of one sample, the bytes of its file: uint8 (1, length)")
-        self._fed.append(made.select(0).torch())  # type: ignore[union-attr]
+        self._fed.append(video.select(0).torch())  # type: ignore[union-attr]
 
     def check(self, step: Step, wait: bool) -> None:
-        """Raise IndexError if there is no video."""
+        """Raise IndexError if no video is queued."""
         if self._video is None and not self._fed:
             raise NotFedError(f"{self.title}: no video was fed to the input {self.name!r} for this iteration; use Pipeline.feed_input")
 
@@ -98,8 +98,8 @@ def video(
 ) -> DataNode:
     """Return the sequences of frames of videos that are fed as files: uint8 (frames, H, W, 3), layout ``FHWC``.
 
-    ``Pipeline.feed_input(name, batch)`` queues a video: a batch of one sample, the bytes of the file. Each iteration gives the next sequences, at
-    most the pipeline's batch size; the last ones of a video may be fewer. Then the next video begins.
+    ``Pipeline.feed_input(name, batch)`` queues a video: a batch of one sample, the bytes of the file. Each iteration returns the next sequences, at
+    most the pipeline's batch size; the last iteration of a video may have fewer. Then the next video begins.
 
     Args:
         device, name, preserve: See :mod:`torch_ndd.dali.fn`.

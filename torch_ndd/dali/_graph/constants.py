@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants of pipelines: numbers with an element type, and the tensors that constant nodes hold."""
+"""Constants: numbers with an element type, and the tensors of constant nodes."""
 
 import builtins
 import enum
@@ -17,7 +17,7 @@ def to_dali_type(framework_type: Any) -> DALIDataType:
     """Return the element type of a NumPy or torch dtype, or of its name. Python's ``float`` is FLOAT, as for numbers.
 
     Raises:
-        TypeError: no type of tensors, or ``int``, which may be INT32 or INT64.
+        TypeError: not a type of tensors, or ``int``, which may be INT32 or INT64.
 
     >>> to_dali_type(np.float32), to_dali_type(torch.uint8), to_dali_type("int16")
     (<DALIDataType.FLOAT: 9>, <DALIDataType.UINT8: 0>, <DALIDataType.INT16: 5>)
@@ -29,17 +29,17 @@ def to_dali_type(framework_type: Any) -> DALIDataType:
     if framework_type is int:
         raise TypeError("types.to_dali_type: int is not a type of tensors; write INT32 or INT64")
     try:
-        given = framework_type if isinstance(framework_type, torch.dtype) else np.dtype(framework_type)
-        found = type_id(given)
+        dtype = framework_type if isinstance(framework_type, torch.dtype) else np.dtype(framework_type)
+        member = type_id(dtype)
     except (TypeError, ValueError):
-        found = None
-    if found is None:
+        member = None
+    if member is None:
         raise TypeError(f"types.to_dali_type: {framework_type!r} is not a type of tensors")
-    return found
+    return member
 
 
-# Element types of Python's numbers in graphs.
-_OF_PYTHON: dict[type, DALIDataType] = {builtins.bool: BOOL, builtins.int: INT32, builtins.float: FLOAT}
+# Element types of Python's numbers. The order matters: bool is a subclass of int.
+_PYTHON_TYPES: dict[type, DALIDataType] = {builtins.bool: BOOL, builtins.int: INT32, builtins.float: FLOAT}
 _NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32), np.dtype(np.float64): np.dtype(np.float32)}
 
 
@@ -72,7 +72,7 @@ class ScalarConstant:
         if not isinstance(value, numbers.Real):
             raise TypeError(f"types.ScalarConstant: the value must be a number, got {value!r}")
         self.dtype: DALIDataType = dtype
-        self.value: Any = _converted(value, dtype)
+        self.value: Any = _convert_number(value, dtype)
 
     def bool(self) -> "ScalarConstant":
         """Return the number as ``BOOL``."""
@@ -144,7 +144,7 @@ class ScalarConstant:
 
     def _with(self, operation: str, left: Any, right: Any) -> Any:
         if isinstance(left, Node) or isinstance(right, Node):
-            return NotImplemented  # the node's own operator does it
+            return NotImplemented  # the reflected operator of the node creates the operation
         raise TypeError(f"types.ScalarConstant: {left!r} and {right!r} are both constants; one operand of {operation} must be a DataNode")
 
     def __add__(self, other: Any) -> Any:
@@ -236,20 +236,21 @@ class ScalarConstant:
 def _type_of_number(value: Any) -> DALIDataType:
     if isinstance(value, np.generic) and not isinstance(value, builtins.float):  # np.float64 is a Python float
         return to_dali_type(value.dtype)
-    for kind, dtype in _OF_PYTHON.items():
+    for kind, dtype in _PYTHON_TYPES.items():
         if isinstance(value, kind):
             return dtype
     raise TypeError(f"types.Constant: a number was expected, got {type(value).__name__}")
 
 
-def _converted(value: Any, dtype: DALIDataType) -> Any:
-    """Return a number as one of an element type: whole, and within its range."""
+def _convert_number(value: Any, dtype: DALIDataType) -> Any:
+    """Convert a number to the Python type of an element type."""
     if dtype is BOOL:
         return builtins.bool(value)
     return float(value) if to_dtype(dtype).is_floating_point else int(value)
 
 
 def is_number(value: Any) -> builtins.bool:
+    """Return whether a value is a number of Python or NumPy, or a ScalarConstant."""
     return isinstance(value, builtins.bool | builtins.int | builtins.float | np.generic | ScalarConstant)
 
 
@@ -263,56 +264,56 @@ def constant_tensor(value: Any, dtype: Any = None, shape: Any = None) -> torch.T
     """
     wanted = None if dtype is None else to_dtype(dtype)
     if isinstance(value, enum.Enum) and isinstance(value, builtins.int):
-        made = _held(np.array(builtins.int(value)), wanted or torch.int32)
+        tensor = _saturate(np.array(builtins.int(value)), wanted or torch.int32)
     elif is_number(value):
         number = value if isinstance(value, ScalarConstant) else ScalarConstant(value)
-        made = _held(np.array(number.value), to_dtype(number.dtype) if wanted is None else wanted)
+        tensor = _saturate(np.array(number.value), to_dtype(number.dtype) if wanted is None else wanted)
     elif isinstance(value, list | tuple | range):
-        made = _of_list(list(value), wanted)
+        tensor = _list_tensor(list(value), wanted)
     else:
-        made = _of_array(value, wanted)
+        tensor = _array_tensor(value, wanted)
     if shape is not None:
         extents = [builtins.int(n) for n in ([shape] if isinstance(shape, builtins.int) else shape)]
-        if made.numel() == 1:
-            made = made.reshape(()).expand(extents)
-        elif made.numel() != np.prod(extents, dtype=np.int64):
-            raise RuntimeError(f"types.Constant: {made.numel()} values do not fill the shape {extents}")
-        made = made.reshape(extents)
-    return made.contiguous()
+        if tensor.numel() == 1:
+            tensor = tensor.reshape(()).expand(extents)
+        elif tensor.numel() != np.prod(extents, dtype=np.int64):
+            raise RuntimeError(f"types.Constant: {tensor.numel()} values do not fill the shape {extents}")
+        tensor = tensor.reshape(extents)
+    return tensor.contiguous()
 
 
-def _held(values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
-    """Return numbers in a type, rounded and saturated if it is one of integers."""
+def _saturate(values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
+    """Return numbers as a tensor of a type; integer types round and saturate."""
     if dtype.is_floating_point or dtype is torch.bool:
         return torch.from_numpy(np.atleast_1d(values).copy()).to(dtype).reshape(values.shape)
     info = torch.iinfo(dtype)
-    plain = [min(max(round(one), info.min), info.max) for one in values.ravel().tolist()]
+    plain = [min(max(round(value), info.min), info.max) for value in values.ravel().tolist()]
     return torch.from_numpy(np.array(plain, str(dtype).removeprefix("torch.")).reshape(values.shape))
 
 
-def _of_list(values: list[Any], dtype: torch.dtype | None) -> torch.Tensor:
-    for one in values:
-        if not is_number(one):
-            raise TypeError(f"types.Constant: a list must contain numbers, got {type(one).__name__}; use np.array for more dimensions")
-    plain = [one.value if isinstance(one, ScalarConstant) else one for one in values]
+def _list_tensor(values: list[Any], dtype: torch.dtype | None) -> torch.Tensor:
+    for value in values:
+        if not is_number(value):
+            raise TypeError(f"types.Constant: a list must contain numbers, got {type(value).__name__}; use np.array for more dimensions")
+    plain = [value.value if isinstance(value, ScalarConstant) else value for value in values]
     if dtype is None:
-        integers = all(isinstance(one, builtins.int | np.integer) for one in plain)
-        flags = all(isinstance(one, builtins.bool | np.bool_) for one in plain)
+        integers = all(isinstance(value, builtins.int | np.integer) for value in plain)
+        flags = all(isinstance(value, builtins.bool | np.bool_) for value in plain)
         dtype = torch.float32 if not plain or not (integers or flags) else torch.bool if flags else torch.int32
-    return _held(np.array(plain), dtype)
+    return _saturate(np.array(plain), dtype)
 
 
-def _of_array(value: Any, dtype: torch.dtype | None) -> torch.Tensor:
+def _array_tensor(value: Any, dtype: torch.dtype | None) -> torch.Tensor:
     if isinstance(value, torch.Tensor):
-        made = value.detach().cpu().clone()
-        return made if dtype is None or dtype is made.dtype else _held(made.numpy(), dtype)
+        tensor = value.detach().cpu().clone()
+        return tensor if dtype is None or dtype is tensor.dtype else _saturate(tensor.numpy(), dtype)
     if not hasattr(value, "__array__") and not hasattr(value, "__array_interface__"):
         raise TypeError(f"types.Constant: expected a number, a list of numbers or an array, got {type(value).__name__}")
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"types.Constant: an array of {array.dtype} is not numeric")
     if dtype is not None:
-        return _held(array, dtype)
+        return _saturate(array, dtype)
     narrow = _NARROW.get(array.dtype)
     if narrow is None:
         return torch.from_numpy(array.copy())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of running pipelines: with the operator and the lines that defined it."""
+"""Errors of operators, with the lines that defined the operator; warnings at the line of the program."""
 
 import linecache
 import sys
@@ -18,8 +18,8 @@ class UnknownArgumentError(KeyError, TypeError):
     __str__ = Exception.__str__
 
 
-class _Missing(KeyError):
-    """A KeyError whose text is shown as it is."""
+class _MultilineKeyError(KeyError):
+    """A KeyError whose text is its message, not the ``repr`` of it."""
 
     __str__ = Exception.__str__
 
@@ -38,20 +38,20 @@ def wrap_error(operation: Operation, cause: BaseException) -> Exception:
     reason = cause if isinstance(cause, Exception) else repr(cause)
     text = f"torch_ndd.dali.{operation.title} (operator {operation.name!r}) failed.\n{format_site(operation.site)}encountered: {reason}"
     if isinstance(cause, KeyError):
-        return _Missing(text)
-    kind: Any = type(cause) if isinstance(cause, Exception) else RuntimeError
-    if issubclass(kind, StopIteration):  # would end the loop of the user without a word
-        kind = RuntimeError
+        return _MultilineKeyError(text)
+    error_type: Any = type(cause) if isinstance(cause, Exception) else RuntimeError
+    if issubclass(error_type, StopIteration):  # would silently end the user's loop
+        error_type = RuntimeError
     try:
-        made = kind(text)
-        fits = str(made) == text
+        error = error_type(text)
+        fits = str(error) == text  # some types add to their argument, or take several
     except Exception:
         fits = False
-    return made if fits else RuntimeError(f"{text}")
+    return error if fits else RuntimeError(text)
 
 
 def format_site(site: Site) -> str:
-    """Return the frames of a definition as text, the innermost last."""
+    """Format the frames of a definition, the innermost last."""
     if not site:
         return ""
     lines = ["defined at:\n"]

@@ -100,15 +100,15 @@ class Operation:
         outputs: Nodes of the results.
         device: ``"cpu"``, ``"gpu"`` or ``"mixed"``.
         preserve: Keep the operation although nothing uses its results.
-        site: The frames of the definition that made it.
+        site: The frames of the definition that created it.
         serial: Number in the order of creation.
-        twin: The first of several operations with the same random numbers, made by one call for several input sets.
+        twin: The first of several operations with the same random numbers, created by one call for several input sets.
     """
 
-    pulls: ClassVar[bool] = False  # pull() gives the outputs; issue() is never called
+    pulls: ClassVar[bool] = False  # a source: pull() returns the outputs, issue() is not called
     always_kept: ClassVar[bool] = False  # not pruned although nothing uses its results
     takes_empty: ClassVar[bool] = False  # issue() is called for empty sub-batches too
-    fed: bool = False  # pull() takes what was fed, and is not called when a source has ended
+    fed: bool = False  # pull() takes a batch that was fed, and is not called when a source has ended
     random: bool = False  # needs a seed
 
     kind: str
@@ -125,8 +125,8 @@ class Operation:
     site: Site
     serial: int
     twin: "Operation | None" = None
-    seed: int | None = None  # of random numbers: given by the user, or by the pipeline at build
-    own_seed: int | None = None  # the one that the user gave
+    seed: int | None = None  # of random numbers: the user's, or one that the graph derives when it is built
+    own_seed: int | None = None  # the user's, which is serialized
     graph_reference: "weakref.ref[Graph] | None" = None  # weak: the graph holds its operations
 
     @property
@@ -143,24 +143,25 @@ class Operation:
         """Bind what is the same in every iteration. Called once, when the pipeline is built."""
 
     def check(self, step: Step, wait: bool) -> None:
-        """Raise IndexError if nothing was fed for an iteration. Called for all sources before any of them is asked."""
+        """Raise IndexError if nothing was fed for an iteration. Called for all sources before any of them is pulled."""
 
     def pull(self, step: Step) -> tuple[Batch, ...]:
-        """Return the outputs of a source. Called in the thread of the user, who may let it raise StopIteration."""
+        """Return the outputs of a source, or raise StopIteration. Called on the thread of the user."""
         raise NotImplementedError
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
-        """Queue the work of one iteration and return the outputs. Called in the pipeline's thread, in the order of the graph."""
+        """Submit the work of one iteration and return the outputs. Called on the executor's thread, in the order of the graph."""
         raise NotImplementedError
 
     def run(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Call :meth:`issue`, except for an empty sub-batch, whose results are empty."""
+        # A branch of a condition may have no samples. Operators reject empty batches, whose dtype and dimensions mean nothing.
         if not self.takes_empty:
-            for one in inputs:
-                if not one.batch_size:
+            for batch in inputs:
+                if not batch.batch_size:
                     return (EMPTY,) * len(self.outputs)
-            for one in arguments.values():
-                if not one.batch_size:
+            for batch in arguments.values():
+                if not batch.batch_size:
                     return (EMPTY,) * len(self.outputs)
         return self.issue(step, inputs, arguments)
 
@@ -179,7 +180,7 @@ class Operation:
         """Restore a state before the first iteration. Raise ValueError for anything else than a result of :meth:`state_dict`."""
 
     def close(self) -> None:
-        """Release what the operation holds: the pipeline has failed and will not run again."""
+        """Release resources: the pipeline has failed and will not run again."""
 
     def __repr__(self) -> str:
         return f"<{self.title} {self.name!r}>"
@@ -244,6 +245,7 @@ class Graph:
         self._check(operations)
         self.outputs, self.operations = list(outputs), operations
 
+    # Nodes that were created outside any definition may be used in any pipeline, as in DALI: only their checkpoints would be ambiguous.
     def _check(self, operations: "list[Operation]") -> None:
         names: set[str] = set()
         for operation in operations:

@@ -23,7 +23,7 @@ _STATE = keys(seed=whole(-(2**63), 2**64 - 1))
 
 
 def target_device(operation: Operation, graph: Graph) -> str | None:
-    """Return the device that an operation's results are made on: None to decide by its inputs, which is the CPU on a machine without a GPU."""
+    """Return the device of an operation's results: None to decide by its inputs, which are on the CPU of a machine without a GPU."""
     global _warned_of_no_gpu
     if operation.device == "cpu":
         return "cpu" if gpu_count() else None
@@ -37,19 +37,19 @@ def target_device(operation: Operation, graph: Graph) -> str | None:
 
 
 def on_device(batches: Sequence[Batch], target: str | None) -> tuple[Batch, ...]:
-    """Return batches on a device; None leaves them where they are."""
-    return tuple(batches) if target is None else tuple(one.to_device(target) for one in batches)
+    """Copy batches to a device; None leaves them where they are."""
+    return tuple(batches) if target is None else tuple(batch.to_device(target) for batch in batches)
 
 
-# A draw takes 25 us when the caches are cold. The words of so many iterations are drawn at a time.
-_DRAWN_AT_ONCE = 64
+# A draw takes 25 us when the caches are cold: the words of this many iterations are drawn together.
+_DRAWN_ITERATIONS = 64
 
 
 class RandomState(Operation):
     """An operation whose random numbers follow from its seed and the number of the iteration."""
 
     _generator: RNG | None = None
-    _drawn: tuple[int, Sequence[torch.Tensor]] = (-1, ())  # the words of some iterations in a row, and the number of that row
+    _drawn: tuple[int, Sequence[torch.Tensor]] = (-1, ())  # number of a block of iterations, and the words of each
 
     def _numbers(self, step: Step) -> RNG:
         """Return the generator at the position of an iteration."""
@@ -60,13 +60,13 @@ class RandomState(Operation):
         return self._generator
 
     def _words(self, step: Step) -> torch.Tensor:
-        """Return what an operator draws from :meth:`_numbers`."""
-        block, place = divmod(step.number, _DRAWN_AT_ONCE)
+        """Return the words that an operator would draw from :meth:`_numbers`."""
+        block, place = divmod(step.number, _DRAWN_ITERATIONS)
         if self._drawn[0] != block:
             generator = self._numbers(step)
-            generator._position = block * _DRAWN_AT_ONCE * WORDS_PER_CALL
-            words = generator.draw(_DRAWN_AT_ONCE * WORDS_PER_CALL)
-            self._drawn = block, words.view(_DRAWN_AT_ONCE, WORDS_PER_CALL).unbind()
+            generator._position = block * _DRAWN_ITERATIONS * WORDS_PER_CALL
+            words = generator.draw(_DRAWN_ITERATIONS * WORDS_PER_CALL)
+            self._drawn = block, words.view(_DRAWN_ITERATIONS, WORDS_PER_CALL).unbind()
         return self._drawn[1][place]
 
     def state_dict(self) -> dict[str, Any] | None:
@@ -84,7 +84,7 @@ class OperatorOperation(RandomState):
 
     call: Any
     missing: Sequence[str] = ()  # required arguments that were not given
-    sized: bool = False  # its input only tells the batch size: that of a branch
+    sized: bool = False  # the input only determines the batch size: it is the condition of a branch
 
     def prepare(self, graph: Graph) -> None:
         """Bind everything that is the same in every iteration."""
@@ -92,7 +92,7 @@ class OperatorOperation(RandomState):
             raise RuntimeError(f"{self.title}: the argument {self.missing[0]!r} is required")
         self._prepared = Prepared(self.call, self.constants) if isinstance(self.call, Operator) else None
         self._device = target_device(self, graph)
-        self._given = dict(self.constants) if self._device is None else {**self.constants, "device": self._device}
+        self._keywords = dict(self.constants) if self._device is None else {**self.constants, "device": self._device}
         self._generator, self._drawn = None, (-1, ())
         self._sizeless = not self.inputs and not self.arguments  # the batch size is that of the iteration
 
@@ -105,34 +105,34 @@ class OperatorOperation(RandomState):
             words = self._words(step) if self.random else None
             result = self._prepared(inputs, arguments, words=words, batch_size=size, device=self._device)
         else:
-            given = {**self._given, **arguments}
+            keywords = {**self._keywords, **arguments}
             if size is not None:
-                given["batch_size"] = size
+                keywords["batch_size"] = size
             if self.random:
-                given["rng"] = self._numbers(step)
-            result = self.call(*inputs, **given)
+                keywords["rng"] = self._numbers(step)
+            result = self.call(*inputs, **keywords)
         return result if type(result) is tuple else (result,)
 
 
 class ReaderOperation(Operation):
-    """A reader of :mod:`torch_ndd`, which gives full batches without end."""
+    """A reader of :mod:`torch_ndd`, which returns full batches without end: iterators count the samples of an epoch."""
 
     random = True  # readers shuffle
     call: Any  # its class
     reader: Any = None
 
     def prepare(self, graph: Graph) -> None:
-        """Create the reader and find its samples, so that their errors are those of building. A wrong shard is a RuntimeError there."""
+        """Create the reader and find its samples, so that building reports missing files. A wrong shard is a RuntimeError, as in DALI."""
         self._size = graph.settings.max_batch_size
         self._target = target_device(self, graph)
         try:
             self._open()
         except Exception as error:
-            raise self._refused(error) from error
+            raise self._to_build_error(error) from error
 
-    def _refused(self, error: Exception) -> Exception:
-        made = wrap_error(self, error)
-        return RuntimeError(str(made)) if type(made) is ValueError else made
+    def _to_build_error(self, error: Exception) -> Exception:
+        wrapped = wrap_error(self, error)
+        return RuntimeError(str(wrapped)) if type(wrapped) is ValueError else wrapped
 
     def _open(self) -> None:
         constants = dict(self.constants)
@@ -147,9 +147,9 @@ class ReaderOperation(Operation):
         """Read a batch."""
         if step.batch_size != self._size:
             raise RuntimeError(f"Batch size clash: the inputs of this iteration have {step.batch_size} samples, but readers give {self._size}")
-        for key, one in arguments.items():
-            if one.batch_size != self._size:
-                raise RuntimeError(f"Batch size clash: the argument {key!r} has {one.batch_size} samples, but readers give {self._size}")
+        for key, batch in arguments.items():
+            if batch.batch_size != self._size:
+                raise RuntimeError(f"Batch size clash: the argument {key!r} has {batch.batch_size} samples, but readers give {self._size}")
         outputs = self.reader(batch_size=self._size, **arguments)
         return on_device(tuple(outputs.values()) if isinstance(outputs, dict) else outputs, self._target)
 
@@ -172,7 +172,7 @@ class ConstantOperation(Operation):
     layout: str | None = None
 
     def prepare(self, graph: Graph) -> None:
-        """Place the value."""
+        """Find the device."""
         self._target = target_device(self, graph)
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
@@ -188,23 +188,23 @@ class ArithmeticOperation(Operation):
     operands: tuple[Any, ...]
 
     def prepare(self, graph: Graph) -> None:
-        """Place the constants."""
+        """Move the constants to the device."""
         target = target_device(self, graph)
-        self._placed = tuple(one if one is None or target is None else one.to_device(target) for one in self.operands)
+        self._placed = tuple(operand if operand is None or target is None else operand.to_device(target) for operand in self.operands)
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Compute the operation."""
         nodes = iter(inputs)
-        result = core_arithmetic.arithmetic(self.operation, *(next(nodes) if one is None else one for one in self._placed))
+        result = core_arithmetic.arithmetic(self.operation, *(next(nodes) if operand is None else operand for operand in self._placed))
         if result is NotImplemented:
             raise TypeError(f"{self.title}: unsupported operands")
         return (result,)
 
 
-def _filled(part: Any, indices: Iterator[Batch]) -> Any:
-    """Return a part of an index with the values of the nodes in it."""
+def _fill_nodes(part: Any, indices: Iterator[Batch]) -> Any:
+    """Return a part of an index with values in place of its nodes."""
     if isinstance(part, slice):
-        return slice(_filled(part.start, indices), _filled(part.stop, indices), _filled(part.step, indices))
+        return slice(_fill_nodes(part.start, indices), _fill_nodes(part.stop, indices), _fill_nodes(part.step, indices))
     return _scalar(next(indices)) if isinstance(part, Node) else part
 
 
@@ -218,10 +218,10 @@ class SubscriptOperation(Operation):
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Take a part of every sample."""
         indices = iter(inputs[1:])
-        keys_ = tuple(_filled(part, indices) for part in self.key)
+        key = tuple(_fill_nodes(part, indices) for part in self.key)
         try:
-            taken = inputs[0].slice[keys_] if keys_ else inputs[0]
-        except (IndexError, TypeError) as error:  # one kind for all faults of data
+            taken = inputs[0].slice[key] if key else inputs[0]
+        except (IndexError, TypeError) as error:  # errors of data are RuntimeErrors, as in DALI
             raise RuntimeError(str(error)) from error
         if self.new_axes:
             letters: Any = self.new_letters if taken.layout is not None or not taken.ndim else None
@@ -230,7 +230,7 @@ class SubscriptOperation(Operation):
 
 
 def _scalar(batch: Batch) -> Batch:
-    """Return indices with one value in each sample as numbers."""
+    """Return indices without dimensions: a sample with one value counts as a number."""
     if batch.ndim and batch.ragged_shapes is None and batch.buffer[0].numel() == 1:
         return new_batch(batch.wait().reshape(-1))
     return batch
@@ -242,17 +242,17 @@ class ShapesOperation(Operation):
     dtype: torch.dtype
 
     def prepare(self, graph: Graph) -> None:
-        """Place the result."""
+        """Find the device."""
         self._target = target_device(self, graph)
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
-        """Return the shapes, which are known before the values."""
+        """Return the shapes, which are known before the values: nothing is waited for."""
         extents = inputs[0].sample_shapes().contiguous().clone()
         return on_device((new_batch(extents.to(self.dtype)),), self._target)
 
 
 class MoveOperation(Operation):
-    """A copy to another device; nothing where there is no GPU."""
+    """A copy to another device; the identity where there is no GPU."""
 
     def prepare(self, graph: Graph) -> None:
         """Find the device."""

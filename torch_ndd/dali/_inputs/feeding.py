@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what users feed to a pipeline, or their sources return, to batches."""
+"""Conversion of fed data, and of the results of sources, to batches."""
 
 import copy
 from collections.abc import Sequence
@@ -15,15 +15,15 @@ from .. import tensors
 from .._graph.graph import EMPTY
 from ..tensors._single import import_tensor, is_capsule
 
-_SAMPLES = "a batch is an array whose first dimension counts samples, a list of arrays, or a TensorListCPU"
+_BATCH_FORMS = "a batch is an array whose first dimension counts samples, a list of arrays, or a TensorListCPU"
 
 
 def import_sample(title: str, data: Any, what: str = "a sample") -> Tensor:
-    """Return one sample over the user's memory. Raise RuntimeError for anything but an array."""
+    """Return a sample as a tensor over the user's memory. Raise RuntimeError for anything but an array."""
     if isinstance(data, np.generic):
         data = np.asarray(data)
     elif not is_array(data):
-        raise RuntimeError(f"{title}: {what} must be an array, got {_named(data)}: make it with np.asarray or torch.as_tensor")
+        raise RuntimeError(f"{title}: {what} must be an array, got {_describe_type(data)}; convert it with np.asarray or torch.as_tensor")
     try:
         return import_tensor(title, data)
     except (TypeError, BufferError) as error:
@@ -44,15 +44,15 @@ def is_batch(data: Any) -> bool:
     return isinstance(data, tensors.TensorListCPU | tensors.TensorListGPU | Batch)
 
 
-def _named(data: Any) -> str:
+def _describe_type(data: Any) -> str:
     return "None" if data is None else f"an object of type {type(data).__name__}"
 
 
 def import_batch(title: str, data: Any, max_samples: int, share: bool) -> Batch:
-    """Return the user's data as a batch, in memory of its own unless ``share``.
+    """Return the user's data as a batch, copied unless ``share``.
 
     Raises:
-        RuntimeError: no batch, more than ``most`` samples, or samples of different types, dimensions or layouts.
+        RuntimeError: not a batch, more than ``max_samples`` samples, or samples of different types, dimensions or layouts.
     """
     copied = False
     samples: Any
@@ -63,11 +63,11 @@ def import_batch(title: str, data: Any, max_samples: int, share: bool) -> Batch:
         _check_size(title, len(data), max_samples)
         if not data:
             return EMPTY
-        samples = _uniform(title, data)
+        samples = _import_list(title, data)
     else:
-        samples = _whole(title, data)
+        samples = _import_samples(title, data)
         _check_size(title, samples.shape[0], max_samples)
-        copied = isinstance(data, np.ndarray) and not samples.caller_owned  # because it cannot be shared
+        copied = isinstance(data, np.ndarray) and not samples.caller_owned  # its memory cannot be shared: it is read-only or strided
     if not share and not copied:
         return batch(samples)
     values = as_batch(samples)
@@ -77,14 +77,14 @@ def import_batch(title: str, data: Any, max_samples: int, share: bool) -> Batch:
     return values
 
 
-def _whole(title: str, data: Any) -> Tensor:
-    """Return an array of samples."""
+def _import_samples(title: str, data: Any) -> Tensor:
+    """Return an array of samples as a tensor."""
     if not is_array(data):
-        raise RuntimeError(f"{title}: {_SAMPLES}; got {_named(data)}")
+        raise RuntimeError(f"{title}: {_BATCH_FORMS}; got {_describe_type(data)}")
     values = import_sample(title, data, "a batch")
     if not values.ndim:
-        raise IndexError(f"{title}: {_SAMPLES}; got an array without dimensions")
-    if values.layout is not None:  # that of the whole, not of a sample
+        raise IndexError(f"{title}: {_BATCH_FORMS}; got an array without dimensions")
+    if values.layout is not None:  # of the whole array, not of a sample
         values = copy.copy(values)
         values.relabel(None)
     return values
@@ -95,25 +95,26 @@ def _check_size(title: str, count: int, max_samples: int) -> None:
         raise RuntimeError(f"{title}: expected a batch of at most {max_samples} samples, the batch_size of the pipeline, got {count}")
 
 
-def _uniform(title: str, data: Sequence[Any]) -> list[Any]:
-    """Return samples that have one type, number of dimensions and layout."""
-    if all(type(one) is np.ndarray for one in data) and len({(one.dtype, one.ndim) for one in data}) == 1:
+def _import_list(title: str, data: Sequence[Any]) -> list[Any]:
+    """Return the samples of a list. Raise RuntimeError unless they have one type, number of dimensions and layout."""
+    # The usual case in one pass: a batch of 256 arrays would take 256 imports.
+    if all(type(item) is np.ndarray for item in data) and len({(item.dtype, item.ndim) for item in data}) == 1:
         return list(data)
-    parts = [import_sample(title, one, f"sample {i} of a batch") for i, one in enumerate(data)]
-    layouts = {one.layout for one in parts if one.layout}
+    parts = [import_sample(title, item, f"sample {i} of a batch") for i, item in enumerate(data)]
+    layouts = {item.layout for item in parts if item.layout}
     first = parts[0]
-    for i, one in enumerate(parts):
-        if (one.dtype, one.ndim) != (first.dtype, first.ndim) or len(layouts) > 1:
+    for i, item in enumerate(parts):
+        if (item.dtype, item.ndim) != (first.dtype, first.ndim) or len(layouts) > 1:
             raise RuntimeError(
-                f"{title}: all samples of a batch must have the same type, number of dimensions and layout; sample {i} is {describe(one)}, sample 0 "
+                f"{title}: all samples of a batch must have the same type, number of dimensions and layout; sample {i} is {describe(item)}, sample 0 "
                 f"is {describe(first)}"
             )
     return parts
 
 
-def describe(one: Tensor | Batch) -> str:
-    """Return type, number of dimensions and layout in words."""
-    return f"{elements.dtype_name(one.dtype)} with {one.ndim} dimensions" + (f' and the layout "{one.layout}"' if one.layout else "")
+def describe(value: Tensor | Batch) -> str:
+    """Describe the type, the number of dimensions and the layout for a message."""
+    return f"{elements.dtype_name(value.dtype)} with {value.ndim} dimensions" + (f' and the layout "{value.layout}"' if value.layout else "")
 
 
 class Expected:
@@ -126,7 +127,7 @@ class Expected:
         ndim: Their number of dimensions, None for any.
 
     Raises:
-        ValueError, TypeError: no type, or no number.
+        ValueError, TypeError: not an element type, or not a number.
         RuntimeError: a negative number of dimensions, or one that does not fit the layout.
     """
 
@@ -141,8 +142,8 @@ class Expected:
             raise RuntimeError(f'{title}: the layout "{layout}" has {len(self.layout)} letters, but ndim={ndim}')
         self._last: tuple[torch.dtype, int, str | None] | None = None
 
-    def laid_out(self, values: Batch, layout: str | None, overrides: bool) -> Batch:
-        """Return the batch with the layout that is declared, or the given one.
+    def apply_layout(self, values: Batch, layout: str | None, overrides: bool) -> Batch:
+        """Return the batch with the declared layout, or that of the data.
 
         Args:
             made: The batch, maybe with a layout.
@@ -165,7 +166,7 @@ class Expected:
     def check(self, values: Batch) -> Batch:
         """Return the batch. Raise RuntimeError unless it is as declared and like the one before."""
         if not values.batch_size:
-            return values if values is EMPTY or self._last is None else _nothing(self._last)
+            return values if values is EMPTY or self._last is None else _empty_batch(self._last)
         title = self._title
         if self._dtype is not None and values.dtype != self._dtype:
             raise RuntimeError(f"{title}: expected data of type {elements.dtype_name(self._dtype)}, got {describe(values)}")
@@ -175,13 +176,13 @@ class Expected:
         if self._last is not None and kind != self._last:
             raise RuntimeError(
                 f"{title}: the data must keep their type, number of dimensions and layout from batch to batch: they were "
-                f"{describe(_nothing(self._last))}, and now are {describe(values)}"
+                f"{describe(_empty_batch(self._last))}, and now are {describe(values)}"
             )
         self._last = kind
         return values
 
 
-def _nothing(kind: tuple[torch.dtype, int, str | None]) -> Batch:
+def _empty_batch(kind: tuple[torch.dtype, int, str | None]) -> Batch:
     """Return an empty batch of a type."""
     dtype, ndim, layout = kind
     return new_batch(torch.empty(0, dtype=dtype), torch.empty((0, ndim), dtype=torch.int64), layout)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker process of parallel sources: computes what it is told and writes it to shared memory."""
+"""A worker process of parallel sources: it calls sources and writes their arrays to shared memory."""
 
 import atexit
 import contextlib
@@ -31,7 +31,7 @@ class Task(NamedTuple):
 
     Attributes:
         source: Number of the source.
-        epoch: Counts the restarts of the source, to recognize what belongs to an epoch that is over.
+        epoch: Number of restarts of the source, by which results of before a restart are recognized.
         number: Number of the batch.
         part: Number of this part of the batch.
         memory: Number of the shared memory for the result.
@@ -61,9 +61,9 @@ class Result(NamedTuple):
 
     Attributes:
         source, epoch, number, part: See :class:`Task`.
-        items: Placed arrays, in the structure of what the source returned: one item for a batch, one for each sample.
-        size: Bytes of shared memory that were written.
-        failed_at: How many calls had succeeded before one failed.
+        items: Placed arrays, in the structure that the source returned: one item for a batch, one for each sample.
+        size: Bytes of shared memory that the arrays take.
+        failed_at: Number of calls that had succeeded before one failed.
         error: Text of its exception; empty for StopIteration; None if all succeeded.
     """
 
@@ -87,19 +87,19 @@ class Memory:
     @staticmethod
     def create(size: int = 0) -> "Memory":
         """Return new memory."""
-        made = Memory(os.memfd_create("torch_ndd.dali source"))
+        memory = Memory(os.memfd_create("torch_ndd.dali source"))
         if size:
-            os.ftruncate(made.descriptor, size)
-        return made
+            os.ftruncate(memory.descriptor, size)
+        return memory
 
-    def at_least(self, size: int) -> mmap.mmap:
-        """Return the mapped memory, which grows if necessary. Raise MemoryError or OSError if there is no memory for it."""
+    def reserve(self, size: int) -> mmap.mmap:
+        """Return the mapped memory, enlarged to ``size`` bytes if necessary. Raise MemoryError or OSError if the system has too little."""
         if self._map is None or len(self._map) < size:
             before = os.fstat(self.descriptor).st_size
             if before < size:
                 grown = max(size, before + before // 4)
                 _check_free(grown - before)
-                # Reports a lack of memory in the file system, which would otherwise end the process.
+                # Allocates the pages now: a page that is missing later ends the process with SIGBUS.
                 os.posix_fallocate(self.descriptor, 0, grown - grown % -mmap.PAGESIZE)
             self._map = mmap.mmap(self.descriptor, 0)  # arrays over the old map keep it
         return self._map
@@ -118,21 +118,21 @@ class Memory:
 
 
 def _check_free(size: int) -> None:
-    """Raise MemoryError if ``size`` bytes are more than what is free: the system would end processes, and not only this one, to get it."""
+    """Raise MemoryError if ``size`` bytes are not free: the system would kill processes, and not only this one, to get them."""
     native.check_memory(size, "what a parallel source returned")
     with contextlib.suppress(OSError), open("/proc/meminfo") as file:
         values = dict(line.split(":", 1) for line in file)
         free = sum(int(values[key].split()[0]) << 10 for key in ("MemAvailable", "SwapFree") if key in values)
         if size > free:
-            raise MemoryError(f"no memory for {size} bytes, which a parallel source returned; {free} are free")
+            raise MemoryError(f"no memory for the {size} bytes that a parallel source returned; {free} are free")
 
 
-class Called(NamedTuple):
+class WorkerSource(NamedTuple):
     """A source as a worker needs it.
 
     Attributes:
-        source, cycle: As given to ``external_source``.
-        outputs: Number of outputs in an item; None if it is one without a sequence around it.
+        source, cycle: Arguments of ``external_source``.
+        outputs: Number of outputs in an item; None if the item is the output itself.
     """
 
     source: Any
@@ -140,52 +140,52 @@ class Called(NamedTuple):
     outputs: int | None
 
 
-def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], Sequence[Called]], parent: int, forked: bool) -> None:
+def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], Sequence[WorkerSource]], parent: int, forked: bool) -> None:
     """Compute tasks until the parent ends or closes the connection.
 
     Args:
-        connection: Gives tasks and takes results.
-        descriptors: Of the shared memory: numbers, or what detaches them in a spawned process.
+        connection: Receives tasks and sends results.
+        descriptors: File descriptors of the shared memories: numbers, or objects with ``detach()`` in a spawned process.
         load: Returns the sources.
         parent: Process id of the parent.
         forked: Whether this process was forked rather than spawned.
     """
     if forked:
-        # What was inherited is never collected here: finalizers may wait for threads that only the parent has.
+        # Inherited objects are never collected here: their finalizers may wait for threads that only the parent has.
         gc.freeze()
         gc.enable()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all processes of a terminal; the parent ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=end_with_parent, args=[parent], daemon=True).start()
     torch.set_num_threads(1)  # OpenMP's threads do not survive a fork, and there are several workers
-    memories = [Memory(one if isinstance(one, int) else one.detach()) for one in descriptors]
+    memories = [Memory(descriptor if isinstance(descriptor, int) else descriptor.detach()) for descriptor in descriptors]
     failure = None
-    sources: Sequence[Called] = ()
-    asks: list[Callable[..., Any]] = []
+    sources: Sequence[WorkerSource] = ()
+    calls: list[Callable[..., Any]] = []
     try:
         sources = load()
-        asks = [_ask(one) for one in sources]
+        calls = [_open_source(source) for source in sources]
     except BaseException:
         failure = traceback.format_exc()
-    over: dict[int, int] = {}  # by source: the epoch whose data have ended
+    ended: dict[int, int] = {}  # by source: the epoch whose data has ended
     try:
         while True:
             task = Task(*connection.recv())
             if failure is not None:
-                result = _failed(task, 0, failure)
-            elif over.get(task.source) == task.epoch:
-                result = _failed(task, 0, "")
+                result = _failure(task, 0, failure)
+            elif ended.get(task.source) == task.epoch:
+                result = _failure(task, 0, "")
             else:
-                result = _computed(task, asks[task.source], sources[task.source].outputs, memories[task.memory])
+                result = _compute(task, calls[task.source], sources[task.source].outputs, memories[task.memory])
             if result.error == "":
-                over[task.source] = task.epoch
+                ended[task.source] = task.epoch
             connection.send(tuple(result))
             del task, result
     except (EOFError, OSError):  # the parent has closed the connection, or ended
         pass
     if not forked:
-        # The exit functions of the source's modules run. Taking down an interpreter with torch in it would take another 0.5 s of CPU time, in which
-        # the parent waits, and after which it kills.
+        # Exit functions of the source's modules run, but not the finalization of the interpreter: with torch it takes 0.5 s of CPU time, for which
+        # the parent would wait.
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
@@ -193,41 +193,41 @@ def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], S
         os._exit(0)
 
 
-def _ask(called: Called) -> Callable[..., Any]:
-    made = inspect_source("external_source", called.source, called.cycle)
-    assert made is not None
-    return made.ask
+def _open_source(source: WorkerSource) -> Callable[..., Any]:
+    description = inspect_source("external_source", source.source, source.cycle)
+    assert description is not None
+    return description.call
 
 
-def _failed(task: Task, failed_at: int, error: str) -> Result:
+def _failure(task: Task, failed_at: int, error: str) -> Result:
     return Result(task.source, task.epoch, task.number, task.part, [], 0, failed_at, error)
 
 
-def _computed(task: Task, ask: Callable[..., Any], outputs: int | None, memory: Memory) -> Result:
+def _compute(task: Task, call: Callable[..., Any], outputs: int | None, memory: Memory) -> Result:
     items: list[Any] = []
     try:
         for arguments in task.calls:
-            items.append(_arrays(ask(*arguments), outputs, task.per_sample))
-        placed, size = _written(items, memory)
+            items.append(_to_arrays(call(*arguments), outputs, task.per_sample))
+        placed, size = _write(items, memory)
     except StopIteration:
-        return _failed(task, len(items), "")
+        return _failure(task, len(items), "")
     except BaseException:
-        return _failed(task, len(items), traceback.format_exc())
+        return _failure(task, len(items), traceback.format_exc())
     return Result(task.source, task.epoch, task.number, task.part, placed, size)
 
 
-def _arrays(item: Any, outputs: int | None, per_sample: bool) -> Any:
-    """Return an item with NumPy arrays in the place of all data. Raise TypeError for anything that is no array."""
+def _to_arrays(item: Any, outputs: int | None, per_sample: bool) -> Any:
+    """Return an item with NumPy arrays in place of all data. Raise TypeError for other data."""
     if outputs is not None:
-        return [_arrays(item[k], None, per_sample) for k in range(outputs)]
+        return [_to_arrays(item[k], None, per_sample) for k in range(outputs)]
     if not per_sample and isinstance(item, tensors.TensorListCPU):
         return item.as_array() if item.is_dense_tensor() else [item.at(i) for i in range(len(item))]
     if not per_sample and isinstance(item, list | tuple):
-        return [_array(one) for one in item]
-    return _array(item)
+        return [_to_array(sample) for sample in item]
+    return _to_array(item)
 
 
-def _array(data: Any) -> np.ndarray:
+def _to_array(data: Any) -> np.ndarray:
     if isinstance(data, np.ndarray):
         return data
     if isinstance(data, torch.Tensor) and data.device.type == "cpu":
@@ -240,20 +240,20 @@ def _array(data: Any) -> np.ndarray:
     )
 
 
-# Not a function inside `_written`, whose cycle would hold the arrays until the garbage collector runs.
-def _place(one: Any, arrays: list[np.ndarray], places: list[Placed]) -> Any:
-    if isinstance(one, list):
-        return [_place(part, arrays, places) for part in one]
-    if one.dtype.hasobject or one.dtype.kind not in "biuf":
-        raise TypeError(f"a source must return arrays of numbers, got the type {one.dtype}")
+# Not nested in `_write`: a recursive closure is a cycle, which would keep the arrays until the garbage collector runs.
+def _place(data: Any, arrays: list[np.ndarray], places: list[Placed]) -> Any:
+    if isinstance(data, list):
+        return [_place(part, arrays, places) for part in data]
+    if data.dtype.hasobject or data.dtype.kind not in "biuf":
+        raise TypeError(f"a source must return arrays of numbers, got the type {data.dtype}")
     end = places[-1].offset + arrays[-1].nbytes if places else 0
-    placed = Placed(one.dtype.str, one.shape, end + -end % ALIGNMENT)
-    arrays.append(one)
+    placed = Placed(data.dtype.str, data.shape, end + -end % ALIGNMENT)
+    arrays.append(data)
     places.append(placed)
     return tuple(placed)
 
 
-def _written(items: Any, memory: Memory) -> tuple[Any, int]:
+def _write(items: Any, memory: Memory) -> tuple[Any, int]:
     """Write all arrays to shared memory. Return their places in the structure of ``items``, and the size."""
     arrays: list[np.ndarray] = []
     places: list[Placed] = []
@@ -261,7 +261,7 @@ def _written(items: Any, memory: Memory) -> tuple[Any, int]:
     structure = _place(items, arrays, places)
     size = places[-1].offset + arrays[-1].nbytes if places else 0
     if size:
-        shared = memory.at_least(size)
+        shared = memory.reserve(size)
         for array, placed in zip(arrays, places, strict=True):
             np.copyto(view(shared, placed), array, casting="no")
     return structure, size

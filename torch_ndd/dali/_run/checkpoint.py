@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of pipelines: where the user is, as JSON that is checked key by key."""
+"""Checkpoints of pipelines: the position after the latest delivery, as JSON that is checked key by key."""
 
 import json
 from typing import Any
@@ -27,9 +27,9 @@ def save(executor: Executor, filename: str | None = None, iterator: dict[str, An
 
 
 def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, Any] | None:
-    """Go to the place of a checkpoint, before the first iteration, and return the place of an iterator in its epoch.
+    """Restore a checkpoint before the first iteration, and return the place of an iterator in its epoch.
 
-    Raise RuntimeError for anything else than a result of :func:`save` of this graph, TypeError for what is neither bytes nor text; the pipeline
+    Raise RuntimeError for anything else than a result of :func:`save` of this graph, TypeError for another type than bytes or str; the pipeline
     cannot be used then.
     """
     if not isinstance(data, bytes | bytearray | str):
@@ -37,15 +37,15 @@ def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, A
     try:
         if not enabled:
             raise ValueError("checkpoint= needs enable_checkpointing=True")
-        given = checked("Pipeline", _CHECKPOINT, parsed("Pipeline", bytes(data) if isinstance(data, bytearray) else data))
-        state = given["pipeline"]
+        content = checked("Pipeline", _CHECKPOINT, parsed("Pipeline", bytes(data) if isinstance(data, bytearray) else data))
+        state = content["pipeline"]
         operations = state.get("operations") if isinstance(state, dict) else None
         if not isinstance(operations, dict):
-            raise ValueError("this is no checkpoint: the states of the operators are missing")
+            raise ValueError("not a valid checkpoint: the states of the operators are missing")
         lacking = sorted(set(executor.state_dict()["operations"]) - set(operations))
         if lacking:
             raise ValueError(f"the checkpoint is of another graph: it has no state of the operator {lacking[0]!r}")
         executor.load_state_dict(state)
     except (ValueError, RuntimeError) as error:
         raise executor.fail(RuntimeError(f"Pipeline: the checkpoint cannot be restored: {error}")) from None
-    return given.get("iterator")
+    return content.get("iterator")

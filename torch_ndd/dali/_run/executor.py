@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running a built pipeline: iterations are issued ahead of the user, and delivered in order with their errors."""
+"""The executor: issues iterations ahead of the user, and delivers them in order with their errors."""
 
 import contextlib
 import copy
@@ -22,11 +22,11 @@ from ..._core.work.call_sites import fixed
 from .._graph.errors import find_origin, wrap_error
 from .._graph.graph import Graph, Node, Operation, Step
 
-_ENTERED = contextlib.nullcontext()  # on a thread that has entered the pipeline's context
+_ENTERED = contextlib.nullcontext()  # in place of the context, on a thread that has entered it
 
 
 def _enter(context: EvalContext) -> None:
-    """Enter the context for the whole life of a thread: doing so in each iteration takes 35 us when the caches are cold."""
+    """Enter the context for the whole life of a thread: entering it in each iteration takes 35 us when the caches are cold."""
     with contextlib.suppress(Exception):  # the first iteration tries again, and delivers the error
         context.__enter__()
 
@@ -35,8 +35,8 @@ _COUNTERS = keys(number=whole(), iteration=whole(), epoch=whole(), operations=la
 
 
 @dataclass(slots=True)
-class _Planned:
-    """An operation with the slots of its inputs and outputs in the list of an iteration's values."""
+class _Scheduled:
+    """An operation with the slots of its inputs and outputs in the list of the values of an iteration."""
 
     operation: Operation
     inputs: list[int]
@@ -55,10 +55,14 @@ class _Issued:
 
 
 class Executor:
-    """Issues and delivers the iterations of a pipeline.
+    """The running state of a built pipeline.
 
-    Inputs are asked for in the user's thread. A thread of the executor calls the operators, which queue their work for native threads or CUDA
-    streams.
+    Sources are pulled on the thread of the caller, so that the user's code runs where it was written to run and StopIteration reaches the user. One
+    thread of the executor calls the operators, which submit their work to native threads or CUDA streams.
+
+    Args:
+        graph: The complete graph, whose operations were prepared.
+        depth: Number of iterations that are issued ahead.
     """
 
     def __init__(self, graph: Graph, depth: int) -> None:
@@ -76,33 +80,33 @@ class Executor:
             assert node.source is not None
             return slots[node.source.serial, node.index]
 
-        plans = [
-            _Planned(
+        scheduled = [
+            _Scheduled(
                 operation,
-                [slot(one) for one in operation.inputs],
-                [(name, slot(one)) for name, one in operation.arguments.items()],
+                [slot(item) for item in operation.inputs],
+                [(name, slot(item)) for name, item in operation.arguments.items()],
                 [slots[operation.serial, k] for k in range(len(operation.outputs))],
             )
             for operation in operations
         ]
-        # What was fed is taken after the sources were asked, which may end the epoch.
-        self.sources = sorted((one for one in plans if one.operation.pulls), key=lambda one: one.operation.fed)
-        # Readers first, so that they read while the others wait for something, such as a Python function for its inputs.
-        self._plan = sorted((one for one in plans if not one.operation.pulls), key=lambda one: bool(one.inputs or one.arguments))
-        self._outputs = [slot(one) for one in graph.outputs]
+        # Fed batches are taken last: a source may end the epoch, and then they stay in their queues for the next one.
+        self._sources = sorted((item for item in scheduled if item.operation.pulls), key=lambda item: item.operation.fed)
+        # Readers first, so that they read while another operation waits, for example a Python function for its inputs.
+        self._order = sorted((item for item in scheduled if not item.operation.pulls), key=lambda item: bool(item.inputs or item.arguments))
+        self._outputs = [slot(item) for item in graph.outputs]
         self._by_site = {id(operation.site): operation for operation in operations}
-        self._stateful = [one.operation for one in plans]
+        self._stateful = [item.operation for item in scheduled]
         uses_gpu = gpu_count() and any(operation.device != "cpu" for operation in operations)
         self._context = EvalContext(num_threads=settings.num_threads, device_id=settings.device_id if uses_gpu else None)
         self._workers: Workers | None = None
-        self._process = 0  # whose thread it is
+        self._process = 0  # that started the thread
         self._queue: deque[_Issued] = deque()
         self._number = self._iteration = self._epoch = 0
         self._begun = False  # the queue was filled
-        self._owed = 0  # iterations that were scheduled and not issued, because an input was not fed
-        self._ended = False  # a source has no more data, or failed and the error waits to be delivered
+        self._owed = 0  # iterations that were scheduled but not issued, because an input was not fed
+        self._ended = False  # nothing more is issued: a source has no more data, or its error must be delivered first
         self._failure: BaseException | None = None  # of every later run
-        self._stopped: BaseException | None = None  # delivered; stays until the sources are asked again
+        self._stopped: BaseException | None = None  # a delivered error, raised again until the next iteration is scheduled
         self._states: dict[str, Any] = {}
         self._delivered = (0, 0, 0)  # number, iteration, epoch after the latest delivery
 
@@ -123,24 +127,25 @@ class Executor:
             while self._owed and not self._ended:
                 self._issue_next(iter_setup)
                 self._owed -= 1
-        except IndexError:  # nothing of this iteration was taken: the user may feed and run again
+        except IndexError:  # no input was taken: the user may feed and run again
+            # With iterations left to deliver, a missing input is not an error yet: the next call issues what is owed.
             if not self._queue:
                 self._owed = max(1, self._owed) - 1
                 raise
 
     def _check_usable(self) -> None:
         if self._failure is not None:
-            raise _copied(self._failure)
-        if self._workers is not None and self._process != os.getpid():  # the thread is in the parent: waiting for it would never end
-            raise RuntimeError("Pipeline: it ran in the parent of this process; make a pipeline here, after the fork")
+            raise _copy_without_traceback(self._failure)
+        if self._workers is not None and self._process != os.getpid():  # the thread exists in the parent only: a wait would never end
+            raise RuntimeError("Pipeline: it was started in the parent of this process; create a pipeline here, after the fork")
 
     def _issue_next(self, iter_setup: Callable[[], None] | None) -> None:
         step = Step(self._number, self._iteration, self._epoch, self._size)
         try:
             if iter_setup is not None:
                 iter_setup()
-            for one in self.sources:
-                one.operation.check(step, wait=not self._queue)
+            for source in self._sources:
+                source.operation.check(step, wait=not self._queue)
         except StopIteration:
             self._ended = True
             return
@@ -167,53 +172,54 @@ class Executor:
         self._queue.append(issued)
 
     def _stop_with(self, step: Step, error: Exception) -> None:
-        """Issue nothing more until the error was delivered; then the sources are asked again."""
+        """Put an error in the place of an iteration. Nothing is issued until it was delivered; then the sources are pulled again."""
         self._ended = True
         self._queue.append(_Issued(step, error=error))
 
     def _pull(self, step: Step, values: list[Any], issued: _Issued) -> None:
-        """Ask all sources for an iteration. If one has no more data, ask the others too, so that sources of equal length restart together."""
+        """Pull all sources of an iteration. If one has no more data, pull the others too, so that sources of equal length restart together."""
         first: Operation | None = None
         ended = False
-        for one in self.sources:
-            if ended and one.operation.fed:
+        for source in self._sources:
+            if ended and source.operation.fed:
                 break
             try:
-                batches = one.operation.pull(step)
+                batches = source.operation.pull(step)
             except StopIteration:
                 ended = True
             if ended:
                 continue
-            for slot, batch in zip(one.outputs, batches, strict=True):
+            for slot, batch in zip(source.outputs, batches, strict=True):
                 if first is None:
-                    first, step.batch_size = one.operation, batch.batch_size
+                    first, step.batch_size = source.operation, batch.batch_size
                 elif batch.batch_size != step.batch_size:
                     raise RuntimeError(
-                        f"Batch size clash: the input {first.name!r} has {step.batch_size} samples in this iteration, and {one.operation.name!r} has "
-                        f"{batch.batch_size}"
+                        f"Batch size clash: the input {first.name!r} has {step.batch_size} samples in this iteration, and "
+                        f"{source.operation.name!r} has {batch.batch_size}"
                     )
                 values[slot] = batch
             if self._checkpointing:
-                self._keep_state(one.operation, issued.states)
+                self._keep_state(source.operation, issued.states)
         if ended:
             raise StopIteration
 
+    # The loop of all operators: native threads may be idle until it submits their work.
     def _issue(self, step: Step, values: list[Any], states: dict[str, Any]) -> list[Batch]:
-        """Call the operators of an iteration and return the outputs. Runs on the executor's thread."""
+        """Call the operators of an iteration and return the outputs, which may be pending. Runs on the executor's thread."""
         with _ENTERED if streams.entered() is self._context else self._context:
             try:
-                for one in self._plan:
+                for item in self._order:
                     if workers.ending:
-                        raise RuntimeError("Pipeline: the program ends")
-                    operation = one.operation
-                    inputs = [values[slot] for slot in one.inputs]
-                    fixed.site = operation.site
+                        raise RuntimeError("Pipeline: the program is ending")
+                    operation = item.operation
+                    inputs = [values[slot] for slot in item.inputs]
+                    fixed.site = operation.site  # errors of work that runs later refer to the definition
                     try:
-                        made = operation.run(step, inputs, {name: values[slot] for name, slot in one.arguments})
-                        for slot, batch in zip(one.outputs, made, strict=True):
+                        outputs = operation.run(step, inputs, {name: values[slot] for name, slot in item.arguments})
+                        for slot, batch in zip(item.outputs, outputs, strict=True):
                             values[slot] = batch
                     except (Exception, SystemExit) as error:  # a Python function that calls sys.exit() does not end the program
-                        raise self._blamed(operation, inputs, error) from error
+                        raise self._attribute_error(operation, inputs, error) from error
                     if self._checkpointing:
                         self._keep_state(operation, states)
             finally:
@@ -225,16 +231,17 @@ class Executor:
         if state is not None:
             states[operation.name] = state
 
-    def _blamed(self, operation: Operation, inputs: list[Batch], error: BaseException) -> Exception:
-        """Return an error with the operator that caused it: the one that was called, or one whose results it waited for."""
+    def _attribute_error(self, operation: Operation, inputs: list[Batch], error: BaseException) -> Exception:
+        """Return an error that names the operator that caused it: the operator that was called, or one whose results it waited for."""
         if isinstance(error, Exception):
             for batch in inputs:
                 if batch.pending is not None and getattr(batch.pending, "_status", None):
-                    return self._of_pending(batch.pending, error)
+                    return self._attribute_pending_error(batch.pending, error)
         return wrap_error(operation, error)
 
-    def _of_pending(self, pending: Any, error: Exception) -> Exception:
+    def _attribute_pending_error(self, pending: Any, error: Exception) -> Exception:
         site, cause = find_origin(pending)
+        # The failed call has the list that was `fixed.site` when it was launched: its identity finds the operation.
         operation = self._by_site.get(id(site))
         return error if operation is None else wrap_error(operation, cause)
 
@@ -244,11 +251,11 @@ class Executor:
         """Return the outputs of the oldest iteration, filled. Raise its error, or StopIteration if none is scheduled."""
         self._check_usable()
         if not self._queue:
-            raise StopIteration if self._stopped is None else _copied(self._stopped)
+            raise StopIteration if self._stopped is None else _copy_without_traceback(self._stopped)
         issued = self._queue.popleft()
         try:
             if issued.error is not None:
-                self._ended, self._stopped = False, _copied(issued.error)
+                self._ended, self._stopped = False, _copy_without_traceback(issued.error)
                 raise issued.error
             assert issued.outputs is not None
             outputs = issued.outputs.result()
@@ -260,11 +267,11 @@ class Executor:
             return outputs
         except KeyboardInterrupt:
             future = issued.outputs
-            if future is not None and not (future.done() and future.exception()):  # it came while this thread waited: the next run delivers them
+            if future is not None and not (future.done() and future.exception()):  # Ctrl-C while waiting: the next run delivers the iteration
                 self._queue.appendleft(issued)
             raise
         finally:
-            # The error has this frame in its traceback, with those of its callers: a cycle would keep the user's pipeline and its processes.
+            # The traceback of the error refers to this frame: the cycle would keep the user's pipeline and its processes alive.
             del issued
 
     def _wait(self, batch: Batch) -> None:
@@ -274,18 +281,18 @@ class Executor:
         except Exception as error:
             if pending is None or not hasattr(pending, "failed_call"):
                 raise
-            raise self._of_pending(pending, error) from error
+            raise self._attribute_pending_error(pending, error) from error
 
     def fail(self, error: Exception) -> Exception:
         """Make every later run raise an error, release what the operations hold, and return the error."""
-        self._failure = _copied(error)
+        self._failure = _copy_without_traceback(error)
         self._queue.clear()
         for operation in self._stateful:
             operation.close()
         return error
 
     def empty(self) -> bool:
-        """Return whether nothing is scheduled."""
+        """Return whether all scheduled iterations were delivered."""
         return not self._queue
 
     def reset(self) -> None:
@@ -303,7 +310,7 @@ class Executor:
     # State.
 
     def keep_states(self) -> None:
-        """Take the states of all operations as those that the user has seen."""
+        """Record the present states of all operations as those of the latest delivery."""
         for operation in self._stateful:
             self._keep_state(operation, self._states)
 
@@ -314,21 +321,21 @@ class Executor:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state before the first iteration. Raise RuntimeError for a state of another graph."""
-        given = checked("Pipeline", _COUNTERS, state)
-        found = {operation.name: operation for operation in self._stateful}
-        for name, one in given["operations"].items():
-            if name not in found:
-                raise RuntimeError(f"Pipeline: the checkpoint is of another graph: there is no operator {name!r}")
-            found[name].load_state_dict(one)
-        self._number, self._iteration, self._epoch = given["number"], given["iteration"], given["epoch"]
+        counters = checked("Pipeline", _COUNTERS, state)
+        operations = {operation.name: operation for operation in self._stateful}
+        for name, operation_state in counters["operations"].items():
+            if name not in operations:
+                raise RuntimeError(f"Pipeline: the checkpoint is of another graph: it has an operator {name!r}, this pipeline does not")
+            operations[name].load_state_dict(operation_state)
+        self._number, self._iteration, self._epoch = counters["number"], counters["iteration"], counters["epoch"]
         self._delivered = (self._number, self._iteration, self._epoch)
         self.keep_states()
 
 
-def _copied(error: BaseException) -> BaseException:
-    """Return an error without its traceback, whose frames would hold the pipeline, and the pipeline the error."""
+def _copy_without_traceback(error: BaseException) -> BaseException:
+    """Return an error without its traceback, whose frames refer to the pipeline: stored in it, they would be a cycle."""
     try:
-        made = copy.copy(error)
+        copied = copy.copy(error)
     except Exception:
         return error
-    return made if type(made) is type(error) else error
+    return copied if type(copied) is type(error) else error

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Graphs of pipelines as JSON: ``Pipeline.serialize`` and ``Pipeline.deserialize``.
+"""Graphs as JSON: ``Pipeline.serialize`` and ``Pipeline.deserialize``.
 
-Loading makes the operators again by the functions that made them, which check the arguments as in a program. Nothing in the text is executed, and
-operators that write files are refused.
+Loading calls the functions that created the operators, which check the arguments as in a program. Nothing in the text is executed, and operators
+that write files are refused.
 """
 
 import json
@@ -24,13 +24,13 @@ from ..external_source import external_source
 from . import values
 
 _KIND = "pipeline of torch_ndd.dali"
-_MAX_OPERATORS = 1_000_000  # operators
-# Arguments of the constructor that belong to a run.
+_MAX_OPERATORS = 1_000_000
+# Arguments of the constructor that belong to a run and are not stored.
 _RUN_ARGUMENTS = ("checkpoint", "py_callback_pickler")
 _MAX_PARALLELISM = 1 << 16  # threads, or iterations ahead
 # Arguments that make readers write files.
 _WRITING = ("save_preprocessed_annotations", "dump_meta_files")
-# What operators raise for arguments that they do not take.
+# Exceptions of operators for arguments that they do not take.
 REFUSALS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, OSError, AssertionError)
 
 
@@ -204,47 +204,48 @@ def _create(stored: Mapping[str, Any], resolve: Callable[[Any], DataNode]) -> li
 
 
 def _find_writing_argument(schema: str, arguments: Mapping[str, Any]) -> str | None:
-    """Return what makes an operator write files; None if it does not."""
+    """Return the argument that makes an operator write files, or the operator; None if it does not write."""
     if schema in schemas() and schemas()[schema].name == "dump_image":
         return "dump_image"
+    # Anything but a false number counts, also a node: its value is not known yet.
     return next((key for key in _WRITING if not (isinstance(value := arguments.get(key), int | None) and not value)), None)
 
 
 def _create_operator(stored: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
-    given = {**arguments, **constants, "device": stored["device"], "name": stored["name"], "preserve": stored["preserve"]}
+    options = {**arguments, **constants, "device": stored["device"], "name": stored["name"], "preserve": stored["preserve"]}
     schema = schemas()[stored["schema"]]
     if stored["seed"] is not None and "seed" in schema.accepted:
-        given["seed"] = stored["seed"]
-    if schema.name == "batch_permutation":  # its input, if it has one, is the branch that it permutes
-        return calls.call(schema, stored["title"], [], given, branch=inputs)
-    return calls.call(schema, stored["title"], inputs, given)
+        options["seed"] = stored["seed"]
+    if schema.name == "batch_permutation":  # its input, if any, has the samples of its branch
+        return calls.call(schema, stored["title"], [], options, branch=inputs)
+    return calls.call(schema, stored["title"], inputs, options)
 
 
 def _create_arithmetic(stored: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
     operation, operands = stored["schema"].removeprefix("arithmetic."), constants["operands"]
-    wanted = operand_count(operation)
-    if not isinstance(operands, tuple) or len(operands) != wanted or sum(each is None for each in operands) != len(inputs):
-        raise ValueError(f"{operation} has {wanted} operands, got {operands!r:.60} and {len(inputs)} nodes")
+    count = operand_count(operation)
+    if not isinstance(operands, tuple) or len(operands) != count or sum(operand is None for operand in operands) != len(inputs):
+        raise ValueError(f"{operation} has {count} operands, got {operands!r:.60} and {len(inputs)} nodes")
     nodes = iter(inputs)
-    return data_node.arithmetic(operation, *[next(nodes) if each is None else each for each in operands], title=stored["title"])
+    return data_node.arithmetic(operation, *[next(nodes) if operand is None else operand for operand in operands], title=stored["title"])
 
 
 def _create_subscript(stored: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
     key = constants["key"]
-    # Of a key defined in a branch the inputs are the samples of that branch, the nodes in the key all samples.
-    if not isinstance(key, tuple) or sum(map(_nodes_in, key)) != len(inputs) - 1:
+    # In a branch of a condition, the inputs have the samples of the branch, but the nodes in the key all samples: the inputs replace them.
+    if not isinstance(key, tuple) or sum(map(_count_nodes, key)) != len(inputs) - 1:
         raise ValueError(f"an index must have as many nodes as there are inputs after the first one, got {key!r:.60}")
     nodes = iter(inputs[1:])
-    return data_node.subscript(inputs[0], tuple([_with_nodes(part, nodes) for part in key]))
+    return data_node.subscript(inputs[0], tuple([_replace_nodes(part, nodes) for part in key]))
 
 
-def _nodes_in(part: Any) -> int:
-    return sum(map(_nodes_in, (part.start, part.stop, part.step))) if isinstance(part, slice) else isinstance(part, DataNode)
+def _count_nodes(part: Any) -> int:
+    return sum(map(_count_nodes, (part.start, part.stop, part.step))) if isinstance(part, slice) else isinstance(part, DataNode)
 
 
-def _with_nodes(part: Any, nodes: Iterator[DataNode]) -> Any:
+def _replace_nodes(part: Any, nodes: Iterator[DataNode]) -> Any:
     if isinstance(part, slice):
-        return slice(*[_with_nodes(bound, nodes) for bound in (part.start, part.stop, part.step)])
+        return slice(*[_replace_nodes(bound, nodes) for bound in (part.start, part.stop, part.step)])
     return next(nodes) if isinstance(part, DataNode) else part
 
 
@@ -266,7 +267,7 @@ def _create_video_input(stored: Mapping[str, Any], inputs: list[DataNode], argum
 
 
 def _create_move(stored: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:
-    return data_node.moved(inputs[0], stored["device"])
+    return data_node.move(inputs[0], stored["device"])
 
 
 def _create_condition(stored: Mapping[str, Any], inputs: list[DataNode], arguments: dict[str, DataNode], constants: dict[str, Any]) -> Any:

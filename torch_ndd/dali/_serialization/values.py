@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of pipelines and operators as JSON, and back.
+"""Arguments of pipelines and operators as JSON.
 
-Numbers, texts and lists are as they are. Everything else is a dict with the key ``"is"``, which says what it is.
+Numbers, strings and lists are stored directly. Everything else is a dict whose key ``"is"`` has the kind of the value.
 """
 
 import enum
@@ -23,14 +23,15 @@ from .._policies import OperatorConcurrency, StreamPolicy
 from ..data_node import DataNode, NewAxis
 
 _ENUMS: dict[str, type[enum.Enum]] = {
-    one.__name__: one for one in (types.DALIDataType, types.DALIInterpType, types.DALIImageType, OperatorConcurrency, StreamPolicy)
+    enumeration.__name__: enumeration
+    for enumeration in (types.DALIDataType, types.DALIInterpType, types.DALIImageType, OperatorConcurrency, StreamPolicy)
 }
 
 _NUMBERS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float16", "float32", "float64")
 
 
 def encode(value: Any, reference: Callable[[DataNode], Any] | None = None) -> Any:
-    """Return a value in JSON's types. ``reference`` returns what stands for a node. Raise TypeError for a value that cannot be stored."""
+    """Return a value in JSON's types. ``reference`` returns the stored form of a node. Raise TypeError for a value that cannot be stored."""
     if value is None or type(value) in (bool, int):
         return value
     if isinstance(value, str):
@@ -38,17 +39,17 @@ def encode(value: Any, reference: Callable[[DataNode], Any] | None = None) -> An
     if type(value) is float:
         return value if math.isfinite(value) else {"is": "float", "value": str(value)}
     if type(value) is list:
-        return [encode(one, reference) for one in value]
+        return [encode(item, reference) for item in value]
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return {"is": "tuple", "values": [encode(one, reference) for one in value]}
+        return {"is": "tuple", "values": [encode(item, reference) for item in value]}
     if isinstance(value, DataNode) and reference is not None:
         return {"is": "node", "value": reference(value)}
     if isinstance(value, Feature):
-        return _of_feature(value)
+        return _encode_feature(value)
     if isinstance(value, enum.Enum) and type(value).__name__ in _ENUMS:
         return {"is": "enum", "type": type(value).__name__, "name": value.name}
     if isinstance(value, slice):
-        return {"is": "slice", "values": [encode(one, reference) for one in (value.start, value.stop, value.step)]}
+        return {"is": "slice", "values": [encode(item, reference) for item in (value.start, value.stop, value.step)]}
     if isinstance(value, NewAxis):
         return {"is": "newaxis", "name": value.name}
     if isinstance(value, types.ScalarConstant):
@@ -56,21 +57,21 @@ def encode(value: Any, reference: Callable[[DataNode], Any] | None = None) -> An
     if isinstance(value, torch.dtype):
         return {"is": "dtype", "name": types.to_dali_type(value).name}
     if isinstance(value, dict):
-        return {"is": "dict", "values": [[_key(key), encode(one, reference)] for key, one in value.items()]}
+        return {"is": "dict", "values": [[_check_key(key), encode(item, reference)] for key, item in value.items()]}
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return {"is": "number", "type": value.dtype.name, "value": encode(value.item())}
-    return _of_array(value)
+    return _encode_array(value)
 
 
-def _key(key: Any) -> str:
+def _check_key(key: Any) -> str:
     if not isinstance(key, str):
         raise TypeError(f"a dict with the key {key!r:.60} cannot be stored")
     return key
 
 
-def _of_array(value: Any) -> dict[str, Any]:
+def _encode_array(value: Any) -> dict[str, Any]:
     if isinstance(value, Tensor):
         value = value.torch()
     library = "numpy" if isinstance(value, np.ndarray) else "torch"
@@ -82,7 +83,7 @@ def _of_array(value: Any) -> dict[str, Any]:
     return {"is": "array", "library": library, "type": types.to_dali_type(value.dtype).name, "shape": list(value.shape), "values": values}
 
 
-def _of_feature(feature: Feature) -> dict[str, Any]:
+def _encode_feature(feature: Feature) -> dict[str, Any]:
     default = feature.default_value
     if isinstance(default, bytes):
         raise TypeError("a feature whose default value is bytes cannot be stored: give a str")
@@ -111,72 +112,72 @@ def decode(value: Any, node: Callable[[Any], DataNode] | None = None) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
-        return [decode(one, node) for one in value]
+        return [decode(item, node) for item in value]
     kind = value.get("is") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in _SHAPES:
-        raise ValueError(f"no value: {value!r:.60}")
-    given = _SHAPES[kind](value, f"a value of kind {kind!r}")
+        raise ValueError(f"not a stored value: {value!r:.60}")
+    fields = _SHAPES[kind](value, f"a value of kind {kind!r}")
     if kind == "node":
         if node is None:
-            raise ValueError("a node cannot be here")
-        return node(given["value"])
+            raise ValueError("a node is not allowed here")
+        return node(fields["value"])
     if kind in ("tuple", "slice", "dict"):
-        return _container(kind, given["values"], node)
+        return _decode_container(kind, fields["values"], node)
     if kind == "array":
-        return _array(given)
+        return _decode_array(fields)
     if kind == "feature":
-        made = FixedLenFeature if given["fixed"] else VarLenFeature
-        return made(given["shape"], given["dtype"], decode(given["default"]))
+        feature_type = FixedLenFeature if fields["fixed"] else VarLenFeature
+        return feature_type(fields["shape"], fields["dtype"], decode(fields["default"]))
     if kind == "float":
-        return float(given["value"])
+        return float(fields["value"])
     if kind == "number":
-        return _number(given)
+        return _decode_number(fields)
     if kind == "newaxis":
-        return NewAxis(given["name"])
+        return NewAxis(fields["name"])
     if kind == "scalar":
-        return types.ScalarConstant(decode(given["value"]), _member("DALIDataType", given["type"]))
+        return types.ScalarConstant(decode(fields["value"]), _find_member("DALIDataType", fields["type"]))
     if kind == "dtype":
-        return to_dtype(_member("DALIDataType", given["name"]))
-    return _member(given["type"], given["name"])
+        return to_dtype(_find_member("DALIDataType", fields["name"]))
+    return _find_member(fields["type"], fields["name"])
 
 
-def _container(kind: str, values: Any, node: Callable[[Any], DataNode] | None) -> Any:
+def _decode_container(kind: str, values: Any, node: Callable[[Any], DataNode] | None) -> Any:
     if not isinstance(values, list) or (kind == "slice" and len(values) != 3):
         raise ValueError(f"a {kind} must have a list of values, got {values!r:.60}")
     if kind == "dict":
         if not all(isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in values):
-            raise ValueError(f"a dict must have pairs of a text and a value, got {values!r:.60}")
-        return {key: decode(one, node) for key, one in values}
-    made = [decode(one, node) for one in values]
-    return slice(*made) if kind == "slice" else tuple(made)
+            raise ValueError(f"a dict must have pairs of a string and a value, got {values!r:.60}")
+        return {key: decode(item, node) for key, item in values}
+    items = [decode(item, node) for item in values]
+    return slice(*items) if kind == "slice" else tuple(items)
 
 
-def _member(enumeration: str, name: str) -> Any:
+def _find_member(enumeration: str, name: str) -> Any:
     members = _ENUMS[enumeration].__members__ if enumeration in _ENUMS else {}
     if name not in members:
-        raise ValueError(f"there is no {enumeration:.60}.{name:.60}")
+        raise ValueError(f"{enumeration:.60} has no member {name:.60}")
     return members[name]
 
 
-def _number(given: dict[str, Any]) -> np.generic:
-    value = decode(given["value"])
+def _decode_number(fields: dict[str, Any]) -> np.generic:
+    value = decode(fields["value"])
     if not isinstance(value, bool | int | float):
-        raise ValueError(f"a number must be one, got {value!r:.60}")
+        raise ValueError(f"not a number: {value!r:.60}")
     try:
-        return np.dtype(given["type"]).type(value)
+        return np.dtype(fields["type"]).type(value)
     except (OverflowError, TypeError) as error:
-        raise ValueError(f"a number is not of its type {given['type']}: {error}") from None
+        raise ValueError(f"a number is not of its type {fields['type']}: {error}") from None
 
 
-def _array(given: dict[str, Any]) -> Any:
-    values = given["values"]
-    if not isinstance(values, list) or len(values) != math.prod(given["shape"]):
-        raise ValueError(f"an array of shape {list(given['shape'])} must have {math.prod(given['shape'])} values")
-    numbers = [decode(one) for one in values]
-    if not all(isinstance(one, bool | int | float) for one in numbers):
+def _decode_array(fields: dict[str, Any]) -> Any:
+    values = fields["values"]
+    if not isinstance(values, list) or len(values) != math.prod(fields["shape"]):
+        raise ValueError(f"an array of shape {list(fields['shape'])} must have {math.prod(fields['shape'])} values")
+    numbers = [decode(number) for number in values]
+    if not all(isinstance(number, bool | int | float) for number in numbers):
         raise ValueError("the values of an array must be numbers")
     try:
-        made = torch.tensor(numbers, dtype=to_dtype(_member("DALIDataType", given["type"]))).reshape(given["shape"])
+        tensor = torch.tensor(numbers, dtype=to_dtype(_find_member("DALIDataType", fields["type"]))).reshape(fields["shape"])
     except (OverflowError, RuntimeError, TypeError) as error:
-        raise ValueError(f"an array's values are not of its type {given['type']}: {error}") from None
-    return made.numpy() if given["library"] == "numpy" else made
+        raise ValueError(f"an array's values are not of its type {fields['type']}: {error}") from None
+    return tensor.numpy() if fields["library"] == "numpy" else tensor

@@ -38,15 +38,15 @@ class Pipeline:
         batch_size: The largest number of samples in a batch; sources may give fewer.
         num_threads: CPU threads of this pipeline; by default those of :func:`torch_ndd.get_num_threads`.
         device_id: GPU of operators with ``device="gpu"`` or ``"mixed"``; by default the current one.
-        seed: Seed of random operators that have none of their own; by default they differ in every run.
+        seed: Seed of random operators without a ``seed``; by default the numbers differ in every run.
         exec_pipelined: False issues one iteration at a time.
         prefetch_queue_depth: Number of iterations issued ahead, or a dict with ``cpu_size`` and ``gpu_size``, of which the larger counts.
         enable_checkpointing: Make :meth:`checkpoint` possible.
-        checkpoint: Result of :meth:`checkpoint`, at which to continue.
-        py_num_workers, py_start_method, py_callback_pickler: Processes of parallel sources, see ``fn.external_source``.
-        output_dtype, output_ndim, output_layout: What the outputs must have: one value for all or a list; None for anything.
+        checkpoint: Result of :meth:`checkpoint`, after which to continue.
+        py_num_workers, py_start_method, py_callback_pickler: Worker processes of parallel sources, see ``fn.external_source``.
+        output_dtype, output_ndim, output_layout: Required properties of the outputs: one value for all or a list; None for anything.
         exec_async, bytes_per_sample, set_affinity, max_streams, default_cuda_stream_priority, enable_memory_stats, exec_dynamic,
-            experimental_exec_dynamic, stream_policy, concurrency: Kept and not used.
+            experimental_exec_dynamic, stream_policy, concurrency: Stored without effect.
 
     Raises:
         TypeError: an argument of another type.
@@ -142,13 +142,13 @@ class Pipeline:
 
     @property
     def device_id(self) -> int | None:
-        """Number of the GPU."""
+        """Index of the GPU."""
         device = self._arguments["device_id"]
         return None if device == types.CPU_ONLY_DEVICE_ID else device
 
     @property
     def seed(self) -> int | None:
-        """Seed of random operators; None for another one in each run."""
+        """Seed of random operators; None for a different seed in each run."""
         return self._seed
 
     @property
@@ -175,7 +175,7 @@ class Pipeline:
 
     @property
     def prefetch_queue_depth(self) -> int | Mapping[str, int]:
-        """Number of iterations issued ahead, as given."""
+        """The constructor's argument: number of iterations issued ahead."""
         return self._arguments["prefetch_queue_depth"]
 
     @property
@@ -225,7 +225,7 @@ class Pipeline:
 
     @property
     def py_start_method(self) -> str:
-        """How these processes start: ``"fork"`` or ``"spawn"``."""
+        """Start method of these processes: ``"fork"`` or ``"spawn"``."""
         return self._arguments["py_start_method"]
 
     @property
@@ -296,7 +296,7 @@ class Pipeline:
             nodes = [as_node(value, f"Pipeline: output {k}") for k, value in enumerate(self._output_values)]
         for k, node in enumerate(nodes):
             if node.dtype in (types.DATA_TYPE, types.IMAGE_TYPE, types.INTERP_TYPE):
-                raise TypeError(f"Pipeline: output {k} is a member of an enumeration; use fn.cast or int() to make a number of it")
+                raise TypeError(f"Pipeline: output {k} is a member of an enumeration; convert it to a number with fn.cast or int()")
         self._declarations.check_count(len(nodes))
         self._graph.complete(nodes)
         return self._graph
@@ -560,7 +560,7 @@ class Pipeline:
         try:
             pipeline = cls(**{**graphs.read_arguments(content), **kwargs})
         except graphs.REFUSALS as error:
-            cls(**kwargs)  # raises again if they are what is wrong
+            cls(**kwargs)  # raises the user's error, if these arguments cause it
             raise graphs.argument_error("deserialize", error) from error
         pipeline._define_and_build(content, "deserialize")
         return pipeline

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of tensors and tensor lists, and the adapters through which it is made."""
+"""Text of tensors and tensor lists, and the adapters through which the formatting functions read them."""
 
 from typing import Any
 
@@ -83,8 +83,8 @@ def format_batch(obj: Any, show_data: bool = True, indent: str = "", adapter: An
 
     Args:
         obj: The tensor list.
-        show_data: Whether the values are part of the text. Of many samples it has the first and the last two.
-        indent: What the lines after the first begin with.
+        show_data: Whether the values are part of the text. Of many samples only the first and the last two are included.
+        indent: Indentation of the lines after the first.
         adapter: An object with the methods of :class:`PipelineBatchAdapter`.
 
     >>> import numpy as np

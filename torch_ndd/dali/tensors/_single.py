@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``TensorCPU`` and ``TensorGPU``: one sample, over :class:`torch_ndd.Tensor`, and what they have in common with tensor lists."""
+"""``TensorCPU`` and ``TensorGPU``: one sample, over :class:`torch_ndd.Tensor`, and the base class that they share with tensor lists."""
 
 import copy
 import ctypes
@@ -24,7 +24,7 @@ def is_capsule(data: Any) -> bool:
 
 
 def import_capsule(capsule: Any) -> Tensor:
-    """Return the memory of a DLPack capsule, which can be used once. Memory that must not be written to is copied."""
+    """Return a Tensor over the memory of a DLPack capsule, which can be used once. Read-only memory is copied."""
     read_only = foreign.is_read_only(capsule)
     try:
         values, shared = foreign.from_torch(torch.from_dlpack(capsule))
@@ -38,8 +38,8 @@ class Memory(PipelineValue):
 
     _device: ClassVar[str]  # "cpu" or "gpu"
 
-    def _replace(self, made: Any) -> None:
-        """Use another Tensor or Batch from now on."""
+    def _replace(self, value: Any) -> None:
+        """Replace the Tensor or Batch."""
         raise NotImplementedError
 
     def _name(self) -> str:
@@ -61,12 +61,12 @@ class Memory(PipelineValue):
     def set_layout(self, layout: str | None) -> None:
         """Change the layout; an empty one removes it. Raise ValueError unless it has a letter for each dimension."""
         operand = self._operand()
-        made = copy.copy(operand)
-        made.relabel(check_layout(f"{self._name()}.set_layout", layout, operand.ndim))
-        self._replace(made)
+        relabeled = copy.copy(operand)
+        relabeled.relabel(check_layout(f"{self._name()}.set_layout", layout, operand.ndim))
+        self._replace(relabeled)
 
     def data_ptr(self) -> int:
-        """Return the address of the values, after waiting for them."""
+        """Wait for the values and return their address."""
         return self._operand()._shared().data_ptr()
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False, use_copy_kernel: bool = False) -> None:
@@ -74,7 +74,7 @@ class Memory(PipelineValue):
 
         Args:
             ptr: The address, as an int or a ``ctypes.c_void_p``.
-            cuda_stream: Ignored, like ``non_blocking`` and ``use_copy_kernel``: the copy has ended when this returns.
+            cuda_stream: Ignored, like ``non_blocking`` and ``use_copy_kernel``: the copy is complete when this returns.
 
         Raises:
             TypeError: not an address.
@@ -88,7 +88,7 @@ class Memory(PipelineValue):
                 torch.as_tensor(_Address(address, values.nbytes), device=values.device).copy_(values.reshape(-1).view(torch.uint8))
                 torch.cuda.synchronize(values.device)
                 return
-            except RuntimeError:  # not memory of a GPU
+            except RuntimeError:  # the address is not memory of a GPU
                 values = values.cpu()
         ctypes.memmove(address, values.data_ptr(), values.nbytes)
 
@@ -99,9 +99,9 @@ class Memory(PipelineValue):
         operand, dtype = self._operand(), elements.to_dtype(elements.DALIDataType(new_type.value))
         if dtype.itemsize != operand.dtype.itemsize:
             raise RuntimeError(f"{self._name()}.reinterpret: {new_type} has another size than {self.dtype}")
-        made = copy.copy(operand)
-        made.buffer = operand.buffer.view(dtype)
-        self._replace(made)
+        reinterpreted = copy.copy(operand)
+        reinterpreted.buffer = operand.buffer.view(dtype)
+        self._replace(reinterpreted)
 
 
 class _Address:
@@ -112,7 +112,8 @@ class _Address:
 
 
 def import_tensor(name: str, data: Any) -> Tensor:
-    """Return a Tensor over the memory of an object. Raise TypeError for lists, numbers, text and tensor lists, RuntimeError for what is no number."""
+    """Return a Tensor over the memory of an object. Raise TypeError for lists, numbers, strings and tensor lists, RuntimeError for
+    elements that are not numbers."""
     unwrapped = unwrap(data)
     if isinstance(unwrapped, Tensor):
         return unwrapped
@@ -121,33 +122,34 @@ def import_tensor(name: str, data: Any) -> Tensor:
     if isinstance(data, bytes | bytearray):
         data = np.frombuffer(data, np.uint8)
     if isinstance(unwrapped, Batch | str) or foreign.is_python(data) or data is None:
-        raise TypeError(f"{name} is made from an array, a buffer or a DLPack capsule, not from {article(data)}")
+        raise TypeError(f"{name} takes an array, a buffer or a DLPack capsule, got {describe_type(data)}")
     if hasattr(data, "__array_interface__") and not hasattr(data, "__array__"):
         data = np.asarray(data)
     return as_tensor(data)
 
 
-def article(data: Any) -> str:
+def describe_type(data: Any) -> str:
+    """Name the type of an object for a message."""
     return "None" if data is None else f"an object of type {type(data).__name__}"
 
 
-class OneTensor(Memory):
+class SampleTensor(Memory):
     """One sample."""
 
     _value: Tensor
 
     @classmethod
-    def _of(cls, value: Tensor) -> Self:
-        """Return a Tensor in this form, without waiting for it."""
-        made = cls.__new__(cls)
-        made._value = value
-        return made
+    def _wrap(cls, value: Tensor) -> Self:
+        """Wrap a Tensor, without waiting for it."""
+        tensor = cls.__new__(cls)
+        tensor._value = value
+        return tensor
 
     def _operand(self) -> Tensor:
         return self._value
 
-    def _replace(self, made: Tensor) -> None:
-        self._value = made
+    def _replace(self, value: Tensor) -> None:
+        self._value = value
 
     def shape(self) -> list[int]:
         """Return the extents."""
@@ -155,7 +157,7 @@ class OneTensor(Memory):
 
     def as_cpu(self) -> "TensorCPU":
         """Return this tensor in host memory: itself if it is there."""
-        return self if isinstance(self, TensorCPU) else TensorCPU._of(self._value.cpu())
+        return self if isinstance(self, TensorCPU) else TensorCPU._wrap(self._value.cpu())
 
     def squeeze(self, dim: int | None = None) -> bool:
         """Remove all dimensions of extent 1 and their letters, or only dimension ``dim``. Return whether there were any.
@@ -165,24 +167,24 @@ class OneTensor(Memory):
         """
         shape, layout = self._value.shape, self._value.layout
         if dim is None:
-            gone = {axis for axis, extent in enumerate(shape) if extent == 1}
+            removed = {axis for axis, extent in enumerate(shape) if extent == 1}
         else:
             if not -len(shape) <= dim < len(shape):
                 raise RuntimeError(f"{self._name()}.squeeze: dim={dim} is out of range for {len(shape)} dimensions")
-            gone = {dim % len(shape)} & {axis for axis, extent in enumerate(shape) if extent == 1}
-        if gone:
-            made = copy.copy(self._value)
-            made.buffer = self._value.buffer.view([extent for axis, extent in enumerate(shape) if axis not in gone])
-            made.relabel("".join(letter for axis, letter in enumerate(layout or "") if axis not in gone) or None)
-            self._value = made
-        return bool(gone)
+            removed = {dim % len(shape)} & {axis for axis, extent in enumerate(shape) if extent == 1}
+        if removed:
+            squeezed = copy.copy(self._value)
+            squeezed.buffer = self._value.buffer.view([extent for axis, extent in enumerate(shape) if axis not in removed])
+            squeezed.relabel("".join(letter for axis, letter in enumerate(layout or "") if axis not in removed) or None)
+            self._value = squeezed
+        return bool(removed)
 
     def source_info(self) -> str:
-        """Return where the sample comes from, such as the name of its file; empty if that is unknown."""
+        """Return the origin of the sample, such as the name of its file; empty if it is unknown."""
         return next(iter(self._value.sources), "")
 
     def get_property(self, key: str) -> Any:
-        """Return ``"source_info"`` or ``"layout"``; None for other names, and for what is unknown."""
+        """Return ``"source_info"`` or ``"layout"``; None for other names and unknown values."""
         return {"source_info": self.source_info(), "layout": self.layout()}.get(key) or None
 
     def __dlpack__(self, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
@@ -200,14 +202,14 @@ class OneTensor(Memory):
         return format_tensor(self, show_data=False)
 
 
-def laid_out(name: str, value: Tensor, layout: str | None) -> Tensor:
-    """Return the same memory with a layout, or without one."""
-    made = copy.copy(value)
-    made.relabel(check_layout(name, layout, value.ndim))
-    return made
+def with_layout(name: str, value: Tensor, layout: str | None) -> Tensor:
+    """Return a Tensor over the same memory with a layout, or without one."""
+    relabeled = copy.copy(value)
+    relabeled.relabel(check_layout(name, layout, value.ndim))
+    return relabeled
 
 
-class TensorCPU(OneTensor):
+class TensorCPU(SampleTensor):
     """One sample in host memory.
 
     Args:
@@ -219,7 +221,7 @@ class TensorCPU(OneTensor):
     Raises:
         TypeError: a list or another object without a buffer.
         ValueError: a layout that does not fit.
-        RuntimeError: elements that are no numbers.
+        RuntimeError: elements that are not numbers.
 
     >>> tensor = TensorCPU(np.zeros((2, 3), np.float32), layout="HW")
     >>> tensor.shape(), tensor.layout(), tensor.dtype, np.array(tensor).sum()
@@ -229,23 +231,23 @@ class TensorCPU(OneTensor):
     _device = "cpu"
 
     def __init__(self, b: Any, layout: str | None = "", is_pinned: bool = False) -> None:
-        made = import_tensor("TensorCPU", b)
-        if made.buffer.device.type != "cpu":
-            raise TypeError("TensorCPU is made from host memory; this object is on a GPU: see as_cpu()")
-        self._value = laid_out("TensorCPU", made, layout)
+        tensor = import_tensor("TensorCPU", b)
+        if tensor.buffer.device.type != "cpu":
+            raise TypeError("TensorCPU takes host memory, but this object is on a GPU; call as_cpu()")
+        self._value = with_layout("TensorCPU", tensor, layout)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
         return np.asarray(self._value).__array_interface__
 
 
-class TensorGPU(OneTensor):
+class TensorGPU(SampleTensor):
     """One sample in the memory of a GPU.
 
     Args:
         object: An object with ``__cuda_array_interface__`` or a DLPack capsule, whose memory is shared, or another TensorGPU.
         layout: One letter for each dimension.
-        device_id: Ignored: the memory tells where it is.
+        device_id: Ignored: the memory determines the GPU.
 
     Raises:
         TypeError: an object without memory of a GPU.
@@ -255,18 +257,18 @@ class TensorGPU(OneTensor):
     _device = "gpu"
 
     def __init__(self, object: Any, layout: str | None = "", device_id: int = -1) -> None:
-        made = import_tensor("TensorGPU", object)
-        if made.buffer.device.type == "cpu":
-            raise TypeError("TensorGPU is made from memory of a GPU; this object is in host memory")
-        self._value = laid_out("TensorGPU", made, layout)
+        tensor = import_tensor("TensorGPU", object)
+        if tensor.buffer.device.type == "cpu":
+            raise TypeError("TensorGPU takes memory of a GPU, but this object is in host memory")
+        self._value = with_layout("TensorGPU", tensor, layout)
 
     def device_id(self) -> int:
-        """Return the number of the GPU."""
+        """Return the index of the GPU."""
         return int(self._value.buffer.device.index or 0)
 
     @property
     def stream(self) -> Any:
-        """The CUDA stream with which the values are in order."""
+        """The CUDA stream on which the values are ready."""
         return torch.cuda.current_stream(self._value.buffer.device)
 
     @property
