@@ -328,7 +328,7 @@ def test_arrays_larger_than_the_free_memory_are_refused(monkeypatch):
         monkeypatch.setattr(native, "check_memory", lambda size, use: None)
         return np.broadcast_to(np.uint8(0), (2 * sum(int(line.split()[1]) << 10 for line in free),))
 
-    with pytest.raises(Exception, match=r"MemoryError: no memory for \d+ bytes, which a parallel source returned; \d+ are free"):
+    with pytest.raises(Exception, match=r"MemoryError: no memory for the \d+ bytes that a parallel source returned; \d+ are free"):
         made(ours, large, batch_size=1, batch=False).run()
 
 

@@ -284,9 +284,9 @@ def _create_augmentation(stored: Mapping[str, Any], inputs: list[DataNode], argu
 _CONDITIONS = {
     "_conditional.split": "split",
     "_conditional.merge": "merge",
-    "_conditional.negated": "negated",
-    "_conditional.condition": "condition_of",
-    "_conditional.operand": "checked",
+    "_conditional.negated": "negate",
+    "_conditional.condition": "as_condition",
+    "_conditional.operand": "check_operand",
 }
 _CREATORS: dict[str, Callable[..., Any]] = {
     "constant": _create_constant,
