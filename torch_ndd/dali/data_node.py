@@ -376,13 +376,13 @@ def arithmetic(operation: str, *operands: Any, title: str | None = None) -> Data
         ValueError: no operand is a node.
     """
     title = title or label(operation)
-    prepared = [one if isinstance(one, DataNode) else _constant_operand(title, one) for one in operands]
-    nodes = [one for one in prepared if isinstance(one, DataNode)]
+    prepared = [operand if isinstance(operand, DataNode) else _constant_operand(title, operand) for operand in operands]
+    nodes = [operand for operand in prepared if isinstance(operand, DataNode)]
     if not nodes:
-        raise ValueError(f"{title}: one of the operands must be a DataNode, got {', '.join(type(one).__name__ for one in operands)}")
+        raise ValueError(f"{title}: one of the operands must be a DataNode, got {', '.join(type(operand).__name__ for operand in operands)}")
     device = "gpu" if any(node.device == "gpu" for node in nodes) else "cpu"
-    template = tuple(None if isinstance(one, DataNode) else one for one in prepared)
-    constants = {"operands": tuple(None if isinstance(one, DataNode) else one for one in operands)}
+    template = tuple(None if isinstance(operand, DataNode) else operand for operand in prepared)
+    constants = {"operands": tuple(None if isinstance(operand, DataNode) else operand for operand in operands)}
     schema = f"arithmetic.{operation}"
     results = create(
         *(ArithmeticOperation, "_ArithmeticGenericOp", nodes, None, constants),

@@ -26,7 +26,7 @@ GETTERS = ("GetHostBufferGrowthFactor", "GetDeviceBufferGrowthFactor", "GetHostB
         ("SetHostBufferShrinkThreshold", "all"),
     ],
 )
-def test_factors(setter: str, value: Any) -> None:
+def test_buffer_factors_are_stored_and_checked(setter: str, value: Any) -> None:
     def program(dali: Any) -> Any:
         module = sub(dali, "backend")
         before = [getattr(module, name)() for name in GETTERS]

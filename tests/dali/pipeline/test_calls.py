@@ -229,7 +229,7 @@ def test_modules_can_be_imported():
 # Legacy classes.
 
 
-def test_classes():
+def test_class_arguments_go_to_the_constructor_or_the_call():
     """Arguments in the constructor or at the call; each call is an operator."""
 
     def program(dali):
@@ -274,7 +274,7 @@ def test_wrong_calls_of_classes(call):
         both(program)
 
 
-def test_compose():
+def test_compose_chains_operators():
     """Operators one after the other."""
 
     def program(dali):

@@ -144,7 +144,7 @@ WRONG += [not_scalar, one_element, not_bool, not_bool_right, not_of_array, types
 
 
 @pytest.mark.parametrize("program", WRONG, ids=lambda one: one.__name__)
-def test_errors(program: Callable[..., Any]) -> None:
+def test_invalid_branches_raise_like_dali(program: Callable[..., Any]) -> None:
     assert isinstance(both(lambda dali: defined(dali, program)), Exception)
 
 

@@ -92,7 +92,7 @@ class Restarting:
     ],
     ids=shown,
 )
-def test_sources(source):
+def test_sources_of_every_form_equal_dali(source):
     compared(source, 5)
 
 
@@ -109,7 +109,7 @@ def test_an_iterator_that_restarts():
     ],
     ids=["list", "generator function", "generator", "callable generator", "callable", "none"],
 )
-def test_cycles(source, cycle):
+def test_cycle_restarts_iterables(source, cycle):
     compared(source, 9, cycle=cycle)
 
 
@@ -424,7 +424,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("case", CALLS)
-def test_classes(case):
+def test_external_source_class_merges_its_arguments(case):
     first, second = CALLS[case]
 
     def program(dali):

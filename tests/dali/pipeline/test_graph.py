@@ -38,7 +38,7 @@ def test_arithmetic_with_numbers(left, operation, right):
 
 
 @pytest.mark.parametrize("operation", ["&", "|", "^", "<<", ">>"])
-def test_bits(operation):
+def test_bitwise_operations_equal_dali(operation):
     """Bitwise operations."""
 
     def program(dali):
@@ -86,7 +86,7 @@ def test_an_array_on_the_left():
 
 
 @pytest.mark.parametrize("key", ["0", "-1", "1, 2", "0:1", ":, 1:", ":, ::2", "1, 0:2", "::1", ":, ::-1", "5", "0, 0, 0", "0:0"])
-def test_indexing(key):
+def test_indexing_equals_dali(key):
     """Integers and slices; out of range and too many are errors of running."""
 
     def program(dali):
@@ -109,7 +109,7 @@ def test_indexing_with_nodes():
 
 
 @pytest.mark.parametrize("key", ["new", "new, 0", "0, new('F')", "new('A'), :, new('B')", ":, new, :"])
-def test_newaxis(key):
+def test_newaxis_inserts_an_axis(key):
     """newaxis inserts an axis, named or not."""
 
     def program(dali):
@@ -154,7 +154,7 @@ def test_nodes_have_no_values(use):
         assert "enable_conditionals" in str(error)
 
 
-def test_attributes():
+def test_node_attributes_equal_dali():
     """Names, device, index and what is known of the samples."""
 
     def program(dali):
@@ -189,7 +189,7 @@ MATH = [
 
 
 @pytest.mark.parametrize("name", MATH)
-def test_math(name):
+def test_math_functions_equal_dali(name):
     """Functions of one operand, on floats and integers."""
     values = np.array([0.25, 0.5, 1.0], np.float32)
 

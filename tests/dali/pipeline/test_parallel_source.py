@@ -43,19 +43,19 @@ class Iterable:
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 @pytest.mark.parametrize("ahead", [1, 3])
-def test_samples(workers, ahead):
+def test_parallel_samples_arrive_in_order(workers, ahead):
     """SampleInfo, order and epochs."""
     both(lambda dali: iterations(made(dali, sample, batch=False, workers=workers, prefetch_queue_depth=ahead), 10))
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_outputs(workers):
+def test_parallel_sources_have_several_outputs(workers):
     both(lambda dali: iterations(made(dali, two, batch=False, num_outputs=2, workers=workers), 4))
 
 
 @pytest.mark.parametrize("cycle", [None, "quiet", "raise"])
 @pytest.mark.parametrize("source", [generator, Iterable()], ids=["generator", "iterable"])
-def test_iterables(source, cycle):
+def test_parallel_iterables_equal_dali(source, cycle):
     both(lambda dali: iterations(made(dali, source, cycle=cycle, prefetch_queue_depth=2, workers=2), 12))
 
 
@@ -206,7 +206,7 @@ class Pickler:
         return loaded
 
 
-def test_picklers():
+def test_callback_pickler_pickles_the_source():
     pipe = made(ours, sample, batch=False, start="spawn", pickler=(Pickler, {"mark": b"mark"}))
     assert pipe.run()[0].as_array()[:, 0].tolist() == [0, 1, 2]
     both(lambda dali: made(dali, sample, batch=False, start="fork", pickler=pickle))

@@ -82,7 +82,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(name):
+def test_python_functions_equal_dali(name):
     both(lambda dali: run(dali, PROGRAMS[name]))
 
 
@@ -94,7 +94,7 @@ def test_programs(name):
     ],
     ids=shown,
 )
-def test_results(value):
+def test_results_of_python_functions_are_checked_like_dali(value):
     both(lambda dali: run(dali, lambda d, x: d.fn.python_function(x, function=lambda a: value)))
 
 
@@ -213,7 +213,7 @@ def test_errors_of_torch_functions():
     ours_raises(lambda d: run(d, lambda d, x: torch_python_function(x, function=lambda a: a.requires_grad_())), RuntimeError, "detach")
 
 
-def test_branches():
+def test_python_function_sees_the_samples_of_its_branch():
     """In a branch a function sees its own samples only."""
     seen = []
 

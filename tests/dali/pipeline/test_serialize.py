@@ -423,7 +423,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=shown)
-def test_values(value: Any) -> None:
+def test_values_survive_serialization(value: Any) -> None:
     from torch_ndd.dali._serialization.values import decode, encode
 
     made = decode(json.loads(json.dumps(encode(value))))
@@ -461,7 +461,7 @@ def test_encoded_images_are_decoded_after_loading(images: Path) -> None:
     both(program)
 
 
-def test_autoserialize(tmp_path: Path) -> None:
+def test_autoserialize_finds_the_marked_pipeline(tmp_path: Path) -> None:
     def program(dali: Any, count: int) -> Any:
         triton = sub(dali, "plugin.triton")
         invoke = sub(dali, "_utils.autoserialize").invoke_autoserialize

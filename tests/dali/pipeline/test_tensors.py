@@ -90,7 +90,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("name", TENSORS)
-def test_tensors(name):
+def test_tensor_constructors_equal_dali(name):
     both(lambda dali: described(TENSORS[name](sub(dali, "tensors"))))
 
 
@@ -152,7 +152,7 @@ def test_methods_of_lists(name, shapes):
 
 
 @pytest.mark.parametrize("dtype", ["INT32", "UINT8"])
-def test_reinterpret(dtype):
+def test_reinterpret_changes_the_dtype(dtype):
     both(lambda dali: changed(make(dali, (2, 3), (1, 2)), "reinterpret", getattr(dali.types, dtype)))
     both(lambda dali: changed(make(dali, (2, 3))[0], "reinterpret", getattr(dali.types, dtype)))
 
@@ -189,7 +189,7 @@ def test_methods_of_tensors(name):
     [[(40, 50)] * 3, [(3, 4)] * 20, [(30, 40)] * 20, [()] * 3, [(3,), (5,)], [(3, 4, 5, 6)] * 7, [(3, 4, 5)] * 30, [(0, 3), (0, 2)]],
     ids=shown,
 )
-def test_texts(shapes):
+def test_long_texts_are_abridged_like_dali(shapes):
     """Long samples, many samples and many shapes are abridged in the same places."""
     both(lambda dali: [f(make(dali, *shapes, layout="")) for f in (str, repr)] + [str(make(dali, *shapes, layout="")[0])])
 
@@ -276,7 +276,7 @@ def test_gpu_tensors_need_a_gpu():
 
 
 @pytest.mark.parametrize("pointer", [None, "x", 0, True])
-def test_addresses(pointer):
+def test_invalid_addresses_are_refused(pointer):
     ours_raises(lambda dali: make(dali, (2, 3)).copy_to_external(pointer), TypeError, "ptr must be an address")
 
 

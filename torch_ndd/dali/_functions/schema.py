@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operators of pipelines, derived from the registry of operators and the readers: names, signatures, numbers of outputs.
 
-Tables hold only what the registry cannot know: DALI's other names, its default values where ours is None, and outputs that depend on arguments.
+Tables hold only what the registry does not have: DALI's other names, its default values where ours is None, and numbers of outputs that depend on
+arguments.
 """
 
 import functools
@@ -22,7 +23,7 @@ from .sequence_reader import Sequence
 MODULES = ("", "decoders", "io.file", "noise", "random", "readers", "reductions", "segmentation", "transforms")
 EXPERIMENTAL = ("experimental", "experimental.decoders", "experimental.readers")
 
-# Deprecated names of operators, and the present ones.
+# Deprecated names of operators, and their replacements.
 DEPRECATED = {
     "audio_decoder": "decoders.audio",
     "caffe2_reader": "readers.caffe2",
@@ -58,7 +59,7 @@ DEPRECATED = {
     "video_reader": "readers.video",
     "video_reader_resize": "readers.video_resize",
 }
-# Deprecated arguments and the present ones, "" if they have no effect. They are those of torch_ndd with the same names.
+# Deprecated arguments and their replacements, "" if they have no effect. torch_ndd has the same names.
 DEPRECATED_ARGUMENTS = {
     "dump_meta_files": "save_preprocessed_annotations",
     "dump_meta_files_path": "save_preprocessed_annotations_dir",
@@ -72,18 +73,18 @@ DEPRECATED_ARGUMENTS = {
     "split_stages": "",
     "use_chunk_allocator": "",
 }
-# There `image_type` is deprecated; elsewhere it is an argument.
-_OLD_IMAGE_TYPE = ("crop", "crop_mirror_normalize", "experimental.resize", "resize", "slice")
+# Operators whose `image_type` is deprecated; in others it is a regular argument.
+_DEPRECATED_IMAGE_TYPE = ("crop", "crop_mirror_normalize", "experimental.resize", "resize", "slice")
 
-# Arguments that may have a value for each sample although their annotations do not say so.
-_NODES: dict[str, tuple[str, ...]] = {
+# Per-sample arguments whose annotations do not say so.
+_PER_SAMPLE: dict[str, tuple[str, ...]] = {
     "normalize": ("mean", "stddev"),
     "random.uniform": ("values",),
     "readers.numpy": ("rel_roi_end", "rel_roi_shape", "rel_roi_start", "roi_end", "roi_shape", "roi_start"),
     "readers.video_resize": torch_ndd.readers.VideoResize.PER_SAMPLE,
 }
 
-# Parts of names that do not become Capitalized in the names of classes.
+# Parts of names with their own capitals in the names of classes.
 _CAPITALS = {
     "bbox": "BBox",
     "coco": "COCO",
@@ -96,8 +97,8 @@ _CAPITALS = {
     "tfrecord": "TFRecord",
 }
 
-# Defaults that DALI spells out and torch_ndd has as None or in another form: of all operators, and of single ones.
-_READERS: dict[str, Any] = {
+# Defaults of DALI where those of torch_ndd are None or have another form: of all readers, of all operators, and of single ones.
+_READER_DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(
         (
             *("avoid_class_remapping", "bbox", "cache_header_information", "case_sensitive_filter", "dont_use_mmap", "enable_timestamps"),
@@ -148,11 +149,11 @@ _READERS: dict[str, Any] = {
     "temp_buffer_hint": 0,
     "tensor_init_bytes": 1048576,
 }
-_VIDEO = {"dtype": types.UINT8, "file_list": "", "file_root": "", "filenames": [], "image_type": types.RGB}
-_FILTERS = {"interp_type": types.INTERP_LINEAR, "mag_filter": types.INTERP_LINEAR, "min_filter": types.INTERP_LINEAR}
-_COMMON: dict[str, Any] = {
+_VIDEO_DEFAULTS = {"dtype": types.UINT8, "file_list": "", "file_root": "", "filenames": [], "image_type": types.RGB}
+_FILTER_DEFAULTS = {"interp_type": types.INTERP_LINEAR, "mag_filter": types.INTERP_LINEAR, "min_filter": types.INTERP_LINEAR}
+_OPERATOR_DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(("crop_d", "crop_h", "crop_w", "resize_longer", "resize_shorter", "resize_x", "resize_y", "resize_z"), 0.0),
-    **_FILTERS,
+    **_FILTER_DEFAULTS,
     "contrast_center": 0.5,
     "image_type": types.RGB,
     "mode": "default",
@@ -172,7 +173,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "experimental.erode": {"anchor": [-1, -1], "mask_size": [3, 3]},
     "experimental.median_blur": {"window_size": [3, 3]},
     "experimental.readers.fits": {"file_filter": "*.fits"},
-    "experimental.readers.video": {**_VIDEO, "fill_value": [0]},
+    "experimental.readers.video": {**_VIDEO_DEFAULTS, "fill_value": [0]},
     "experimental.warp_perspective": {"fill_value": [], "matrix": [], "size": []},
     "fast_resize_crop_mirror": {"antialias": False},
     "filter": {"anchor": [-1]},
@@ -189,8 +190,8 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "readers.file": {"file_filters": [f"*.{ending}" for ending in torch_ndd.readers.file.ENDINGS]},
     "readers.nemo_asr": {"dtype": types.FLOAT},
     "readers.numpy": {"file_filter": "*.npy", "fill_value": 0.0},
-    "readers.video": _VIDEO,
-    "readers.video_resize": {**_VIDEO, **_COMMON},
+    "readers.video": _VIDEO_DEFAULTS,
+    "readers.video_resize": {**_VIDEO_DEFAULTS, **_OPERATOR_DEFAULTS},
     "rotate": {"size": []},
     "segmentation.random_mask_pixel": {"threshold": 0.0},
     "segmentation.random_object_bbox": {"background": 0},
@@ -201,67 +202,68 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "zeros": {"dtype": types.INT32},
 }
 
-Outputs = Callable[[Mapping[str, Any], int], int]
+OutputCount = Callable[[Mapping[str, Any], int], int]
 
 
-def _flags(first: int, **added: tuple[int, bool]) -> Outputs:
+def _count_flags(first: int, **added: tuple[int, bool]) -> OutputCount:
     """Return the count ``first`` plus that of each argument that is true: (outputs, default)."""
-    return lambda given, inputs: first + sum(count for key, (count, default) in added.items() if given.get(key, default))
+    return lambda arguments, inputs: first + sum(count for key, (count, default) in added.items() if arguments.get(key, default))
 
 
-def _coco(given: Mapping[str, Any], inputs: int) -> int:
-    masks = 2 if given.get("polygon_masks") or given.get("masks") else 1 if given.get("pixelwise_masks") else 0
-    return 3 + masks + bool(given.get("image_ids") or given.get("save_img_ids"))
+def _count_coco(arguments: Mapping[str, Any], inputs: int) -> int:
+    masks = 2 if arguments.get("polygon_masks") or arguments.get("masks") else 1 if arguments.get("pixelwise_masks") else 0
+    return 3 + masks + bool(arguments.get("image_ids") or arguments.get("save_img_ids"))
 
 
-def _caffe2(given: Mapping[str, Any], inputs: int) -> int:
+def _count_caffe2(arguments: Mapping[str, Any], inputs: int) -> int:
     return (
-        bool(given.get("image_available", True))
-        + {0: 1, 1: 1, 2: 2, 3: 2, 4: 0}.get(given.get("label_type", 0), 1)
-        + sum((given.get("additional_inputs", 0), bool(given.get("bbox"))))
+        bool(arguments.get("image_available", True))
+        + {0: 1, 1: 1, 2: 2, 3: 2, 4: 0}.get(arguments.get("label_type", 0), 1)
+        + sum((arguments.get("additional_inputs", 0), bool(arguments.get("bbox"))))
     )
 
 
-def _video(given: Mapping[str, Any], inputs: int) -> int:
-    frames = given.get("enable_frame_num", False)
-    labels = given.get("labels") is not None or bool(given.get("file_list")) or bool(given.get("file_root"))
-    return 1 + labels + (frames not in (False, "none", None)) + bool(given.get("enable_timestamps"))
+def _count_video(arguments: Mapping[str, Any], inputs: int) -> int:
+    frames = arguments.get("enable_frame_num", False)
+    labels = arguments.get("labels") is not None or bool(arguments.get("file_list")) or bool(arguments.get("file_root"))
+    return 1 + labels + (frames not in (False, "none", None)) + bool(arguments.get("enable_timestamps"))
 
 
-def _list(argument: str, default: int) -> Outputs:
-    def count(given: Mapping[str, Any], inputs: int) -> int:
-        value = given.get(argument)
+def _count_list(argument: str, default: int) -> OutputCount:
+    def count(arguments: Mapping[str, Any], inputs: int) -> int:
+        value = arguments.get(argument)
         return default if value is None else 1 if isinstance(value, str | int) else len(value)
 
     return count
 
 
-# Numbers of outputs that follow from the arguments and the number of inputs. All others follow from the annotations.
-_OUTPUTS: dict[str, Outputs] = {
-    "bbox_rotate": lambda given, inputs: inputs,
-    "experimental.readers.fits": _list("hdu_indices", 1),
-    "experimental.readers.video": _video,
-    "random_bbox_crop": lambda given, inputs: 2 + inputs + bool(given.get("output_bbox_indices")),
-    "readers.caffe": _flags(0, image_available=(1, True), label_available=(1, True)),
-    "readers.caffe2": _caffe2,
-    "readers.coco": _coco,
-    "readers.file": _flags(2),
-    "readers.mxnet": _flags(2),
-    "readers.nemo_asr": _flags(1, read_sample_rate=(1, True), read_text=(1, True), read_idxs=(1, False)),
-    "readers.numpy": _flags(1),
-    "readers.parquet": _list("columns", 1),
-    "readers.video": _video,
-    "readers.video_resize": _video,
-    "readers.webdataset": _list("ext", 1),
-    "segmentation.random_object_bbox": lambda given, inputs: (given.get("format") != "box") + 1 + bool(given.get("output_class")),
+# Numbers of outputs that depend on the arguments and the number of inputs. All others follow from the annotations.
+_OUTPUT_COUNTS: dict[str, OutputCount] = {
+    "bbox_rotate": lambda arguments, inputs: inputs,
+    "experimental.readers.fits": _count_list("hdu_indices", 1),
+    "experimental.readers.video": _count_video,
+    "random_bbox_crop": lambda arguments, inputs: 2 + inputs + bool(arguments.get("output_bbox_indices")),
+    "readers.caffe": _count_flags(0, image_available=(1, True), label_available=(1, True)),
+    "readers.caffe2": _count_caffe2,
+    "readers.coco": _count_coco,
+    "readers.file": _count_flags(2),
+    "readers.mxnet": _count_flags(2),
+    "readers.nemo_asr": _count_flags(1, read_sample_rate=(1, True), read_text=(1, True), read_idxs=(1, False)),
+    "readers.numpy": _count_flags(1),
+    "readers.parquet": _count_list("columns", 1),
+    "readers.video": _count_video,
+    "readers.video_resize": _count_video,
+    "readers.webdataset": _count_list("ext", 1),
+    "segmentation.random_object_bbox": lambda arguments, inputs: (arguments.get("format") != "box") + 1 + bool(arguments.get("output_class")),
 }
-_NOT_SHOWN = ("batch_size", "rng", "max_batch_size", "num_inputs", "enable_checkpointing", "name", "device")
-_TAIL = {"bytes_per_sample_hint": [0], "preserve": False}
+_HIDDEN = ("batch_size", "rng", "max_batch_size", "num_inputs", "enable_checkpointing", "name", "device")
+_MAX_INPUTS = 999  # DALI's bound for operators with any number of inputs
+_COMMON_ARGUMENTS = {"bytes_per_sample_hint": [0], "preserve": False}
 
 
 @dataclass(frozen=True)
 class Schema:
-    """An operator as pipelines see it.
+    """The description of an operator for pipelines.
 
     Attributes:
         name: Name in ``fn``: ``decoders.image``.
@@ -270,14 +272,14 @@ class Schema:
         signature: That of the function in ``fn``.
         inputs: Smallest and largest number of inputs.
         described: Descriptions of the arguments of operators.
-        deprecated: Deprecated arguments, and the present ones.
-        missing: Arguments that must be given.
+        deprecated: Deprecated arguments, and their replacements.
+        missing: Required arguments.
         nodes: Arguments that may be DataNodes.
         unset: Values that mean "not given", by argument.
         count: Number of outputs, from the arguments and the number of inputs.
         random: Whether it draws random numbers.
         is_reader: Whether it is a reader.
-        replacement: The present name of a deprecated operator, "" if there is none.
+        replacement: The replacement of a deprecated operator, "" if it has none; None if the operator is not deprecated.
         doc: Docstring of the target, without its examples.
     """
 
@@ -291,7 +293,7 @@ class Schema:
     missing: tuple[str, ...]
     nodes: frozenset[str]
     unset: Mapping[str, Any]
-    count: Outputs
+    count: OutputCount
     random: bool
     is_reader: bool
     replacement: str | None
@@ -300,7 +302,7 @@ class Schema:
     @functools.cached_property
     def accepted(self) -> frozenset[str]:
         """All keyword arguments, the deprecated ones included."""
-        keywords = {one.name for one in self.signature.parameters.values() if one.kind is one.KEYWORD_ONLY}
+        keywords = {parameter.name for parameter in self.signature.parameters.values() if parameter.kind is parameter.KEYWORD_ONLY}
         return frozenset(keywords | set(self.deprecated))
 
 
@@ -319,107 +321,99 @@ def _reader_name(cls: type) -> str:
 
 
 def _targets() -> dict[str, Any]:
-    """Return what pipelines run, by name in ``fn``."""
+    """Return the operators, functions and readers that pipelines run, by name in ``fn``."""
     bodies = {op.body: op for name, op in OPERATORS.items() if name != "arithmetic"}
-    found: dict[str, Any] = {}
+    targets: dict[str, Any] = {}
     for path in (*MODULES, *EXPERIMENTAL):
         module = functools.reduce(getattr, path.split("."), torch_ndd) if path else torch_ndd
         for name, value in vars(module).items():
             if isinstance(value, type) and issubclass(value, Reader) and value is not Reader and path.endswith("readers"):
-                found[f"{path}.{_reader_name(value)}"] = value
+                targets[f"{path}.{_reader_name(value)}"] = value
             elif (op := bodies.get(getattr(value, "__wrapped__", _targets))) is not None:
-                found[f"{path}.{name}" if path else name] = op
+                targets[f"{path}.{name}" if path else name] = op
     for name, op in OPERATORS.items():
         if name != "arithmetic":
-            found.setdefault(name, op)
-    found["per_frame"] = torch_ndd.per_frame
-    found["readers.sequence"] = Sequence
-    return found
+            targets.setdefault(name, op)
+    targets["per_frame"] = torch_ndd.per_frame
+    targets["readers.sequence"] = Sequence
+    return targets
 
 
 @functools.cache
 def schemas() -> dict[str, Schema]:
     """Return all operators by name in ``fn``."""
-    made = {name: _made(name, target, "" if name == "readers.sequence" else None) for name, target in _targets().items()}
+    found = {name: _make_schema(name, target, "" if name == "readers.sequence" else None) for name, target in _targets().items()}
     for name, replacement in DEPRECATED.items():
-        made[name] = _made(name, made[replacement].target, replacement)
-    return dict(sorted(made.items()))
+        found[name] = _make_schema(name, found[replacement].target, replacement)
+    return dict(sorted(found.items()))
 
 
 def _function(target: Any) -> Callable[..., Any]:
     return target.body if isinstance(target, Operator) else target
 
 
-def _made(name: str, target: Any, replacement: str | None = None) -> Schema:
-    own = replacement or name
+def _make_schema(name: str, target: Any, replacement: str | None = None) -> Schema:
+    current_name = replacement or name
     function = _function(target)
     parameters = list(inspect.signature(function).parameters.values())
-    reader = isinstance(target, type)
-    described = {**target.positional, **target.arguments} if isinstance(target, Operator) else {}
-    defaults = {**(_READERS if reader else _COMMON), **_DEFAULTS.get(own, {}), **(_DEFAULTS.get(name, {}) if name != own else {})}
-    own_defaults = set(_DEFAULTS.get(own, {})) | set(_DEFAULTS.get(name, {}))
-    old = {one.name: DEPRECATED_ARGUMENTS[one.name] for one in parameters if one.name in DEPRECATED_ARGUMENTS}
-    if own in _OLD_IMAGE_TYPE:
-        old["image_type"] = ""
-    shown: dict[str, inspect.Parameter] = {}
-    unset: dict[str, Any] = {}
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL)]
-    for one in [] if reader else parameters:
-        if one.kind is not one.KEYWORD_ONLY or one.name in _NOT_SHOWN or one.name in old:
-            continue
-        shown[one.name] = _with_default(one, defaults, own_defaults, unset)
-    for one in parameters if reader else []:
-        if one.name not in _NOT_SHOWN and one.name not in old:
-            shown[one.name] = _with_default(one, defaults, own_defaults, unset)
-    random = isinstance(target, Operator) and target.draws
+    is_reader, is_operator = isinstance(target, type), isinstance(target, Operator)
+    described = {**target.positional, **target.arguments} if is_operator else {}
+    own_defaults = {**_DEFAULTS.get(current_name, {}), **_DEFAULTS.get(name, {})}
+    defaults = {**(_READER_DEFAULTS if is_reader else _OPERATOR_DEFAULTS), **own_defaults}
+    deprecated = {parameter.name: DEPRECATED_ARGUMENTS[parameter.name] for parameter in parameters if parameter.name in DEPRECATED_ARGUMENTS}
+    if current_name in _DEPRECATED_IMAGE_TYPE:
+        deprecated["image_type"] = ""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    for key, value in _TAIL.items():
-        shown[key] = inspect.Parameter(key, keyword, default=value)
-    if random:
-        shown["seed"] = inspect.Parameter("seed", keyword, default=-1)
+    keywords: dict[str, inspect.Parameter] = {}
+    unset: dict[str, Any] = {}
+    for parameter in parameters:
+        # All parameters of a reader's constructor are keywords in fn.
+        if (is_reader or parameter.kind is keyword) and parameter.name not in _HIDDEN and parameter.name not in deprecated:
+            keywords[parameter.name] = _with_default(parameter, defaults, own_defaults, unset)
+    random = is_operator and target.draws
+    for key, value in {**_COMMON_ARGUMENTS, **({"seed": -1} if random else {})}.items():
+        keywords[key] = inspect.Parameter(key, keyword, default=value)
+    positional = [parameter for parameter in parameters if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL)]
     head = [inspect.Parameter(key, keyword, default=None) for key in ("device", "name")]
-    signature = inspect.Signature([*positional, *head, *(shown[key].replace(kind=keyword) for key in sorted(shown))])
-    most = 999 if any(one.kind is one.VAR_POSITIONAL for one in positional) else len(positional)
-    least = sum(one.default is one.empty and one.kind is one.POSITIONAL_ONLY for one in positional)
-    missing = tuple(key for key, one in shown.items() if one.default is one.empty)
-    nodes = frozenset(key for key, one in described.items() if one.role in (Role.per_sample, Role.shape)) | frozenset(_NODES.get(own, ()))
+    most = _MAX_INPUTS if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in positional) else len(positional)
+    least = sum(parameter.default is parameter.empty and parameter.kind is parameter.POSITIONAL_ONLY for parameter in positional)
+    per_sample = [key for key, argument in described.items() if argument.role in (Role.per_sample, Role.shape)]
     return Schema(
-        name,
-        class_name(name),
-        target,
-        signature,
-        (least, most),
-        described,
-        old,
-        missing,
-        nodes,
-        unset,
-        _OUTPUTS.get(own) or _counted(target, parameters),
-        random,
-        reader,
-        replacement,
-        _doc(function),
+        name=name,
+        class_name=class_name(name),
+        target=target,
+        signature=inspect.Signature([*positional, *head, *(keywords[key].replace(kind=keyword) for key in sorted(keywords))]),
+        inputs=(least, most),
+        described=described,
+        deprecated=deprecated,
+        missing=tuple(key for key, parameter in keywords.items() if parameter.default is parameter.empty),
+        nodes=frozenset([*per_sample, *_PER_SAMPLE.get(current_name, ())]),
+        unset=unset,
+        count=_OUTPUT_COUNTS.get(current_name) or _count_from_annotation(target, parameters),
+        random=random,
+        is_reader=is_reader,
+        replacement=replacement,
+        doc=_doc(function),
     )
 
 
-def _with_default(one: inspect.Parameter, defaults: Mapping[str, Any], own: set[str], unset: dict[str, Any]) -> inspect.Parameter:
-    """Return a parameter with DALI's default, and note the value that stands for None."""
-    if one.name not in defaults or not (one.default is None or one.name in own or one.default is one.empty):
-        return one
-    if one.default is one.empty and one.name not in own:
-        return one
-    default = defaults[one.name]
-    if default in (0.0, -1, -1.0, "", []) and one.default is None:
-        unset[one.name] = default
-    return one.replace(default=default)
+def _with_default(parameter: inspect.Parameter, defaults: Mapping[str, Any], own: Mapping[str, Any], unset: dict[str, Any]) -> inspect.Parameter:
+    """Return a parameter with DALI's default. If that default means "not given" here, add it to ``unset``."""
+    # Defaults that several operators share apply where torch_ndd has None; those of one operator also to required and other defaults.
+    if parameter.name not in own and (parameter.name not in defaults or parameter.default is not None):
+        return parameter
+    default = defaults[parameter.name]
+    if default in (0.0, -1, -1.0, "", []) and parameter.default is None:
+        unset[parameter.name] = default
+    return parameter.replace(default=default)
 
 
-def _counted(target: Any, parameters: list[inspect.Parameter]) -> Outputs:
+def _count_from_annotation(target: Any, parameters: list[inspect.Parameter]) -> OutputCount:
     hint = inspect.signature(_function(target)).return_annotation
     first = len(getattr(hint, "__args__", ())) if getattr(hint, "__origin__", None) is tuple else 1
-    if any(one.name == "save_attrs" for one in parameters):
-        return _flags(first, save_attrs=(1, False))
-    return _flags(first)
+    if any(parameter.name == "save_attrs" for parameter in parameters):
+        return _count_flags(first, save_attrs=(1, False))
+    return _count_flags(first)
 
 
 def _doc(function: Any) -> str:

@@ -79,7 +79,7 @@ def _encode_array(value: Any) -> dict[str, Any]:
         value = torch.from_numpy(value.astype(value.dtype.newbyteorder("=")))
     if not isinstance(value, torch.Tensor) or isinstance(value, Operand):
         raise TypeError(f"a {type(value).__name__} cannot be stored: {value!r:.60}")
-    values = [encode(one) for one in value.detach().cpu().flatten().tolist()]
+    values = [encode(number) for number in value.detach().cpu().flatten().tolist()]
     return {"is": "array", "library": library, "type": types.to_dali_type(value.dtype).name, "shape": list(value.shape), "values": values}
 
 
