@@ -83,7 +83,7 @@ def test_batch_processing_passes_lists():
 def test_invalid_numba_arguments_raise():
     ours_raises(lambda dali: run(dali, double, in_types=[dali.types.INT32]), RuntimeError, "expected")
     ours_raises(lambda dali: run(dali, double, outs_ndim=[1]), ValueError, "without setup_fn")
-    ours_raises(lambda dali: run(dali, double, device="gpu"), ValueError, "kernels of Numba for GPUs are not supported")
+    ours_raises(lambda dali: run(dali, double, device="gpu"), ValueError, "GPU kernels of Numba are not supported")
 
 
 def test_without_numba(monkeypatch):
