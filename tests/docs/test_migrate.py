@@ -56,7 +56,10 @@ def test_code_of_the_table_runs(code: str) -> None:
     jpegs, _ = reader(batch_size=4)
     images = space["photos"]
     space |= {"images": images, "n": images.batch_size, "labels": ndd.batch([0, 1, 2, 3]), "root": root, "reader": reader, "jpegs": jpegs}
-    space |= {"augment": lambda jpegs, labels: (ndd.resize(ndd.decoders.image(jpegs), size=[32, 32]), labels), "batch": ndd.resize(images, size=[8, 8])}
+    space |= {
+        "augment": lambda jpegs, labels: (ndd.resize(ndd.decoders.image(jpegs), size=[32, 32]), labels),
+        "batch": ndd.resize(images, size=[8, 8]),
+    }
     space["loader"] = ndd.DataLoader(reader, space["augment"], batch_size=4)
     threads = ndd.get_num_threads()
     try:
