@@ -209,6 +209,7 @@ class DataNode(Node):
     def __le__(self, other: Any) -> "DataNode":
         return arithmetic("le", self, other)
 
+    # The arithmetic kernels have no "greater": the operands change places.
     def __gt__(self, other: Any) -> "DataNode":
         return arithmetic("lt", other, self)
 
@@ -265,6 +266,7 @@ def create(
     graph = current_graph()
     nodes, keywords = list(inputs), dict(arguments or {})
     branches = None if graph is None else graph.branches
+    # Inside a branch of a condition the operation gets the samples of the branch, whatever scope its inputs come from.
     if branches is not None:
         nodes, keywords = branches.adapt(nodes, keywords)
     operation = cls()
@@ -287,6 +289,7 @@ def create(
     result_device = output_device or ("cpu" if device == "cpu" else "gpu")
     results = [node_type(result_name, result_device, operation, k) for k, result_name in enumerate(names)]
     operation.outputs = results
+    # Debug mode runs the operation here, so that its nodes must be complete.
     if graph is not None:
         graph.add(operation)
     if branches is not None:

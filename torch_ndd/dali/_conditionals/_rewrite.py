@@ -258,6 +258,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def _rewrite_if(self, node: ast.If, inner: bool) -> tuple[str, list[ast.stmt]]:
         """Return the variable of the condition, and the statements. ``inner``: the statement is the `elif` of another one."""
+        # Sorted: the merges, and with them the default names of operators, must not depend on the order of a set.
         names = sorted(_find_assigned([*node.body, *node.orelse]) | self._shared)
         variables, condition = self._variables_code(names), self._new_name("if")
         chain = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
@@ -300,6 +301,7 @@ if {condition}.first:
         return _contains_in_if(node.body, (ast.Break, ast.Continue), (*_SCOPES, ast.For, ast.AsyncFor, ast.While))
 
     def _rewrite_loop(self, node: ast.For | ast.While) -> Any:
+        # Most loops have no break or continue that depends on a node: they stay plain loops.
         if not self._jumps(node):
             self._loops.append(None)
             node.body = self._rewrite_block(node.body)
@@ -361,6 +363,7 @@ if {loop}.jumped:
         for handler in node.handlers:
             handler.type = handler.type and self.visit(handler.type)
             handler.body = [*_parse_at(f"{RUNTIME}.back({place})", handler), *self._rewrite_block(handler.body)]
+        # A bare `except:` of the program must not catch Exit; after another exception the trace returns to the scope of the statement.
         passed_on = _parse_at(f"try: pass\nexcept {RUNTIME}.Exit: raise", node)[0]
         node.handlers = [*passed_on.handlers, *node.handlers]  # type: ignore[attr-defined]
         return [*_parse_at(f"{place} = {RUNTIME}.here()", node), node]

@@ -106,7 +106,7 @@ class _Condition:
 
     def __exit__(self, kind: Any, *_: object) -> bool:
         del trace.changes[trace.changes.index(self._changes) :]
-        self._changes.undo()
+        self._changes.undo()  # the other branch begins with the old values
         trace.scope = self._scope
         return kind is Exit
 

@@ -39,6 +39,7 @@ class Parting:
 
     def split(self, node: DataNode, side: bool) -> DataNode:
         """Return the part of a node of the scope that one side has."""
+        # One split for both sides and all uses of a node. The entry keeps the node alive, so that its id is not reused.
         if id(node) not in self._split:
             with unscoped():
                 parts = split(node, self.condition)
@@ -148,6 +149,7 @@ class TracedBranches(Branches):
 
     def register(self, outputs: Sequence[DataNode]) -> None:
         """Record the scope of new nodes. Operations without inputs run for all samples."""
+        # Nodes of the root are not recorded: `owner` returns the root for unknown nodes, also for those of before the trace.
         here = trace.scope
         if here is None or trace.raw or here is trace.root or not outputs:
             return

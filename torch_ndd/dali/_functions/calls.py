@@ -61,6 +61,7 @@ def call(
     branch_size: Sequence[DataNode] = []
     if schema.name == "batch_permutation":  # it has no input, but in a branch it permutes the samples of the branch
         branch_size = find_branch_size() if branch is None else branch
+    # One operator for each input set. `twin` gives them the same random numbers.
     for k, input_set in enumerate(sets if inputs else [[]]):
         created = create(
             ReaderOperation if schema.is_reader else OperatorOperation,

@@ -61,7 +61,7 @@ class FunctionOperation(Operation):
             rows = [self._check_outputs(self._call_function([column[i] for column in columns]), i) for i in range(size) if not workers.ending]
             if workers.ending:
                 raise RuntimeError("the program is ending")
-            outputs = [[row[k] for row in rows] for k in range(len(self.outputs))]
+            outputs = [[row[k] for row in rows] for k in range(len(self.outputs))]  # by output, not by sample
         batches = [self._import_output(values, k, size) for k, values in enumerate(outputs)]
         return on_device(batches, self._target)
 

@@ -322,6 +322,7 @@ def _reader_name(cls: type) -> str:
 
 def _targets() -> dict[str, Any]:
     """Return the operators, functions and readers that pipelines run, by name in ``fn``."""
+    # The public functions wrap the bodies of operators: a module's name for an operator is found by its body.
     bodies = {op.body: op for name, op in OPERATORS.items() if name != "arithmetic"}
     targets: dict[str, Any] = {}
     for path in (*MODULES, *EXPERIMENTAL):

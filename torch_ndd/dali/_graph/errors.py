@@ -67,4 +67,4 @@ def format_site(site: Site) -> str:
 def find_origin(pending: Pending) -> tuple[Site, Exception]:
     """Return the site and the error of the call that made pending work fail."""
     failed = pending.failed_call()
-    return failed._site, pending.cause()
+    return failed.site, pending.cause()

@@ -242,7 +242,7 @@ class Graph:
         """
         kept = [operation for operation in self.created if operation.preserve or operation.always_kept or not operation.outputs]
         operations = _find_reachable([*outputs, *self.sinks], kept)
-        self._check(operations)
+        self._check(operations)  # before they are stored: a refused graph must not be built by the next attempt
         self.outputs, self.operations = list(outputs), operations
 
     # Nodes that were created outside any definition may be used in any pipeline, as in DALI: only their checkpoints would be ambiguous.
@@ -333,7 +333,7 @@ def default_name(kind: str, graph: Graph | None) -> str:
 def _find_reachable(roots: Sequence[Node], kept: Sequence[Operation]) -> list[Operation]:
     """Return the operations that the roots need and those that are kept, in the order of creation, which is one of dependency."""
     found: dict[int, Operation] = {}
-    pending = [node.source for node in roots] + list(kept)
+    pending = [node.source for node in roots] + list(kept)  # no recursion: a graph may be thousands of operations deep
     while pending:
         operation = pending.pop()
         if operation is None or operation.serial in found:

@@ -61,6 +61,7 @@ class RandomState(Operation):
 
     def _words(self, step: Step) -> torch.Tensor:
         """Return the words that an operator would draw from :meth:`_numbers`."""
+        # A function of the iteration's number alone: the numbers do not depend on the prefetch depth or on a checkpoint.
         block, place = divmod(step.number, _DRAWN_ITERATIONS)
         if self._drawn[0] != block:
             generator = self._numbers(step)
@@ -101,6 +102,7 @@ class OperatorOperation(RandomState):
         size = step.batch_size if self._sizeless else None
         if self.sized:
             size, inputs = inputs[0].batch_size, []
+        # `Prepared` has bound the constants: only nodes are converted in each iteration.
         if self._prepared is not None:
             words = self._words(step) if self.random else None
             result = self._prepared(inputs, arguments, words=words, batch_size=size, device=self._device)

@@ -172,6 +172,7 @@ class Expected:
             raise RuntimeError(f"{title}: expected data of type {elements.dtype_name(self._dtype)}, got {describe(values)}")
         if self._ndim is not None and values.ndim != self._ndim:
             raise RuntimeError(f"{title}: expected data with {self._ndim} dimensions, got {describe(values)}")
+        # As in DALI, a source must not change the type of its data: the error names the source, not an operator after it.
         kind = (values.dtype, values.ndim, values.layout)
         if self._last is not None and kind != self._last:
             raise RuntimeError(

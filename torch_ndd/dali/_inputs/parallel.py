@@ -83,18 +83,18 @@ class ParallelGroup(Group):
         epoch, number = (0, self._pulled) if self.source.iterable else (step.epoch, step.iteration)
         if self._expected != (epoch, number):
             self._expected = None
-            self._pool.drop(self._index)
+            self._pool.drop(self._index)  # workers may still write to the memory that the restart needs
             self._restarts += 1
             self._next_sent = number
             self._expected = (epoch, number)
-        self._send_until(number + self._depth, step.epoch, size)
+        self._send_until(number + self._depth, step.epoch, size)  # nothing to send, except after a restart
         self._pulled += 1
         results = self._pool.receive(self._index, self._restarts, number)
         parts = len(results)
         failed = [(k + result.failed_at * parts, result.error) for k, result in enumerate(results) if result.error is not None]
         if failed:
             self._expected = None  # the next call restarts the source
-            _, error = min(failed)
+            _, error = min(failed)  # the first sample in the batch: as without workers
             if error:
                 raise Exception(f"{self.title}: the source raised an exception in a worker process:\n\n{error}")
             raise StopIteration
@@ -114,6 +114,7 @@ class ParallelGroup(Group):
         pool = self._pool
         assert pool is not None
         if self.batch:
+            # An iterable lives in one worker, its position is there; calls for batches go round all workers.
             worker = self._index % pool.count if self.source.iterable else iteration % pool.count
             arguments = (self.batch_argument(iteration, epoch),) if self.source.takes_argument else ()
             pool.send(worker, self._index, self._restarts, iteration, 0, [arguments], False)

@@ -109,8 +109,9 @@ class Group:
 
     def item(self, step: Step, size: int) -> Any:
         """Return the source's data for an iteration: with ``batch`` its item, else a list of ``size`` items."""
+        # Every output of the source needs the item of the same step, but the source is called once.
         if self._step is not step:
-            self._step, self._item = None, None
+            self._step, self._item = None, None  # also if the source raises: its next call is for the next iteration
             try:
                 self._item = self.call(step, size)
             except StopIteration:
@@ -176,7 +177,7 @@ class InputOperation(Operation):
         self._max_samples = graph.settings.max_batch_size
         self._target = target_device(self, graph)
         self._fed: deque[Batch] = deque()
-        self._arrived = threading.Condition(new_lock())
+        self._arrived = threading.Condition(new_lock())  # with `blocking`, another thread feeds
         self._last: Batch | None = None
         if self.group is not None and self._is_first(graph):
             self.group.prepare(graph)

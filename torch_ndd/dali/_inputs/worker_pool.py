@@ -220,11 +220,13 @@ class WorkerPool:
 
     def _receive_some(self) -> None:
         self._check()
+        # Sentinels too: a dead worker sends nothing, and its connection may stay open in another fork.
         sentinels = {item.sentinel: k for k, item in enumerate(self._workers)}
         ready = multiprocessing.connection.wait([*self._connections, *sentinels])
         for k, connection in enumerate(self._connections):
             if connection in ready:
                 self._receive_from(k)
+        # A worker that ended after it sent its result is not an error: its message is read first.
         dead = [sentinels[item] for item in ready if isinstance(item, int) and not self._connections[sentinels[item]].poll()]
         if dead:
             self._break(self._describe_death(dead[0]))

@@ -70,6 +70,7 @@ class Executor:
         self._size = settings.max_batch_size
         self._depth = depth
         self._checkpointing = settings.enable_checkpointing
+        # The values of an iteration are a list: operations find their inputs by index, without looking up names.
         slots: dict[tuple[int, int], int] = {}
         for operation in operations:
             for k in range(len(operation.outputs)):
@@ -164,8 +165,10 @@ class Executor:
         except Exception as error:
             self._stop_with(step, error)
             return
+        # Counted now, not when it is delivered: an iteration that fails keeps its number, so that later random numbers do not shift.
         self._number += 1
         self._iteration += 1
+        # The thread starts with the first iteration: a process that forks before it may still run the pipeline in the child.
         if self._workers is None:
             self._workers, self._process = Workers(1, "torch_ndd.dali pipeline", self, partial(_enter, self._context)), os.getpid()
         issued.outputs = self._workers.submit(self._issue, step, values, issued.states)
@@ -259,6 +262,7 @@ class Executor:
                 raise issued.error
             assert issued.outputs is not None
             outputs = issued.outputs.result()
+            # Programs expect complete results, as from DALI, and errors of this iteration here.
             for batch in outputs:
                 self._wait(batch)
             step = issued.step

@@ -27,6 +27,7 @@ _KIND = "pipeline of torch_ndd.dali"
 _MAX_OPERATORS = 1_000_000
 # Arguments of the constructor that belong to a run and are not stored.
 _RUN_ARGUMENTS = ("checkpoint", "py_callback_pickler")
+# A file must not make the program start millions of threads, or read ahead without a bound.
 _MAX_PARALLELISM = 1 << 16  # threads, or iterations ahead
 # Arguments that make readers write files.
 _WRITING = ("save_preprocessed_annotations", "dump_meta_files")

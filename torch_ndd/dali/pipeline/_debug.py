@@ -97,6 +97,7 @@ class DebugGraph(Graph):
 
     def add(self, operation: Operation) -> None:
         """Run an operation, and store the results in its nodes."""
+        # The operators of the first run are the reference: a source or reader is found again only by its place.
         new = self._place == len(self.operations)
         if new and self.step.number:
             self._refuse(f"{operation.title} is called in addition to the {self._place} operators of the first run")

@@ -93,6 +93,7 @@ class SizedEpochs(Epochs):
     def restart(self) -> int:
         """Begin the next epoch."""
         dropped = self.policy is LastBatchPolicy.DROP and self.size % self._step > 0
+        # Without padding the last batch continues with the next epoch, whose first samples are taken already.
         fills = self.policy is LastBatchPolicy.FILL and not self.padded
         self.taken = self.taken % self.size if fills else 0
         return int(dropped)
@@ -183,6 +184,7 @@ class ReaderEpochs(Epochs):
             self._begin(self.epoch + 1, self.samples, self._beyond())
         return int(dropped)
 
+    # With FILL every rank takes full batches, so that it runs into the next epoch by a different number of samples; they count there.
     def _beyond(self) -> list[int]:
         """Return how many samples beyond this epoch each rank had."""
         return [ahead + self.taken - self._length(rank) for rank, ahead in enumerate(self.ahead)]
