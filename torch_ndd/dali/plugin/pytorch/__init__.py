@@ -124,16 +124,7 @@ class DALIClassificationIterator(DALIGenericIterator):
     ) -> None:
         names = ["data", "label"]
         super().__init__(
-            pipelines,
-            names,
-            size,
-            reader_name,
-            auto_reset,
-            fill_last_batch,
-            dynamic_shape,
-            last_batch_padded,
-            last_batch_policy,
-            prepare_first_batch,
+            pipelines, names, size, reader_name, auto_reset, fill_last_batch, dynamic_shape, last_batch_padded, last_batch_policy, prepare_first_batch
         )
 
 
