@@ -50,7 +50,7 @@ def augmented(dali: Any, name: str, negated: int, change: dict[str, Any] | None 
 
 @pytest.mark.parametrize("negated", [0, 1])
 @pytest.mark.parametrize("name", ALL)
-def test_augmentation(name: str, negated: int) -> None:
+def test_augmentations_equal_dali(name: str, negated: int) -> None:
     both(lambda dali: augmented(dali, name, negated), tolerance=0 if name in EXACT else 1)
 
 
@@ -112,7 +112,7 @@ SUITES: list[tuple[str, str]] = [
 
 @pytest.mark.parametrize("given", [{}, {"use_shape": True}, {"max_translate_abs": (7, 9)}, {"use_shape": True, "max_translate_rel": 0.3}], ids=str)
 @pytest.mark.parametrize(("module", "name"), SUITES, ids=lambda one: one)
-def test_tables(module: str, name: str, given: dict[str, Any]) -> None:
+def test_tables_of_augmentations_equal_dali(module: str, name: str, given: dict[str, Any]) -> None:
     def program(dali: Any) -> Any:
         made = getattr(sub(dali, f"auto_aug.{module}"), name)(**given)
         if not hasattr(made, "sub_policies"):
@@ -247,10 +247,10 @@ def test_usual_policies_are_one_operation() -> None:
 
     pipe = pipeline()
     pipe.build()
-    assert [one.kind for one in pipe._operations] == ["Constant", "AutoAugmentPolicy", "AutoAugmentPolicy"]
+    assert [one.kind for one in pipe._graph.operations] == ["Constant", "AutoAugmentPolicy", "AutoAugmentPolicy"]
 
 
-def test_select() -> None:
+def test_select_applies_the_chosen_operation() -> None:
     def program(dali: Any) -> Any:
         core, fn = sub(dali, "auto_aug.core"), dali.fn
         choices = [lambda x, k=k, **more: x * 10 + k + more["bias"] for k in range(5)]
@@ -315,12 +315,12 @@ PARAMETERS: dict[str, tuple[Callable[[Any, Any, Any], Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
-def test_parameters(name: str) -> None:
+def test_magnitudes_equal_dali(name: str) -> None:
     call, given = PARAMETERS[name]
     both(lambda dali: magnitudes(dali, call, **given))
 
 
-def test_settings() -> None:
+def test_augmentation_exposes_its_settings() -> None:
     def program(dali: Any) -> Any:
         core = sub(dali, "auto_aug.core")
 
@@ -381,7 +381,7 @@ STAGED = {"unused argument": "UnusedArgException", "magnitude": "Exception", "mi
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_errors(name: str) -> None:
+def test_invalid_policies_raise_like_dali(name: str) -> None:
     class Modules:
         def __init__(self, dali: Any) -> None:
             self.auto, self.rand = (sub(dali, f"auto_aug.{name}") for name in ("auto_augment", "rand_augment"))

@@ -27,7 +27,7 @@ GETTERS = ("GetHostBufferGrowthFactor", "GetDeviceBufferGrowthFactor", "GetHostB
         raising(TypeError, "SetHostBufferShrinkThreshold", "all"),
     ],
 )
-def test_factors(setter: str, value: Any, raises: Raises | None) -> None:
+def test_buffer_factors_are_stored_and_checked(setter: str, value: Any, raises: Raises | None) -> None:
     def program(dali: Any) -> Any:
         module = sub(dali, "backend")
         before = [getattr(module, name)() for name in GETTERS]

@@ -76,7 +76,7 @@ ERRORS = {"an input that is not fed": IndexError, "division by zero": ValueError
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_data(name: str) -> None:
+def test_invalid_data_raises_like_dali(name: str) -> None:
     error = ERRORS.get(name, RuntimeError)
     assert error.__name__ in both(program(GRAPHS[name], error))
 
@@ -91,7 +91,7 @@ def test_sizes_are_integers(sizes: dict[str, Any], raises: Raises | None) -> Non
 
 
 @pytest.mark.parametrize("arguments", [{"shard_id": 3, "num_shards": 2}, {"shard_id": -1, "num_shards": 2}, {"num_shards": 0}], ids=shown)
-def test_shards(arguments: dict[str, Any]) -> None:
+def test_invalid_shards_raise_when_the_reader_is_built(arguments: dict[str, Any]) -> None:
     error = both(lambda dali: define(dali, lambda: dali.fn.readers.file(files=[__file__], **arguments)[1]).build(), raises=RuntimeError)
     assert "fn.readers.file (operator" in str(error)
     assert "test_bad_input.py" in str(error)

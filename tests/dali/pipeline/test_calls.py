@@ -253,7 +253,7 @@ def test_modules_can_be_imported():
 # Legacy classes.
 
 
-def test_classes():
+def test_class_arguments_go_to_the_constructor_or_the_call():
     """Arguments in the constructor or at the call; each call is an operator."""
 
     def program(dali):
@@ -298,7 +298,7 @@ def test_wrong_calls_of_classes(call, raises):
         both(program, raises=raises)
 
 
-def test_compose():
+def test_compose_chains_operators():
     """Operators one after the other."""
 
     def program(dali):

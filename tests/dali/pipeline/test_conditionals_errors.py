@@ -15,7 +15,7 @@ from _pipelines import both, ours_raises
 from _pipelines import ours as dali_of_ours
 from _raises import Raises, raising
 
-from torch_ndd.dali._conditionals import converted, do_not_convert
+from torch_ndd.dali._conditionals import convert, do_not_convert
 
 
 def in_one_branch(dali: Any, i: Any, even: Any, x: Any) -> Any:
@@ -163,7 +163,7 @@ WRONG: dict[type[Exception], list[Callable[..., Any]]] = {
     ("program", "error"),
     [pytest.param(program, error, id=program.__name__) for error, programs in WRONG.items() for program in programs],
 )
-def test_errors(program: Callable[..., Any], error: type[Exception]) -> None:
+def test_invalid_branches_raise_like_dali(program: Callable[..., Any], error: type[Exception]) -> None:
     both(lambda dali: defined(dali, program), raises=error)
 
 
@@ -290,7 +290,7 @@ def test_do_not_convert_under_both() -> None:
 
 
 def test_marked_functions_are_plain_functions() -> None:
-    assert converted(marked) is marked
+    assert convert(marked) is marked
     assert marked(["a", 1, None]) == [1]
     assert marked.__name__ == "marked"
     assert inspect.getsource(marked).startswith("@do_not_convert")
@@ -302,7 +302,7 @@ def test_marked_functions_are_plain_functions() -> None:
     assert inspect.isgeneratorfunction(numbers)
     bound = do_not_convert({}.get)
     assert bound("k", 3) == 3
-    assert converted(bound) is bound
+    assert convert(bound) is bound
 
 
 def test_no_source() -> None:
@@ -314,13 +314,13 @@ def test_no_source() -> None:
 
     with unittest.TestCase().assertLogs("torch_ndd.dali", "WARNING") as logs:
         defined(dali_of_ours, program)
-    assert "unseen runs as it is" in logs.output[0]
+    assert "unseen runs unchanged" in logs.output[0]
     assert "do_not_convert" in logs.output[0]
 
 
 def test_library_functions_stay() -> None:
     for one in (np.linspace, inspect.getsource, functools.wraps, dali_of_ours.fn.resize, dali_of_ours.data_node.DataNode.gpu, len, dict, [].append):
-        assert converted(one) is one
+        assert convert(one) is one
 
 
 def with_defaults(a: Any, b: Any = (1, 2), *rest: Any, c: Any = None, **more: Any) -> Any:
@@ -330,7 +330,7 @@ def with_defaults(a: Any, b: Any = (1, 2), *rest: Any, c: Any = None, **more: An
 
 
 def test_converted_functions_look_like_the_given_ones() -> None:
-    made = converted(with_defaults)
+    made = convert(with_defaults)
     assert made is not with_defaults
     assert made(1) == (1, (1, 2), (), {}, {})
     assert made(1, 2, 3, c=4, d=5) == (1, 2, (3,), 4, {"d": 5})
@@ -338,8 +338,8 @@ def test_converted_functions_look_like_the_given_ones() -> None:
     assert inspect.getsource(made) == inspect.getsource(with_defaults)
     for name in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__", "__globals__"):
         assert getattr(made, name) == getattr(with_defaults, name)
-    assert converted(made) is made
-    assert converted(with_defaults).__code__ is made.__code__
+    assert convert(made) is made
+    assert convert(with_defaults).__code__ is made.__code__
     with pytest.raises(TypeError, match=r"with_defaults\(\) missing 1 required positional argument"):
         made()
 
@@ -362,7 +362,7 @@ class Derived(Base):
 
 
 def test_private_names_and_super() -> None:
-    assert converted(Derived().value)() == ("base", 5, "Derived")
+    assert convert(Derived().value)() == ("base", 5, "Derived")
 
 
 def test_lambdas_of_one_line() -> None:
@@ -371,9 +371,9 @@ def test_lambdas_of_one_line() -> None:
     # fmt: off
     three, four = (lambda v: v or (lambda: "inner")()), (lambda v: v or (lambda: "other")())
     # fmt: on
-    assert [converted(f)(True) for f in (one, two, *same[1:])] == [1, 2, 1, 2]
-    assert [converted(f)(0) for f in (three, four)] == ["inner", "other"]
-    assert converted(one) is not one
+    assert [convert(f)(True) for f in (one, two, *same[1:])] == [1, 2, 1, 2]
+    assert [convert(f)(0) for f in (three, four)] == ["inner", "other"]
+    assert convert(one) is not one
 
 
 def test_generators_and_coroutines_stay() -> None:
@@ -401,7 +401,7 @@ def test_long_chains_of_python_conditions() -> None:
     source = f"def choose(name):\n{text}    return None\n"
     linecache.cache["<generated>"] = len(source), None, source.splitlines(True), "<generated>"
     exec(compile(source, "<generated>", "exec"), space)
-    made = converted(space["choose"])
+    made = convert(space["choose"])
     assert made is not space["choose"]
     assert [made(k) for k in (0, 7, 119, 200)] == [0, 14, 238, None]
 
@@ -414,6 +414,6 @@ def test_closures_share_their_variables() -> None:
         count += 1
         return count if count != 2 and count else -1
 
-    made = converted(up)
+    made = convert(up)
     assert [made(), up(), made()] == [1, -1, 3]
     assert count == 3

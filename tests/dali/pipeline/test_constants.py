@@ -106,7 +106,7 @@ def test_conversions_of_scalars(method):
     both(lambda dali: [getattr(dali.types.Constant(3), method)().dtype, float(getattr(dali.types.Constant(3), method)().value)])
 
 
-def test_enumerations():
+def test_enumeration_members_are_module_attributes():
     """Members are attributes of the module, with the same names and numbers."""
 
     def program(dali):
@@ -179,7 +179,7 @@ def test_numbers_of_numpy_and_large_ones(value, texts):
         both(program, raises=OverflowError if isinstance(value, int) and "INT64" not in text else None)
 
 
-def test_infos():
+def test_sample_and_batch_info_have_the_fields_of_dali():
     """What sources are told."""
 
     def program(dali):

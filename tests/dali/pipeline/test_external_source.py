@@ -100,7 +100,7 @@ class Restarting:
     ],
     ids=shown,
 )
-def test_sources(source, raises):
+def test_sources_of_every_form_equal_dali(source, raises):
     compared(source, 5, raises=raises)
 
 
@@ -117,7 +117,7 @@ def test_an_iterator_that_restarts():
     ],
     ids=["list", "generator function", "generator", "callable generator", "callable", "none"],
 )
-def test_cycles(source, cycle, request):
+def test_cycle_restarts_iterables(source, cycle, request):
     kind = request.node.callspec.id.partition("-")[0]
     raises = None
     if cycle == "again" or (kind == "callable" and cycle is not None) or (kind == "none" and cycle not in (None, False)):
@@ -450,7 +450,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize(("first", "second"), CALLS.values(), ids=CALLS)
-def test_classes(first, second, raises):
+def test_external_source_class_merges_its_arguments(first, second, raises):
 
     def program(dali):
         pipe = dali.Pipeline(3, 1, None)

@@ -14,7 +14,7 @@ import torch_ndd.dali as ours
 
 @pytest.mark.parametrize("fed", range(5))
 @pytest.mark.parametrize("depth", [1, 2])
-def test_feeding(depth, fed):
+def test_fed_batches_are_delivered_in_order(depth, fed):
     """What was fed is delivered; then IndexError."""
 
     def program(dali):
@@ -104,7 +104,7 @@ def test_feeding_a_node_on_another_device(by_name):
 
 
 @pytest.mark.parametrize("no_copy", [None, True])
-def test_copies(no_copy):
+def test_no_copy_reads_memory_when_the_iteration_runs(no_copy):
     """With no_copy the memory is read when the iteration runs."""
 
     def program(dali):

@@ -39,7 +39,7 @@ def test_arithmetic_with_numbers(left, operation, right):
 
 
 @pytest.mark.parametrize("operation", ["&", "|", "^", "<<", ">>"])
-def test_bits(operation):
+def test_bitwise_operations_equal_dali(operation):
     """Bitwise operations."""
 
     def program(dali):
@@ -90,7 +90,7 @@ def test_an_array_on_the_left():
     "key",
     ["0", "-1", "1, 2", "0:1", ":, 1:", ":, ::2", "1, 0:2", "::1", ":, ::-1", raising(RuntimeError, "5"), raising(RuntimeError, "0, 0, 0"), "0:0"],
 )
-def test_indexing(key, raises):
+def test_indexing_equals_dali(key, raises):
     """Integers and slices; out of range and too many are errors of running."""
 
     def program(dali):
@@ -113,7 +113,7 @@ def test_indexing_with_nodes():
 
 
 @pytest.mark.parametrize("key", ["new", "new, 0", "0, new('F')", "new('A'), :, new('B')", ":, new, :"])
-def test_newaxis(key):
+def test_newaxis_inserts_an_axis(key):
     """newaxis inserts an axis, named or not."""
 
     def program(dali):
@@ -158,7 +158,7 @@ def test_nodes_have_no_values(use):
         assert "enable_conditionals" in str(error)
 
 
-def test_attributes():
+def test_node_attributes_equal_dali():
     """Names, device, index and what is known of the samples."""
 
     def program(dali):
@@ -193,7 +193,7 @@ MATH = [
 
 
 @pytest.mark.parametrize("name", MATH)
-def test_math(name):
+def test_math_functions_equal_dali(name):
     """Functions of one operand, on floats and integers."""
     values = np.array([0.25, 0.5, 1.0], np.float32)
 
@@ -234,3 +234,12 @@ def test_the_message_of_a_wrong_operand():
     """Text and None are no operands."""
     ours_raises(lambda dali: run(dali, lambda dali: dali.fn.random.uniform() + "a"), TypeError, "arithmetic")
     ours_raises(lambda dali: run(dali, lambda dali: dali.fn.random.uniform() * None), TypeError, "arithmetic")
+
+
+def test_a_refused_graph_stays_refused() -> None:
+    pipe = ours.Pipeline(batch_size=1, num_threads=1)
+    with pipe:
+        pipe.set_outputs(ours.types.Constant([1]).gpu(), ours.fn.constant(idata=[1], name="same"), ours.fn.constant(idata=[2], name="same"))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="two operators with the name 'same'"):
+            pipe.run()

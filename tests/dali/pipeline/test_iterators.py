@@ -191,7 +191,7 @@ CHECKS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", CHECKS.values(), ids=CHECKS)
-def test_checks(folder: Path, case: dict[str, Any], raises: Raises | None) -> None:
+def test_invalid_iterator_arguments_raise_like_dali(folder: Path, case: dict[str, Any], raises: Raises | None) -> None:
     options = {"output_map": MAP, **case}
     both(lambda dali: torch_plugin(dali).DALIGenericIterator(readers(dali, folder), **options), raises=raises)
 
@@ -297,7 +297,7 @@ def test_reset_in_the_middle_warns(folder: Path) -> None:
     assert next(loader)[0]["label"].flatten().tolist() == [4, 5, 6, 7]
 
 
-def test_classification(folder: Path) -> None:
+def test_classification_iterator_equals_dali(folder: Path) -> None:
     def program(dali: Any) -> Any:
         loader = torch_plugin(dali).DALIClassificationIterator(readers(dali, folder), reader_name="Reader")
         return [loader.batch_size, loader.size, loader.output_map, next(loader)]
@@ -326,7 +326,7 @@ def ragged(dali: Any) -> Any:
         raising(AssertionError, ["sparse_list", "sparse"]),
     ],
 )
-def test_ragged(tags: list[str] | None, raises: Raises | None) -> None:
+def test_ragged_iterator_equals_dali(tags: list[str] | None, raises: Raises | None) -> None:
     def program(dali: Any) -> Any:
         loader = torch_plugin(dali).DALIRaggedIterator(ragged(dali), MAP, output_types=tags)
         return [
@@ -358,7 +358,7 @@ def test_ragged_outputs_need_the_ragged_iterator() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool"])
-def test_dtypes(dtype: str) -> None:
+def test_iterators_return_every_dtype(dtype: str) -> None:
     def program(dali: Any) -> Any:
         @dali.pipeline_def(batch_size=2, num_threads=1, device_id=None)
         def definition() -> Any:
@@ -443,7 +443,7 @@ def test_one_use_of_a_pipeline(folder: Path) -> None:
             both(lambda dali, use=use, prepare=prepare: program(dali, use, prepare), raises=RuntimeError)
 
 
-def test_warnings(folder: Path) -> None:
+def test_deprecated_iterator_arguments_warn(folder: Path) -> None:
     plugin = torch_plugin(ours)
     with pytest.warns(Warning, match="prefer reader_name to size"):
         plugin.DALIGenericIterator(readers(ours, folder), MAP, size=10)

@@ -78,7 +78,7 @@ def test_resnet50_training() -> None:
 
 
 @pytest.mark.parametrize("automatic_augmentation", ["autoaugment", "trivialaugment"])
-def test_efficientnet(automatic_augmentation: str) -> None:
+def test_efficientnet_training_pipeline_equals_dali(automatic_augmentation: str) -> None:
     """The training pipeline with automatic augmentation, which is made of conditionals."""
 
     def program(dali: Any) -> Any:

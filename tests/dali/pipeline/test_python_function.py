@@ -83,7 +83,7 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_programs(program, raises):
+def test_python_functions_equal_dali(program, raises):
     both(lambda dali: run(dali, program), raises=raises)
 
 
@@ -106,7 +106,7 @@ def test_programs(program, raises):
     ],
     ids=shown,
 )
-def test_results(value, raises):
+def test_results_of_python_functions_are_checked_like_dali(value, raises):
     both(lambda dali: run(dali, lambda d, x: d.fn.python_function(x, function=lambda a: value)), raises=raises)
 
 
@@ -225,7 +225,7 @@ def test_errors_of_torch_functions():
     ours_raises(lambda d: run(d, lambda d, x: torch_python_function(x, function=lambda a: a.requires_grad_())), RuntimeError, "detach")
 
 
-def test_branches():
+def test_python_function_sees_the_samples_of_its_branch():
     """In a branch a function sees its own samples only."""
     seen = []
 

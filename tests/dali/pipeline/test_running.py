@@ -136,7 +136,7 @@ def test_iter_setup():
     both(program)
 
 
-def test_feeding():
+def test_feed_input_takes_nodes_and_names():
     """feed_input by node and by name; an iteration without a batch is an IndexError."""
 
     def program(dali):

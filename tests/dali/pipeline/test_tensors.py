@@ -91,7 +91,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("program", TENSORS.values(), ids=TENSORS)
-def test_tensors(program, raises):
+def test_tensor_constructors_equal_dali(program, raises):
     both(lambda dali: described(program(sub(dali, "tensors"))), raises=raises)
 
 
@@ -155,7 +155,7 @@ def test_methods_of_lists(method, shapes, raises):
 
 
 @pytest.mark.parametrize("dtype", ["INT32", raising(RuntimeError, "UINT8")])
-def test_reinterpret(dtype, raises):
+def test_reinterpret_changes_the_dtype(dtype, raises):
     both(lambda dali: changed(make(dali, (2, 3), (1, 2)), "reinterpret", getattr(dali.types, dtype)), raises=raises)
     both(lambda dali: changed(make(dali, (2, 3))[0], "reinterpret", getattr(dali.types, dtype)), raises=raises)
 
@@ -192,7 +192,7 @@ def test_methods_of_tensors(method, raises):
     [[(40, 50)] * 3, [(3, 4)] * 20, [(30, 40)] * 20, [()] * 3, [(3,), (5,)], [(3, 4, 5, 6)] * 7, [(3, 4, 5)] * 30, [(0, 3), (0, 2)]],
     ids=shown,
 )
-def test_texts(shapes):
+def test_long_texts_are_abridged_like_dali(shapes):
     """Long samples, many samples and many shapes are abridged in the same places."""
     both(lambda dali: [f(make(dali, *shapes, layout="")) for f in (str, repr)] + [str(make(dali, *shapes, layout="")[0])])
 
@@ -245,7 +245,7 @@ def test_arrays_of_a_list_are_views():
 def test_outputs_are_not_waited_for():
     """Shapes, types and layouts of queued results are known; values are waited for."""
     batch = ndd.batch([np.ones((2, 3), np.float32), np.ones((1, 3), np.float32)], layout="HW")
-    samples = tensors.of(batch * 2)
+    samples = tensors.as_tensor_list(batch * 2)
     assert isinstance(samples, tensors.TensorListCPU)
     assert (samples.shape(), samples.layout(), samples.dtype.name) == ([(2, 3), (1, 3)], "HW", "FLOAT")
     assert samples.as_reshaped_tensor([9]).as_cpu().shape() == [9]
@@ -253,7 +253,7 @@ def test_outputs_are_not_waited_for():
 
 
 def test_errors_of_queued_work_come_with_the_values():
-    samples = tensors.of(ndd.batch([np.ones(3, np.int32)]) // ndd.batch([np.zeros(3, np.int32)]))
+    samples = tensors.as_tensor_list(ndd.batch([np.ones(3, np.int32)]) // ndd.batch([np.zeros(3, np.int32)]))
     assert samples.shape() == [(3,)]
     with pytest.raises(ValueError, match="zero"):
         samples.at(0)
@@ -279,7 +279,7 @@ def test_gpu_tensors_need_a_gpu():
 
 
 @pytest.mark.parametrize("pointer", [None, "x", 0, True])
-def test_addresses(pointer):
+def test_invalid_addresses_are_refused(pointer):
     ours_raises(lambda dali: make(dali, (2, 3)).copy_to_external(pointer), TypeError, "ptr must be an address")
 
 

@@ -10,7 +10,7 @@ from .. import native
 from ..context import context
 from ..context.modes import EvalMode
 from ..process.workers import tell_refused
-from .call_sites import called_at, caller, traceback_of
+from .call_sites import Site, called_at, caller, traceback_of
 from .sources import UNKNOWN, with_source
 
 # Which sample of pending work a value reads: its index, or one of these.
@@ -104,6 +104,11 @@ class Pending:
         assert self._status
         failed = self.failed_call()
         return KINDS[self._status - 1](_message(self._handle, failed) + called_at(failed._site))
+
+    @property
+    def site(self) -> Site:
+        """The program's frames of the call, innermost first."""
+        return self._site
 
     def failed_call(self) -> "Pending":
         """Return the call in which the error began: this one, or one whose result it reads."""

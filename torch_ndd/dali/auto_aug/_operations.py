@@ -17,8 +17,8 @@ from ...augment._given import numbers
 from ...ops.filters.convolution import filter as correlate
 from ...ops.generic.convert import cast
 from .. import types
-from .._graph import Operation, Step
-from .._operators import OperatorOperation
+from .._graph.graph import Operation, Step
+from .._graph.operations import OperatorOperation
 from ..data_node import DataNode, as_node, create
 from .core._augmentation import Augmentation as Pipelined
 
