@@ -12,10 +12,10 @@ from .._core.values.batch import Batch, as_batch, new_batch
 from ..ops.filters.convolution import gaussian_blur
 from ..ops.geometry.warp import remap
 from ..ops.random.distributions import uniform
-from ._given import as_given, check_rng, images_of, masks_of, results, uncompiled, with_channels
+from ._inputs import add_channels, as_images, as_masks, as_results, check_rng, exclude_from_compilation, restore_channels
 
 
-@uncompiled
+@exclude_from_compilation
 def elastic(
     images: T,
     /,
@@ -59,17 +59,17 @@ def elastic(
         if not 0 <= value < math.inf:
             raise ValueError(f"{op}: {name} must be 0 or more and finite, got {value}")
     check_rng(op, rng)
-    given, is_batch = images_of(op, images)
-    followers = masks_of(op, masks, given, is_batch)
+    given, is_batch = as_images(op, images)
+    followers = as_masks(op, masks, given, is_batch)
     place = (given.layout or "").index("H")
     sizes = torch.tensor([shape[place : place + 2] for shape in given.shape], dtype=torch.int64).reshape(-1, 2)
     x, y = (plane * (alpha / 2) for plane in smooth_planes(sizes, (sigma, sigma), rng))
     made = remap(given, x, y, interp=interp_type, relative=True, fill_value=fill_value)
     moved = None
     if followers is not None:
-        planes = remap(with_channels(followers, given), x, y, interp=types.INTERP_NN, relative=True, fill_value=mask_fill_value)
-        moved = as_given(planes, followers)
-    return results(is_batch, [made, moved])
+        planes = remap(add_channels(followers, given), x, y, interp=types.INTERP_NN, relative=True, fill_value=mask_fill_value)
+        moved = restore_channels(planes, followers)
+    return as_results(is_batch, [made, moved])
 
 
 def smooth_planes(sizes: torch.Tensor, sigma: tuple[float, float], rng: Any = None) -> tuple[Batch, Batch]:

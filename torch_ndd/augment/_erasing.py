@@ -16,14 +16,14 @@ from .._core.values.tensor import Tensor, as_tensor
 from ..ops.geometry.paste import erase
 from ..ops.random.distributions import normal
 from ..ops.shape.fill import zeros_like
-from ._given import numbers, uncompiled
+from ._inputs import draw_numbers, exclude_from_compilation
 
 _LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW")
 _MODES = ("constant", "random", "pixel")
 _TRIES = 10
 
 
-@uncompiled
+@exclude_from_compilation
 def random_erasing(
     images: T,
     /,
@@ -82,7 +82,7 @@ def random_erasing(
         raise ValueError(f'{op}: mode="{mode}" is for floating-point images, got {types.dtype_name(given.dtype)}; it comes after the normalization')
     place = (given.layout or "").index("H")
     sizes = np.array([shape[place : place + 2] for shape in given.shape], np.float64).reshape(-1, 2)
-    boxes = _boxes(numbers(op, rng, given.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
+    boxes = _boxes(draw_numbers(op, rng, given.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
     made = given
     for k in range(count):
         anchor, shape = (new_batch(torch.from_numpy(np.ascontiguousarray(boxes[:, k, a : a + 2], np.float32))) for a in (0, 2))

@@ -16,10 +16,10 @@ from ..ops.generic.convert import cast
 from ..ops.geometry.paste import multi_paste
 from ..ops.random.distributions import beta
 from ..ops.random.permute import batch_permutation, permute_batch
-from ._given import check_rng, numbers, uncompiled
+from ._inputs import check_rng, draw_numbers, exclude_from_compilation
 
 
-@uncompiled
+@exclude_from_compilation
 def mixup(
     images: Batch,
     labels: Any = None,
@@ -73,7 +73,7 @@ def mixup(
     return _results(made, soft, order, lam, return_params)
 
 
-@uncompiled
+@exclude_from_compilation
 def cutmix(
     images: Batch,
     labels: Any = None,
@@ -120,7 +120,7 @@ def cutmix(
     soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
     order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
     height, width = (images.buffer.shape[1 + layout.index(letter)] for letter in "HW")
-    drawn = numbers(op, rng, len(order), 2)
+    drawn = draw_numbers(op, rng, len(order), 2)
     boxes = _boxes(np.repeat(drawn[:1], len(drawn), 0) if per_batch else drawn, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept = (1 - area / max(1, height * width)).astype(np.float32)
@@ -129,7 +129,7 @@ def cutmix(
     return _results(made, soft, order, kept, return_params, *extra)
 
 
-@uncompiled
+@exclude_from_compilation
 def mixup_or_cutmix(
     images: Batch,
     labels: Any = None,
@@ -176,7 +176,7 @@ def mixup_or_cutmix(
             raise ValueError(f"{op}: {name} must be from 0 to 1, got {value}")
     if mixup_alpha <= 0 and cutmix_alpha <= 0:
         raise ValueError(f"{op}: one of mixup_alpha and cutmix_alpha must be positive, got {mixup_alpha} and {cutmix_alpha}")
-    acts, switches = numbers(op, rng, 1, 2)[0]
+    acts, switches = draw_numbers(op, rng, 1, 2)[0]
     shared: dict[str, Any] = {"label_smoothing": label_smoothing, "num_classes": num_classes, "partner": partner, "per_batch": per_batch, "rng": rng}
     if acts >= probability:
         soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)

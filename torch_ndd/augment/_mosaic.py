@@ -14,12 +14,12 @@ from ..ops.geometry.paste import multi_paste
 from ..ops.geometry.resize import resize
 from ..ops.random.permute import batch_permutation, permute_batch
 from ..ops.shape.join import cat
-from ._given import as_given, belonging, boxes_of, images_of, masks_of, numbers, uncompiled, with_channels
+from ._inputs import add_channels, as_batch_beside, as_boxes, as_images, as_masks, draw_numbers, exclude_from_compilation, restore_channels
 
 _CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # of the canvas: whether below, whether to the right
 
 
-@uncompiled
+@exclude_from_compilation
 def mosaic(
     images: Batch,
     /,
@@ -68,16 +68,16 @@ def mosaic(
     op, images = "mosaic", unwrap(images)
     if not isinstance(images, Batch):
         raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
-    given, _ = images_of(op, images)
+    given, _ = as_images(op, images)
     if given.ndim != 3:
         raise ValueError(f'{op}: The layout "{given.layout}" does not match any of the allowed layouts: HWC')
     canvas = _checked(op, given, output_size, center_range, min_visibility)
-    given_boxes, given_masks = boxes_of(op, boxes, given, True), masks_of(op, masks, given, True)
+    given_boxes, given_masks = as_boxes(op, boxes, given, True), as_masks(op, masks, given, True)
     given_labels = _labels_of(op, labels, given, given_boxes)
 
     size = given.batch_size
     low, high = center_range
-    centers = np.rint((low + (high - low) * numbers(op, rng, size, 2)) * canvas).astype(np.int64)
+    centers = np.rint((low + (high - low) * draw_numbers(op, rng, size, 2)) * canvas).astype(np.int64)
     centers = np.clip(centers, 1, np.array(canvas) - 1)
     sources = _sources(op, size, rng)
 
@@ -99,7 +99,7 @@ def _sources(op: str, size: int, rng: Any) -> np.ndarray:
     """Return the four images of every mosaic, (N, 4): those at random distances along a random cycle of the batch."""
     cycle = batch_permutation(batch_size=size, rng=rng).torch().numpy().astype(np.int64)
     distances = list(range(1, size)) if size >= 4 else [k % size for k in (1, 2, 3)]
-    chosen = [distances.pop(int(u * len(distances))) for u in numbers(op, rng, 1, 3)[0]]
+    chosen = [distances.pop(int(u * len(distances))) for u in draw_numbers(op, rng, 1, 3)[0]]
     place = np.argsort(cycle)
     return np.stack([np.arange(size), *(cycle[(place + distance) % size] for distance in chosen)], 1)
 
@@ -143,7 +143,7 @@ def _assembled(images: Batch, parts: Sequence[_Part], canvas: Sequence[int], int
 
 def _assembled_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas: Sequence[int], kept: Sequence["_Kept"] | None) -> Batch:
     if masks.layout != "CHW":
-        return as_given(_assembled(with_channels(masks, images), parts, canvas, types.INTERP_NN), masks)
+        return restore_channels(_assembled(add_channels(masks, images), parts, canvas, types.INTERP_NN), masks)
     placed = []
     for part in parts:
         cut = as_batch(part.cut(masks, types.INTERP_NN), layout="FHW")
@@ -209,7 +209,7 @@ def _labels_of(op: str, given: Any, images: Batch, boxes: Batch | None) -> Batch
         return None
     if boxes is None:
         raise ValueError(f"{op}: labels belong to boxes, which are missing")
-    made = belonging(op, "labels", given, images, True)
+    made = as_batch_beside(op, "labels", given, images, True)
     for i, (label, box) in enumerate(zip(made.shape, boxes.shape, strict=True)):
         if not label or label[0] != box[0]:
             raise ValueError(f"{op}: labels must be one for each box, but in sample {i} {label} meets {box[0]} boxes")

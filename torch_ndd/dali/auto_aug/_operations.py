@@ -10,10 +10,10 @@ import torch
 
 from ... import types as ndd_types
 from ..._core.values.batch import Batch, as_batch
-from ...augment._applied import Step as AppliedStep
-from ...augment._applied import applied
-from ...augment._augmentations import FOUND_IMAGE_NET, RAND_AUGMENT, Augmentation
-from ...augment._given import numbers
+from ...augment._apply import Step as AugmentStep
+from ...augment._apply import apply_steps
+from ...augment._augmentations import MATRICES, VALUES, Augmentation
+from ...augment._inputs import draw_numbers
 from ...ops.filters.convolution import filter as correlate
 from ...ops.generic.convert import cast
 from .. import types
@@ -22,49 +22,39 @@ from .._operators import OperatorOperation
 from ..data_node import DataNode, as_node, create
 from .core._augmentation import Augmentation as Pipelined
 
-_KNOWN = {one.name: one for one in (*FOUND_IMAGE_NET, *RAND_AUGMENT)}
 
-
-def _sheared(amounts: Any, height: float, width: float) -> Any:
+def _shear_matrix(amounts: Any, height: float, width: float) -> Any:
     del height, width
     return [[1, amounts[0], 0], [amounts[1], 1, 0]]
 
 
-def _translated(offsets: Any, height: float, width: float) -> Any:
+def _translation_matrix(offsets: Any, height: float, width: float) -> Any:
     del height, width
     return [[1, 0, offsets[0]], [0, 1, offsets[1]]]
 
 
-def _filtered(images: Batch, kernels: Batch) -> Batch:
+def _filter(images: Batch, kernels: Batch) -> Batch:
     return cast(correlate(images, kernels.to_device(images.device)), dtype=images.dtype)
 
 
-def _masked(images: Batch, masks: Batch) -> Batch:
+def _mask_bits(images: Batch, masks: Batch) -> Batch:
     return images & cast(masks, dtype=torch.uint8).to_device(images.device)
 
 
-def _scaled(name: str) -> Callable[[Batch, Batch], Batch]:
-    """Return the function of an augmentation whose parameter is a level of 255 here and a fraction there."""
-    values = _KNOWN[name].values
-    assert values is not None
-    return lambda images, levels: values(images, levels * (1 / 255))
+def _in_levels(name: str) -> Callable[[Batch, Batch], Batch]:
+    """Return the function of an augmentation for a parameter that is a level of 255 in DALI and a fraction in ``augment``."""
+    return lambda images, levels: VALUES[name](images, levels * (1 / 255))
 
 
-# By name: functions of images and DALI's parameters. Parameters are numbers, pairs (x, y), 3x3 kernels or masks of bits.
+# By name: functions of images and DALI's parameters, which are numbers, pairs (x, y), 3x3 kernels or bit masks.
 KERNELS = {
-    "shear": Augmentation("shear", matrix=_sheared),
-    "translate": Augmentation("translate", matrix=_translated),
-    "rotate": _KNOWN["rotate"],
-    "brightness": _KNOWN["brightness"],
-    "contrast": _KNOWN["contrast"],
-    "color": _KNOWN["color"],
-    "sharpness": Augmentation("sharpness", values=_filtered),
-    "posterize": Augmentation("posterize", values=_masked),
-    "solarize": Augmentation("solarize", values=_scaled("solarize")),
-    "solarize_add": Augmentation("solarize_add", values=_scaled("solarize_add")),
-    "invert": _KNOWN["invert"],
-    "equalize": _KNOWN["equalize"],
-    "auto_contrast": _KNOWN["auto_contrast"],
+    "shear": Augmentation("shear", matrix=_shear_matrix),
+    "translate": Augmentation("translate", matrix=_translation_matrix),
+    "rotate": Augmentation("rotate", matrix=MATRICES["rotate"]),
+    "sharpness": Augmentation("sharpness", values=_filter),
+    "posterize": Augmentation("posterize", values=_mask_bits),
+    **{name: Augmentation(name, values=_in_levels(name)) for name in ("solarize", "solarize_add")},
+    **{name: Augmentation(name, values=VALUES[name]) for name in ("brightness", "contrast", "color", "invert", "equalize", "auto_contrast")},
     "identity": Augmentation("identity"),
 }
 
@@ -93,7 +83,7 @@ def _done(title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]
     if images.dtype is not torch.uint8 and not used <= {"shear", "translate", "rotate", "identity"}:
         raise RuntimeError(f"{title}: the images must be uint8, got {ndd_types.dtype_name(images.dtype)}")
     extents = None if shapes is None else [np.asarray(one.torch()) for one in shapes]
-    made: list[list[AppliedStep]] = []
+    made: list[list[AugmentStep]] = []
     for k, several in enumerate(steps):
         row = []
         for one, parameter in several:
@@ -106,16 +96,16 @@ def _done(title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]
     return result if result.layout == given.layout else as_batch(result, layout=given.layout or "")
 
 
-def _by_channels(title: str, images: Batch, steps: list[list[AppliedStep]], fill_value: Any, interp_type: Any) -> Batch:
+def _by_channels(title: str, images: Batch, steps: list[list[AugmentStep]], fill_value: Any, interp_type: Any) -> Batch:
     """Return the images after their steps; images of different numbers of channels are not called together."""
     if not images.batch_size or images.shared_extent(-1) is not None:
-        return applied(title, images, steps, None, None, fill_value, 0, interp_type)[0]
+        return apply_steps(title, images, steps, None, None, fill_value, 0, interp_type)[0]
     groups: dict[int, list[int]] = {}
     for k, shape in enumerate(images.shape):
         groups.setdefault(shape[-1], []).append(k)
     samples: dict[int, Any] = {}
     for members in groups.values():
-        part = applied(title, images.select(members), [steps[k] for k in members], None, None, fill_value, 0, interp_type)[0]
+        part = apply_steps(title, images.select(members), [steps[k] for k in members], None, None, fill_value, 0, interp_type)[0]
         samples.update(zip(members, part, strict=True))
     return as_batch([samples[k] for k in range(images.batch_size)])
 
@@ -235,7 +225,7 @@ class _Policy(OperatorOperation):
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Draw and apply."""
         images, (draw, count) = inputs[0], _FORMS[self.form]
-        drawn = numbers(self.title, self._numbers(step), images.batch_size, count(**self.settings))
+        drawn = draw_numbers(self.title, self._numbers(step), images.batch_size, count(**self.settings))
         steps = [draw(row, self.choices, **self.settings) for row in drawn]
         return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
 

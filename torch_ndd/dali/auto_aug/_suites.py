@@ -1,36 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Common parts of the policies: translations, checks of arguments, and the random choices of a graph."""
+"""What the policies share: suites of augmentations, checks of arguments, and seeds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...augment._spaces import FACTORS, Space
 from . import augmentations as a
 from .core._args import accepted, forbid_unused_kwargs, missing
 from .core._augmentation import Augmentation
 
 
-def get_translations(
-    use_shape: bool, default_abs: float, default_rel: float, max_translate_abs: Any = None, max_translate_rel: Any = None
-) -> list[Augmentation]:
-    """Return translations along x and y whose largest offset is in pixels or, with ``use_shape``, a part of the extent.
+def make_suite(space: Space, use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> list[Augmentation]:
+    """Return the augmentations of a search space.
 
-    A limit is a number or a pair: of the height, of the width.
+    Args:
+        space: one of DALI's in ``augment/_spaces.py``, which has two translations along each axis.
+        use_shape: translate by a fraction of the extents in the argument ``shape`` instead of pixels.
+        max_translate_abs, max_translate_rel: largest translation in pixels or as a fraction, by default that of the space; a number or a pair: along
+            the height, along the width.
     """
-    given, refused = ("rel", "abs") if use_shape else ("abs", "rel")
+    limits = _translation_limits(use_shape, max_translate_abs, max_translate_rel)
+    suite = []
+    for name, range in space.items():
+        augmentation = getattr(a, name)
+        if name in limits:
+            last = limits[name]
+            suite.append(augmentation.augmentation(mag_range=(0, range.last if last is None and range is not None else last)))
+        elif range is None:
+            suite.append(augmentation)
+        elif name in FACTORS and range.origin == 0:  # the magnitude is the factor, not a change of it
+            mag_to_param = a.sharpness_kernel_shifted if name == "sharpness" else None
+            suite.append(augmentation.augmentation(mag_range=(range.first, range.last), randomly_negate=False, mag_to_param=mag_to_param))
+        elif not name.startswith("translate"):
+            suite.append(augmentation.augmentation(mag_range=(range.first, range.last)))
+    return suite
+
+
+def _translation_limits(use_shape: bool, max_translate_abs: Any, max_translate_rel: Any) -> dict[str, Any]:
+    """Return the largest translations by the names of the augmentations to use; None for the default."""
+    kind, unused = ("rel", "abs") if use_shape else ("abs", "rel")
     limits = {"abs": max_translate_abs, "rel": max_translate_rel}
-    if limits[refused] is not None:
+    if limits[unused] is not None:
         raise Exception(
-            f"The argument `max_translate_{refused}` cannot be used {'with' if use_shape else 'without'} image shapes. "
-            f"You may use `max_translate_{given}` instead."
+            f"The argument `max_translate_{unused}` cannot be used {'with' if use_shape else 'without'} image shapes. "
+            f"You may use `max_translate_{kind}` instead."
         )
-    limit = limits[given]
-    if limit is None:
-        limit = default_rel if use_shape else default_abs
+    limit = limits[kind]
     pair = tuple(limit) if isinstance(limit, list | tuple) else (limit, limit)
     if len(pair) != 2:
-        raise Exception(f"The argument `max_translate_{given}` must be a number or two, of the height and of the width. Got {limit!r}")
-    along_x, along_y = (a.translate_x, a.translate_y) if use_shape else (a.translate_x_no_shape, a.translate_y_no_shape)
-    return [along_x.augmentation(mag_range=(0, pair[1])), along_y.augmentation(mag_range=(0, pair[0]))]
+        raise Exception(f"The argument `max_translate_{kind}` must be one number, or two for the height and the width. Got {limit!r}")
+    suffix = "" if use_shape else "_no_shape"
+    return {f"translate_x{suffix}": pair[1], f"translate_y{suffix}": pair[0]}
 
 
 def arguments_of(augmentations: Sequence[Augmentation], shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """AutoAugment (Cubuk et al., arXiv:1805.09501) in pipelines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...augment._tables import POLICIES
+from ...augment._spaces import DALI_AUTO_AUGMENT, POLICIES
 from .. import types
 from . import _operations
 from . import augmentations as a
-from ._suites import arguments_of, check_arguments, get_translations, other_seed
+from ._suites import arguments_of, check_arguments, make_suite, other_seed
 from .core import Policy, select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index, random_part
@@ -144,34 +144,13 @@ def _sub_policy_to_augmentation_matrix_map(policy: Policy) -> tuple[np.ndarray, 
 # --- The published policies ------------------------------------------------------------------------------------------------------------------------
 
 
-def _policy(name: str, table: str, translations: Sequence[Augmentation]) -> Policy:
-    factors: dict[str, Any] = {"mag_range": (0.1, 1.9), "randomly_negate": False, "mag_to_param": None}
-    known = [
-        *translations,
-        a.shear_x.augmentation(mag_range=(0, 0.3)),
-        a.shear_y.augmentation(mag_range=(0, 0.3)),
-        a.rotate.augmentation(mag_range=(0, 30)),
-        a.brightness.augmentation(**factors),
-        a.contrast.augmentation(**factors),
-        a.color.augmentation(**factors),
-        a.sharpness.augmentation(**{**factors, "mag_to_param": a.sharpness_kernel_shifted}),
-        a.posterize.augmentation(mag_range=(0, 4)),
-        a.solarize.augmentation(mag_range=(0, 256)),
-        a.solarize_add.augmentation(mag_range=(0, 110)),
-        a.invert,
-        a.equalize,
-        a.auto_contrast,
+def _make_policy(name: str, policy: str, *translations: Any) -> Policy:
+    by_name = {augmentation.name: augmentation for augmentation in make_suite(DALI_AUTO_AUGMENT, *translations)}
+    sub_policies = [
+        [(by_name[step], probability, None if by_name[step].mag_range is None else magnitude) for step, probability, magnitude in pair]
+        for pair in POLICIES[policy][0]
     ]
-    by_name = {one.name: one for one in known}
-    pairs = [
-        [(by_name[name], probability, None if by_name[name].mag_range is None else magnitude) for name, probability, magnitude in pair]
-        for pair in POLICIES[table][0]
-    ]
-    return Policy(name, num_magnitude_bins=11, sub_policies=pairs)
-
-
-def _translations(use_shape: bool, max_translate_abs: Any, max_translate_rel: Any) -> list[Augmentation]:
-    return get_translations(use_shape, 250, 1.0, max_translate_abs, max_translate_rel)
+    return Policy(name, num_magnitude_bins=11, sub_policies=sub_policies)
 
 
 def get_image_net_policy(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> Policy:
@@ -180,22 +159,22 @@ def get_image_net_policy(use_shape: bool = False, max_translate_abs: Any = None,
     >>> len(get_image_net_policy().sub_policies)
     25
     """
-    return _policy("ImageNetPolicy", "image_net", _translations(use_shape, max_translate_abs, max_translate_rel))
+    return _make_policy("ImageNetPolicy", "image_net", use_shape, max_translate_abs, max_translate_rel)
 
 
 def get_reduced_image_net_policy() -> Policy:
     """Return the policy found on reduced ImageNet, which has no translations."""
-    return _policy("ReducedImageNetPolicy", "reduced_image_net", ())
+    return _make_policy("ReducedImageNetPolicy", "reduced_image_net")
 
 
 def get_svhn_policy(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> Policy:
     """Return the policy found on SVHN; with ``use_shape`` translations are relative to ``shape``."""
-    return _policy("SvhnPolicy", "svhn", _translations(use_shape, max_translate_abs, max_translate_rel))
+    return _make_policy("SvhnPolicy", "svhn", use_shape, max_translate_abs, max_translate_rel)
 
 
 def get_reduced_cifar10_policy(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> Policy:
     """Return the policy found on reduced CIFAR-10; with ``use_shape`` translations are relative to ``shape``."""
-    return _policy("ReducedCifar10Policy", "cifar10", _translations(use_shape, max_translate_abs, max_translate_rel))
+    return _make_policy("ReducedCifar10Policy", "cifar10", use_shape, max_translate_abs, max_translate_rel)
 
 
 _POLICIES: dict[str, Callable[..., Policy]] = {

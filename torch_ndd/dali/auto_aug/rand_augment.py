@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ...augment._spaces import DALI_RAND_AUGMENT, DALI_RAND_AUGMENT_NON_MONOTONIC
 from . import _operations
-from . import augmentations as a
-from ._suites import arguments_of, check_arguments, check_bins, check_list, get_translations, other_seed, without
+from ._suites import arguments_of, check_arguments, check_bins, check_list, make_suite, other_seed, without
 from .core import select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index
@@ -92,48 +92,15 @@ def apply_rand_augment(
     return data
 
 
-def _get_translations(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> list[Augmentation]:
-    return get_translations(use_shape, 100, 100 / 224, max_translate_abs, max_translate_rel)
-
-
 def get_rand_augment_suite(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> list[Augmentation]:
     """Return the augmentations of :func:`rand_augment`; with ``use_shape`` translations are relative to ``shape``.
 
     >>> [one.name for one in get_rand_augment_suite()][:4]
     ['translate_x', 'translate_y', 'shear_x', 'shear_y']
     """
-    return [
-        *_get_translations(use_shape, max_translate_abs, max_translate_rel),
-        a.shear_x.augmentation(mag_range=(0, 0.3)),
-        a.shear_y.augmentation(mag_range=(0, 0.3)),
-        a.rotate.augmentation(mag_range=(0, 30)),
-        a.brightness.augmentation(mag_range=(0, 0.9)),
-        a.contrast.augmentation(mag_range=(0, 0.9)),
-        a.color.augmentation(mag_range=(0, 0.9)),
-        a.sharpness.augmentation(mag_range=(0, 0.9)),
-        a.posterize.augmentation(mag_range=(8, 4)),
-        a.solarize.augmentation(mag_range=(256, 0)),
-        a.equalize,
-        a.auto_contrast,
-        a.identity,
-    ]
+    return make_suite(DALI_RAND_AUGMENT, use_shape, max_translate_abs, max_translate_rel)
 
 
 def get_rand_augment_non_monotonic_suite(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> list[Augmentation]:
     """Return the augmentations of :func:`rand_augment` with the ranges of the paper, in which a larger magnitude is not always a larger change."""
-    factors = {"mag_range": (0.1, 1.9), "randomly_negate": False, "mag_to_param": None}
-    return [
-        *_get_translations(use_shape, max_translate_abs, max_translate_rel),
-        a.shear_x.augmentation(mag_range=(0, 0.3)),
-        a.shear_y.augmentation(mag_range=(0, 0.3)),
-        a.rotate.augmentation(mag_range=(0, 30)),
-        a.brightness.augmentation(**factors),
-        a.contrast.augmentation(**factors),
-        a.color.augmentation(**factors),
-        a.sharpness.augmentation(**{**factors, "mag_to_param": a.sharpness_kernel_shifted}),
-        a.posterize.augmentation(mag_range=(0, 4)),
-        a.solarize.augmentation(mag_range=(0, 256)),
-        a.equalize,
-        a.auto_contrast,
-        a.identity,
-    ]
+    return make_suite(DALI_RAND_AUGMENT_NON_MONOTONIC, use_shape, max_translate_abs, max_translate_rel)

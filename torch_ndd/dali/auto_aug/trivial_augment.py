@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ...augment._spaces import DALI_TRIVIAL_AUGMENT_WIDE
 from . import _operations
-from . import augmentations as a
-from ._suites import arguments_of, check_arguments, check_bins, check_list, get_translations, other_seed, without
+from ._suites import arguments_of, check_arguments, check_bins, check_list, make_suite, other_seed, without
 from .core import select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index
@@ -77,18 +77,4 @@ def get_trivial_augment_wide_suite(use_shape: bool = False, max_translate_abs: A
     >>> len(get_trivial_augment_wide_suite())
     14
     """
-    return [
-        *get_translations(use_shape, 32, 1.0, max_translate_abs, max_translate_rel),
-        a.shear_x.augmentation(mag_range=(0, 0.99)),
-        a.shear_y.augmentation(mag_range=(0, 0.99)),
-        a.rotate.augmentation(mag_range=(0, 135)),
-        a.brightness.augmentation(mag_range=(0.01, 0.99)),
-        a.contrast.augmentation(mag_range=(0.01, 0.99)),
-        a.color.augmentation(mag_range=(0.01, 0.99)),
-        a.sharpness.augmentation(mag_range=(0.01, 0.99)),
-        a.posterize.augmentation(mag_range=(8, 2)),
-        a.solarize.augmentation(mag_range=(256, 0)),
-        a.equalize,
-        a.auto_contrast,
-        a.identity,
-    ]
+    return make_suite(DALI_TRIVIAL_AUGMENT_WIDE, use_shape, max_translate_abs, max_translate_rel)
