@@ -12,8 +12,11 @@ from torchvision.transforms.v2 import functional as F
 
 import torch_ndd as ndd
 from torch_ndd import augment
-from torch_ndd.augment._augmentations import FOUND, FOUND_IMAGE_NET
-from torch_ndd.augment._tables import POLICIES
+from torch_ndd.augment import _spaces
+from torch_ndd.augment._augmentations import CUSTOM_POLICY, in_space
+from torch_ndd.augment._spaces import POLICIES
+
+IMAGE_NET = in_space(_spaces.IMAGE_NET)
 
 
 def photo(height: int, width: int, seed: int = 0, channels: int = 3) -> np.ndarray:
@@ -58,7 +61,7 @@ MOVES = ("shear_x", "shear_y", "rotate")
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("magnitude", [0, 4, 9])
-@pytest.mark.parametrize("name", [one.name for one in FOUND if one.name != "equalize"])
+@pytest.mark.parametrize("name", [one.name for one in CUSTOM_POLICY if one.name != "equalize"])
 def test_is_that_of_torchvision(name: str, magnitude: int, dtype: torch.dtype) -> None:
     pixels = torch.from_numpy(photo(70, 90))
     image = pixels if dtype is torch.uint8 else pixels.to(dtype) / 255
@@ -110,7 +113,7 @@ def test_color_without_color_does_nothing() -> None:
 
 def test_solarize_add() -> None:
     image = torch.tensor([[[0], [100], [127], [128], [255]]], dtype=torch.uint8)
-    found = {one.name: one for one in FOUND_IMAGE_NET}
+    found = {one.name: one for one in IMAGE_NET}
     made = augment.rand_augment(image, n=1, m=30, augmentations=[found["solarize_add"]])
     assert made.torch().flatten().tolist() == [110, 210, 237, 128, 255]
     made = augment.rand_augment(image / 255, n=1, m=30, augmentations=[found["solarize_add"]])
@@ -119,7 +122,7 @@ def test_solarize_add() -> None:
 
 def test_solarize_at_the_limits() -> None:
     image = torch.arange(256, dtype=torch.uint8).view(16, 16, 1)
-    found = {one.name: one for one in FOUND_IMAGE_NET}
+    found = {one.name: one for one in IMAGE_NET}
     for position, above in ((0, 0), (5, 128), (10, 256)):
         made = augment.rand_augment(image, n=1, m=position, num_magnitude_bins=11, augmentations=[found["solarize"]])
         assert torch.equal(made.torch(), torch.where(image.int() >= above, 255 - image, image))
@@ -128,7 +131,7 @@ def test_solarize_at_the_limits() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_floating_point_numbers_stay_in_range(dtype: torch.dtype) -> None:
     image = torch.from_numpy(photo(20, 30)).to(dtype) / 255
-    for one in (*augment.TRIVIAL_AUGMENT_WIDE, *FOUND_IMAGE_NET):
+    for one in (*augment.TRIVIAL_AUGMENT_WIDE, *IMAGE_NET):
         made = augment.rand_augment(image, n=1, m=30, augmentations=[one], rng=ndd.random.RNG(0)).torch()
         assert made.dtype == dtype
         assert 0 <= made.min() <= made.max() <= 1
@@ -136,7 +139,7 @@ def test_floating_point_numbers_stay_in_range(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (1, 5, 3), (2, 1, 3), (0, 4, 3)])
 def test_tiny_images(shape: tuple[int, ...]) -> None:
-    for one in (*FOUND, *FOUND_IMAGE_NET):
+    for one in (*CUSTOM_POLICY, *IMAGE_NET):
         made = augment.rand_augment(torch.full(shape, 50, dtype=torch.uint8), n=1, m=9, augmentations=[one]).torch()
         assert made.shape == shape
 
@@ -149,7 +152,7 @@ def test_flat_images() -> None:
 
 # --- The spaces ---
 
-NAMES = {one.name: one.name.replace("_", "") for one in FOUND}
+NAMES = {one.name: one.name.replace("_", "") for one in CUSTOM_POLICY}
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(augment.RAND_AUGMENT, RandAugment), (augment.TRIVIAL_AUGMENT_WIDE, TrivialAugmentWide)])
@@ -184,7 +187,7 @@ def test_policies_are_those_of_torchvision(ours: str, theirs: str) -> None:
 
 def test_magnitudes_of_policies_are_those_of_torchvision() -> None:
     space = {name.lower(): entry for name, entry in AutoAugment()._AUGMENTATION_SPACE.items()}
-    for one in FOUND:
+    for one in CUSTOM_POLICY:
         magnitudes = space[NAMES[one.name]][0](10, 331, 331) if one.name != "identity" else None
         if magnitudes is not None:
             mine = np.array([one.parameter(k / 9) for k in range(10)]) * (331 if one.name.startswith("translate") else 1)

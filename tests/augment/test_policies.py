@@ -12,8 +12,10 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd import augment
-from torch_ndd.augment import Augmentation
-from torch_ndd.augment._augmentations import FOUND, FOUND_IMAGE_NET
+from torch_ndd.augment import Augmentation, _spaces
+from torch_ndd.augment._augmentations import CUSTOM_POLICY, in_space
+
+IMAGE_NET = in_space(_spaces.IMAGE_NET)
 
 POLICIES: dict[str, Callable[..., Any]] = {
     "trivial": augment.trivial_augment,
@@ -48,8 +50,8 @@ def test_equals_the_samples_with_their_parameters(policy: Callable[..., Any], ra
     made, done = policy(batch.to_device(device), return_params=True, rng=ndd.random.RNG(5))
     assert (made.layout, made.dtype, made.shape) == ("HWC", dtype, batch.shape)
     assert str(made.device).partition(":")[0] == device
-    spaces = {augment.trivial_augment: augment.TRIVIAL_AUGMENT_WIDE, augment.auto_augment: FOUND_IMAGE_NET}
-    known = {one.name: one for one in spaces.get(policy, FOUND)}
+    spaces = {augment.trivial_augment: augment.TRIVIAL_AUGMENT_WIDE, augment.auto_augment: IMAGE_NET}
+    known = {one.name: one for one in spaces.get(policy, CUSTOM_POLICY)}
     assert len({name for row in done for name, _ in row}) > 5
     for one, row, result in zip(batch, done, made.cpu(), strict=True):
         for name, parameter in row:  # at the one parameter that there is
@@ -270,7 +272,7 @@ def test_masks_are_filled() -> None:
 # --- Videos ---
 
 
-@pytest.mark.parametrize("one", FOUND, ids=[one.name for one in FOUND])
+@pytest.mark.parametrize("one", CUSTOM_POLICY, ids=[one.name for one in CUSTOM_POLICY])
 def test_a_video_equals_its_frames(one: Augmentation) -> None:
     frames = torch.randint(0, 256, (3, 20, 30, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     frames[1] //= 2
@@ -366,7 +368,7 @@ def test_errors_of_rand_augment(text: str, given: dict[str, Any]) -> None:
     ("text", "given"),
     [
         ("unknown policy 'imagenet'.*reduced_image_net", {"policy": "imagenet"}),
-        ("of your own", {"policy": "svhn", "num_magnitude_bins": 11}),
+        ("custom policies", {"policy": "svhn", "num_magnitude_bins": 11}),
         ("empty", {"policy": []}),
         ("probability", {"policy": [[("rotate", 1.5, 3)]]}),
         ("magnitude", {"policy": [[("rotate", 1.0, 10)]]}),

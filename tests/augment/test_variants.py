@@ -11,8 +11,9 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd import augment, types
-from torch_ndd.augment._augmix import AUG_MIX, _dirichlet
-from torch_ndd.augment._timm import TIMM, TIMM_INCREASING
+from torch_ndd.augment._augmentations import AUG_MIX
+from torch_ndd.augment._augmix import _draw_dirichlet
+from torch_ndd.augment._timm_strings import TIMM, TIMM_INCREASING
 
 PIXELS = torch.arange(48, dtype=torch.uint8).view(4, 4, 3) * 5
 
@@ -165,12 +166,12 @@ def test_timm_arguments() -> None:
     assert augment.timm_arguments("augmix")["depth"] is None
     assert augment.aug_mix(PIXELS, **mix).shape == (4, 4, 3)
     for text, message in (
-        ("original", "begins with rand or augmix"),
-        ("original-x", "is not a number behind"),
-        ("rand-x3", "is not a number behind"),
-        ("rand-mmax5", "no meaning here"),
+        ("original", "must begin with rand or augmix"),
+        ("original-x", "is not one of the keys"),
+        ("rand-x3", "is not one of the keys"),
+        ("rand-mmax5", "is not supported"),
         ("rand-m12", "from 0 to 10, got 12"),
-        ("rand-tother", "none of tweights"),
+        ("rand-tother", "must be one of tweights"),
     ):
         with pytest.raises(ValueError, match=message):
             augment.timm_arguments(text)
@@ -196,7 +197,7 @@ def test_aug_mix_is_a_mixture() -> None:
 
 @pytest.mark.parametrize("alpha", [0.5, 2.0])
 def test_dirichlet(alpha: float) -> None:
-    shares = _dirichlet(alpha, 3, 4000, ndd.random.RNG(2))
+    shares = _draw_dirichlet(alpha, 3, 4000, ndd.random.RNG(2))
     np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
     np.testing.assert_allclose(shares.mean(0), 1 / 3, atol=0.02)
     np.testing.assert_allclose(shares.var(0), (1 / 3) * (2 / 3) / (3 * alpha + 1), rtol=0.1)

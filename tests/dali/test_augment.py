@@ -6,17 +6,18 @@ import pytest
 
 auto_augment = pytest.importorskip("nvidia.dali.auto_aug.auto_augment")
 
-from torch_ndd.augment._tables import POLICIES  # noqa: E402
+from torch_ndd.augment._augmentations import in_space  # noqa: E402
+from torch_ndd.augment._spaces import POLICIES  # noqa: E402
 
 
 def test_image_net() -> None:
     theirs = auto_augment.get_image_net_policy(use_shape=True)
-    pairs, augmentations, bins = POLICIES["image_net"]
+    pairs, space, bins = POLICIES["image_net"]
     assert bins == theirs.num_magnitude_bins
     assert [[(name, p, m) for name, p, m in pair] for pair in pairs] == [
         [(one.name, p, m or 0) for one, p, m in pair] for pair in theirs.sub_policies
     ]
-    ours = {one.name: one for one in augmentations}
+    ours = {one.name: one for one in in_space(space)}
     compared = set()
     for one in {one.name: one for pair in theirs.sub_policies for one, _, _ in pair}.values():
         if one.mag_range is not None:

@@ -22,9 +22,10 @@ from timm.data.transforms_factory import create_transform  # noqa: E402
 from torchvision.datasets import ImageFolder as TheirFolder  # noqa: E402
 
 import torch_ndd as ndd  # noqa: E402
-from torch_ndd.augment._steps import Operation  # noqa: E402
-from torch_ndd.augment._timm import named  # noqa: E402
-from torch_ndd.torchvision import Mixup, _timm_policies, from_timm, from_torchvision  # noqa: E402
+from torch_ndd.augment._augmentations import find_timm_augmentation  # noqa: E402
+from torch_ndd.augment._steps import Candidate  # noqa: E402
+from torch_ndd.torchvision import Mixup, from_timm, from_torchvision  # noqa: E402
+from torch_ndd.torchvision.timm import _policies  # noqa: E402
 
 STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 
@@ -131,7 +132,7 @@ LEVELS = (0.0, 1.0, 3.7, 5.0, 9.0, 10.0)
 def test_an_operator_equals_pillow(name: str, level: float) -> None:
     """Each operator at each level, to both sides, with bilinear interpolation."""
     image = photo()
-    if name.startswith("Posterize") and not named(name).parameter(level / 10):
+    if name.startswith("Posterize") and not find_timm_augmentation(name).parameter(level / 10):
         pytest.skip("Pillow refuses 0 bits; ours are black, like those of older Pillows")
     hparams = dict(translate_const=21, img_mean=(124, 116, 104), interpolation=Image.Resampling.BILINEAR)
     for side in (False, True):
@@ -142,10 +143,10 @@ def test_an_operator_equals_pillow(name: str, level: float) -> None:
             expected = np.asarray(one(image)).astype(np.float64)
         finally:
             theirs.random.random = original
-        operation = Operation(named(name, translate_const=21), level, 10)
-        policy = _timm_policies.AutoAugment([[operation]], fill=(124, 116, 104))
+        operation = Candidate(find_timm_augmentation(name, translate_const=21), level, 10)
+        policy = _policies.AutoAugment([[operation]], fill=(124, 116, 104))
         batch = ndd.batch(torch.from_numpy(np.array(image))[None], layout="HWC")
-        made = policy._done(batch, [[operation.step(0.9 if not side else 0.1)]]).torch()[0].numpy().astype(np.float64)
+        made = policy._apply(batch, [[operation.step(0.9 if not side else 0.1)]]).torch()[0].numpy().astype(np.float64)
         difference = np.abs(made - expected)
         if name in MEANS:
             assert difference.mean() < MEANS[name], difference.mean()
@@ -168,7 +169,7 @@ def test_levels(name: str) -> None:
             theirs.random.random = original
         if name == "Desaturate":
             expected = min(1.0, max(0.0, 1.0 - expected))
-        found = named(name, translate_const=100, translate_pct=0.3).parameter(level / 10)
+        found = find_timm_augmentation(name, translate_const=100, translate_pct=0.3).parameter(level / 10)
         scale = 255 if name.startswith("Solarize") else 1
         assert found * scale == pytest.approx(expected)
 
@@ -194,7 +195,7 @@ def test_levels(name: str) -> None:
 def test_texts_mean_the_same(config: str) -> None:
     ours = from_timm(32, is_training=True, auto_augment=config, color_jitter=None)
     timms = from_torchvision(create_transform(32, is_training=True, auto_augment=config, color_jitter=None))
-    kinds = (_timm_policies.RandAugment, _timm_policies.AutoAugment, _timm_policies.AugMixAugment)
+    kinds = (_policies.RandAugment, _policies.AutoAugment, _policies.AugMixAugment)
     one, other = (next(step for step in made.transforms if isinstance(step, kinds)) for made in (ours, timms))
     assert type(one) is type(other)
     for key, value in vars(one).items():
@@ -222,16 +223,16 @@ def test_wrong_texts(config: str) -> None:
 
 
 def test_choices_have_their_weights() -> None:
-    ops = [Operation(named(name), 10.0, 10) for name in ("Invert", "Equalize", "AutoContrast")]
+    ops = [Candidate(find_timm_augmentation(name), 10.0, 10) for name in ("Invert", "Equalize", "AutoContrast")]
     seen: Counter[str] = Counter()
-    policy = _timm_policies.RandAugment(ops, 1, [0.6, 0.3, 0.1])
-    policy._done = lambda images, steps: seen.update(step[0].name for row in steps for step in row) or images  # type: ignore[method-assign, func-returns-value]
+    policy = _policies.RandAugment(ops, 1, [0.6, 0.3, 0.1])
+    policy._apply = lambda images, steps: seen.update(step[0].name for row in steps for step in row) or images  # type: ignore[method-assign, func-returns-value]
     images = ndd.batch(torch.zeros(3000, 2, 2, 3, dtype=torch.uint8), layout="HWC")
     policy(images)
     assert [abs(seen[name] / 3000 - p) < 0.05 for name, p in (("invert", 0.6), ("equalize", 0.3), ("auto_contrast", 0.1))] == [True] * 3
-    without = _timm_policies.RandAugment(ops, 3, [0.6, 0.3, 0.1])
+    without = _policies.RandAugment(ops, 3, [0.6, 0.3, 0.1])
     rows: list[Any] = []
-    without._done = lambda images, steps: rows.extend(steps) or images  # type: ignore[method-assign, func-returns-value]
+    without._apply = lambda images, steps: rows.extend(steps) or images  # type: ignore[method-assign, func-returns-value]
     without(images.select(slice(0, 50)))
     assert all(len({step[0].name for step in row}) == 3 for row in rows)
 
@@ -239,7 +240,7 @@ def test_choices_have_their_weights() -> None:
 @pytest.mark.parametrize("mode", ["const", "rand", "pixel"])
 def test_random_erasing(mode: str) -> None:
     """Boxes have timm's sizes, and values of their kind."""
-    from torch_ndd.torchvision.v2._timm_transforms import RandomErasing
+    from torch_ndd.torchvision.timm._transforms import RandomErasing
 
     random.seed(1), torch.manual_seed(1)
     ndd.random.set_seed(1)
@@ -267,7 +268,7 @@ def test_random_erasing(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["const", "pixel"])
 def test_random_erasing_where_images_stand(mode: str, layout: str) -> None:
     """What overwrites its images draws and makes the same; the images of others do not change."""
-    from torch_ndd.torchvision.v2._timm_transforms import RandomErasing
+    from torch_ndd.torchvision.timm._transforms import RandomErasing
 
     images = ndd.cast(ndd.batch(torch.full((60, *((3, 24, 30) if layout == "CHW" else (24, 30, 3))), 9), layout=layout), dtype=torch.float32)
     made = []
@@ -359,7 +360,7 @@ def test_mistakes() -> None:
         with pytest.raises(error, match=words):
             from_timm(**options)
     with pytest.raises(ValueError, match="must be uint8"):
-        _timm_policies.policy_of("v0", 250.0, 0.45)(ndd.batch(torch.zeros(1, 2, 2, 3), layout="HWC"))
+        _policies.make_policy("v0", 250.0, 0.45)(ndd.batch(torch.zeros(1, 2, 2, 3), layout="HWC"))
 
 
 def test_it_repeats(folder: Path) -> None:

@@ -9,11 +9,12 @@ import torch
 from torchvision.transforms.v2 import functional as theirs
 
 import torch_ndd as ndd
+from torch_ndd.augment._spaces import FACTORS
 from torch_ndd.torchvision import v2
 from torch_ndd.torchvision.v2._auto_augment import _KINDS
 
-_LARGEST = {"TranslateX": 20.7, "TranslateY": 13.2, "Rotate": 40.0, "Posterize": 7.0, "Solarize": 1.0}
-_ONE_SIDED = ("Posterize", "Solarize")
+_LARGEST = {"translate_x": 20.7, "translate_y": 13.2, "rotate": 40.0, "posterize": 7.0, "solarize": 1.0}
+_ONE_SIDED = ("posterize", "solarize")
 
 
 def _images(layout: str, ragged: bool, channels: int) -> ndd.Batch:
@@ -32,7 +33,8 @@ def _drawn(seed: int) -> list[tuple[str, float]]:
     for _ in range(30):
         name = chosen.choice(list(_KINDS))
         magnitude = chosen.random() * _LARGEST.get(name, 0.8)
-        made.append((name, -magnitude if name not in _ONE_SIDED and chosen.random() < 0.5 else magnitude))
+        magnitude = -magnitude if name not in _ONE_SIDED and chosen.random() < 0.5 else magnitude
+        made.append((name, 1.0 + magnitude if name in FACTORS else magnitude))
     return made
 
 
@@ -47,8 +49,8 @@ def test_steps_at_once_are_steps_one_by_one(layout: str, ragged: bool, channels:
     turns = [_drawn(seed) for seed in range(3)]
     expected = images
     for steps in turns:
-        expected = policy._by_groups(expected, steps, policy._fill_for(images))
-    for one, other in zip(policy._applied(images, *turns), expected, strict=True):
+        expected = policy._apply_by_groups(expected, steps, policy._fill_for(images))
+    for one, other in zip(policy._apply(images, *turns), expected, strict=True):
         torch.testing.assert_close(one.torch(), other.torch(), rtol=0, atol=0)
 
 

@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from . import tv_tensors as tv_tensors
     from . import v2 as v2
     from ._loader import DataLoader as DataLoader
-    from ._timm_mixup import Mixup as Mixup
+    from ._translation.from_torchvision import from_torchvision as from_torchvision
     from .datasets import CocoDetection as CocoDetection
     from .datasets import ImageFolder as ImageFolder
-    from .v2._timm import from_timm as from_timm
-    from .v2._translate import from_torchvision as from_torchvision
+    from .timm._from_timm import from_timm as from_timm
+    from .timm._mixup import Mixup as Mixup
 
 _MODULES = ("datasets", "tv_tensors", "v2")
 _NAMES = {
     "CocoDetection": "datasets",
     "DataLoader": "_loader",
     "ImageFolder": "datasets",
-    "Mixup": "_timm_mixup",
-    "from_timm": "v2._timm",
-    "from_torchvision": "v2._translate",
+    "Mixup": "timm._mixup",
+    "from_timm": "timm._from_timm",
+    "from_torchvision": "_translation.from_torchvision",
 }
 
 __all__ = ["CocoDetection", "DataLoader", "ImageFolder", "Mixup", "datasets", "from_timm", "from_torchvision", "tv_tensors", "v2"]

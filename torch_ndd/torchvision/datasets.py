@@ -225,7 +225,7 @@ class _Transformed:
     def _transform(self) -> Callable[..., Any] | None:
         transform = self._dataset.transform
         if transform is not self._translated[0]:
-            from .v2._translate import from_torchvision  # needs torchvision
+            from ._translation.from_torchvision import from_torchvision  # needs torchvision
 
             self._translated = transform, None if transform is None else from_torchvision(transform, self._unknown)
         return self._translated[1]
@@ -346,7 +346,7 @@ class _Detections:
     def _transforms(self) -> Callable[..., Any] | None:
         transforms = self._dataset.transforms
         if transforms is not self._translated[0]:
-            from .v2._translate import from_torchvision  # needs torchvision
+            from ._translation.from_torchvision import from_torchvision  # needs torchvision
 
             self._translated = transforms, None if transforms is None else from_torchvision(transforms, self._unknown)
         return self._translated[1]

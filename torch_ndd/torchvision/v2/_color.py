@@ -9,7 +9,7 @@ from torchvision.transforms import v2 as reference
 from ..._core.values.batch import Batch
 from .._numbers import batch_of
 from . import functional as F
-from ._transform import Batched, RandomApplied, draws_for, query_chw
+from ._base import Batched, RandomApplied, draws_for, query_chw
 from .functional._color import jitter_images
 
 

@@ -19,8 +19,8 @@ from ....ops.random.permute import permute_channels as permuted
 from ... import tv_tensors
 from ..._numbers import batch_of, first_failure, given, holds, number
 from ..._sample import kind_of
+from ._conversion import converted
 from ._dispatch import as_images, dispatched, extent, on_images
-from ._dtypes import converted
 
 
 def _factor(op: str, images: Batch, name: str, value: Any, most: float | None = None) -> Any:

@@ -1,19 +1,132 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From Pillow and NumPy to tensors and back."""
+"""Types of values, and conversion from Pillow and NumPy to tensors and back."""
 
 import warnings
 from typing import Any
 
 import torch
+from torchvision import tv_tensors as single
 from torchvision.transforms import functional as pillow
 from torchvision.transforms.v2 import functional as reference
 
-from ...._core.values.batch import Batch, as_batch
+from ...._core.values.batch import Batch, as_batch, new_batch
 from ...._core.values.tensor import Tensor as NddTensor
+from ....ops.color.adjust import brightness
+from ....ops.generic.convert import cast
 from ....ops.shape.reshape import transpose
 from ... import tv_tensors
-from ._dispatch import as_images
-from ._dtypes import converted
+from ._dispatch import add_kernel, as_images, dispatched, on_images
+
+_BITS = {torch.uint8: 8, torch.int8: 7, torch.int16: 15, torch.uint16: 16, torch.int32: 31, torch.int64: 63}
+
+
+def to_dtype(inpt: Any, dtype: torch.dtype = torch.float32, scale: bool = False) -> Any:
+    """Change the type of the values.
+
+    Args:
+        inpt: images, videos, masks, boxes or points.
+        dtype: the new type.
+        scale: map the range of the type (0 to the largest integer, or 0 to 1) to that of the new one; images and videos only. Floating-point numbers
+            become integers by ``trunc(x * (largest + 0.999))``, integers others by a shift.
+
+    Raises:
+        RuntimeError: ``scale`` from float32 to int32 or int64, or from float64 to int64, which cannot be exact.
+
+    >>> to_dtype(torch.tensor([[[255]]], dtype=torch.uint8), scale=True)
+    tensor([[[1.]]])
+    """
+    return dispatched(to_dtype, inpt, dtype=dtype, scale=scale)
+
+
+def converted(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
+    """Return images in another type."""
+    old = images.dtype
+    if old is torch.uint8 and images.ndim == 1:
+        raise TypeError("to_dtype: images have the layout HWC or CHW, got a Batch of encoded files; decode them first")
+    if old == dtype:
+        return images
+    if dtype.is_floating_point and (old.is_floating_point or (not scale and old in _BITS)):
+        return cast(images, dtype=dtype)  # both convert alike
+    if scale and dtype is torch.float32 and old in (torch.uint8, torch.int8, torch.int16):
+        flat = new_batch(
+            images.buffer, images.ragged_shapes, _WITHOUT_CHANNELS[images.ndim], images.pending, images.caller_owned, images.shared_extents
+        )
+        made = brightness(flat, brightness=1.0 / torch.iinfo(old).max, dtype=dtype)
+        return new_batch(made.buffer, made.ragged_shapes, images.layout, made.pending, fixed=images.shared_extents)
+    values = converted_values(images.wait(), dtype) if scale else images.wait().to(dtype)
+    return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
+
+
+_WITHOUT_CHANNELS = {3: "HWC", 4: "FHWC"}  # where it does not matter which axis is the channels
+
+
+def converted_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return values in another type, scaled to its range."""
+    old = values.dtype
+    if old.is_floating_point:
+        if (old is torch.float32 and dtype in (torch.int32, torch.int64)) or (old is torch.float64 and dtype is torch.int64):
+            raise RuntimeError(f"to_dtype: the conversion from {old} to {dtype} cannot be performed safely, because not all integers are exact")
+        return values.mul(float(_largest(dtype)) + 1.0 - 1e-3).to(dtype)
+    if dtype.is_floating_point:
+        return values.to(dtype).mul_(1.0 / _largest(old))
+    for one in (old, dtype):
+        if one not in _BITS:
+            raise TypeError(f"to_dtype: the number of value bits is defined for integers only, got {one}")
+    shift = _BITS[old] - _BITS[dtype]
+    if shift > 0:
+        return (values.to(torch.int32) if old is torch.uint16 else values).bitwise_right_shift(shift).to(dtype)
+    if dtype is torch.uint16:
+        return (values.to(torch.int32) << -shift).to(dtype)
+    return values.to(dtype).bitwise_left_shift(-shift)
+
+
+def _largest(dtype: torch.dtype) -> int:
+    return 1 if dtype is torch.bool else torch.iinfo(dtype).max
+
+
+def _images_converted(images: Batch, dtype: torch.dtype = torch.float32, scale: bool = False) -> Batch:
+    return converted(images, dtype, scale)
+
+
+to_dtype_image, to_dtype_video = on_images(to_dtype, _images_converted, pil=False)
+
+
+def _tensor_converted(inpt: torch.Tensor, dtype: torch.dtype = torch.float32, scale: bool = False) -> torch.Tensor:
+    if inpt.dtype == dtype:
+        return inpt
+    if inpt.dim() < 2 or not scale:
+        return (
+            inpt.to(dtype)
+            if not scale
+            else converted_values(inpt, dtype)
+            if not (inpt.dtype.is_floating_point and dtype.is_floating_point)
+            else inpt.to(dtype)
+        )
+    return to_dtype_image(inpt, dtype, scale)
+
+
+add_kernel(to_dtype, torch.Tensor)(_tensor_converted)
+add_kernel(to_dtype, single.Mask, single.BoundingBoxes, single.KeyPoints)(lambda inpt, dtype, scale=False: inpt.to(dtype))
+
+
+def _cast_batch(inpt: Any, dtype: torch.dtype = torch.float32, scale: bool = False) -> Any:
+    return inpt.over(converted(inpt.plain(), dtype, False))
+
+
+add_kernel(to_dtype, tv_tensors.Mask, tv_tensors.BoundingBoxes, tv_tensors.KeyPoints)(_cast_batch)
+
+
+def _any_batch(inpt: Batch, dtype: torch.dtype = torch.float32, scale: bool = False) -> Batch:
+    made = converted(inpt.plain() if tv_tensors.is_typed(inpt) else inpt, dtype, scale)
+    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+
+
+add_kernel(to_dtype, Batch)(_any_batch)
+
+
+def convert_image_dtype(image: Any, dtype: torch.dtype = torch.float32) -> Any:
+    """Return :func:`to_dtype` with ``scale``. Deprecated in torchvision."""
+    return to_dtype(image, dtype=dtype, scale=True) if isinstance(image, Batch) else to_dtype_image(image, dtype=dtype, scale=True)
 
 
 def channels_first(images: Batch) -> Batch:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blur, noise and normalization."""
+"""Normalization, blur, noise and JPEG artifacts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,16 @@ import torch
 from ...._core.values.batch import Batch, as_batch, new_batch
 from ...._core.values.tensor import as_tensor
 from ....ops import noise
+from ....ops.color.jpeg import jpeg_compression_distortion
 from ....ops.filters.convolution import gaussian_blur as blurred
 from ....ops.generic.convert import cast
 from ....ops.geometry.crop import crop_mirror_normalize
 from ....ops.math import functions as math
+from ....ops.shape.join import cat
+from ....ops.shape.reshape import transpose
 from ....random import normal
 from ..._numbers import first_failure, given, holds, number, numbers
+from ._color import check_channels
 from ._dispatch import add_kernel, dispatched, extent, on_images, rows, size_of
 
 
@@ -186,3 +190,42 @@ def _no_pillow(inpt: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 add_kernel(gaussian_noise, PIL.Image.Image)(_no_pillow)
+
+
+def jpeg(image: Any, quality: Any) -> Any:
+    """Apply the artifacts of JPEG compression.
+
+    Args:
+        image: uint8 images or videos with 1 or 3 channels.
+        quality: 1 (small files) to 100; for a Batch one number, or one per sample.
+
+    Raises:
+        RuntimeError: another type.
+        TypeError: another number of channels.
+
+    >>> jpeg(torch.full((3, 8, 8), 100, dtype=torch.uint8), 50).unique()
+    tensor([100], dtype=torch.uint8)
+    """
+    return dispatched(jpeg, image, quality=quality)
+
+
+def _compressed(images: Batch, quality: Any) -> Batch:
+    check_channels("jpeg", images)
+    made = number("jpeg", "quality", quality, images.batch_size)
+    layout = images.layout or ""
+    last = layout.replace("C", "") + "C"
+    pixels = images if layout == last else transpose(images, perm=[layout.index(letter) for letter in last])
+    gray = extent(images, "C") == 1
+    if isinstance(gray, torch.Tensor):
+        raise ValueError("jpeg: all images of a Batch must have the same number of channels")
+    if gray:  # the colors of gray pixels are compressed to nothing
+        pixels = cat(pixels, pixels, pixels, axis_name="C")
+    compressed = jpeg_compression_distortion(pixels, quality=given(made))
+    if gray:
+        compressed = compressed.slice[..., :1]
+    if layout != last:
+        compressed = transpose(compressed, perm=[last.index(letter) for letter in layout])
+    return as_batch(compressed, layout=layout)
+
+
+jpeg_image, jpeg_video = on_images(jpeg, _compressed, first="image")

@@ -28,10 +28,9 @@ from .._sample import (
     selected,
     unflatten,
 )
-from ._of_tensors import holds_tensor, on_tensors
-from ._one_by_one import per_sample
+from .._single_samples import holds_tensor, on_tensors, per_sample
 from .functional._dispatch import kernel_for
-from .functional._meta import channels_of, size_columns
+from .functional._sizes import channels_of, size_columns
 
 
 class Transform(reference.Transform):

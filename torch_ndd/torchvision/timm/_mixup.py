@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.values.batch import Batch, new_batch
-from ..augment._mixing import blended, mixed_labels, pasted, smoothed, soft_labels
-from ._draws import Draws
+from ..._core.values.batch import Batch, new_batch
+from ...augment._mixing import blended, mixed_labels, pasted, smoothed, soft_labels
+from .._draws import Draws
 
 _MODES = ("batch", "pair", "elem")
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from ..._core.context.device import DeviceLike
-from .._timm_mixup import Mixup
-from .._timm_policies import policy_of
-from . import _classes as v2
-from . import _timm_transforms as transforms
-from ._translate import Translated
+from .. import v2
+from .._translation.transform import Translated
+from . import _transforms as transforms
+from ._mixup import Mixup
+from ._policies import make_policy
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CROP_PCT = 0.875
@@ -168,7 +168,7 @@ def _colors(
     if auto_augment:
         pct = 0.3 if auto_augment.startswith("augmix") else 0.45
         fill = [min(255, round(255 * one)) for one in mean]
-        made.append(policy_of(auto_augment, float(int(min(size) * 0.45)), pct, fill=fill, nearest=interpolation == "nearest"))
+        made.append(make_policy(auto_augment, float(int(min(size) * 0.45)), pct, fill=fill, nearest=interpolation == "nearest"))
     if jitter is not None and (not auto_augment or "3a" in auto_augment):
         strengths = [float(jitter)] * 3 if isinstance(jitter, int | float) else [float(one) for one in jitter]
         if len(strengths) not in (3, 4):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms of transforms."""
+"""Transforms of transforms and of functions."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,8 +8,8 @@ from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch
 from .._draws import Draws
-from .._sample import batch_size_of, flatten, merged, sample_of, selected, unflatten
-from ._transform import Batched
+from .._sample import batch_size_of, check_type, flatten, merged, sample_of, selected, unflatten
+from ._base import Batched
 
 
 class Compose(Batched, reference.Compose):
@@ -100,3 +100,19 @@ class RandomOrder(_Chosen, reference.RandomOrder):
 
     def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
         return [tuple(row) for row in draws.permutations(len(self.transforms)).tolist()]
+
+
+class Identity(Batched, reference.Identity):
+    """Change nothing."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Return the leaf."""
+        return inpt
+
+
+class Lambda(Batched, reference.Lambda):
+    """Call a function with every leaf of some types; with the Batch itself where there is one."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Call the function with a leaf."""
+        return self.lambd(inpt) if check_type(inpt, tuple(self.types)) else inpt

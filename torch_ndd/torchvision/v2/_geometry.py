@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms that flip, cut, pad and resize."""
+"""Transforms that flip, crop, pad and resize, and choose frames."""
 
 import warnings
 from typing import Any, cast
@@ -13,7 +13,7 @@ from .._draws import Column, Draws, real, to_int
 from .._numbers import first_failure, holds
 from .._sample import check_type, has_any, kind_of
 from . import functional as F
-from ._transform import Batched, RandomApplied, applied_to_some, draws_for, query_size
+from ._base import Batched, RandomApplied, applied_to_some, draws_for, query_size
 from .functional._flip import flip_some
 from .functional._resize import resized_by_pillow, resized_crop_by_pillow
 
@@ -301,3 +301,11 @@ class RandomResize(_Resized, reference.RandomResize):
         """Draw a size."""
         draws = draws_for(flat_inputs)
         return {"size": [draws.result(draws.integers(self.min_size, self.max_size), int)]}
+
+
+class UniformTemporalSubsample(Batched, reference.UniformTemporalSubsample):
+    """Choose frames of videos at equal distances."""
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Choose frames of a leaf."""
+        return self._call_kernel(F.uniform_temporal_subsample, inpt, self.num_samples)

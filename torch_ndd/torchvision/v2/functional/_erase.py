@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Erasing and JPEG artifacts."""
+"""Erasing."""
 
 from typing import Any
 
 import torch
 from torchvision import tv_tensors as single
 
-from ...._core.values.batch import Batch, as_batch, batch
-from ....ops.color.jpeg import jpeg_compression_distortion
+from ...._core.values.batch import Batch, batch
 from ....ops.geometry.paste import erase as filled
-from ....ops.shape.join import cat
-from ....ops.shape.reshape import transpose
 from ... import tv_tensors
-from ..._numbers import Number, batch_of, given, number
-from ._color import check_channels
-from ._dispatch import add_kernel, dispatched, extent, on_images, rows
+from ..._numbers import Number, batch_of, number
+from ._dispatch import add_kernel, dispatched, on_images, rows
 
 
 def erase(inpt: Any, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> Any:
@@ -90,42 +86,3 @@ def _erased_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
 
 add_kernel(erase, torch.Tensor)(_erased_tensor)
 add_kernel(erase, single.Image, single.Video)(_erased_typed)
-
-
-def jpeg(image: Any, quality: Any) -> Any:
-    """Apply the artifacts of JPEG compression.
-
-    Args:
-        image: uint8 images or videos with 1 or 3 channels.
-        quality: 1 (small files) to 100; for a Batch one number, or one per sample.
-
-    Raises:
-        RuntimeError: another type.
-        TypeError: another number of channels.
-
-    >>> jpeg(torch.full((3, 8, 8), 100, dtype=torch.uint8), 50).unique()
-    tensor([100], dtype=torch.uint8)
-    """
-    return dispatched(jpeg, image, quality=quality)
-
-
-def _compressed(images: Batch, quality: Any) -> Batch:
-    check_channels("jpeg", images)
-    made = number("jpeg", "quality", quality, images.batch_size)
-    layout = images.layout or ""
-    last = layout.replace("C", "") + "C"
-    pixels = images if layout == last else transpose(images, perm=[layout.index(letter) for letter in last])
-    gray = extent(images, "C") == 1
-    if isinstance(gray, torch.Tensor):
-        raise ValueError("jpeg: all images of a Batch must have the same number of channels")
-    if gray:  # the colors of gray pixels are compressed to nothing
-        pixels = cat(pixels, pixels, pixels, axis_name="C")
-    compressed = jpeg_compression_distortion(pixels, quality=given(made))
-    if gray:
-        compressed = compressed.slice[..., :1]
-    if layout != last:
-        compressed = transpose(compressed, perm=[last.index(letter) for letter in layout])
-    return as_batch(compressed, layout=layout)
-
-
-jpeg_image, jpeg_video = on_images(jpeg, _compressed, first="image")

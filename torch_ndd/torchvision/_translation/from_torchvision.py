@@ -1,25 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """``from_torchvision``: the function of a loader from a transform of torchvision."""
 
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import PIL.Image
 import torch
 from torch import nn
-from torchvision import tv_tensors as single
 
 from ..._core.context.device import DeviceLike
-from ..._core.values.batch import Batch, as_batch
-from ...ops.shape.reshape import transpose
-from .._parameters import parameters_of
-from .._sample import check_type, flatten, is_explicit_image, is_pure_tensor, unflatten
-from . import _classes as v2
-from ._of_tensors import holds_tensor, on_tensors
-from ._per_sample import PerSample
-from ._plan import CropDecoder, decoded, for_pillow, is_encoded, planned
-from ._timm_objects import of_timm
+from .. import v2
+from ..timm._convert import convert_timm
+from .steps import FramesInside, PerSample
+from .transform import Translated
 
 _UNKNOWN = ("raise", "per_sample")
 
@@ -64,75 +57,6 @@ def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLi
     return Translated(_Translator(unknown).steps(transform, "transform"), device, adjust_orientation)
 
 
-class Translated:
-    """A translated transform."""
-
-    def __init__(self, steps: Sequence[Any], device: DeviceLike | None, adjust_orientation: bool) -> None:
-        self.transforms = list(steps)
-        """The transforms of :mod:`torch_ndd.torchvision.v2` one by one."""
-        self._planned, self._for_pillow = planned(self.transforms), planned(for_pillow(self.transforms))
-        self._device, self._orientation = device, adjust_orientation
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Transform a sample of batches, or one with a Tensor: one input, or several as a tuple."""
-        return on_tensors("from_torchvision", self._of_batches, inputs) if holds_tensor(inputs) else self._of_batches(*inputs)
-
-    def _of_batches(self, *inputs: Any) -> Any:
-        leaves, spec = flatten(inputs[0] if len(inputs) == 1 else inputs)
-        if not any(map(_may_be_image, leaves)):
-            kinds = ", ".join(sorted({type(leaf).__name__ for leaf in leaves})) or "nothing"
-            raise TypeError(
-                f"from_torchvision: there is no image in the sample, but {kinds}; encoded files are given as a Batch or a Tensor: "
-                "ndd.as_tensor(np.frombuffer(file, np.uint8))"
-            )
-        batches = [leaf for leaf in leaves if isinstance(leaf, Batch)]
-        steps = self._planned if batches else self.transforms
-        if any(is_encoded(leaf) or (leaf.layout or "").endswith("HWC") for leaf in batches):
-            steps = self._for_pillow
-        encoded = [k for k, leaf in enumerate(leaves) if is_encoded(leaf)]
-        if encoded:
-            decode: Callable[..., Batch] = decoded
-            if len(encoded) == 1 and steps and _crops_first(steps[0]) and not any(_has_place(leaf) for leaf in leaves):
-                decode, steps = CropDecoder(steps[0]), steps[1:]
-            for k in encoded:
-                leaves[k] = decode(leaves[k], self._device, self._orientation)
-        elif (first := _unmarked(leaves)) is not None:
-            leaves[first] = as_batch(leaves[first], layout="CHW")
-        sample = unflatten(leaves, spec)
-        for step in steps:
-            sample = step(sample)
-        return sample
-
-    def __repr__(self) -> str:
-        return "Translated(\n" + "".join(f"    {step!r}\n" for step in self._planned) + ")"
-
-
-def _may_be_image(leaf: Any) -> bool:
-    if isinstance(leaf, Batch | PIL.Image.Image | single.TVTensor):
-        return True
-    return isinstance(leaf, torch.Tensor | np.ndarray) and leaf.ndim > 1
-
-
-def _crops_first(step: Any) -> bool:
-    return type(step).__name__ in ("RandomResizedCrop", "RandomResizedCropAndInterpolation")
-
-
-def _has_place(leaf: Any) -> bool:
-    """Return whether a leaf moves with the image: another image, boxes, masks or points."""
-    return not is_pure_tensor(leaf) and check_type(leaf, (single.TVTensor,))
-
-
-def _unmarked(leaves: Sequence[Any]) -> int | None:
-    """Return the first leaf that torchvision would take for the image although nothing says so."""
-    if any(is_explicit_image(leaf) for leaf in leaves):
-        return None
-    return next((k for k, leaf in enumerate(leaves) if isinstance(leaf, Batch) and leaf.layout is None and leaf.ndim == 3 and _plain(leaf)), None)
-
-
-def _plain(leaf: Batch) -> bool:
-    return check_type(leaf, (is_pure_tensor,))
-
-
 class _Translator:
     """Makes steps of transforms."""
 
@@ -157,7 +81,7 @@ class _Translator:
         if module.startswith("torchvision.transforms"):
             return self._of_torchvision(transform, name, place)
         if module.startswith("timm.data"):
-            made = of_timm(transform)
+            made = convert_timm(transform)
             if made is not None:
                 return self._all(made, place) if isinstance(made, list) else [made]
         return [self._other(transform, place)]
@@ -221,10 +145,43 @@ class _Translator:
         )
 
 
-class FramesInside:
-    """Makes CFHW of FCHW videos, the order of torchvision's video models."""
+# Attributes with another name than their parameter; the first that there is counts.
+_ATTRIBUTES = {
+    ("RandomIoUCrop", "sampler_options"): ("options",),
+    ("MixUp", "labels_getter"): ("_labels_getter",),
+    ("CutMix", "labels_getter"): ("_labels_getter",),
+}
+# Of the classes of torchvision.transforms, which lack parameters of v2.
+_ABSENT = {"antialias": True, "expand": False, "center": None, "max_size": None, "inplace": False, "num_output_channels": 1}
+_MISSING = object()
 
-    def __call__(self, sample: Any) -> Any:
-        leaves, spec = flatten(sample)
-        made = [transpose(leaf, perm=[1, 0, 2, 3]) if isinstance(leaf, Batch) and leaf.layout == "FCHW" else leaf for leaf in leaves]
-        return unflatten(made, spec)
+
+def parameters_of(transform: Any, like: type) -> dict[str, Any]:
+    """Return the arguments of ``like`` that make a transform of the same name.
+
+    Raises:
+        TypeError: a parameter that the object does not tell.
+    """
+    name = type(transform).__name__
+    made: dict[str, Any] = {}
+    for parameter in inspect.signature(like).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        value: Any = _MISSING
+        for attribute in (*_ATTRIBUTES.get((name, parameter.name), ()), parameter.name):
+            value = getattr(transform, attribute, _MISSING)
+            if value is not _MISSING:
+                break
+        if value is _MISSING:
+            if parameter.name not in _ABSENT:
+                raise TypeError(f"from_torchvision: {name} has no attribute {parameter.name!r}; this version of torchvision is not known")
+            value = _ABSENT[parameter.name]
+        made[parameter.name] = value
+    if name == "RandomErasing" and made.get("value") is None:
+        made["value"] = "random"
+    if name == "RandomCrop" and ".v2" in type(transform).__module__ and made["padding"] is not None:  # it stores left, right, top, bottom
+        left, right, top, bottom = made["padding"]
+        made["padding"] = [left, top, right, bottom]
+    if name == "Normalize":
+        made |= {key: [float(one) for one in made[key]] for key in ("mean", "std")}
+    return made

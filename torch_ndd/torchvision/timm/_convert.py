@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""timm's objects as ours."""
+"""Conversion of timm's transform objects to ours."""
 
 from typing import Any
 
 import torch
 
-from ...augment._steps import Operation
-from ...augment._timm import LARGEST, named
-from .. import _timm_policies as policies
-from . import _classes as v2
-from . import _timm_transforms as transforms
+from ...augment._augmentations import find_timm_augmentation
+from ...augment._steps import Candidate
+from ...augment._timm_strings import MAX_MAGNITUDE
+from .. import v2
+from . import _policies as policies
+from . import _transforms as transforms
 
 _RANDOM = "random"
 
 
-def of_timm(transform: Any) -> Any:
+def convert_timm(transform: Any) -> Any:
     """Return our transform for one of timm's, a list of several, or None if it is not known."""
     name = type(transform).__name__
     if name == "MaybeToTensor":
@@ -42,13 +43,13 @@ def of_timm(transform: Any) -> Any:
         )
     if name == "RandAugment":
         weights = None if transform.choice_weights is None else list(transform.choice_weights)
-        return policies.RandAugment([_operation(one) for one in transform.ops], transform.num_layers, weights, **_looks(transform.ops[0]))
+        return policies.RandAugment(list(map(_make_candidate, transform.ops)), transform.num_layers, weights, **_image_options(transform.ops[0]))
     if name == "AutoAugment":
-        rows = [[_operation(one) for one in row] for row in transform.policy]
-        return policies.AutoAugment(rows, **_looks(transform.policy[0][0]))
+        policy = [list(map(_make_candidate, sub_policy)) for sub_policy in transform.policy]
+        return policies.AutoAugment(policy, **_image_options(transform.policy[0][0]))
     if name == "AugMixAugment":
-        ops = [_operation(one) for one in transform.ops]
-        return policies.AugMixAugment(ops, transform.alpha, transform.width, transform.depth, **_looks(transform.ops[0]))
+        candidates = list(map(_make_candidate, transform.ops))
+        return policies.AugMixAugment(candidates, transform.alpha, transform.width, transform.depth, **_image_options(transform.ops[0]))
     return None
 
 
@@ -56,12 +57,13 @@ def _interpolation(given: Any) -> str:
     return _RANDOM if isinstance(given, list | tuple) else given.value
 
 
-def _operation(one: Any) -> Operation:
-    hints = one.hparams
-    augmentation = named(one.name, float(hints.get("translate_const", 250)), float(hints.get("translate_pct", 0.45)))
-    return Operation(augmentation, float(one.magnitude), LARGEST, float(one.prob), float(one.magnitude_std), one.magnitude_max or LARGEST)
+def _make_candidate(op: Any) -> Candidate:
+    augmentation = find_timm_augmentation(op.name, float(op.hparams.get("translate_const", 250)), float(op.hparams.get("translate_pct", 0.45)))
+    limit = op.magnitude_max or MAX_MAGNITUDE
+    return Candidate(augmentation, float(op.magnitude), MAX_MAGNITUDE, float(op.prob), float(op.magnitude_std), limit)
 
 
-def _looks(one: Any) -> dict[str, Any]:
-    resample = one.kwargs.get("resample")
-    return {"fill": one.kwargs["fillcolor"], "nearest": not isinstance(resample, list | tuple) and int(resample) == 0}
+def _image_options(op: Any) -> dict[str, Any]:
+    """Return how timm's operation treats pixels: the options ``fill`` and ``nearest`` of our policies."""
+    resample = op.kwargs.get("resample")
+    return {"fill": op.kwargs["fillcolor"], "nearest": not isinstance(resample, list | tuple) and int(resample) == 0}

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of a translated transform that do the work of several: they decode only the crop, and flip, convert and normalize in one pass."""
+"""Steps of a translated transform that are not torchvision's: several transforms in one pass, and functions called for every sample."""
 
-from collections.abc import Sequence
-from copy import copy
-from itertools import pairwise
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torchvision import tv_tensors as single
-from torchvision.transforms import InterpolationMode
+from torchvision.transforms.v2.functional import pil_to_tensor
 
+from ..._core.context.pools import get_num_threads
+from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch, as_batch, new_batch
 from ...decoders.image import image as decode
 from ...decoders.image_window import image_slice
@@ -17,131 +20,21 @@ from ...decoders.peek import peek_image_shape
 from ...ops.geometry._fill_windows import fill_windows, takes
 from ...ops.geometry.crop import crop_mirror_normalize
 from ...ops.shape.reshape import transpose
+from .. import tv_tensors
 from .._draws import Draws
-from .._sample import check_type, flatten, kind_of, unflatten
-from ._zoomed_crop import without_canvases
-from .functional._resize import PILLOW, resized_by_pillow, resized_center
+from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_of, unflatten
+from .._single_samples import per_sample
+from ..v2.functional._crop import border_fill, window_of
+from ..v2.functional._dispatch import as_images
+from ..v2.functional._resize import PILLOW, resized_by_pillow, resized_center
 
 _MOVING = (single.Mask, single.BoundingBoxes, single.KeyPoints)
 _UPRIGHT = (single.BoundingBoxFormat.XYXY, single.BoundingBoxFormat.XYWH, single.BoundingBoxFormat.CXCYWH)
-_SYMMETRIC = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, "bilinear", "bicubic")
 
 
 def is_encoded(leaf: Any) -> bool:
     """Return whether a leaf is a batch of encoded images."""
     return isinstance(leaf, Batch) and leaf.dtype == torch.uint8 and leaf.ndim == 1 and kind_of(leaf) is torch.Tensor
-
-
-def for_pillow(steps: Sequence[Any]) -> list[Any]:
-    """Return steps for files and HWC images, which are Pillow's in torchvision: they are resized by its rule until a step makes tensors of them."""
-    made: list[Any] = []
-    pillow = True
-    for step in steps:
-        pillow = not _named(step, "ToImage", "PILToTensor", "ToDtype", "ConvertImageDtype") and (pillow or _named(step, "ToPILImage"))
-        changed = {"by_pillow": True} if hasattr(step, "by_pillow") else {}
-        if isinstance(getattr(step, "transforms", None), list | tuple):
-            changed = {"transforms": for_pillow(step.transforms)}
-        if pillow and changed:
-            step = copy(step)
-            step.__dict__.update(changed)
-        made.append(step)
-    return made
-
-
-def planned(steps: Sequence[Any]) -> list[Any]:
-    """Return steps with the same result on batches of uint8 images, of which some do the work of several.
-
-    Images stay HWC as long as possible: what makes CHW of them moves into the normalization, or to the end. So do horizontal flips before a resize,
-    where nothing else in the sample turns with the images but boxes of floats.
-    """
-    steps = without_canvases(steps)
-    whole, resized_first = _planned(steps), _with_flips_last(steps)
-    if resized_first is None:
-        return whole
-    shorter, same = _planned(resized_first), 0
-    while same < min(len(whole), len(shorter)) and whole[same] is shorter[same]:
-        same += 1
-    return [*whole[:same], ImagesAlone(shorter[same:], whole[same:])]
-
-
-def _with_flips_last(steps: Sequence[Any]) -> list[Any] | None:
-    """Return the steps with a flip after the resize that followed it: it mirrors fewer pixels, or none by itself. None if there is no such pair."""
-    for k, (flip, resize) in enumerate(pairwise(steps)):
-        if _named(flip, "RandomHorizontalFlip") and _named(resize, "Resize") and _is_symmetric(resize):
-            return [*steps[:k], resize, flip, *steps[k + 2 :]]
-    return None
-
-
-def _is_symmetric(resize: Any) -> bool:
-    """Return whether a resized mirror image is the mirror of the resized image: not with torch's nearest pixels."""
-    return bool(resize.antialias) and resize.interpolation in _SYMMETRIC
-
-
-def _planned(steps: Sequence[Any]) -> list[Any]:
-    made: list[Any] = []
-    waiting = False  # a conversion to CHW
-    converted = False  # to floats
-    k = 0
-    while k < len(steps):
-        step = steps[k]
-        if _named(step, "ToImage", "PILToTensor"):
-            waiting, k = True, k + 1
-            continue
-        if _named(step, "ToPILImage") and k + 1 < len(steps):  # PIL images in the middle have the same pixels
-            if converted:
-                raise TypeError("from_torchvision: ToPILImage after a conversion to floats is not supported: convert to floats at the end")
-            waiting, k = False, k + 1
-            continue
-        tail = None if converted else _tail(steps, k)
-        if tail is not None:
-            (flip, scale, normalize, planar), k = tail
-            planar, waiting, converted = planar or waiting, False, True
-            erasing = None
-            if k < len(steps) and _named(steps[k], "RandomErasing") and getattr(steps[k], "value", None) is not None and hasattr(steps[k], "windows"):
-                erasing, k = steps[k], k + 1
-            made.append(Normalized(flip, scale, normalize, planar, erasing))
-            continue
-        if _named(step, "Resize") and hasattr(step, "by_pillow") and k + 1 < len(steps) and _named(steps[k + 1], "CenterCrop"):
-            made.append(ResizedCenter(step, steps[k + 1]))
-            k += 2
-            continue
-        converted |= _named(step, "ToDtype", "ConvertImageDtype")
-        waiting = waiting and not _named(step, "PerSample")  # which takes and returns CHW
-        made.append(step)
-        k += 1
-    return [*made, Planar()] if waiting else made
-
-
-def _named(step: Any, *names: str) -> bool:
-    return type(step).__name__ in names
-
-
-def _tail(steps: Sequence[Any], k: int) -> "tuple[tuple[Any, Any, Any, bool], int] | None":
-    """Return flip, conversion and normalization that begin at step k, whether they make CHW, and where they end."""
-    flip = normalize = None
-    planar = False
-
-    def conversions(k: int) -> int:
-        nonlocal planar
-        while k < len(steps) and _named(steps[k], "ToImage", "PILToTensor"):
-            planar, k = True, k + 1
-        return k
-
-    if _named(steps[k], "RandomHorizontalFlip"):
-        flip, k = steps[k], k + 1
-    k = conversions(k)
-    if k == len(steps) or not _to_floats(steps[k]):
-        return None
-    scale, k = steps[k], conversions(k + 1)
-    if k < len(steps) and _named(steps[k], "Normalize"):
-        normalize, k = steps[k], k + 1
-    k = conversions(k)
-    return (flip, scale, normalize, planar), k
-
-
-def _to_floats(step: Any) -> bool:
-    plain = getattr(step, "dtype", None) is torch.float32
-    return plain and (_named(step, "ConvertImageDtype") or (_named(step, "ToDtype") and bool(step.scale)))
 
 
 def _differs_flipped_late(leaf: Any) -> bool:
@@ -282,3 +175,116 @@ class CropDecoder:
 
 def _resized(windows: Batch, crop: Any) -> Batch:
     return resized_by_pillow(windows, crop.size, crop.interpolation)
+
+
+class ZoomedCrop:
+    """Does the work of RandomZoomOut and RandomIoUCrop with the same draws: a canvas has up to 16 times the pixels of its image."""
+
+    def __init__(self, zoom: Any, crop: Any) -> None:
+        self.zoom, self.crop = zoom, crop
+
+    def __call__(self, sample: Any) -> Any:
+        leaves, spec = flatten(sample)
+        images = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Batch) and issubclass(kind_of(leaf), single.Image)]
+        boxes = [leaf for leaf in leaves if check_type(leaf, (single.BoundingBoxes,))]
+        if len(images) != 1 or not boxes or any(not isinstance(leaf, Batch) for leaf in leaves if isinstance(leaf, torch.Tensor)):
+            return self.crop(self.zoom(sample))
+        image: Any = leaves[images[0]]
+        needs = self.zoom._needs_transform_list(leaves)
+        self.zoom.check_inputs(leaves)
+        self.crop.check_inputs(leaves)
+        acts = Draws(image.batch_size).happens(self.zoom.p)
+        padding = self.zoom.make_params([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted])["padding"]
+        others = [k for k, wanted in enumerate(needs) if wanted and k != images[0]]
+        for k in others:
+            leaves[k] = self.zoom.padded_where(acts, leaves[k], padding)
+        window = self.crop.make_params([leaves[k] for k in others])
+        for k in others:
+            leaves[k] = self.crop.transform(leaves[k], window)
+        left, top = (torch.where(acts, one, 0) for one in padding[:2])
+        plain = as_images("crop", image)
+        fill = border_fill(plain, self.zoom._fill_for(image))
+        made = window_of(plain, window["top"] - top, window["left"] - left, window["height"], window["width"], fill)
+        leaves[images[0]] = image.over(made) if tv_tensors.is_typed(image) else made
+        return unflatten(leaves, spec)
+
+    def __repr__(self) -> str:
+        return f"ZoomedCrop({self.zoom!r}, {self.crop!r})"
+
+
+class PerSample:
+    """Calls a transform for every sample, with images as ``Image`` (C, H, W), and makes batches of its results.
+
+    A transform of one argument gets the image, and what comes with it stays; one of several gets all parts, as in torchvision's ``Compose``. It runs
+    in Python, on as many threads as operators; everything before it has to be computed first.
+    """
+
+    def __init__(self, transform: Callable[..., Any]) -> None:
+        self.transform = transform
+        self._pool: Workers | None = None
+        self._process = 0
+
+    def __call__(self, sample: Any) -> Any:
+        leaves, spec = flatten(sample)
+        size = batch_size_of("from_torchvision", leaves)
+        if isinstance(sample, tuple) and not self._takes(len(sample)):
+            image = next((k for k, leaf in enumerate(leaves) if issubclass(kind_of(leaf), single.Image | single.Video)), 0)
+            leaves[image] = self._called(leaves[image], size)
+            return unflatten(leaves, spec)
+        return self._called(sample, size)
+
+    def _takes(self, count: int) -> bool:
+        """Return whether the transform takes so many parts of a sample, each as an argument of its own."""
+        try:
+            parameters = inspect.signature(getattr(self.transform, "forward", self.transform)).parameters.values()
+        except (TypeError, ValueError):  # written in C
+            return False
+        needed = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty]
+        return len(needed) == count or any(one.kind is one.VAR_POSITIONAL for one in parameters)
+
+    def _called(self, sample: Any, size: int | None) -> Any:
+        if size is None:
+            return self.transform(*sample) if isinstance(sample, tuple) else self.transform(sample)
+        return per_sample("from_torchvision", self._one, (Planar()(sample),), size, self._map)
+
+    def _map(self, function: Callable[[int], Any], numbers: range) -> list[Any]:
+        threads = min(get_num_threads(), len(numbers))
+        if threads < 2:
+            return list(map(function, numbers))
+        if self._pool is None or self._process != os.getpid() or self._pool.max_workers < threads:
+            self._pool, self._process = Workers(get_num_threads(), "from_torchvision", self), os.getpid()
+        futures = [self._pool.submit(function, number) for number in numbers]
+        return [future.result() for future in futures]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None}
+
+    def _one(self, sample: Any) -> Any:
+        given, _ = flatten(sample)
+        made, spec = flatten(self.transform(*sample) if isinstance(sample, tuple) else self.transform(sample))
+        before = given if len(given) == len(made) else [None] * len(made)
+        return unflatten([_tensor(one, was) for one, was in zip(made, before, strict=True)], spec)
+
+    def __repr__(self) -> str:
+        return f"PerSample({self.transform!r})"
+
+
+def _tensor(value: Any, before: Any) -> Any:
+    """Return a result as a tensor. Arithmetic on an ``Image`` makes a tensor without a meaning of it."""
+    pil = sys.modules.get("PIL.Image")
+    if pil is not None and isinstance(value, pil.Image):
+        return single.Image(pil_to_tensor(value))
+    if isinstance(value, bool | int | float):
+        return torch.tensor(value)
+    if is_pure_tensor(value) and isinstance(before, single.Image | single.Video) and value.dim() == before.dim():
+        return type(before)(value)
+    return value
+
+
+class FramesInside:
+    """Makes CFHW of FCHW videos, the order of torchvision's video models."""
+
+    def __call__(self, sample: Any) -> Any:
+        leaves, spec = flatten(sample)
+        made = [transpose(leaf, perm=[1, 0, 2, 3]) if isinstance(leaf, Batch) and leaf.layout == "FCHW" else leaf for leaf in leaves]
+        return unflatten(made, spec)

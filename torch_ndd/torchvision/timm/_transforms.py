@@ -13,21 +13,21 @@ from ...ops.geometry.paste import erase
 from ...ops.random.distributions import normal
 from .._draws import Draws, rounded
 from .._sample import flatten, is_explicit_image, unflatten
-from . import functional
-from ._flips_crops import RandomResizedCrop
-from .functional._resize import resized_by_pillow
+from ..v2 import RandomResizedCrop, functional
+from ..v2.functional._resize import resized_by_pillow
 
 _RANDOM = ("bilinear", "bicubic")
 
 
-class _OnImages:
-    """Works on the images of a sample."""
+class ImageTransform:
+    """A transform of the images of a sample; its other parts stay."""
 
     def __call__(self, sample: Any) -> Any:
         leaves, spec = flatten(sample)
-        return unflatten([self._images(leaf) if isinstance(leaf, Batch) and is_explicit_image(leaf) else leaf for leaf in leaves], spec)
+        return unflatten([self.transform_images(leaf) if isinstance(leaf, Batch) and is_explicit_image(leaf) else leaf for leaf in leaves], spec)
 
-    def _images(self, images: Batch) -> Batch:
+    def transform_images(self, images: Batch) -> Batch:
+        """Return the transformed images."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ def interpolated(images: Batch, size: Any, interpolation: str) -> Batch:
     return as_batch(made, layout=images.layout)
 
 
-class RandomResizedCropAndInterpolation(_OnImages):
+class RandomResizedCropAndInterpolation(ImageTransform):
     """``RandomResizedCrop`` whose interpolation may be drawn for each sample."""
 
     def __init__(
@@ -75,12 +75,12 @@ class RandomResizedCropAndInterpolation(_OnImages):
         """Return the windows in the final size."""
         return interpolated(windows, list(self.size), self.interpolation)
 
-    def _images(self, images: Batch) -> Batch:
+    def transform_images(self, images: Batch) -> Batch:
         window = self.make_params([images])
         return self.resized(functional.crop(images, **{name: window[name] for name in ("top", "left", "height", "width")}))
 
 
-class ResizeKeepRatio(_OnImages):
+class ResizeKeepRatio(ImageTransform):
     """Resize so that the image covers a size (``longest`` 0) or fits into it (1), with random changes of scale and aspect ratio."""
 
     def __init__(
@@ -98,7 +98,7 @@ class ResizeKeepRatio(_OnImages):
         self.random_scale_prob, self.random_scale_range, self.random_scale_area = random_scale_prob, tuple(random_scale_range), random_scale_area
         self.random_aspect_prob, self.random_aspect_range = random_aspect_prob, tuple(random_aspect_range)
 
-    def _images(self, images: Batch) -> Batch:
+    def transform_images(self, images: Batch) -> Batch:
         height, width = (one.to(torch.float64) for one in extents(images))
         over_h, over_w = height / self.size[0], width / self.size[1]
         ratio = torch.maximum(over_h, over_w) * self.longest + torch.minimum(over_h, over_w) * (1.0 - self.longest)
@@ -117,13 +117,13 @@ class ResizeKeepRatio(_OnImages):
         return resized_by_pillow(images, as_batch(size), self.interpolation)
 
 
-class CenterCropOrPad(_OnImages):
+class CenterCropOrPad(ImageTransform):
     """Cut the center out, after padding images that are smaller."""
 
     def __init__(self, size: Any, fill: Any = 0, padding_mode: str = "constant") -> None:
         self.size, self.fill, self.padding_mode = _pair(size), fill, padding_mode
 
-    def _images(self, images: Batch) -> Batch:
+    def transform_images(self, images: Batch) -> Batch:
         height, width = extents(images)
         missing_h, missing_w = (torch.clamp(to - one, min=0) for to, one in zip(self.size, (height, width), strict=True))
         if bool((missing_h + missing_w).any()):
@@ -132,13 +132,13 @@ class CenterCropOrPad(_OnImages):
         return functional.center_crop(images, list(self.size))
 
 
-class RandomCropOrPad(_OnImages):
+class RandomCropOrPad(ImageTransform):
     """Cut a random window out; where the image is smaller, place it at random in the window."""
 
     def __init__(self, size: Any, fill: Any = 0, padding_mode: str = "constant") -> None:
         self.size, self.fill, self.padding_mode = _pair(size), fill, padding_mode
 
-    def _images(self, images: Batch) -> Batch:
+    def transform_images(self, images: Batch) -> Batch:
         draws = Draws(images.batch_size)
         starts, before, after = [], [], []
         for to, extent in zip(self.size, extents(images), strict=True):
@@ -153,19 +153,19 @@ class RandomCropOrPad(_OnImages):
         return functional.crop(images, starts[0], starts[1], *self.size)
 
 
-class TrimBorder(_OnImages):
+class TrimBorder(ImageTransform):
     """Remove a border of some pixels."""
 
     def __init__(self, border_size: int) -> None:
         self.border_size = border_size
 
-    def _images(self, images: Batch) -> Batch:
+    def transform_images(self, images: Batch) -> Batch:
         height, width = extents(images)
         top, left = (torch.clamp(one, max=self.border_size) for one in (height, width))
         return functional.crop(images, top, left, *(torch.clamp(one - 2 * self.border_size, min=0) for one in (height, width)))
 
 
-class RandomErasing(_OnImages):
+class RandomErasing(ImageTransform):
     """Overwrite random boxes of images that are normalized: with 0 ("const"), a random color ("rand") or noise ("pixel").
 
     ``overwrites``: nobody else has the images, so that they may change where they stand.
@@ -191,7 +191,7 @@ class RandomErasing(_OnImages):
         self.min_count, self.max_count, self.num_splits = min_count, max_count or min_count, num_splits
         self._overwrites = overwrites
 
-    def _images(self, images: Batch) -> Batch:
+    def transform_images(self, images: Batch) -> Batch:
         draws = Draws(images.batch_size)
         acts = draws.unit() <= self.probability
         if self.num_splits > 1:  # the first part of the batch stays clean

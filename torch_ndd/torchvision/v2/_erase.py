@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random erasing."""
+
+from typing import Any
+
+import torch
+from torchvision.transforms import v2 as reference
+
+from ..._core.values.batch import new_batch
+from ...random import normal
+from .._draws import Draws, to_int
+from . import functional as F
+from ._base import RandomApplied, draws_for, query_chw
+from ._geometry import warn_of_passing
+
+
+class RandomErasing(RandomApplied, reference.RandomErasing):
+    """Overwrite a window of random area and aspect ratio, with the probability ``p``."""
+
+    def _acted(self, leaves: list[Any], size: int | None) -> list[Any] | None:
+        if size is None or self.value is None:
+            return super()._acted(leaves, size)
+        needs = self._needs_transform_list(leaves)
+        params = self.windows([one for one, wanted in zip(leaves, needs, strict=True) if wanted], size)
+        return [self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+
+    def windows(self, flat_inputs: list[Any], size: int) -> dict[str, Any]:
+        """Draw for each sample of a batch whether it is erased, and the window, which has no area if not."""
+        acts, params = Draws(size).happens(self.p), self.make_params(flat_inputs)
+        return {**params, **{key: torch.where(acts, params[key], 0) for key in ("h", "w")}}
+
+    def _call_kernel(self, functional: Any, inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        warn_of_passing(self._name, inpt)
+        return super()._call_kernel(functional, inpt, *args, **kwargs)
+
+    def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
+        """Draw a window and its values; ``v`` is None if no window was found."""
+        draws = draws_for(flat_inputs)
+        channels, height, width = query_chw(flat_inputs)
+        if self.value is not None and len(self.value) not in (1, channels):
+            raise ValueError(f"RandomErasing: value must have one number, or one for each of the {channels} channels, got {len(self.value)}")
+        rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
+        tries = 10
+        area = (rows * columns)[:, None] * draws.parts(tries, self.scale)
+        h, w = (one.T for one in draws.sides(area, self.ratio))
+        fits = (h < rows) & (w < columns)
+        first, found = fits.to(torch.int8).argmax(0, keepdim=True), fits.any(0)
+        h, w = h.gather(0, first)[0], w.gather(0, first)[0]
+        places = draws.unit(2)
+        i, j = torch.floor(places[:, 0] * (rows - h + 1)), torch.floor(places[:, 1] * (columns - w + 1))
+        if draws.batch_size is None and not bool(found):
+            return {"i": 0, "j": 0, "h": int(rows), "w": int(columns), "v": None}
+        h, w = torch.where(found, h, 0), torch.where(found, w, 0)
+        window = {key: draws.result(to_int(one), int) for key, one in (("i", i), ("j", j), ("h", h), ("w", w))}
+        return {**window, "v": self._values(draws, channels, window["h"], window["w"])}
+
+    def _values(self, draws: Draws, channels: Any, height: Any, width: Any) -> Any:
+        if self.value is not None:
+            return torch.tensor(self.value)[:, None, None]
+        if draws.batch_size is None:
+            return normal(shape=[channels, height, width]).torch()
+        shapes = torch.stack([torch.as_tensor(one).expand(draws.count) for one in (channels, height, width)], 1)
+        made = normal(shape=new_batch(shapes), batch_size=draws.count)
+        return [one.torch() for one in made.evaluate()]
+
+    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
+        """Erase in a leaf."""
+        if params["v"] is None:
+            return inpt
+        return self._call_kernel(F.erase, inpt, **params, inplace=self.inplace)
