@@ -59,17 +59,17 @@ def elastic(
         if not 0 <= value < math.inf:
             raise ValueError(f"{op}: {name} must be 0 or more and finite, got {value}")
     check_rng(op, rng)
-    given, is_batch = as_images(op, images)
-    followers = as_masks(op, masks, given, is_batch)
-    place = (given.layout or "").index("H")
-    sizes = torch.tensor([shape[place : place + 2] for shape in given.shape], dtype=torch.int64).reshape(-1, 2)
+    batch, is_batch = as_images(op, images)
+    followers = as_masks(op, masks, batch, is_batch)
+    place = (batch.layout or "").index("H")
+    sizes = torch.tensor([shape[place : place + 2] for shape in batch.shape], dtype=torch.int64).reshape(-1, 2)
     x, y = (plane * (alpha / 2) for plane in smooth_planes(sizes, (sigma, sigma), rng))
-    made = remap(given, x, y, interp=interp_type, relative=True, fill_value=fill_value)
+    output = remap(batch, x, y, interp=interp_type, relative=True, fill_value=fill_value)
     moved = None
     if followers is not None:
-        planes = remap(add_channels(followers, given), x, y, interp=types.INTERP_NN, relative=True, fill_value=mask_fill_value)
+        planes = remap(add_channels(followers, batch), x, y, interp=types.INTERP_NN, relative=True, fill_value=mask_fill_value)
         moved = restore_channels(planes, followers)
-    return as_results(is_batch, [made, moved])
+    return as_results(is_batch, [output, moved])
 
 
 def smooth_planes(sizes: torch.Tensor, sigma: tuple[float, float], rng: Any = None) -> tuple[Batch, Batch]:
@@ -77,11 +77,11 @@ def smooth_planes(sizes: torch.Tensor, sigma: tuple[float, float], rng: Any = No
 
     Each of the two is blurred unless its own sigma is 0.
     """
-    made = []
+    planes = []
     for deviation in sigma:
         noise = as_batch(uniform(shape=new_batch(sizes), range=[-1.0, 1.0], batch_size=len(sizes), rng=rng), layout="HW")
         if deviation > 0.0:
             window = int(8 * deviation + 1) | 1
             noise = gaussian_blur(noise, window_size=[window, window], sigma=[float(sigma[1]), float(sigma[0])])
-        made.append(noise)
-    return made[0], made[1]
+        planes.append(noise)
+    return planes[0], planes[1]

@@ -77,28 +77,28 @@ def random_erasing(
         raise ValueError(f"{op}: probability must be from 0 to 1, got {probability}")
     if count < 1:
         raise ValueError(f"{op}: count must be 1 or more, got {count}")
-    given, is_batch = _images(op, images)
-    if mode != "constant" and not given.dtype.is_floating_point:
-        raise ValueError(f'{op}: mode="{mode}" is for floating-point images, got {types.dtype_name(given.dtype)}; it comes after the normalization')
-    place = (given.layout or "").index("H")
-    sizes = np.array([shape[place : place + 2] for shape in given.shape], np.float64).reshape(-1, 2)
-    boxes = _boxes(draw_numbers(op, rng, given.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
-    made = given
+    batch, is_batch = _images(op, images)
+    if mode != "constant" and not batch.dtype.is_floating_point:
+        raise ValueError(f'{op}: mode="{mode}" is for floating-point images, got {types.dtype_name(batch.dtype)}; it comes after the normalization')
+    place = (batch.layout or "").index("H")
+    sizes = np.array([shape[place : place + 2] for shape in batch.shape], np.float64).reshape(-1, 2)
+    boxes = _boxes(draw_numbers(op, rng, batch.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
+    output = batch
     for k in range(count):
         anchor, shape = (new_batch(torch.from_numpy(np.ascontiguousarray(boxes[:, k, a : a + 2], np.float32))) for a in (0, 2))
         window: dict[str, Any] = {"anchor": anchor, "shape": shape, "axis_names": "HW"}
         if mode == "constant":
-            made = erase(made, **window, fill_value=fill_value)
+            output = erase(output, **window, fill_value=fill_value)
         elif mode == "random":
-            channels = given.shared_extent((given.layout or "").index("C"))
-            made = erase(made, **window, fill_value=normal(shape=[channels], batch_size=given.batch_size, rng=rng))
+            channels = batch.shared_extent((batch.layout or "").index("C"))
+            output = erase(output, **window, fill_value=normal(shape=[channels], batch_size=batch.batch_size, rng=rng))
         else:
-            inside = erase(zeros_like(made), **window, fill_value=1.0)
-            made = erase(made, **window) + inside * normal(made, dtype=made.dtype, rng=rng)
+            inside = erase(zeros_like(output), **window, fill_value=1.0)
+            output = erase(output, **window) + inside * normal(output, dtype=output.dtype, rng=rng)
     found = torch.from_numpy(boxes)
     if not is_batch:
-        made, found = made.select(0), found[0]
-    return (made, found) if return_params else made
+        output, found = output.select(0), found[0]
+    return (output, found) if return_params else output
 
 
 def _boxes(drawn: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: Sequence[float], count: int, probability: float) -> np.ndarray:
@@ -112,19 +112,19 @@ def _boxes(drawn: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: 
     fits = (h < extents[..., :1]) & (w < extents[..., 1:])
     first = fits.argmax(2)[..., None]
     there = fits.any(2) & acts[:, None]
-    box = np.where(there[..., None], np.concatenate([np.take_along_axis(one, first, 2) for one in (h, w)], 2), 0)
+    box = np.where(there[..., None], np.concatenate([np.take_along_axis(side, first, 2) for side in (h, w)], 2), 0)
     start = np.floor(rest[..., 2 * _TRIES :] * (extents - box + 1))
     return np.concatenate([np.where(there[..., None], start, 0), box], 2).astype(np.int64)
 
 
-def _images(op: str, given: Any) -> tuple[Batch, bool]:
+def _images(op: str, value: Any) -> tuple[Batch, bool]:
     """Return images as a batch with a layout, and whether they were one."""
-    given = unwrap(given)
-    if not isinstance(given, Batch | Tensor | torch.Tensor | np.ndarray):
-        raise TypeError(f"{op}: images must be a Batch or one image, got {type(given).__name__}")
-    images = given if isinstance(given, Batch) else as_batch([as_tensor(given)])
+    value = unwrap(value)
+    if not isinstance(value, Batch | Tensor | torch.Tensor | np.ndarray):
+        raise TypeError(f"{op}: images must be a Batch or one image, got {type(value).__name__}")
+    images = value if isinstance(value, Batch) else as_batch([as_tensor(value)])
     if images.layout is None and images.ndim == 3:
         images = as_batch(images, layout="HWC")
     if images.layout not in _LAYOUTS:
         raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: {", ".join(_LAYOUTS)}')
-    return images, isinstance(given, Batch)
+    return images, isinstance(value, Batch)

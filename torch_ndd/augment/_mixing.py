@@ -69,8 +69,8 @@ def mixup(
     _check(op, alpha, rng)
     soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
     order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
-    made = cast(blended(images, order, lam), dtype=images.dtype if dtype is None else types.to_dtype(dtype))
-    return _results(made, soft, order, lam, return_params)
+    output = cast(blended(images, order, lam), dtype=images.dtype if dtype is None else types.to_dtype(dtype))
+    return _results(output, soft, order, lam, return_params)
 
 
 @exclude_from_compilation
@@ -124,9 +124,9 @@ def cutmix(
     boxes = _boxes(np.repeat(drawn[:1], len(drawn), 0) if per_batch else drawn, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept = (1 - area / max(1, height * width)).astype(np.float32)
-    made = pasted(images, order, boxes)
+    output = pasted(images, order, boxes)
     extra = (torch.from_numpy(boxes),) if return_params else ()
-    return _results(made, soft, order, kept, return_params, *extra)
+    return _results(output, soft, order, kept, return_params, *extra)
 
 
 @exclude_from_compilation
@@ -238,7 +238,7 @@ def blended(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch |
     if len(order) and alike and takes(images) and takes(partners):
         shares = torch.from_numpy(np.stack([lam.astype(kind), (1.0 - lam).astype(kind)], 1))
         return blend_batch(images, partners, order.to(torch.int64), shares)
-    weight, rest = (new_batch(torch.from_numpy(one.astype(kind))).to_device(images.device) for one in (lam, 1.0 - lam))
+    weight, rest = (new_batch(torch.from_numpy(share.astype(kind))).to_device(images.device) for share in (lam, 1.0 - lam))
     return images * weight + (permute_batch(partners, indices=order.tolist()) if len(order) else partners) * rest
 
 
@@ -260,15 +260,15 @@ def pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
         start[:, 1 + c] = np.stack([top + c * height, left], 1)
         extent[:, 1 + c] = np.stack([bottom - top, right - left], 1)
     regions = [new_batch(torch.from_numpy(a.astype(np.int32))) for a in (ids, start, extent)]
-    made = multi_paste(
+    output = multi_paste(
         rows, in_ids=regions[0], in_anchors=regions[1], out_anchors=regions[1], shapes=regions[2], output_size=[planes * height, width]
     )
-    return new_batch(made.buffer.view(images.buffer.shape), None, images.layout, made.pending)
+    return new_batch(output.buffer.view(images.buffer.shape), None, images.layout, output.pending)
 
 
 def mixed_labels(soft: torch.Tensor, order: torch.Tensor, lam: torch.Tensor) -> torch.Tensor:
     """Return ``lam * soft[i] + (1 - lam) * soft[order[i]]``, (N, classes); a few numbers, for which torch is as good."""
-    weight, rest = (one.to(soft.device, soft.dtype)[:, None] for one in (lam, 1.0 - lam))
+    weight, rest = (share.to(soft.device, soft.dtype)[:, None] for share in (lam, 1.0 - lam))
     return weight * soft + rest * soft[order.to(soft.device)]
 
 
@@ -295,9 +295,9 @@ def soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> tor
 
 def _results(images: Batch, soft: torch.Tensor | None, order: torch.Tensor, lam: np.ndarray, return_params: bool, *extra: torch.Tensor) -> Any:
     weight = torch.from_numpy(lam)
-    made: list[Any] = [images]
+    results: list[Any] = [images]
     if soft is not None:
-        made.append(new_batch(mixed_labels(soft, order, weight)))
+        results.append(new_batch(mixed_labels(soft, order, weight)))
     if return_params:
-        made += [order, weight, *extra]
-    return made[0] if len(made) == 1 else tuple(made)
+        results += [order, weight, *extra]
+    return results[0] if len(results) == 1 else tuple(results)

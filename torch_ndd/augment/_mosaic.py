@@ -68,31 +68,31 @@ def mosaic(
     op, images = "mosaic", unwrap(images)
     if not isinstance(images, Batch):
         raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
-    given, _ = as_images(op, images)
-    if given.ndim != 3:
-        raise ValueError(f'{op}: The layout "{given.layout}" does not match any of the allowed layouts: HWC')
-    canvas = _checked(op, given, output_size, center_range, min_visibility)
-    given_boxes, given_masks = as_boxes(op, boxes, given, True), as_masks(op, masks, given, True)
-    given_labels = _labels_of(op, labels, given, given_boxes)
+    batch, _ = as_images(op, images)
+    if batch.ndim != 3:
+        raise ValueError(f'{op}: The layout "{batch.layout}" does not match any of the allowed layouts: HWC')
+    canvas = _checked(op, batch, output_size, center_range, min_visibility)
+    given_boxes, given_masks = as_boxes(op, boxes, batch, True), as_masks(op, masks, batch, True)
+    given_labels = _labels_of(op, labels, batch, given_boxes)
 
-    size = given.batch_size
+    size = batch.batch_size
     low, high = center_range
     centers = np.rint((low + (high - low) * draw_numbers(op, rng, size, 2)) * canvas).astype(np.int64)
     centers = np.clip(centers, 1, np.array(canvas) - 1)
     sources = _sources(op, size, rng)
 
-    parts = [_Part(given, sources[:, k], centers, canvas, *corner) for k, corner in enumerate(_CORNERS)]
-    made: list[Any] = [_assembled(given, parts, canvas, interp_type)]
+    parts = [_Part(batch, sources[:, k], centers, canvas, *corner) for k, corner in enumerate(_CORNERS)]
+    results: list[Any] = [_assembled(batch, parts, canvas, interp_type)]
     kept = None
     if given_boxes is not None:
         _check_objects(op, given_masks, given_boxes)
         kept = [_visible(part, given_boxes, min_visibility) for part in parts]
-        made += _kept(kept, parts, given_boxes, given_labels)
+        results += _kept(kept, parts, given_boxes, given_labels)
     if given_masks is not None:
-        made.append(_assembled_masks(given_masks, given, parts, canvas, kept))
+        results.append(_assembled_masks(given_masks, batch, parts, canvas, kept))
     if return_params:
-        made += [torch.from_numpy(sources), torch.from_numpy(centers)]
-    return made[0] if len(made) == 1 else tuple(made)
+        results += [torch.from_numpy(sources), torch.from_numpy(centers)]
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _sources(op: str, size: int, rng: Any) -> np.ndarray:
@@ -149,12 +149,12 @@ def _assembled_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas
         cut = as_batch(part.cut(masks, types.INTERP_NN), layout="FHW")
         anchors = _batch(part.start[:, None].astype(np.int32))
         placed.append(multi_paste(cut, out_anchors=anchors, output_size=list(canvas)))
-    made = as_batch(cat(*placed, axis=0), layout="CHW")
+    output = as_batch(cat(*placed, axis=0), layout="CHW")
     if kept is None:
-        return made
-    keep = [torch.from_numpy(np.concatenate([one.keep[i] for one in kept])) for i in range(made.batch_size)]
-    samples = [one.torch() for one in made]
-    return as_batch([one[chosen.to(one.device)] for one, chosen in zip(samples, keep, strict=True)], layout="CHW")
+        return output
+    keep = [torch.from_numpy(np.concatenate([visible.keep[i] for visible in kept])) for i in range(output.batch_size)]
+    samples = [sample.torch() for sample in output]
+    return as_batch([sample[chosen.to(sample.device)] for sample, chosen in zip(samples, keep, strict=True)], layout="CHW")
 
 
 class _Kept(NamedTuple):
@@ -166,29 +166,29 @@ class _Kept(NamedTuple):
 
 def _visible(part: _Part, boxes: Batch, min_visibility: float) -> _Kept:
     """Return the boxes of a part on the canvas, clipped to the part, and which of the image's they are."""
-    old = [np.asarray(one, np.float64) for one in boxes.cpu()]
-    made = _Kept([], [])
+    old = [np.asarray(sample, np.float64) for sample in boxes.cpu()]
+    visible = _Kept([], [])
     for i, j in enumerate(part.source):
         (top, left), (y, x), (height, width) = part.roi[0][i], part.start[i], part.extent[i]
         moved = (old[j] - (left, top, left, top)) * part.scale[i] + (x, y, x, y)
         shown = np.clip(moved, (x, y, x, y), (x + width, y + height, x + width, y + height))
         area, rest = _areas(moved), _areas(shown)
         keep = (rest > 0) & (rest >= min_visibility * area)
-        made.boxes.append(shown[keep])
-        made.keep.append(keep)
-    return made
+        visible.boxes.append(shown[keep])
+        visible.keep.append(keep)
+    return visible
 
 
 def _kept(kept: Sequence[_Kept], parts: Sequence[_Part], boxes: Batch, labels: Batch | None) -> list[Batch]:
     """Return the boxes of every mosaic, and their labels."""
     count = boxes.batch_size
-    made = [torch.from_numpy(np.concatenate([one.boxes[i] for one in kept])) for i in range(count)]
-    result = as_batch(made, boxes.dtype).to_device(boxes.device)
+    box_samples = [torch.from_numpy(np.concatenate([visible.boxes[i] for visible in kept])) for i in range(count)]
+    result = as_batch(box_samples, boxes.dtype).to_device(boxes.device)
     if labels is None:
         return [result]
-    old = [one.torch() for one in labels.cpu()]
+    old = [sample.torch() for sample in labels.cpu()]
     pairs = list(zip(kept, parts, strict=True))
-    made_labels = [torch.cat([old[part.source[i]][torch.from_numpy(one.keep[i])] for one, part in pairs]) for i in range(count)]
+    made_labels = [torch.cat([old[part.source[i]][torch.from_numpy(visible.keep[i])] for visible, part in pairs]) for i in range(count)]
     return [result, as_batch(made_labels, labels.dtype).to_device(labels.device)]
 
 
@@ -204,16 +204,16 @@ def _areas(boxes: np.ndarray) -> np.ndarray:
     return np.maximum(boxes[:, 2] - boxes[:, 0], 0) * np.maximum(boxes[:, 3] - boxes[:, 1], 0)
 
 
-def _labels_of(op: str, given: Any, images: Batch, boxes: Batch | None) -> Batch | None:
-    if given is None:
+def _labels_of(op: str, value: Any, images: Batch, boxes: Batch | None) -> Batch | None:
+    if value is None:
         return None
     if boxes is None:
         raise ValueError(f"{op}: labels belong to boxes, which are missing")
-    made = as_batch_beside(op, "labels", given, images, True)
-    for i, (label, box) in enumerate(zip(made.shape, boxes.shape, strict=True)):
+    labels = as_batch_beside(op, "labels", value, images, True)
+    for i, (label, box) in enumerate(zip(labels.shape, boxes.shape, strict=True)):
         if not label or label[0] != box[0]:
             raise ValueError(f"{op}: labels must be one for each box, but in sample {i} {label} meets {box[0]} boxes")
-    return made
+    return labels
 
 
 def _checked(op: str, images: Batch, output_size: Any, center_range: Any, min_visibility: float) -> tuple[int, int]:

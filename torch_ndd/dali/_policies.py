@@ -29,7 +29,7 @@ class OperatorConcurrency(enum.Enum):
 def checked_list(argument: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
     """Return a declaration about all outputs, or a list of one for each; None declares nothing."""
     if isinstance(value, list | tuple):
-        return [None if one is None else check(argument, one) for one in value]
+        return [None if declaration is None else check(argument, declaration) for declaration in value]
     return None if value is None else check(argument, value)
 
 

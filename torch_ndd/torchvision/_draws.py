@@ -85,17 +85,17 @@ class Draws:
         """Return numbers of the gamma distribution, float64 (N, *more), by Marsaglia's and Tsang's rejection."""
         d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
         c = 1.0 / (9.0 * d) ** 0.5
-        made = torch.full((self.count, *more), -1.0, dtype=torch.float64)
+        numbers = torch.full((self.count, *more), -1.0, dtype=torch.float64)
         for _ in range(64):  # each round takes more than 95 %
             x, u = self.normal(*more), self.unit(*more)
             v = (1.0 + c * x) ** 3
             fits = (v > 0) & (torch.log1p(-u) < 0.5 * x * x + d - d * v + d * torch.log(v.clamp(min=1e-300)))
-            made = torch.where((made < 0) & fits, d * v, made)
-            if not torch.compiler.is_compiling() and bool((made >= 0).all()):
+            numbers = torch.where((numbers < 0) & fits, d * v, numbers)
+            if not torch.compiler.is_compiling() and bool((numbers >= 0).all()):
                 break
         if shape < 1.0:
-            made = made * (1.0 - self.unit(*more)) ** (1.0 / shape)
-        return made
+            numbers = numbers * (1.0 - self.unit(*more)) ** (1.0 / shape)
+        return numbers
 
     def dirichlet(self, concentration: float, count: int) -> torch.Tensor:
         """Return weights of the symmetric Dirichlet distribution, float64 (N, count)."""

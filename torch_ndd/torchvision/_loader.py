@@ -82,12 +82,12 @@ class DataLoader(NddLoader):
                 raise TypeError(f"torchvision.DataLoader: {name} has no place here: {where}")
         if batch_size is None:
             raise ValueError("torchvision.DataLoader: batch_size must be a number: batches are what is transformed")
-        given: dict[str, Any] = {"shuffle": bool(shuffle) if hasattr(dataset, "__getitem__") else shuffle, "pin_memory": pin_memory}
-        given |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
+        arguments: dict[str, Any] = {"shuffle": bool(shuffle) if hasattr(dataset, "__getitem__") else shuffle, "pin_memory": pin_memory}
+        arguments |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
         flat = flat_dataset(dataset, _native)
         if not isinstance(flat, ImageFolder):
-            given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
-        super().__init__(_Native(flat, unknown) if hasattr(flat, "_loading") else dataset, batch_size=batch_size, **given)
+            arguments |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
+        super().__init__(_Native(flat, unknown) if hasattr(flat, "_loading") else dataset, batch_size=batch_size, **arguments)
         self.dataset = dataset
 
 
@@ -103,5 +103,5 @@ class _Native:
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
 
-    def _loading(self, given: Any, options: Any) -> Chosen:
-        return Chosen(*self._dataset._loading(given, options, self._unknown))
+    def _loading(self, arguments: Any, options: Any) -> Chosen:
+        return Chosen(*self._dataset._loading(arguments, options, self._unknown))

@@ -40,7 +40,7 @@ def number(op: str, name: str, value: Any, batch_size: int | None) -> Any:
         value = torch.from_numpy(value)
     elif isinstance(value, list | tuple):
         try:
-            value = torch.tensor(value, dtype=torch.int64 if all(isinstance(one, int) for one in value) else torch.float64)
+            value = torch.tensor(value, dtype=torch.int64 if all(isinstance(element, int) for element in value) else torch.float64)
         except (TypeError, ValueError):
             raise TypeError(f"{op}: {name} takes numbers, got {value!r}") from None
     if not isinstance(value, torch.Tensor):
@@ -74,10 +74,10 @@ def numbers(op: str, name: str, value: Any, count: int, batch_size: int | None) 
         raise ValueError(f"{op}: {name} takes {count} numbers per sample, got an array of shape {tuple(value.shape)}")
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise TypeError(f"{op}: {name} should be a sequence of {count} numbers, got {value!r}")
-    if len(value) == count and not any(isinstance(one, list | tuple) for one in value):
-        return tuple(one if isinstance(one, int | float) else number(op, name, one, batch_size) for one in value)
-    if batch_size is not None and len(value) == batch_size and all(isinstance(one, list | tuple) and len(one) == count for one in value):
-        return numbers(op, name, torch.tensor([list(one) for one in value]), count, batch_size)
+    if len(value) == count and not any(isinstance(element, list | tuple) for element in value):
+        return tuple(element if isinstance(element, int | float) else number(op, name, element, batch_size) for element in value)
+    if batch_size is not None and len(value) == batch_size and all(isinstance(row, list | tuple) and len(row) == count for row in value):
+        return numbers(op, name, torch.tensor([list(row) for row in value]), count, batch_size)
     raise ValueError(f"{op}: {name} should be a sequence of {count} numbers, got {value!r}")
 
 

@@ -23,7 +23,7 @@ def is_pure_tensor(inpt: Any) -> bool:
 
 def flatten(sample: Any) -> tuple[list[Any], TreeSpec]:
     """Return the leaves of a sample and its structure. A Batch or a Tensor of torch_ndd is a leaf."""
-    return tree_flatten(sample, is_leaf=lambda one: isinstance(one, Batch | NddTensor))
+    return tree_flatten(sample, is_leaf=lambda node: isinstance(node, Batch | NddTensor))
 
 
 def unflatten(leaves: Sequence[Any], spec: TreeSpec) -> Any:
@@ -53,27 +53,27 @@ def check_type(obj: Any, types_or_checks: Sequence[Check]) -> bool:
     """Return whether an object, or each sample of a Batch, is of one of these types, or passes one of these checks."""
     if isinstance(obj, Batch):
         kind = kind_of(obj)
-        for one in types_or_checks:
-            if isinstance(one, type):
-                if issubclass(kind, one) or isinstance(obj, one):
+        for check in types_or_checks:
+            if isinstance(check, type):
+                if issubclass(kind, check) or isinstance(obj, check):
                     return True
-            elif getattr(one, "__name__", "") == "is_pure_tensor":
+            elif getattr(check, "__name__", "") == "is_pure_tensor":
                 if kind is torch.Tensor:
                     return True
-            elif one(obj):
+            elif check(obj):
                 return True
         return False
-    return any(isinstance(obj, one) if isinstance(one, type) else one(obj) for one in types_or_checks)
+    return any(isinstance(obj, check) if isinstance(check, type) else check(obj) for check in types_or_checks)
 
 
 def has_any(flat_inputs: Sequence[Any], *types_or_checks: Check) -> bool:
     """Return whether any leaf is of one of these types."""
-    return any(check_type(one, types_or_checks) for one in flat_inputs)
+    return any(check_type(leaf, types_or_checks) for leaf in flat_inputs)
 
 
 def has_all(flat_inputs: Sequence[Any], *types_or_checks: Check) -> bool:
     """Return whether there is a leaf of each of these types."""
-    return all(any(check_type(one, (wanted,)) for one in flat_inputs) for wanted in types_or_checks)
+    return all(any(check_type(leaf, (wanted,)) for leaf in flat_inputs) for wanted in types_or_checks)
 
 
 def is_explicit_image(leaf: Any) -> bool:
@@ -133,26 +133,26 @@ def merged(name: str, parts: Sequence[tuple[Sequence[int], Batch]], batch_size: 
         for k, i in enumerate(indices):
             samples[i] = part.nth(k)
             sizes[i] = canvas[k] if canvas is not None else None
-    made = as_batch(samples, layout=first.layout)
+    output = as_batch(samples, layout=first.layout)
     if tv_tensors.is_typed(first):
         changed = {"canvas_size": sizes} if hasattr(first, "canvas_size") else {}
-        return first.over(made, **changed)
-    return made
+        return first.over(output, **changed)
+    return output
 
 
 def get_bounding_boxes(flat_inputs: Sequence[Any]) -> Any:
     """Return the first bounding boxes. Raise ValueError if there are none."""
-    for one in flat_inputs:
-        if check_type(one, (single.BoundingBoxes,)):
-            return one
+    for leaf in flat_inputs:
+        if check_type(leaf, (single.BoundingBoxes,)):
+            return leaf
     raise ValueError("No bounding boxes were found in the sample")
 
 
 def get_keypoints(flat_inputs: Sequence[Any]) -> Any:
     """Return the first key points. Raise ValueError if there are none."""
-    for one in flat_inputs:
-        if check_type(one, (single.KeyPoints,)):
-            return one
+    for leaf in flat_inputs:
+        if check_type(leaf, (single.KeyPoints,)):
+            return leaf
     raise ValueError("No keypoints were found in the sample")
 
 
@@ -171,7 +171,7 @@ def labels_of(sample: Any) -> Any:
             f"or a tensor, but got {found} instead."
         )
     keys = [key for key in found if isinstance(key, str)]
-    key = next((one for one in keys if one.lower() == "labels"), None) or next((one for one in keys if "label" in one.lower()), None)
+    key = next((key for key in keys if key.lower() == "labels"), None) or next((key for key in keys if "label" in key.lower()), None)
     if key is None:
         raise ValueError("No labels were found in the sample: give labels_getter, a function that returns them, or None if there are none")
     return found[key]

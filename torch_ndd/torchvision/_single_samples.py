@@ -19,12 +19,12 @@ def one_sample(leaf: Any, i: int) -> Any:
     """Return a sample of a leaf as torchvision's object: images ``(..., C, H, W)``, boxes with their format, anything else as a tensor."""
     if not isinstance(leaf, Batch):
         return leaf
-    given: Any = leaf
-    values, kind = given.select(i).torch(), kind_of(leaf)
+    batch: Any = leaf
+    values, kind = batch.select(i).torch(), kind_of(leaf)
     if kind is single.BoundingBoxes:
-        return single.BoundingBoxes(values, format=given.format, canvas_size=given.canvas_size[i], clamping_mode=given.clamping_mode)  # type: ignore[call-overload]
+        return single.BoundingBoxes(values, format=batch.format, canvas_size=batch.canvas_size[i], clamping_mode=batch.clamping_mode)  # type: ignore[call-overload]
     if kind is single.KeyPoints:
-        return single.KeyPoints(values, canvas_size=given.canvas_size[i])  # type: ignore[call-overload]
+        return single.KeyPoints(values, canvas_size=batch.canvas_size[i])  # type: ignore[call-overload]
     if kind is torch.Tensor:
         return values
     if kind is not single.Mask and (leaf.layout or "").endswith("HWC"):
@@ -40,31 +40,31 @@ def joined(name: str, samples: Sequence[Any], leaf: Any) -> Any:
     """
     first = samples[0]
     if not isinstance(first, torch.Tensor):
-        return leaf if all(one is leaf for one in samples) else list(samples)
-    alike = {(type(one), one.dtype, one.dim()) if isinstance(one, torch.Tensor) else (type(one), None, 0) for one in samples}
+        return leaf if all(sample is leaf for sample in samples) else list(samples)
+    alike = {(type(sample), sample.dtype, sample.dim()) if isinstance(sample, torch.Tensor) else (type(sample), None, 0) for sample in samples}
     if len(alike) > 1:
         raise RuntimeError(f"{name}: the results for different samples are of different types: {', '.join(map(str, alike))}")
-    if not isinstance(leaf, Batch) and all(one is leaf for one in samples):
+    if not isinstance(leaf, Batch) and all(sample is leaf for sample in samples):
         return leaf
     layout = None
-    values = [one.as_subclass(torch.Tensor) for one in samples]
+    values = [sample.as_subclass(torch.Tensor) for sample in samples]
     if isinstance(first, single.Image | single.Video):
         layout = ("F" if first.dim() == 4 else "") + "CHW"
         if isinstance(leaf, Batch) and (leaf.layout or "").endswith("HWC"):
-            values, layout = [one.movedim(-3, -1).contiguous() for one in values], layout[:-3] + "HWC"
+            values, layout = [image.movedim(-3, -1).contiguous() for image in values], layout[:-3] + "HWC"
     elif isinstance(leaf, Batch) and leaf.layout is not None and len(leaf.layout) == first.dim():
         layout = leaf.layout
-    made = as_batch(values, layout=layout)
+    output = as_batch(values, layout=layout)
     if isinstance(first, single.BoundingBoxes):
-        sizes = [one.canvas_size for one in samples]
-        return tv_tensors.BoundingBoxes(made, format=first.format, canvas_size=sizes, clamping_mode=first.clamping_mode)
+        sizes = [sample.canvas_size for sample in samples]
+        return tv_tensors.BoundingBoxes(output, format=first.format, canvas_size=sizes, clamping_mode=first.clamping_mode)
     if isinstance(first, single.KeyPoints):
-        return tv_tensors.KeyPoints(made, canvas_size=[one.canvas_size for one in samples])
+        return tv_tensors.KeyPoints(output, canvas_size=[sample.canvas_size for sample in samples])
     if isinstance(first, single.Mask):
-        return tv_tensors.Mask(made)
+        return tv_tensors.Mask(output)
     if tv_tensors.is_typed(leaf) and isinstance(first, single.Image | single.Video):
-        return leaf.over(made)
-    return made
+        return leaf.over(output)
+    return output
 
 
 def per_sample(
@@ -80,8 +80,8 @@ def per_sample(
     leaves, spec = flatten(sample)
 
     def result(i: int) -> Any:
-        one = unflatten([one_sample(leaf, i) for leaf in leaves], spec)
-        return flatten(function(*one) if several else function(one))
+        item = unflatten([one_sample(leaf, i) for leaf in leaves], spec)
+        return flatten(function(*item) if several else function(item))
 
     flat = list(each(result, range(batch_size)))
     if not flat:
@@ -89,7 +89,7 @@ def per_sample(
     for _, other in flat[1:]:
         if other != flat[0][1]:
             raise RuntimeError(f"{name}: the results for different samples have different structures: {flat[0][1]} and {other}")
-    rows = [one for one, _ in flat]
+    rows = [leaves for leaves, _ in flat]
     like = leaves if len(leaves) == len(rows[0]) else [None] * len(rows[0])
     return unflatten([joined(name, [row[k] for row in rows], like[k]) for k in range(len(rows[0]))], flat[0][1])
 

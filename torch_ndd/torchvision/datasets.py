@@ -157,9 +157,9 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
     @classmethod
     def _of(cls, theirs: Any) -> "ImageFolder":
         """Return torchvision's data set as one of ours."""
-        made = cls.__new__(cls)
-        made.__dict__.update(theirs.__dict__, loader=default_loader, _whole=theirs)
-        return made
+        dataset = cls.__new__(cls)
+        dataset.__dict__.update(theirs.__dict__, loader=default_loader, _whole=theirs)
+        return dataset
 
     def _selected(self, indices: np.ndarray) -> "ImageFolder":
         """Return a data set of some of the files."""
@@ -167,30 +167,30 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
 
     def _joined(self, others: Sequence[Any]) -> "ImageFolder | None":
         """Return a data set of the files of several; None if they are treated differently."""
-        for one in others:
-            if type(one) is not type(self) or any(
-                getattr(one, name) is not getattr(self, name) for name in ("transform", "target_transform", "loader")
+        for other in others:
+            if type(other) is not type(self) or any(
+                getattr(other, name) is not getattr(self, name) for name in ("transform", "target_transform", "loader")
             ):
                 return None
-        return self._with_samples([sample for one in (self, *others) for sample in one.samples])
+        return self._with_samples([sample for dataset in (self, *others) for sample in dataset.samples])
 
     def _with_samples(self, samples: list[tuple[str, int]]) -> "ImageFolder":
-        made = copy.copy(self)
-        made.__dict__["_whole"] = self._origin
-        made.samples = made.imgs = samples
-        made.targets = [target for _, target in samples]
-        return made
+        dataset = copy.copy(self)
+        dataset.__dict__["_whole"] = self._origin
+        dataset.samples = dataset.imgs = samples
+        dataset.targets = [target for _, target in samples]
+        return dataset
 
-    def _loading(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
+    def _loading(self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and what runs on its batches."""
         own = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
-        if own or given.collate_fn is not None or given.multiprocessing_context is not None:
-            return dataset_reader(self, given, options), None
+        if own or arguments.collate_fn is not None or arguments.multiprocessing_context is not None:
+            return dataset_reader(self, arguments, options), None
         paths, targets = [path for path, _ in self.samples], self.targets
-        if given.sampler is not None:
-            reader: Any = dataset_reader(_Paths(self.samples), given, options)
+        if arguments.sampler is not None:
+            reader: Any = dataset_reader(_Paths(self.samples), arguments, options)
         else:
-            reader = readers.File(files=paths, labels=np.asarray(targets, np.int32), scalar_labels=True, **with_order(given, options))
+            reader = readers.File(files=paths, labels=np.asarray(targets, np.int32), scalar_labels=True, **with_order(arguments, options))
             reader._names = self.classes
         return reader, _Transformed(self._origin, unknown)
 
@@ -268,13 +268,13 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         self._which, self._numbers = np.zeros(self._length, np.int64), np.arange(self._length)
 
     def _new_reader(self, options: Mapping[str, Any] | None = None) -> readers.COCO:
-        given: dict[str, Any] = {"ltrb": True, "avoid_class_remapping": True, "image_ids": True, "size_threshold": 0.0, "object_masks": self.masks}
-        return readers.COCO(annotations_file=self.annFile, file_root=self.root, **{**given, **(options or {})})
+        defaults: dict[str, Any] = {"ltrb": True, "avoid_class_remapping": True, "image_ids": True, "size_threshold": 0.0, "object_masks": self.masks}
+        return readers.COCO(annotations_file=self.annFile, file_root=self.root, **{**defaults, **(options or {})})
 
     @property
     def ids(self) -> list[int]:
         """The ids of the images, in the order of the items: sorted."""
-        ids = [one._reader._index.ids for one in self._parts if one._reader._index is not None]
+        ids = [part._reader._index.ids for part in self._parts if part._reader._index is not None]
         return [int(ids[part][number]) for part, number in zip(self._which.tolist(), self._numbers.tolist(), strict=True)]
 
     def __len__(self) -> int:
@@ -293,7 +293,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
             raise IndexError(f"CocoDetection: sample {index} is out of range for {self._length} images")
         index %= self._length
         reader, number = self._parts[self._which[index]]._reader, self._numbers[index : index + 1]
-        file, boxes, labels, *masks, ids = (one.nth(0).torch() for one in reader._finish(reader._start(number), number))
+        file, boxes, labels, *masks, ids = (output.nth(0).torch() for output in reader._finish(reader._start(number), number))
         image = Image.open(BytesIO(file.numpy().tobytes())).convert("RGB")
         target: dict[str, Any] = {"image_id": int(ids), "boxes": _boxes(tv_tensors, boxes, (image.height, image.width))}
         if masks:
@@ -301,34 +301,34 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         target["labels"] = labels.to(torch.int64)
         return (image, target) if self.transforms is None else self.transforms(image, target)
 
-    def _loading(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
+    def _loading(self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and what runs on its batches."""
         own = type(self).__getitem__ is not CocoDetection.__getitem__
-        if own or given.collate_fn is not None or given.multiprocessing_context is not None or given.sampler is not None:
-            return dataset_reader(self, given, options), None
+        if own or arguments.collate_fn is not None or arguments.multiprocessing_context is not None or arguments.sampler is not None:
+            return dataset_reader(self, arguments, options), None
         if self._parts == (self,) and np.array_equal(self._numbers, np.arange(self._reader._scan())):
-            reader: readers.Reader = self._new_reader(with_order(given, options))
+            reader: readers.Reader = self._new_reader(with_order(arguments, options))
         else:
-            reader = Selected([one._new_reader() for one in self._parts], self._which, self._numbers, with_order(given, options))
+            reader = Selected([part._new_reader() for part in self._parts], self._which, self._numbers, with_order(arguments, options))
         return reader, _Detections(self._origin, unknown)
 
     def _selected(self, indices: np.ndarray) -> "CocoDetection":
         """Return a data set of some of the images."""
-        made = copy.copy(self)
-        made._which, made._numbers, made._length = self._which[indices], self._numbers[indices], len(indices)
-        return made
+        dataset = copy.copy(self)
+        dataset._which, dataset._numbers, dataset._length = self._which[indices], self._numbers[indices], len(indices)
+        return dataset
 
     def _joined(self, others: Sequence[Any]) -> "CocoDetection | None":
         """Return a data set of the images of several; None if they are treated differently."""
-        if any(type(one) is not type(self) or one.transforms is not self.transforms or one.masks != self.masks for one in others):
+        if any(type(other) is not type(self) or other.transforms is not self.transforms or other.masks != self.masks for other in others):
             return None
-        made, sets = copy.copy(self), (self, *others)
-        first = np.cumsum([0, *(len(one._parts) for one in sets)])
-        made._parts = [part for one in sets for part in one._parts]
-        made._which = np.concatenate([one._which + begin for one, begin in zip(sets, first, strict=False)])
-        made._numbers = np.concatenate([one._numbers for one in sets])
-        made._length = len(made._numbers)
-        return made
+        dataset, sets = copy.copy(self), (self, *others)
+        first = np.cumsum([0, *(len(part._parts) for part in sets)])
+        dataset._parts = [part for member in sets for part in member._parts]
+        dataset._which = np.concatenate([member._which + begin for member, begin in zip(sets, first, strict=False)])
+        dataset._numbers = np.concatenate([member._numbers for member in sets])
+        dataset._length = len(dataset._numbers)
+        return dataset
 
 
 def _boxes(tv_tensors: Any, boxes: Any, canvas_size: Any) -> Any:

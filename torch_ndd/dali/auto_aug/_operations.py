@@ -74,26 +74,26 @@ class Kernel:
 
 def _done(title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]]], shapes: Batch | None, fill_value: Any, interp_type: Any) -> Batch:
     """Return the images after the steps of each sample."""
-    layout, given = images.layout, images
+    layout, original = images.layout, images
     if layout is None and images.ndim == 3:
         images = as_batch(images, layout="HWC")
     if images.layout not in ("HWC", "FHWC"):
         raise RuntimeError(f"{title}: the images must have the layout HWC or FHWC, got {layout or 'none'} with {images.ndim} dimensions")
-    used = {one.name for several in steps for one, _ in several}
+    used = {kernel.name for several in steps for kernel, _ in several}
     if images.dtype is not torch.uint8 and not used <= {"shear", "translate", "rotate", "identity"}:
         raise RuntimeError(f"{title}: the images must be uint8, got {ndd_types.dtype_name(images.dtype)}")
-    extents = None if shapes is None else [np.asarray(one.torch()) for one in shapes]
-    made: list[list[AugmentStep]] = []
+    extents = None if shapes is None else [np.asarray(shape.torch()) for shape in shapes]
+    augment_steps: list[list[AugmentStep]] = []
     for k, several in enumerate(steps):
         row = []
-        for one, parameter in several:
-            if one.relative:
+        for kernel, parameter in several:
+            if kernel.relative:
                 assert extents is not None
                 parameter = parameter * extents[k][[1, 0]]
-            row.append((KERNELS[one.name], parameter))
-        made.append(row)
-    result = _by_channels(title, images, made, fill_value, interp_type)
-    return result if result.layout == given.layout else as_batch(result, layout=given.layout or "")
+            row.append((KERNELS[kernel.name], parameter))
+        augment_steps.append(row)
+    result = _by_channels(title, images, augment_steps, fill_value, interp_type)
+    return result if result.layout == original.layout else as_batch(result, layout=original.layout or "")
 
 
 def _by_channels(title: str, images: Batch, steps: list[list[AugmentStep]], fill_value: Any, interp_type: Any) -> Batch:
@@ -120,9 +120,9 @@ class _Applied(Operation):
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Apply the augmentation."""
         images = inputs[0]
-        given = arguments.get("parameter")
-        parameters = [0.0] * images.batch_size if given is None else list(given.cpu().torch().numpy())
-        steps = [[(self.kernel, one)] for one in parameters]
+        parameter = arguments.get("parameter")
+        parameters = [0.0] * images.batch_size if parameter is None else list(parameter.cpu().torch().numpy())
+        steps = [[(self.kernel, parameter)] for parameter in parameters]
         return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
 
 
@@ -131,7 +131,7 @@ def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 12
     title = f"auto_aug.augmentations.{kernel.name}"
     node = as_node(data, f"{title}: data")
     arguments = {key: as_node(value, f"{title}: {key}") for key, value in (("parameter", parameter), ("shape", shape)) if value is not None}
-    made = create(
+    nodes = create(
         _Applied,
         "AutoAugmentation",
         [node],
@@ -143,7 +143,7 @@ def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 12
         **_options(title, fill_value, interp_type),
         kernel=kernel,
     )
-    return made[0]
+    return nodes[0]
 
 
 def _options(title: str, fill_value: Any, interp_type: Any) -> dict[str, Any]:
@@ -171,12 +171,16 @@ class Choices:
     def of(augmentations: Sequence[Any], num_magnitude_bins: int) -> "Choices":
         """Return the choices among augmentations of this package."""
         tables: list[np.ndarray | None] = []
-        for one in augmentations:
-            if one.mag_range is None:
+        for augmentation in augmentations:
+            if augmentation.mag_range is None:
                 tables.append(None)
             else:
-                tables.append(one.signed_params(num_magnitude_bins) if one.randomly_negate else one.all_params(num_magnitude_bins))
-        return Choices([(one.op.kernel.name, one.op.kernel.relative, one.randomly_negate) for one in augmentations], tables)
+                tables.append(
+                    augmentation.signed_params(num_magnitude_bins) if augmentation.randomly_negate else augmentation.all_params(num_magnitude_bins)
+                )
+        return Choices(
+            [(augmentation.op.kernel.name, augmentation.op.kernel.relative, augmentation.randomly_negate) for augmentation in augmentations], tables
+        )
 
     def step(self, which: int, magnitude: int | None, side: float) -> tuple[Kernel, Any]:
         """Return a step with the sign that a random number chooses."""
@@ -230,12 +234,12 @@ class _Policy(OperatorOperation):
         return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
 
 
-def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], seed: int | None, given: Mapping[str, Any]) -> DataNode:
-    """Return images with what a policy draws. ``form`` is its name in this module, ``settings`` are the arguments of its function."""
+def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], seed: int | None, arguments: Mapping[str, Any]) -> DataNode:
+    """Return images after the steps that a policy draws. ``form`` is its name in this module, ``settings`` are the arguments of its function."""
     title = f"auto_aug.{form}"
-    node, shape = as_node(data, f"{title}: data"), given.get("shape")
-    options = _options(title, given.get("fill_value", 128), given.get("interp_type"))
-    made = create(
+    node, shape = as_node(data, f"{title}: data"), arguments.get("shape")
+    options = _options(title, arguments.get("fill_value", 128), arguments.get("interp_type"))
+    nodes = create(
         _Policy,
         "AutoAugmentPolicy",
         [node],
@@ -250,31 +254,31 @@ def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], 
         seed=seed,
         **options,
     )
-    return made[0]
+    return nodes[0]
 
 
-def policy_again(data: DataNode, seed: int | None, form: str, kernels: Any, tables: Any, settings: Any, **given: Any) -> DataNode:
+def policy_again(data: DataNode, seed: int | None, form: str, kernels: Any, tables: Any, settings: Any, **options: Any) -> DataNode:
     """Return :func:`policy` of a serialized graph."""
     if form not in _FORMS or any(name not in KERNELS for name, _, _ in kernels):
         raise ValueError(f"unknown policy {form!r} or augmentation")
-    return policy(form, data, Choices(kernels, tables), settings, seed, given)
+    return policy(form, data, Choices(kernels, tables), settings, seed, options)
 
 
-def apply_again(data: DataNode, kernel: str, relative: bool, **given: Any) -> DataNode:
+def apply_again(data: DataNode, kernel: str, relative: bool, **options: Any) -> DataNode:
     """Return :func:`apply` of a serialized graph."""
     if kernel not in KERNELS:
         raise ValueError(f"unknown augmentation {kernel!r}")
-    return apply(Kernel(kernel, relative), data, **given)
+    return apply(Kernel(kernel, relative), data, **options)
 
 
-def is_known(augmentations: Sequence[Any], given: Mapping[str, Any]) -> bool:
+def is_known(augmentations: Sequence[Any], arguments: Mapping[str, Any]) -> bool:
     """Return whether a policy of these augmentations can be one operation, called with these arguments."""
-    kernels = [getattr(one.op, "kernel", None) for one in augmentations]
-    if any(one is None or type(augmentation).__call__ is not _PLAIN_CALL for one, augmentation in zip(kernels, augmentations, strict=True)):
+    kernels = [getattr(augmentation.op, "kernel", None) for augmentation in augmentations]
+    if any(kernel is None or type(augmentation).__call__ is not _PLAIN_CALL for kernel, augmentation in zip(kernels, augmentations, strict=True)):
         return False
-    if set(given) - {"shape", "fill_value", "interp_type"} or isinstance(given.get("fill_value"), DataNode):
+    if set(arguments) - {"shape", "fill_value", "interp_type"} or isinstance(arguments.get("fill_value"), DataNode):
         return False
-    return given.get("shape") is not None or not any(one.relative for one in kernels if one is not None)
+    return arguments.get("shape") is not None or not any(kernel.relative for kernel in kernels if kernel is not None)
 
 
 _PLAIN_CALL = Pipelined.__call__

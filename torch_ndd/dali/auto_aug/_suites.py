@@ -55,25 +55,25 @@ def _translation_limits(use_shape: bool, max_translate_abs: Any, max_translate_r
 
 def arguments_of(augmentations: Sequence[Augmentation], shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:
     """Return the arguments that some of the augmentations take."""
-    given = {"fill_value": fill_value, "interp_type": interp_type} | ({} if shape is None else {"shape": shape})
-    return {name: value for name, value in given.items() if any(name in accepted(one.op, given) for one in augmentations)}
+    arguments = {"fill_value": fill_value, "interp_type": interp_type} | ({} if shape is None else {"shape": shape})
+    return {name: value for name, value in arguments.items() if any(name in accepted(augmentation.op, arguments) for augmentation in augmentations)}
 
 
 def without(augmentations: Sequence[Augmentation], excluded: Sequence[str] | None) -> list[Augmentation]:
     """Return the augmentations that are not excluded by their names."""
-    names = [one.name for one in augmentations]
+    names = [augmentation.name for augmentation in augmentations]
     for name in excluded or ():
         if name not in names:
             raise Exception(f"The `{name}` from `excluded` does not correspond to any of the augmentations: {', '.join(names)}")
-    return [one for one in augmentations if one.name not in (excluded or ())]
+    return [augmentation for augmentation in augmentations if augmentation.name not in (excluded or ())]
 
 
-def check_arguments(augmentations: Sequence[Augmentation], given: Mapping[str, Any], call: str) -> None:
+def check_arguments(augmentations: Sequence[Augmentation], arguments: Mapping[str, Any], call: str) -> None:
     """Raise Exception for arguments that no augmentation takes, or that one needs and that are not given."""
-    forbid_unused_kwargs(augmentations, given, call)
-    for one in augmentations:
-        for name in missing(one.op, given):
-            raise Exception(f"The augmentation `{one.name}` requires `{name}` argument: provide it as `{name}` argument to `{call}` call")
+    forbid_unused_kwargs(augmentations, arguments, call)
+    for augmentation in augmentations:
+        for name in missing(augmentation.op, arguments):
+            raise Exception(f"The augmentation `{augmentation.name}` requires `{name}` argument: provide it as `{name}` argument to `{call}` call")
 
 
 def check_bins(num_magnitude_bins: Any) -> None:

@@ -101,8 +101,10 @@ def apply_auto_augment(policy: Policy, data: Any, seed: int | None = None, **kwa
     if longest == 0:
         return data
     if _operations.is_known(augmentations, kwargs):
-        places = {id(one): k for k, one in enumerate(augmentations)}
-        table = [[(places[id(one)], probability, magnitude) for one, probability, magnitude in steps] for steps in policy.sub_policies]
+        places = {id(augmentation): k for k, augmentation in enumerate(augmentations)}
+        table = [
+            [(places[id(augmentation)], probability, magnitude) for augmentation, probability, magnitude in steps] for steps in policy.sub_policies
+        ]
         choices = _operations.Choices.of(augmentations, policy.num_magnitude_bins)
         return _operations.policy("auto_augment", data, choices, {"sub_policies": table}, seed, kwargs)
     return _as_conditions(policy, data, longest, seed, kwargs)
@@ -134,9 +136,9 @@ def _sub_policy_to_augmentation_matrix_map(policy: Policy) -> tuple[np.ndarray, 
     stages: list[list[Augmentation]] = []
     for stage in range(longest):
         used = [steps[stage][0] if stage < len(steps) else a.identity for steps in policy.sub_policies]
-        several = list({id(one): one for one in used}.values())
-        places = {id(one): k for k, one in enumerate(several)}
-        matrix[:, stage] = [places[id(one)] for one in used]
+        several = list({id(augmentation): augmentation for augmentation in used}.values())
+        places = {id(augmentation): k for k, augmentation in enumerate(several)}
+        matrix[:, stage] = [places[id(augmentation)] for augmentation in used]
         stages.append(several)
     return matrix, stages
 

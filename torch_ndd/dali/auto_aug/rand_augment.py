@@ -55,8 +55,8 @@ def rand_augment(
     """
     suite = get_rand_augment_suite if monotonic_mag else get_rand_augment_non_monotonic_suite
     augmentations = without(suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
-    given = arguments_of(augmentations, shape, fill_value, interp_type)
-    return apply_rand_augment(augmentations, data, n, m, num_magnitude_bins=num_magnitude_bins, seed=seed, **given)
+    arguments = arguments_of(augmentations, shape, fill_value, interp_type)
+    return apply_rand_augment(augmentations, data, n, m, num_magnitude_bins=num_magnitude_bins, seed=seed, **arguments)
 
 
 def apply_rand_augment(
@@ -85,7 +85,7 @@ def apply_rand_augment(
         choices = _operations.Choices.of(augmentations, num_magnitude_bins)
         return _operations.policy("rand_augment", data, choices, {"n": n, "m": m}, seed, kwargs)
     index = random_index(len(augmentations), seed, [n])
-    magnitude = signed_bin(m, seed=other_seed(seed, 1), shape=[n]) if any(one.randomly_negate for one in augmentations) else None
+    magnitude = signed_bin(m, seed=other_seed(seed, 1), shape=[n]) if any(augmentation.randomly_negate for augmentation in augmentations) else None
     for k in range(n):
         magnitude_bin = m if magnitude is None else magnitude[k]
         data = select(augmentations, index[k], data, magnitude_bin=magnitude_bin, num_magnitude_bins=num_magnitude_bins, **kwargs)

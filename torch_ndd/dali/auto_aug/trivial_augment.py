@@ -41,8 +41,8 @@ def trivial_augment_wide(
         Exception: the number of magnitudes is not positive, an unknown name, or a limit of translations that does not fit ``shape``.
     """
     augmentations = without(get_trivial_augment_wide_suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
-    given = arguments_of(augmentations, shape, fill_value, interp_type)
-    return apply_trivial_augment(augmentations, data, num_magnitude_bins=num_magnitude_bins, seed=seed, **given)
+    arguments = arguments_of(augmentations, shape, fill_value, interp_type)
+    return apply_trivial_augment(augmentations, data, num_magnitude_bins=num_magnitude_bins, seed=seed, **arguments)
 
 
 def apply_trivial_augment(
@@ -66,7 +66,7 @@ def apply_trivial_augment(
         return _operations.policy("trivial_augment", data, choices, {"bins": num_magnitude_bins}, seed, kwargs)
     index = random_index(len(augmentations), seed)
     magnitude = random_index(num_magnitude_bins, other_seed(seed, 1))
-    if any(one.randomly_negate for one in augmentations):
+    if any(augmentation.randomly_negate for augmentation in augmentations):
         magnitude = signed_bin(magnitude, seed=other_seed(seed, 2))
     return select(augmentations, index, data, magnitude_bin=magnitude, num_magnitude_bins=num_magnitude_bins, **kwargs)
 

@@ -81,21 +81,21 @@ class _Translator:
         if module.startswith("torchvision.transforms"):
             return self._of_torchvision(transform, name, place)
         if module.startswith("timm.data"):
-            made = convert_timm(transform)
-            if made is not None:
-                return self._all(made, place) if isinstance(made, list) else [made]
+            converted = convert_timm(transform)
+            if converted is not None:
+                return self._all(converted, place) if isinstance(converted, list) else [converted]
         return [self._other(transform, place)]
 
     def _all(self, transforms: Sequence[Any], place: str) -> list[Any]:
-        return [step for k, one in enumerate(transforms) for step in self.steps(one, f"{place}[{k}]")]
+        return [step for k, part in enumerate(transforms) for step in self.steps(part, f"{place}[{k}]")]
 
     def _of_torchvision(self, transform: Any, name: str, place: str) -> list[Any]:
         if name == "Compose":
             return self._all(transform.transforms, place)
         if name in ("RandomApply", "RandomChoice", "RandomOrder"):
-            parts = [self._one(one, f"{place}[{k}]") for k, one in enumerate(transform.transforms)]
-            given = {"p": transform.p} if name != "RandomOrder" else {}
-            return [getattr(v2, name)(parts, **given)]
+            parts = [self._one(part, f"{place}[{k}]") for k, part in enumerate(transform.transforms)]
+            arguments = {"p": transform.p} if name != "RandomOrder" else {}
+            return [getattr(v2, name)(parts, **arguments)]
         if name == "ToTensor":  # PIL's uint8 becomes floats from 0 to 1
             return [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
         if name == "Lambda":
@@ -115,16 +115,16 @@ class _Translator:
             return floats
         if name == "OpticalFlow":
             return [*floats, v2.Normalize([0.5] * 3, [0.5] * 3)]
-        made: list[Any] = []
+        steps: list[Any] = []
         if name not in ("ImageClassification", "SemanticSegmentation", "VideoClassification"):
             return [self._other(preset, place)]
         if preset.resize_size is not None:
             antialias = False if name == "VideoClassification" else preset.antialias
-            made.append(v2.Resize(preset.resize_size, interpolation=preset.interpolation, antialias=antialias))
+            steps.append(v2.Resize(preset.resize_size, interpolation=preset.interpolation, antialias=antialias))
         if name != "SemanticSegmentation":
-            made.append(v2.CenterCrop(preset.crop_size))
-        made += [*floats, v2.Normalize(preset.mean, preset.std)]
-        return [*made, FramesInside()] if name == "VideoClassification" else made
+            steps.append(v2.CenterCrop(preset.crop_size))
+        steps += [*floats, v2.Normalize(preset.mean, preset.std)]
+        return [*steps, FramesInside()] if name == "VideoClassification" else steps
 
     def _other(self, transform: Any, place: str) -> Any:
         if not callable(transform):
@@ -163,7 +163,7 @@ def parameters_of(transform: Any, like: type) -> dict[str, Any]:
         TypeError: a parameter that the object does not tell.
     """
     name = type(transform).__name__
-    made: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for parameter in inspect.signature(like).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
@@ -176,12 +176,12 @@ def parameters_of(transform: Any, like: type) -> dict[str, Any]:
             if parameter.name not in _ABSENT:
                 raise TypeError(f"from_torchvision: {name} has no attribute {parameter.name!r}; this version of torchvision is not known")
             value = _ABSENT[parameter.name]
-        made[parameter.name] = value
-    if name == "RandomErasing" and made.get("value") is None:
-        made["value"] = "random"
-    if name == "RandomCrop" and ".v2" in type(transform).__module__ and made["padding"] is not None:  # it stores left, right, top, bottom
-        left, right, top, bottom = made["padding"]
-        made["padding"] = [left, top, right, bottom]
+        arguments[parameter.name] = value
+    if name == "RandomErasing" and arguments.get("value") is None:
+        arguments["value"] = "random"
+    if name == "RandomCrop" and ".v2" in type(transform).__module__ and arguments["padding"] is not None:  # it stores left, right, top, bottom
+        left, right, top, bottom = arguments["padding"]
+        arguments["padding"] = [left, top, right, bottom]
     if name == "Normalize":
-        made |= {key: [float(one) for one in made[key]] for key in ("mean", "std")}
-    return made
+        arguments |= {key: [float(value) for value in arguments[key]] for key in ("mean", "std")}
+    return arguments

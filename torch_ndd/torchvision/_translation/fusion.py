@@ -16,7 +16,7 @@ _SYMMETRIC = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, "bilinear",
 
 def for_pillow(steps: Sequence[Any]) -> list[Any]:
     """Return steps for files and HWC images, which are Pillow's in torchvision: they are resized by its rule until a step makes tensors of them."""
-    made: list[Any] = []
+    output: list[Any] = []
     pillow = True
     for step in steps:
         pillow = not _named(step, "ToImage", "PILToTensor", "ToDtype", "ConvertImageDtype") and (pillow or _named(step, "ToPILImage"))
@@ -26,8 +26,8 @@ def for_pillow(steps: Sequence[Any]) -> list[Any]:
         if pillow and changed:
             step = copy(step)
             step.__dict__.update(changed)
-        made.append(step)
-    return made
+        output.append(step)
+    return output
 
 
 def planned(steps: Sequence[Any]) -> list[Any]:
@@ -60,7 +60,7 @@ def _is_symmetric(resize: Any) -> bool:
 
 
 def _planned(steps: Sequence[Any]) -> list[Any]:
-    made: list[Any] = []
+    output: list[Any] = []
     waiting = False  # a conversion to CHW
     converted = False  # to floats
     k = 0
@@ -81,17 +81,17 @@ def _planned(steps: Sequence[Any]) -> list[Any]:
             erasing = None
             if k < len(steps) and _named(steps[k], "RandomErasing") and getattr(steps[k], "value", None) is not None and hasattr(steps[k], "windows"):
                 erasing, k = steps[k], k + 1
-            made.append(Normalized(flip, scale, normalize, planar, erasing))
+            output.append(Normalized(flip, scale, normalize, planar, erasing))
             continue
         if _named(step, "Resize") and hasattr(step, "by_pillow") and k + 1 < len(steps) and _named(steps[k + 1], "CenterCrop"):
-            made.append(ResizedCenter(step, steps[k + 1]))
+            output.append(ResizedCenter(step, steps[k + 1]))
             k += 2
             continue
         converted |= _named(step, "ToDtype", "ConvertImageDtype")
         waiting = waiting and not _named(step, "PerSample")  # which takes and returns CHW
-        made.append(step)
+        output.append(step)
         k += 1
-    return [*made, Planar()] if waiting else made
+    return [*output, Planar()] if waiting else output
 
 
 def _named(step: Any, *names: str) -> bool:
@@ -128,10 +128,10 @@ def _to_floats(step: Any) -> bool:
 
 def without_canvases(steps: Sequence[Any]) -> list[Any]:
     """Return steps with each pair of RandomZoomOut and RandomIoUCrop as one."""
-    made: list[Any] = []
+    output: list[Any] = []
     for step in steps:
-        if made and type(step).__name__ == "RandomIoUCrop" and type(made[-1]).__name__ == "RandomZoomOut" and hasattr(made[-1], "padded_where"):
-            made[-1] = ZoomedCrop(made[-1], step)
+        if output and type(step).__name__ == "RandomIoUCrop" and type(output[-1]).__name__ == "RandomZoomOut" and hasattr(output[-1], "padded_where"):
+            output[-1] = ZoomedCrop(output[-1], step)
         else:
-            made.append(step)
-    return made
+            output.append(step)
+    return output

@@ -69,11 +69,11 @@ class ResizedCenter:
     def __call__(self, sample: Any) -> Any:
         leaves, spec = flatten(sample)
         chosen = [k for k, wanted in enumerate(self.resize._needs_transform_list(leaves)) if wanted]
-        made = [self._one(leaves[k]) for k in chosen]
-        if any(one is None for one in made):
+        outputs = [self._one(leaves[k]) for k in chosen]
+        if any(output is None for output in outputs):
             return self.crop(self.resize(sample))
-        for k, one in zip(chosen, made, strict=True):
-            leaves[k] = one
+        for k, output in zip(chosen, outputs, strict=True):
+            leaves[k] = output
         return unflatten(leaves, spec)
 
     def _one(self, leaf: Any) -> Any:
@@ -108,7 +108,7 @@ class Normalized:
     def __init__(self, flip: Any, scale: Any, normalize: Any, planar: bool, erasing: Any = None) -> None:
         self.flip, self.scale, self.normalize, self.planar, self.erasing = flip, scale, normalize, planar, erasing
         mean, std = (normalize.mean, normalize.std) if normalize is not None else ([0.0], [1.0])
-        self._mean, self._std = [255.0 * one for one in mean], [255.0 * one for one in std]
+        self._mean, self._std = [255.0 * value for value in mean], [255.0 * value for value in std]
 
     def __call__(self, sample: Any) -> Any:
         leaves, spec = flatten(sample)
@@ -128,19 +128,19 @@ class Normalized:
             return unflatten(leaves, spec)
         if len(images) > 1 or any(check_type(leaf, _MOVING) for leaf in leaves) or not takes(leaves[images[0]]):
             return self.erasing(unflatten(leaves, spec))
-        made = leaves[images[0]]  # nobody else has it yet
-        params = self.erasing.windows([made], size)
-        fill_windows(made, torch.stack([params[key] for key in ("i", "j", "h", "w")], 1), params["v"].flatten().tolist())
+        output = leaves[images[0]]  # nobody else has it yet
+        params = self.erasing.windows([output], size)
+        fill_windows(output, torch.stack([params[key] for key in ("i", "j", "h", "w")], 1), params["v"].flatten().tolist())
         return unflatten(leaves, spec)
 
     def _image(self, images: Batch, mirror: Any) -> Batch:
         layout = images.layout or ""
         # Without a crop the operator takes whole images, ragged ones too.
-        made = crop_mirror_normalize(
+        output = crop_mirror_normalize(
             images, mirror=mirror, mean=self._mean, std=self._std, output_layout=None if self.planar or layout.endswith("CHW") else layout
         )
-        made.sources = images.sources
-        return made
+        output.sources = images.sources
+        return output
 
     def _one_by_one(self, sample: Any) -> Any:
         for step in (self.flip, Planar() if self.planar else None, self.scale, self.normalize, self.erasing):
@@ -149,7 +149,7 @@ class Normalized:
         return sample
 
     def __repr__(self) -> str:
-        return f"Normalized({', '.join(repr(one) for one in (self.flip, self.scale, self.normalize, self.erasing) if one is not None)})"
+        return f"Normalized({', '.join(repr(step) for step in (self.flip, self.scale, self.normalize, self.erasing) if step is not None)})"
 
 
 def decoded(files: Batch, device: Any, adjust_orientation: bool) -> Batch:
@@ -201,11 +201,11 @@ class ZoomedCrop:
         window = self.crop.make_params([leaves[k] for k in others])
         for k in others:
             leaves[k] = self.crop.transform(leaves[k], window)
-        left, top = (torch.where(acts, one, 0) for one in padding[:2])
+        left, top = (torch.where(acts, column, 0) for column in padding[:2])
         plain = as_images("crop", image)
         fill = border_fill(plain, self.zoom._fill_for(image))
-        made = window_of(plain, window["top"] - top, window["left"] - left, window["height"], window["width"], fill)
-        leaves[images[0]] = image.over(made) if tv_tensors.is_typed(image) else made
+        output = window_of(plain, window["top"] - top, window["left"] - left, window["height"], window["width"], fill)
+        leaves[images[0]] = image.over(output) if tv_tensors.is_typed(image) else output
         return unflatten(leaves, spec)
 
     def __repr__(self) -> str:
@@ -239,8 +239,12 @@ class PerSample:
             parameters = inspect.signature(getattr(self.transform, "forward", self.transform)).parameters.values()
         except (TypeError, ValueError):  # written in C
             return False
-        needed = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) and one.default is one.empty]
-        return len(needed) == count or any(one.kind is one.VAR_POSITIONAL for one in parameters)
+        needed = [
+            parameter
+            for parameter in parameters
+            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) and parameter.default is parameter.empty
+        ]
+        return len(needed) == count or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
 
     def _called(self, sample: Any, size: int | None) -> Any:
         if size is None:
@@ -260,16 +264,17 @@ class PerSample:
         return {**self.__dict__, "_pool": None}
 
     def _one(self, sample: Any) -> Any:
-        given, _ = flatten(sample)
-        made, spec = flatten(self.transform(*sample) if isinstance(sample, tuple) else self.transform(sample))
-        before = given if len(given) == len(made) else [None] * len(made)
-        return unflatten([_tensor(one, was) for one, was in zip(made, before, strict=True)], spec)
+        inputs, _ = flatten(sample)
+        outputs, spec = flatten(self.transform(*sample) if isinstance(sample, tuple) else self.transform(sample))
+        if len(inputs) != len(outputs):
+            inputs = [None] * len(outputs)
+        return unflatten(list(map(_as_tensor, outputs, inputs)), spec)
 
     def __repr__(self) -> str:
         return f"PerSample({self.transform!r})"
 
 
-def _tensor(value: Any, before: Any) -> Any:
+def _as_tensor(value: Any, before: Any) -> Any:
     """Return a result as a tensor. Arithmetic on an ``Image`` makes a tensor without a meaning of it."""
     pil = sys.modules.get("PIL.Image")
     if pil is not None and isinstance(value, pil.Image):
@@ -286,5 +291,5 @@ class FramesInside:
 
     def __call__(self, sample: Any) -> Any:
         leaves, spec = flatten(sample)
-        made = [transpose(leaf, perm=[1, 0, 2, 3]) if isinstance(leaf, Batch) and leaf.layout == "FCHW" else leaf for leaf in leaves]
-        return unflatten(made, spec)
+        outputs = [transpose(leaf, perm=[1, 0, 2, 3]) if isinstance(leaf, Batch) and leaf.layout == "FCHW" else leaf for leaf in leaves]
+        return unflatten(outputs, spec)

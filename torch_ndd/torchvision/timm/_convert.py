@@ -25,18 +25,18 @@ def convert_timm(transform: Any) -> Any:
     if name == "ToTensor":  # timm's does not scale
         return [v2.ToImage(), v2.ToDtype(transform.dtype, scale=False)]
     if name == "RandomResizedCropAndInterpolation":
-        given = {key: getattr(transform, key) for key in ("size", "scale", "ratio")}
-        return transforms.RandomResizedCropAndInterpolation(**given, interpolation=_interpolation(transform.interpolation))
+        arguments = {key: getattr(transform, key) for key in ("size", "scale", "ratio")}
+        return transforms.RandomResizedCropAndInterpolation(**arguments, interpolation=_interpolation(transform.interpolation))
     if name == "ResizeKeepRatio":
         keys = ("size", "longest", "random_scale_prob", "random_scale_range", "random_scale_area", "random_aspect_prob", "random_aspect_range")
-        given = {key: getattr(transform, key) for key in keys}
-        return transforms.ResizeKeepRatio(**given, interpolation=_interpolation(transform.interpolation))
+        arguments = {key: getattr(transform, key) for key in keys}
+        return transforms.ResizeKeepRatio(**arguments, interpolation=_interpolation(transform.interpolation))
     if name in ("CenterCropOrPad", "RandomCropOrPad"):
         return getattr(transforms, name)(transform.size, transform.fill, transform.padding_mode)
     if name == "TrimBorder":
         return transforms.TrimBorder(transform.border_size)
     if name == "RandomErasing":
-        low, high = (float(torch.tensor(one, dtype=torch.float64).exp()) for one in transform.log_aspect_ratio)
+        low, high = (float(torch.tensor(exponent, dtype=torch.float64).exp()) for exponent in transform.log_aspect_ratio)
         keys = ("probability", "min_area", "max_area", "min_count", "max_count", "num_splits")
         return transforms.RandomErasing(
             **{key: getattr(transform, key) for key in keys}, min_aspect=low, max_aspect=high, mode=transform.mode or "const"
@@ -53,8 +53,8 @@ def convert_timm(transform: Any) -> Any:
     return None
 
 
-def _interpolation(given: Any) -> str:
-    return _RANDOM if isinstance(given, list | tuple) else given.value
+def _interpolation(interpolation: Any) -> str:
+    return _RANDOM if isinstance(interpolation, list | tuple) else interpolation.value
 
 
 def _make_candidate(op: Any) -> Candidate:

@@ -106,9 +106,9 @@ def from_timm(
         calm = "bilinear" if interpolation == "random" else interpolation
         steps = _plain(size, calm) if is_training else _evaluation(size, crop_pct, crop_mode, crop_border_pixels, calm, mean)
         steps += _ending(mean, std, tensor_only)
-    made = Translated(steps, device, adjust_orientation)
+    transform = Translated(steps, device, adjust_orientation)
     del re_num_splits  # of timm's loader: create_transform erases image by image
-    return made if mixup is None else Mixed(made, mixup)
+    return transform if mixup is None else Mixed(transform, mixup)
 
 
 def _check_others(others: Mapping[str, Any]) -> None:
@@ -132,7 +132,7 @@ def _geometry(
 ) -> list[Any]:
     if mode not in (None, "rrc", "rkrc", "rkrr"):
         raise ValueError(f'from_timm: train_crop_mode must be "rrc", "rkrc" or "rkrr", got {mode!r}')
-    made: list[Any] = []
+    steps: list[Any] = []
     if mode in ("rkrc", "rkrr"):
         resize = transforms.ResizeKeepRatio(
             size,
@@ -144,14 +144,14 @@ def _geometry(
             random_aspect_range=tuple(ratio or (0.9, 1 / 0.9)),
         )
         crop = transforms.CenterCropOrPad if mode == "rkrc" else transforms.RandomCropOrPad
-        made += [resize, crop(size, padding_mode="reflect")]
+        steps += [resize, crop(size, padding_mode="reflect")]
     else:
-        made.append(transforms.RandomResizedCropAndInterpolation(size, tuple(scale or (0.08, 1.0)), tuple(ratio or (3 / 4, 4 / 3)), interpolation))
+        steps.append(transforms.RandomResizedCropAndInterpolation(size, tuple(scale or (0.08, 1.0)), tuple(ratio or (3 / 4, 4 / 3)), interpolation))
     if hflip > 0:
-        made.append(v2.RandomHorizontalFlip(p=hflip))
+        steps.append(v2.RandomHorizontalFlip(p=hflip))
     if vflip > 0:
-        made.append(v2.RandomVerticalFlip(p=vflip))
-    return made
+        steps.append(v2.RandomVerticalFlip(p=vflip))
+    return steps
 
 
 def _colors(
@@ -164,22 +164,22 @@ def _colors(
     interpolation: str,
     mean: Sequence[float],
 ) -> list[Any]:
-    made: list[Any] = []
+    steps: list[Any] = []
     if auto_augment:
         pct = 0.3 if auto_augment.startswith("augmix") else 0.45
-        fill = [min(255, round(255 * one)) for one in mean]
-        made.append(make_policy(auto_augment, float(int(min(size) * 0.45)), pct, fill=fill, nearest=interpolation == "nearest"))
+        fill = [min(255, round(255 * value)) for value in mean]
+        steps.append(make_policy(auto_augment, float(int(min(size) * 0.45)), pct, fill=fill, nearest=interpolation == "nearest"))
     if jitter is not None and (not auto_augment or "3a" in auto_augment):
-        strengths = [float(jitter)] * 3 if isinstance(jitter, int | float) else [float(one) for one in jitter]
+        strengths = [float(jitter)] * 3 if isinstance(jitter, int | float) else [float(strength) for strength in jitter]
         if len(strengths) not in (3, 4):
             raise ValueError(f"from_timm: color_jitter takes one number, three or four, got {jitter!r}")
-        one: Any = v2.ColorJitter(*strengths)
-        made.append(one if jitter_prob is None else v2.RandomApply([one], p=jitter_prob))
+        color: Any = v2.ColorJitter(*strengths)
+        steps.append(color if jitter_prob is None else v2.RandomApply([color], p=jitter_prob))
     if grayscale_prob:
-        made.append(v2.RandomGrayscale(p=grayscale_prob))
+        steps.append(v2.RandomGrayscale(p=grayscale_prob))
     if blur_prob:
-        made.append(v2.RandomApply([v2.GaussianBlur(kernel_size=23)], p=blur_prob))
-    return made
+        steps.append(v2.RandomApply([v2.GaussianBlur(kernel_size=23)], p=blur_prob))
+    return steps
 
 
 def _plain(size: tuple[int, int], interpolation: str) -> list[Any]:
@@ -192,21 +192,21 @@ def _evaluation(
 ) -> list[Any]:
     if mode not in (None, "center", "squash", "border"):
         raise ValueError(f'from_timm: crop_mode must be "center", "squash" or "border", got {mode!r}')
-    larger = [math.floor(one / (crop_pct or _CROP_PCT)) for one in size]
-    made: list[Any] = [transforms.TrimBorder(border)] if border else []
+    larger = [math.floor(extent / (crop_pct or _CROP_PCT)) for extent in size]
+    steps: list[Any] = [transforms.TrimBorder(border)] if border else []
     if mode == "squash":
-        return [*made, v2.Resize(larger, interpolation=interpolation), v2.CenterCrop(list(size))]
+        return [*steps, v2.Resize(larger, interpolation=interpolation), v2.CenterCrop(list(size))]
     if mode == "border":
-        fill = [round(255 * one) for one in mean]
-        return [*made, transforms.ResizeKeepRatio(larger, 1.0, interpolation), transforms.CenterCropOrPad(size, fill)]
+        fill = [round(255 * value) for value in mean]
+        return [*steps, transforms.ResizeKeepRatio(larger, 1.0, interpolation), transforms.CenterCropOrPad(size, fill)]
     resize: Any = v2.Resize(larger[0], interpolation=interpolation) if larger[0] == larger[1] else None
-    return [*made, resize or transforms.ResizeKeepRatio(larger, 0.0, interpolation), v2.CenterCrop(list(size))]
+    return [*steps, resize or transforms.ResizeKeepRatio(larger, 0.0, interpolation), v2.CenterCrop(list(size))]
 
 
 def _ending(mean: Sequence[float], std: Sequence[float], tensor_only: bool) -> list[Any]:
     if tensor_only:
         return [v2.ToImage()]
-    return [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([float(one) for one in mean], [float(one) for one in std])]
+    return [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([float(value) for value in mean], [float(value) for value in std])]
 
 
 class Mixed:

@@ -124,7 +124,7 @@ class Mixup:
         if self.cutmix_minmax is not None:
             sides = []
             for extent in (height, width):
-                low, high = (int(extent * one) for one in self.cutmix_minmax)
+                low, high = (int(extent * limit) for limit in self.cutmix_minmax)
                 cut = draws.integers(low, max(high, low + 1))
                 start = draws.integers(0, extent - cut + 1)
                 sides.append((start.numpy(), (start + cut).numpy()))

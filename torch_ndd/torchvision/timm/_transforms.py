@@ -31,8 +31,8 @@ class ImageTransform:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_")
-        return f"{type(self).__name__}({given})"
+        settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name[0] != "_")
+        return f"{type(self).__name__}({settings})"
 
 
 def extents(images: Batch) -> tuple[torch.Tensor, torch.Tensor]:
@@ -46,15 +46,15 @@ def interpolated(images: Batch, size: Any, interpolation: str) -> Batch:
     if interpolation != "random":
         return resized_by_pillow(images, size, interpolation)
     which = Draws(images.batch_size).integers(0, 2)
-    made: list[Any] = [None] * images.batch_size
+    samples: list[Any] = [None] * images.batch_size
     for k, mode in enumerate(_RANDOM):
         indices = torch.nonzero(which == k)[:, 0]
         if len(indices):
             own = as_batch(size[indices]) if isinstance(size, torch.Tensor) else size
             part = resized_by_pillow(images.select(indices.tolist()), own, mode)
-            for place, one in zip(indices.tolist(), part, strict=True):
-                made[place] = one
-    return as_batch(made, layout=images.layout)
+            for place, sample in zip(indices.tolist(), part, strict=True):
+                samples[place] = sample
+    return as_batch(samples, layout=images.layout)
 
 
 class RandomResizedCropAndInterpolation(ImageTransform):
@@ -64,8 +64,8 @@ class RandomResizedCropAndInterpolation(ImageTransform):
         self, size: Any, scale: Sequence[float] = (0.08, 1.0), ratio: Sequence[float] = (3 / 4, 4 / 3), interpolation: str = "bilinear"
     ) -> None:
         self.size, self.scale, self.ratio, self.interpolation = _pair(size), tuple(scale), tuple(ratio), interpolation
-        given: Any = {"scale": self.scale, "ratio": self.ratio}
-        self._crop = RandomResizedCrop(self.size, **given)
+        ranges: Any = {"scale": self.scale, "ratio": self.ratio}
+        self._crop = RandomResizedCrop(self.size, **ranges)
 
     def make_params(self, leaves: list[Any]) -> dict[str, Any]:
         """Return a window for each sample."""
@@ -99,7 +99,7 @@ class ResizeKeepRatio(ImageTransform):
         self.random_aspect_prob, self.random_aspect_range = random_aspect_prob, tuple(random_aspect_range)
 
     def transform_images(self, images: Batch) -> Batch:
-        height, width = (one.to(torch.float64) for one in extents(images))
+        height, width = (column.to(torch.float64) for column in extents(images))
         over_h, over_w = height / self.size[0], width / self.size[1]
         ratio = torch.maximum(over_h, over_w) * self.longest + torch.minimum(over_h, over_w) * (1.0 - self.longest)
         draws = Draws(images.batch_size)
@@ -108,7 +108,7 @@ class ResizeKeepRatio(ImageTransform):
             factor = draws.uniform(*self.random_scale_range)
             scale = torch.where(draws.happens(self.random_scale_prob), 1.0 / factor.sqrt() if self.random_scale_area else factor, scale)
         if self.random_aspect_prob > 0:
-            drawn = torch.exp(0.5 * draws.uniform(*(math.log(one) for one in self.random_aspect_range)))
+            drawn = torch.exp(0.5 * draws.uniform(*(math.log(limit) for limit in self.random_aspect_range)))
             aspect = torch.where(draws.happens(self.random_aspect_prob), drawn, aspect)
         size = torch.stack([rounded(height * scale / aspect / ratio), rounded(width * scale * aspect / ratio)], 1)
         return interpolated(images, size, self.interpolation) if self.interpolation == "random" else self._resized(images, size)
@@ -125,7 +125,7 @@ class CenterCropOrPad(ImageTransform):
 
     def transform_images(self, images: Batch) -> Batch:
         height, width = extents(images)
-        missing_h, missing_w = (torch.clamp(to - one, min=0) for to, one in zip(self.size, (height, width), strict=True))
+        missing_h, missing_w = (torch.clamp(to - extent, min=0) for to, extent in zip(self.size, (height, width), strict=True))
         if bool((missing_h + missing_w).any()):
             left, top = missing_w // 2, missing_h // 2
             images = functional.pad(images, [left, top, missing_w - left, missing_h - top], fill=self.fill, padding_mode=self.padding_mode)
@@ -161,8 +161,8 @@ class TrimBorder(ImageTransform):
 
     def transform_images(self, images: Batch) -> Batch:
         height, width = extents(images)
-        top, left = (torch.clamp(one, max=self.border_size) for one in (height, width))
-        return functional.crop(images, top, left, *(torch.clamp(one - 2 * self.border_size, min=0) for one in (height, width)))
+        top, left = (torch.clamp(extent, max=self.border_size) for extent in (height, width))
+        return functional.crop(images, top, left, *(torch.clamp(extent - 2 * self.border_size, min=0) for extent in (height, width)))
 
 
 class RandomErasing(ImageTransform):
@@ -197,10 +197,10 @@ class RandomErasing(ImageTransform):
         if self.num_splits > 1:  # the first part of the batch stays clean
             acts[: images.batch_size // self.num_splits] = False
         count = draws.integers(self.min_count, self.max_count + 1)
-        made = images
+        output = images
         for k in range(self.max_count):
-            made = self._one_box(made, draws, acts & (count > k), count)
-        return made
+            output = self._one_box(output, draws, acts & (count > k), count)
+        return output
 
     def _one_box(self, images: Batch, draws: Draws, acts: torch.Tensor, count: torch.Tensor) -> Batch:
         tries = 10
@@ -210,7 +210,7 @@ class RandomErasing(ImageTransform):
         fits = (h < height[:, None]) & (w < width[:, None])
         first = fits.to(torch.int8).argmax(1, keepdim=True)
         acts = acts & fits.any(1)
-        h, w = (torch.where(acts, one.gather(1, first)[:, 0], torch.zeros(())).to(torch.int64) for one in (h, w))
+        h, w = (torch.where(acts, side.gather(1, first)[:, 0], torch.zeros(())).to(torch.int64) for side in (h, w))
         top, left = draws.integers(0, height - h + 1), draws.integers(0, width - w + 1)
         in_place = self._overwrites and takes(images) and not images.caller_owned
         if in_place and self.mode == "const":
@@ -240,7 +240,7 @@ class RandomErasing(ImageTransform):
 def _pair(size: Any) -> tuple[int, int]:
     if isinstance(size, int | float):
         return int(size), int(size)
-    numbers = [int(one) for one in size]
+    numbers = [int(extent) for extent in size]
     if len(numbers) not in (1, 2):
         raise ValueError(f"from_timm: a size takes height and width, or one number, got {size!r}")
     return numbers[0], numbers[-1]

@@ -51,8 +51,8 @@ class Transform(reference.Transform):
             raise TypeError(f"{self._name}: images must be a Batch, got a Tensor, which is one sample; as_batch(images, layout='CHW') makes one")
         return on_tensors(self._name, super().__call__, inputs)
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
         if not cls.__module__.startswith("torch_ndd.") and ("make_params" in cls.__dict__ or "transform" in cls.__dict__):
             cls._takes_batches = False
 
@@ -66,8 +66,8 @@ class Transform(reference.Transform):
         self.check_inputs(leaves)
         if size == 0:
             return sample
-        made = self._acted(leaves, size)
-        return sample if made is None else unflatten(made, spec)
+        outputs = self._acted(leaves, size)
+        return sample if outputs is None else unflatten(outputs, spec)
 
     def _acted(self, leaves: list[Any], size: int | None) -> list[Any] | None:
         """Return the transformed leaves of a sample, or of a batch of ``size`` samples; None if nothing changes."""
@@ -75,8 +75,8 @@ class Transform(reference.Transform):
 
     def _transformed(self, leaves: list[Any]) -> list[Any]:
         needs = self._needs_transform_list(leaves)
-        params = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])
-        return [self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+        params = self.make_params([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted])
+        return [self.transform(leaf, params) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
 
     @property
     def _name(self) -> str:
@@ -85,13 +85,13 @@ class Transform(reference.Transform):
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
         """Return which leaves to transform: of the tensors without a meaning the first, unless there is an image."""
         explicit = any(map(is_explicit_image, flat_inputs))
-        made = []
-        for one in flat_inputs:
-            wanted = check_type(one, self._transformed_types)
-            if wanted and (is_pure_tensor(one) or (isinstance(one, Batch) and kind_of(one) is torch.Tensor)):
+        needs = []
+        for leaf in flat_inputs:
+            wanted = check_type(leaf, self._transformed_types)
+            if wanted and (is_pure_tensor(leaf) or (isinstance(leaf, Batch) and kind_of(leaf) is torch.Tensor)):
                 wanted, explicit = not explicit, True
-            made.append(wanted)
-        return made
+            needs.append(wanted)
+        return needs
 
     def _call_kernel(self, functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:
         return kernel_for(functional, inpt, passes=True)(inpt, *args, **kwargs)
@@ -136,13 +136,13 @@ def applied_to_some(name: str, acts: torch.Tensor, leaves: Sequence[Any], apply:
     chosen, others = acts.nonzero().flatten().tolist(), (~acts).nonzero().flatten().tolist()
     before = [selected(leaf, chosen) for leaf in leaves]
     after = apply(list(before))
-    made = []
+    outputs = []
     for leaf, old, new in zip(leaves, before, after, strict=True):
         if new is old:
-            made.append(leaf)
+            outputs.append(leaf)
         else:
-            made.append(merged(name, [(chosen, new), (others, selected(leaf, others))], len(acts)))
-    return made
+            outputs.append(merged(name, [(chosen, new), (others, selected(leaf, others))], len(acts)))
+    return outputs
 
 
 # --- what parameters are made from ---
@@ -163,7 +163,7 @@ def query_size(flat_inputs: Sequence[Any]) -> Any:
         TypeError: there is none of these.
         ValueError: they differ within a sample.
     """
-    found = [size_columns(one) for one in flat_inputs if check_type(one, _SIZED)]
+    found = [size_columns(leaf) for leaf in flat_inputs if check_type(leaf, _SIZED)]
     if not found:
         raise TypeError("No image, video, mask, bounding box of keypoint was found in the sample")
     return _same(found, "HxW")
@@ -176,7 +176,7 @@ def query_chw(flat_inputs: Sequence[Any]) -> Any:
         TypeError: there is none of these.
         ValueError: they differ within a sample.
     """
-    found = [(channels_of(one), *size_columns(one)) for one in flat_inputs if check_type(one, _PICTURES)]
+    found = [(channels_of(leaf), *size_columns(leaf)) for leaf in flat_inputs if check_type(leaf, _PICTURES)]
     if not found:
         raise TypeError("No image or video was found in the sample")
     return _same(found, "CxHxW")
@@ -191,7 +191,7 @@ def _same(found: list[tuple[Any, ...]], what: str) -> tuple[Any, ...]:
                 raise ValueError(f"Found multiple {what} dimensions in the sample: {first} and {other}")
     for k, column in enumerate(first):  # a number tells more than equal columns
         if isinstance(column, torch.Tensor):
-            known = next((one[k] for one in found if not isinstance(one[k], torch.Tensor)), None)
+            known = next((size[k] for size in found if not isinstance(size[k], torch.Tensor)), None)
             if known is not None:
                 first = (*first[:k], known, *first[k + 1 :])
     return first

@@ -62,9 +62,9 @@ class SetClampingMode(Batched, reference.SetClampingMode):
         """Change a leaf."""
         if isinstance(inpt, Batch):
             return inpt.over(inpt.plain(), clamping_mode=self.clamping_mode)  # type: ignore[attr-defined]
-        made = inpt.clone()
-        made.clamping_mode = self.clamping_mode
-        return made
+        output = inpt.clone()
+        output.clamping_mode = self.clamping_mode
+        return output
 
 
 class _Sanitizing(Batched):
@@ -80,19 +80,19 @@ class _Sanitizing(Batched):
         labels = [] if labels is None else [labels] if isinstance(labels, Batch) else list(labels)
         rows = self._rows(leaves)
         counts = [shape[0] for shape in rows.shape]
-        for one in labels:
-            if not isinstance(one, Batch):
-                raise ValueError(f"{self._name}: the labels of a Batch must be a Batch or None, got {type(one).__name__}")
-            if [shape[0] if shape else 1 for shape in one.shape] != counts:
-                raise ValueError(f"{self._name}: the number of labels must be that of the {self._what}, got {one.shape} for {rows.shape}")
+        for label in labels:
+            if not isinstance(label, Batch):
+                raise ValueError(f"{self._name}: the labels of a Batch must be a Batch or None, got {type(label).__name__}")
+            if [shape[0] if shape else 1 for shape in label.shape] != counts:
+                raise ValueError(f"{self._name}: the number of labels must be that of the {self._what}, got {label.shape} for {rows.shape}")
         valid = self._valid(rows)
-        made = []
+        outputs = []
         for leaf in leaves:
-            if leaf is rows or any(leaf is one for one in labels) or self._follows(leaf, counts):
-                made.append(kept_rows(leaf, valid))
+            if leaf is rows or any(leaf is label for label in labels) or self._follows(leaf, counts):
+                outputs.append(kept_rows(leaf, valid))
             else:
-                made.append(leaf)
-        return unflatten(made, spec)
+                outputs.append(leaf)
+        return unflatten(outputs, spec)
 
     _reference: type
     _what: str
@@ -167,17 +167,17 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         places = np.searchsorted(rows.owner.numpy(), np.arange(draws.count + 1))
         windows, inside = [], []
         for i in range(draws.count):
-            h, w = (int(one[i]) if isinstance(one, torch.Tensor) else int(one) for one in (height, width))
+            h, w = (int(extent[i]) if isinstance(extent, torch.Tensor) else int(extent) for extent in (height, width))
             own = corners[places[i] : places[i + 1]]
-            made = self._window(Draws(None), h, w, own) or {
+            window = self._window(Draws(None), h, w, own) or {
                 "top": 0,
                 "left": 0,
                 "height": h,
                 "width": w,
                 "is_within_crop_area": torch.ones(len(own), dtype=torch.bool),
             }
-            windows.append([made[key] for key in ("top", "left", "height", "width")])
-            inside.append(made["is_within_crop_area"])
+            windows.append([window[key] for key in ("top", "left", "height", "width")])
+            inside.append(window["is_within_crop_area"])
         table = torch.tensor(windows, dtype=torch.int64)
         named = dict(zip(("top", "left", "height", "width"), table.unbind(1), strict=True))
         return {**named, "is_within_crop_area": torch.cat(inside)}
@@ -189,9 +189,9 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
             least = self.options[int(draws.integers(0, len(self.options)))]
             if least >= 1.0:
                 return None
-            made = self._first_window(draws.unit(self.trials, 4)[0].numpy(), height, width, boxes, least)
-            if made is not None:
-                return made
+            window = self._first_window(draws.unit(self.trials, 4)[0].numpy(), height, width, boxes, least)
+            if window is not None:
+                return window
 
     def _first_window(self, numbers: np.ndarray, height: int, width: int, corners: np.ndarray, least: float) -> dict[str, Any] | None:
         """Return the window of the first trial that fits. All are tried at once: one by one they took 8 ms for each sample."""
@@ -200,7 +200,7 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         aspect = new_w / np.maximum(new_h, 1)
         fits = (new_w > 0) & (new_h > 0) & (self.min_aspect_ratio <= aspect) & (aspect <= self.max_aspect_ratio)
         left, top = _scaled(width - new_w, numbers[:, 2]), _scaled(height - new_h, numbers[:, 3])
-        inside, overlap = _inside_and_overlap(corners, *(one[:, None] for one in (left, top, left + new_w, top + new_h)))
+        inside, overlap = _inside_and_overlap(corners, *(edge[:, None] for edge in (left, top, left + new_w, top + new_h)))
         found = np.flatnonzero(fits & inside.any(1) & (np.where(inside, overlap, -1.0).max(1, initial=-1.0) >= least))
         if not len(found):
             return None
@@ -212,13 +212,13 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         """Crop a leaf."""
         if not params:
             return inpt
-        made: Any = self._call_kernel(F.crop, inpt, **{key: params[key] for key in ("top", "left", "height", "width")})
-        if kind_of(made) is not single.BoundingBoxes:
-            return made
-        if not isinstance(made, Batch):
-            made[~params["is_within_crop_area"]] = 0
-            return made
-        boxes: Any = made
+        output: Any = self._call_kernel(F.crop, inpt, **{key: params[key] for key in ("top", "left", "height", "width")})
+        if kind_of(output) is not single.BoundingBoxes:
+            return output
+        if not isinstance(output, Batch):
+            output[~params["is_within_crop_area"]] = 0
+            return output
+        boxes: Any = output
         values = boxes.wait().clone()
         values.reshape(-1, tv_tensors.box_columns(boxes.format))[~params["is_within_crop_area"]] = 0
         return boxes.over(new_batch(values, boxes.ragged_shapes, boxes.layout))

@@ -56,10 +56,10 @@ class ColorJitter(Batched, reference.ColorJitter):
         """Draw the order and the factors."""
         draws = draws_for(flat_inputs)
         order = draws.permutations(4)
-        made: dict[str, Any] = {"fn_idx": order[0] if draws.batch_size is None else order}
+        params: dict[str, Any] = {"fn_idx": order[0] if draws.batch_size is None else order}
         for (_, name), limits in zip(_FUNCTIONALS, (self.brightness, self.contrast, self.saturation, self.hue), strict=True):
-            made[name] = None if limits is None else draws.result(draws.uniform(limits[0], limits[1]))
-        return made
+            params[name] = None if limits is None else draws.result(draws.uniform(limits[0], limits[1]))
+        return params
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Change a leaf."""
@@ -78,8 +78,8 @@ class RandomChannelPermutation(Batched, reference.RandomChannelPermutation):
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw a permutation."""
         draws = draws_for(flat_inputs)
-        made = draws.permutations(_channels(flat_inputs))
-        return {"permutation": made[0] if draws.batch_size is None else batch_of(made)}
+        permutations = draws.permutations(_channels(flat_inputs))
+        return {"permutation": permutations[0] if draws.batch_size is None else batch_of(permutations)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Change a leaf."""
@@ -100,25 +100,25 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
         """Draw what changes, and by how much."""
         draws = draws_for(flat_inputs)
         channels = _channels(flat_inputs)
-        made: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         limits = (self.brightness, self.contrast, self.saturation, self.hue)
         single = draws.batch_size is None
         for (_, name), (low, high) in zip(_FUNCTIONALS, limits, strict=True):
             acts, value = draws.happens(self.p), draws.uniform(low, high)
             nothing = 0.0 if name == "hue_factor" else 1.0
-            made[name] = (value.item() if bool(acts) else None) if single else torch.where(acts, value, nothing)
+            params[name] = (value.item() if bool(acts) else None) if single else torch.where(acts, value, nothing)
         before, acts, order = draws.happens(0.5), draws.happens(self.p), draws.permutations(channels)
         if single:
-            return {**made, "contrast_before": bool(before), "channel_permutation": order[0] if bool(acts) else None}
+            return {**params, "contrast_before": bool(before), "channel_permutation": order[0] if bool(acts) else None}
         order = torch.where(acts[:, None], order, torch.arange(channels))
-        return {**made, "contrast_before": before, "channel_permutation": batch_of(order)}
+        return {**params, "contrast_before": before, "channel_permutation": batch_of(order)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Change a leaf."""
         if isinstance(inpt, Batch):
             order = torch.where(params["contrast_before"][:, None], torch.tensor([0, 1, 2, 3]), torch.tensor([0, 2, 3, 1]))
-            made = jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=order)
-            return self._call_kernel(F.permute_channels, made, params["channel_permutation"])
+            output = jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=order)
+            return self._call_kernel(F.permute_channels, output, params["channel_permutation"])
         for k in (0, 1, 2, 3) if params["contrast_before"] else (0, 2, 3, 1):
             functional, name = _FUNCTIONALS[k]
             if params[name] is not None:

@@ -23,11 +23,11 @@ class Compose(Batched, reference.Compose):
 def in_order(transforms: Sequence[Callable[..., Any]], inputs: tuple[Any, ...]) -> Any:
     """Apply transforms one after the other."""
     several = len(inputs) > 1
-    made: Any = sample_of(inputs)
+    output: Any = sample_of(inputs)
     for transform in transforms:
-        made = transform(*inputs)
-        inputs = made if several else (made,)
-    return made
+        output = transform(*inputs)
+        inputs = output if several else (output,)
+    return output
 
 
 class _Chosen(Batched):
@@ -60,24 +60,24 @@ class _Chosen(Batched):
         for order, indices in groups.items():
             leaves, spec = flatten(sample_of(inputs))
             part = unflatten([selected(leaf, indices) for leaf in leaves], spec)
-            made = in_order([self.transforms[k] for k in order], tuple(part) if several else (part,))
-            after, spec = flatten(made)
+            outputs = in_order([self.transforms[k] for k in order], tuple(part) if several else (part,))
+            after, spec = flatten(outputs)
             parts.append((indices, after))
             specs.append(spec)
             names.append(" then ".join(type(self.transforms[k]).__name__ for k in order) or "nothing")
         if any(spec != specs[0] for spec in specs[1:]):
             raise RuntimeError(f"{self._name}: the results of {', '.join(names)} have different structures")
-        made = []
+        outputs = []
         for k, first in enumerate(parts[0][1]):
             columns = [(indices, leaves[k]) for indices, leaves in parts]
             if isinstance(first, Batch):
                 try:
-                    made.append(merged(self._name, columns, size))
+                    outputs.append(merged(self._name, columns, size))
                 except (RuntimeError, AttributeError) as error:
                     raise RuntimeError(f"{error} ({', '.join(names)})") from None
             else:
-                made.append(first)
-        return unflatten(made, specs[0])
+                outputs.append(first)
+        return unflatten(outputs, specs[0])
 
 
 class RandomApply(_Chosen, reference.RandomApply):

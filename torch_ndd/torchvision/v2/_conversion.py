@@ -47,9 +47,9 @@ class _Conversion(Batched):
     """A conversion, which concerns every image Batch."""
 
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
-        made = super()._needs_transform_list(flat_inputs)
+        needs = super()._needs_transform_list(flat_inputs)
         alone = not any(map(is_explicit_image, flat_inputs))
-        return [wanted or _is_convertible(one, alone) for wanted, one in zip(made, flat_inputs, strict=True)]
+        return [wanted or _is_convertible(leaf, alone) for wanted, leaf in zip(needs, flat_inputs, strict=True)]
 
 
 def _is_convertible(leaf: Any, alone: bool) -> bool:
@@ -95,7 +95,7 @@ class ToPureTensor(Batched, reference.ToPureTensor):
     """Return tensors and Batches without their meaning."""
 
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
-        return [isinstance(one, single.TVTensor) or tv_tensors.is_typed(one) for one in flat_inputs]
+        return [isinstance(leaf, single.TVTensor) or tv_tensors.is_typed(leaf) for leaf in flat_inputs]
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Convert a leaf."""

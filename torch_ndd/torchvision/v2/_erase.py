@@ -21,8 +21,8 @@ class RandomErasing(RandomApplied, reference.RandomErasing):
         if size is None or self.value is None:
             return super()._acted(leaves, size)
         needs = self._needs_transform_list(leaves)
-        params = self.windows([one for one, wanted in zip(leaves, needs, strict=True) if wanted], size)
-        return [self.transform(one, params) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+        params = self.windows([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted], size)
+        return [self.transform(leaf, params) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
 
     def windows(self, flat_inputs: list[Any], size: int) -> dict[str, Any]:
         """Draw for each sample of a batch whether it is erased, and the window, which has no area if not."""
@@ -39,10 +39,10 @@ class RandomErasing(RandomApplied, reference.RandomErasing):
         channels, height, width = query_chw(flat_inputs)
         if self.value is not None and len(self.value) not in (1, channels):
             raise ValueError(f"RandomErasing: value must have one number, or one for each of the {channels} channels, got {len(self.value)}")
-        rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
+        rows, columns = (torch.as_tensor(extent, dtype=torch.float64).expand(draws.count) for extent in (height, width))
         tries = 10
         area = (rows * columns)[:, None] * draws.parts(tries, self.scale)
-        h, w = (one.T for one in draws.sides(area, self.ratio))
+        h, w = (side.T for side in draws.sides(area, self.ratio))
         fits = (h < rows) & (w < columns)
         first, found = fits.to(torch.int8).argmax(0, keepdim=True), fits.any(0)
         h, w = h.gather(0, first)[0], w.gather(0, first)[0]
@@ -51,7 +51,7 @@ class RandomErasing(RandomApplied, reference.RandomErasing):
         if draws.batch_size is None and not bool(found):
             return {"i": 0, "j": 0, "h": int(rows), "w": int(columns), "v": None}
         h, w = torch.where(found, h, 0), torch.where(found, w, 0)
-        window = {key: draws.result(to_int(one), int) for key, one in (("i", i), ("j", j), ("h", h), ("w", w))}
+        window = {key: draws.result(to_int(column), int) for key, column in (("i", i), ("j", j), ("h", h), ("w", w))}
         return {**window, "v": self._values(draws, channels, window["h"], window["w"])}
 
     def _values(self, draws: Draws, channels: Any, height: Any, width: Any) -> Any:
@@ -59,9 +59,9 @@ class RandomErasing(RandomApplied, reference.RandomErasing):
             return torch.tensor(self.value)[:, None, None]
         if draws.batch_size is None:
             return normal(shape=[channels, height, width]).torch()
-        shapes = torch.stack([torch.as_tensor(one).expand(draws.count) for one in (channels, height, width)], 1)
-        made = normal(shape=new_batch(shapes), batch_size=draws.count)
-        return [one.torch() for one in made.evaluate()]
+        shapes = torch.stack([torch.as_tensor(extent).expand(draws.count) for extent in (channels, height, width)], 1)
+        noise = normal(shape=new_batch(shapes), batch_size=draws.count)
+        return [sample.torch() for sample in noise.evaluate()]
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Erase in a leaf."""

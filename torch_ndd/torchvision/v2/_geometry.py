@@ -43,7 +43,7 @@ class RandomVerticalFlip(RandomApplied, reference.RandomVerticalFlip):
 def flipped_where(transform: RandomApplied, acts: torch.Tensor, leaves: list[Any], axis: int) -> list[Any]:
     """Return leaves with some samples mirrored along x (0) or y (1)."""
     needs = transform._needs_transform_list(leaves)
-    return [flip_some(one, acts, axis) if wanted else one for one, wanted in zip(leaves, needs, strict=True)]
+    return [flip_some(leaf, acts, axis) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
 
 
 class Resizing(Batched):
@@ -81,7 +81,7 @@ class RandomResizedCrop(Resizing, reference.RandomResizedCrop):
         draws = draws_for(flat_inputs)
         rows, columns = query_size(flat_inputs)
         top, left, height, width = random_window(draws, rows, columns, self.scale, self.ratio)
-        return {key: draws.result(one, int) for key, one in (("top", top), ("left", left), ("height", height), ("width", width))}
+        return {key: draws.result(column, int) for key, column in (("top", top), ("left", left), ("height", height), ("width", width))}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Crop and resize a leaf."""
@@ -94,10 +94,10 @@ def random_window(
     draws: Draws, height: Column, width: Column, scale: Any, ratio: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return top, left, height and width of a window: the first of ten attempts that fits, else the largest in the middle."""
-    rows, columns = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count) for one in (height, width))
+    rows, columns = (torch.as_tensor(extent, dtype=torch.float64).expand(draws.count) for extent in (height, width))
     tries = 10
     area = (rows * columns)[:, None] * draws.parts(tries, scale)
-    w, h = (one.T for one in draws.sides(area, ratio))
+    w, h = (side.T for side in draws.sides(area, ratio))
     fits = (w > 0) & (w <= columns) & (h > 0) & (h <= rows)
     first = fits.to(torch.int8).argmax(0, keepdim=True)
     found = fits.any(0)
@@ -112,7 +112,7 @@ def random_window(
     h, w = torch.where(found, h, mid_h), torch.where(found, w, mid_w)
     top = torch.where(found, top, torch.floor((rows - h) / 2))
     left = torch.where(found, left, torch.floor((columns - w) / 2))
-    return tuple(one.to(torch.int64) for one in (top, left, h, w))  # type: ignore[return-value]
+    return tuple(column.to(torch.int64) for column in (top, left, h, w))  # type: ignore[return-value]
 
 
 class _Crops(Batched):
@@ -172,18 +172,18 @@ class RandomZoomOut(RandomApplied, reference.RandomZoomOut):
         left = scaled_in_float32(canvas_width - width, places[:, 0])
         top = scaled_in_float32(canvas_height - height, places[:, 1])
         borders = (left, top, canvas_width - (left + width), canvas_height - (top + height))
-        return {"padding": [draws.result(one, int) for one in borders]}
+        return {"padding": [draws.result(border, int) for border in borders]}
 
     def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
         needs = self._needs_transform_list(leaves)
-        padding = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])["padding"]
+        padding = self.make_params([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted])["padding"]
         return [self.padded_where(acts, leaf, padding) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
 
     def padded_where(self, acts: torch.Tensor, leaf: Any, padding: list[torch.Tensor]) -> Any:
         """Pad those samples of a Batch for which ``acts`` is true: images in one pass, instead of taking the batch apart."""
         if not check_type(leaf, (single.BoundingBoxes, single.KeyPoints)):
-            return self.transform(leaf, {"padding": [torch.where(acts, one, 0) for one in padding]})
-        chosen = {"padding": [one[acts] for one in padding]}  # padding by nothing would clamp the others
+            return self.transform(leaf, {"padding": [torch.where(acts, border, 0) for border in padding]})
+        chosen = {"padding": [border[acts] for border in padding]}  # padding by nothing would clamp the others
         if torch.compiler.is_compiling() or bool(acts.any()):
             return applied_to_some(self._name, acts, [leaf], lambda taken: [self.transform(taken[0], chosen)])[0]
         return leaf
@@ -223,7 +223,7 @@ class RandomCrop(Batched, reference.RandomCrop):
             "left": x,
             "height": crop_height,
             "width": crop_width,
-            "needs_pad": any(isinstance(one, torch.Tensor) or one != 0 for one in padding),
+            "needs_pad": any(isinstance(border, torch.Tensor) or border != 0 for border in padding),
             "padding": padding,
         }
 
@@ -266,7 +266,7 @@ class ScaleJitter(_Resized, reference.ScaleJitter):
         # torchvision divides its second number by the height
         ratio = torch.minimum(_quotient(self.target_size[1], real(height)), _quotient(self.target_size[0], real(width)))
         ratio = ratio.to(torch.float32) * factor
-        return {"size": tuple(draws.result(scaled_in_float32(one, ratio), int) for one in (height, width))}
+        return {"size": tuple(draws.result(scaled_in_float32(extent, ratio), int) for extent in (height, width))}
 
 
 def scaled_in_float32(extent: Column, factor: torch.Tensor) -> torch.Tensor:

@@ -42,27 +42,27 @@ class _Mixing(Batched):
         batch_size_of(self._name, leaves)
         if has_any(leaves, PIL.Image.Image, single.BoundingBoxes, single.Mask, single.KeyPoints):
             raise ValueError(f"{self._name}() does not support PIL images, bounding boxes, keypoints and masks.")
-        given = self._labels_getter(sample)
-        labels = self._checked(given)
+        original = self._labels_getter(sample)
+        labels = self._checked(original)
         needs = self._needs_transform_list(leaves)
-        params = self.make_params([one for one, wanted in zip(leaves, needs, strict=True) if wanted])
-        params |= {"labels": given, "batch_size": len(labels)}
-        made = []
+        params = self.make_params([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted])
+        params |= {"labels": original, "batch_size": len(labels)}
+        outputs = []
         for leaf, wanted in zip(leaves, needs, strict=True):
-            if leaf is given:
+            if leaf is original:
                 mixed = _labels(labels, params["lam_adjusted"] if "lam_adjusted" in params else params["lam"], self.num_classes)
-                made.append(new_batch(mixed) if isinstance(leaf, Batch) else mixed)
+                outputs.append(new_batch(mixed) if isinstance(leaf, Batch) else mixed)
             else:
-                made.append(self.transform(leaf, params) if wanted else leaf)
-        return unflatten(made, spec)
+                outputs.append(self.transform(leaf, params) if wanted else leaf)
+        return unflatten(outputs, spec)
 
-    def _checked(self, given: Any) -> torch.Tensor:
+    def _checked(self, value: Any) -> torch.Tensor:
         """Return the labels as a tensor (N,) or (N, classes)."""
-        labels = given
-        if isinstance(given, Batch):
-            if given.ragged_shapes is not None:
-                raise ValueError(f"{self._name}: all labels of a Batch must have the same shape, got {given.shape}")
-            labels = given.wait()
+        labels = value
+        if isinstance(value, Batch):
+            if value.ragged_shapes is not None:
+                raise ValueError(f"{self._name}: all labels of a Batch must have the same shape, got {value.shape}")
+            labels = value.wait()
             if labels.dim() == 2 and labels.shape[1] == 1 and not labels.dtype.is_floating_point:
                 labels = labels[:, 0]
         if not isinstance(labels, torch.Tensor):
@@ -88,12 +88,12 @@ class _Mixing(Batched):
             raise ValueError(f"The batch size of the image or video does not match the batch size of the labels: {inpt.shape[0]} != {batch_size}.")
         return as_batch(inpt.as_subclass(torch.Tensor), layout="FCHW" if wanted == 5 else "CHW")
 
-    def _again(self, made: Batch, inpt: Any) -> Any:
+    def _again(self, mixed: Batch, inpt: Any) -> Any:
         """Return images as what they were."""
         if isinstance(inpt, Batch):
-            plain = as_batch(made, layout=inpt.layout)
+            plain = as_batch(mixed, layout=inpt.layout)
             return inpt.over(plain) if tv_tensors.is_typed(inpt) else plain
-        values = made.torch()
+        values = mixed.torch()
         return values if is_pure_tensor(inpt) else tv_tensors.wrap(values, like=inpt)
 
     def _weight(self) -> float:

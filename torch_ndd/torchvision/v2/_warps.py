@@ -41,7 +41,7 @@ class RandomAffine(Batched, reference.RandomAffine):
         translate: tuple[Column, Column] = (0, 0)
         if self.translate is not None:
             most = self.translate[0] * real(width), self.translate[1] * real(height)
-            x, y = (rounded(draws.uniform(-one, one)) for one in most)
+            x, y = (rounded(draws.uniform(-limit, limit)) for limit in most)
             translate = draws.result(x, int), draws.result(y, int)
         scale: Column = 1.0
         if self.scale is not None:
@@ -72,7 +72,7 @@ class RandomPerspective(RandomApplied, reference.RandomPerspective):
             y = draws.integers(height - far_y, height) if low else draws.integers(0, far_y)
             corner = (width - 1 if right else 0, height - 1 if low else 0)
             end.append(torch.stack([x, y], 1))
-            start.append(torch.stack([torch.as_tensor(one).expand(draws.count) for one in corner], 1))
+            start.append(torch.stack([torch.as_tensor(coordinate).expand(draws.count) for coordinate in corner], 1))
         found = solved_coefficients(torch.stack(start, 1).to(torch.float64), torch.stack(end, 1).to(torch.float64))
         return {"coefficients": found[0].tolist() if draws.batch_size is None else new_batch(found)}
 
@@ -98,8 +98,8 @@ class ElasticTransform(Batched, reference.ElasticTransform):
 
 def smooth_displacements(draws: Draws, height: Column, width: Column, alpha: Any, sigma: Any) -> Any:
     """Return blurred uniform numbers from -1 to 1, times ``alpha`` and divided by width and height: a tensor, or a Batch."""
-    sizes = torch.stack([torch.as_tensor(one).expand(draws.count) for one in (height, width)], 1).to(torch.int64)
+    sizes = torch.stack([torch.as_tensor(extent).expand(draws.count) for extent in (height, width)], 1).to(torch.int64)
     x, y = smooth_planes(sizes, (sigma[0], sigma[1]))
     scales = torch.as_tensor(list(alpha), dtype=torch.float64) / sizes.flip(1)
-    made = stack(x * batch_of(scales[:, 0].float()), y * batch_of(scales[:, 1].float()), axis=2)
-    return made.evaluate().select(0).torch()[None] if draws.batch_size is None else made
+    displacement = stack(x * batch_of(scales[:, 0].float()), y * batch_of(scales[:, 1].float()), axis=2)
+    return displacement.evaluate().select(0).torch()[None] if draws.batch_size is None else displacement

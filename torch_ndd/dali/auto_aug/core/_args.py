@@ -29,9 +29,9 @@ class MissingArgException(Exception):
 def check_positional(function: Callable[..., Any]) -> None:
     """Raise Exception unless a function takes the data and the parameter by position."""
     parameters = inspect.signature(function).parameters.values()
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return
-    count = sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
+    count = sum(parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters)
     if count < _GIVEN_BY_POSITION:
         name = getattr(function, "__name__", repr(function))
         raise Exception(
@@ -43,25 +43,27 @@ def check_positional(function: Callable[..., Any]) -> None:
 def _extra(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
     """Return the parameters of a function after the data and the parameter, and whether it takes any others by keyword."""
     parameters = list(inspect.signature(function).parameters.values())
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)][_GIVEN_BY_POSITION:]
-    named = [*positional, *(one for one in parameters if one.kind is one.KEYWORD_ONLY)]
-    return {one.name: one for one in named}, any(one.kind is one.VAR_KEYWORD for one in parameters)
+    positional = [parameter for parameter in parameters if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)][
+        _GIVEN_BY_POSITION:
+    ]
+    named = [*positional, *(parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)]
+    return {parameter.name: parameter for parameter in named}, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def accepted(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def accepted(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that a function takes."""
     extra, any_other = _extra(function)
-    return {name: value for name, value in given.items() if any_other or name in extra}
+    return {name: value for name, value in arguments.items() if any_other or name in extra}
 
 
-def missing(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
+def missing(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
     """Return the names of the arguments that a function needs and that are not given."""
-    return [name for name, one in _extra(function)[0].items() if one.default is one.empty and name not in given]
+    return [name for name, parameter in _extra(function)[0].items() if parameter.default is parameter.empty and name not in arguments]
 
 
 def forbid_unused_kwargs(augmentations: Iterable[Any], kwargs: Mapping[str, Any], call_name: str) -> None:
     """Raise UnusedArgException for arguments that no augmentation takes."""
-    takers = [one.op for one in augmentations]
+    takers = [augmentation.op for augmentation in augmentations]
     unused = [name for name in kwargs if not any(name in accepted(function, kwargs) for function in takers)]
     if not unused:
         return

@@ -41,8 +41,8 @@ class SignedBin:
         self.signed_magnitude_idx = magnitude_bin * 2 + random_sign if signed_magnitude_idx is None else signed_magnitude_idx
 
     def __getitem__(self, key: Any) -> "SignedBin":
-        one = self.bin[key] if isinstance(self.bin, DataNode) else self.bin
-        return SignedBin(one, self.random_sign[key], self.signed_magnitude_idx[key])
+        magnitude_bin = self.bin[key] if isinstance(self.bin, DataNode) else self.bin
+        return SignedBin(magnitude_bin, self.random_sign[key], self.signed_magnitude_idx[key])
 
 
 def signed_bin(magnitude_bin: Any, random_sign: DataNode | None = None, seed: int | None = None, shape: Any = None) -> SignedBin:
@@ -127,8 +127,8 @@ class Augmentation:
         return self._config["param_device"] or "cpu"
 
     def __repr__(self) -> str:
-        given = "".join(f", {key}={value!r}" for key, value in self._config.items() if value is not None)
-        return f"Augmentation({self._op!r}{given})"
+        settings = "".join(f", {key}={value!r}" for key, value in self._config.items() if value is not None)
+        return f"Augmentation({self._op!r}{settings})"
 
     def augmentation(
         self,
@@ -177,16 +177,16 @@ class Augmentation:
         if magnitude_bin is None:
             raise Exception(f"The augmentation `{self.name}` has magnitudes: `magnitude_bin` must be given")
         magnitudes = self._get_magnitudes(num_magnitude_bins)
-        one = magnitude_bin.bin if isinstance(magnitude_bin, SignedBin) else magnitude_bin
-        if not isinstance(one, DataNode) and not (isinstance(one, int | np.integer) and 0 <= one < len(magnitudes)):
+        index = magnitude_bin.bin if isinstance(magnitude_bin, SignedBin) else magnitude_bin
+        if not isinstance(index, DataNode) and not (isinstance(index, int | np.integer) and 0 <= index < len(magnitudes)):
             raise Exception(
-                f"The augmentation `{self.name}`: the `magnitude_bin` must be an int from `[0, {len(magnitudes) - 1}]` range. Got `{one}`"
+                f"The augmentation `{self.name}`: the `magnitude_bin` must be an int from `[0, {len(magnitudes) - 1}]` range. Got `{index}`"
             )
         device = self._device(data)
         if not self.randomly_negate:
-            if not isinstance(one, DataNode):
-                return types.Constant(self._map_mag_to_param(magnitudes[one]), device=device)
-            return types.Constant(self.all_params(num_magnitude_bins), device=device)[one]
+            if not isinstance(index, DataNode):
+                return types.Constant(self._map_mag_to_param(magnitudes[index]), device=device)
+            return types.Constant(self.all_params(num_magnitude_bins), device=device)[index]
         if not isinstance(magnitude_bin, SignedBin):
             warnings.warn(
                 f"The augmentation `{self.name}` was declared with `random_negate=True`, but unsigned `magnitude_bin` was passed to the augmentation "
@@ -206,7 +206,7 @@ class Augmentation:
     def signed_params(self, num_magnitude_bins: int | None) -> np.ndarray:
         """Return the parameters of all magnitudes, each followed by that of its negative."""
         magnitudes = self._get_magnitudes(num_magnitude_bins)
-        return self._map_mags_to_params([one for magnitude in magnitudes for one in (magnitude, -magnitude)])
+        return self._map_mags_to_params([signed for magnitude in magnitudes for signed in (magnitude, -magnitude)])
 
     def _get_magnitudes(self, num_magnitude_bins: int | None) -> Any:
         """Return all magnitudes; None without a range."""
@@ -226,23 +226,24 @@ class Augmentation:
         return np.linspace(low, high, num_magnitude_bins, dtype=np.float32)
 
     def _map_mag_to_param(self, magnitude: float) -> np.ndarray:
-        given = self.mag_to_param(magnitude)
-        made = np.array(given) if not isinstance(given, DataNode) and not hasattr(given, "source") else np.array(None)
-        if made.dtype.kind not in "biuf":
+        value = self.mag_to_param(magnitude)
+        parameter = np.array(value) if not isinstance(value, DataNode) and not hasattr(value, "source") else np.array(None)
+        if parameter.dtype.kind not in "biuf":
             raise Exception(
                 f"The `mag_to_param` callback must return parameter that is `np.ndarray` or can be converted to one. The callback of the "
-                f"augmentation `{self.name}` returned {given!r} for the magnitude {magnitude}"
+                f"augmentation `{self.name}` returned {value!r} for the magnitude {magnitude}"
             )
-        return made
+        return parameter
 
     def _map_mags_to_params(self, magnitudes: Any) -> np.ndarray:
         """Return the parameters of magnitudes as one array."""
-        made = [self._map_mag_to_param(one) for one in magnitudes]
-        for one, magnitude in zip(made, magnitudes, strict=True):
-            if (one.shape, one.dtype) != (made[0].shape, made[0].dtype):
+        parameters = [self._map_mag_to_param(magnitude) for magnitude in magnitudes]
+        first = parameters[0]
+        for parameter, magnitude in zip(parameters, magnitudes, strict=True):
+            if (parameter.shape, parameter.dtype) != (first.shape, first.dtype):
                 raise Exception(
                     f"The `mag_to_param` callback of the `{self.name}` augmentation must return the arrays of the same type and shape for "
-                    f"all magnitudes. The parameter of the magnitude {magnitudes[0]} has shape {made[0].shape} and type {made[0].dtype}, that of "
-                    f"{magnitude} has shape {one.shape} and type {one.dtype}."
+                    f"all magnitudes. The parameter of the magnitude {magnitudes[0]} has shape {first.shape} and type {first.dtype}, that of "
+                    f"{magnitude} has shape {parameter.shape} and type {parameter.dtype}."
                 )
-        return np.stack(made)
+        return np.stack(parameters)

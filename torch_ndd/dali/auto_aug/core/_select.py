@@ -23,7 +23,7 @@ def _select(ops: Sequence[Callable[..., Any]], first: int, end: int, index: Any,
         return ops[first](*args, **kwargs)
     middle = (first + end) // 2
     if index < middle:
-        made = _select(ops, first, middle, index, args, kwargs)
+        output = _select(ops, first, middle, index, args, kwargs)
     else:
-        made = _select(ops, middle, end, index, args, kwargs)
-    return made
+        output = _select(ops, middle, end, index, args, kwargs)
+    return output

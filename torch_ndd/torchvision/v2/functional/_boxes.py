@@ -43,11 +43,11 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
     values = reference.convert_bounding_box_format(rows.values, inpt.format, format)
     columns = tv_tensors.box_columns(format)
     if inpt.ragged_shapes is None:
-        made = new_batch(values.reshape(inpt.batch_size, -1, columns), None, inpt.layout)
+        converted = new_batch(values.reshape(inpt.batch_size, -1, columns), None, inpt.layout)
     else:
         shapes = torch.stack([inpt.ragged_shapes[:, 0], torch.full_like(inpt.ragged_shapes[:, 0], columns)], 1)
-        made = new_batch(values.reshape(-1), shapes, inpt.layout)
-    return inpt.over(made, format=format)
+        converted = new_batch(values.reshape(-1), shapes, inpt.layout)
+    return inpt.over(converted, format=format)
 
 
 def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None, clamping_mode: Any = "auto") -> Any:
@@ -74,8 +74,8 @@ def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None,
     rotated = isinstance(inpt, single.BoundingBoxes) or (format is not None and single.is_rotated_bounding_format(format))
     if not is_pure_tensor(inpt) or rotated or format is None or canvas_size is None or clamping_mode == "auto":
         return reference.clamp_bounding_boxes(inpt, format, canvas_size, clamping_mode)
-    made = _clamped(of_tensor(inpt, canvas_size, format, clamping_mode)).values.reshape(inpt.shape)
-    return made.clone() if clamping_mode is None else made
+    clamped = _clamped(of_tensor(inpt, canvas_size, format, clamping_mode)).values.reshape(inpt.shape)
+    return clamped.clone() if clamping_mode is None else clamped
 
 
 def _clamped(rows: Rows) -> Rows:
@@ -107,7 +107,7 @@ def clamp_keypoints(inpt: Any, canvas_size: Any = None) -> Any:
 def valid_boxes(inpt: Any, min_size: float, min_area: float) -> torch.Tensor:
     """Return which boxes of a Batch are large enough and within their canvas, for all samples one after the other."""
     rows = of_batch(inpt)
-    height, width = (rows.of(one) for one in rows.canvas)
+    height, width = (rows.of(extent) for extent in rows.canvas)
     limits = torch.stack([torch.as_tensor(width), torch.as_tensor(height)], 1)
     if rows.rotated:
         corners = reference.convert_bounding_box_format(rows.values, rows.format, BoundingBoxFormat.XYXYXYXY)
@@ -125,17 +125,17 @@ def valid_boxes(inpt: Any, min_size: float, min_area: float) -> torch.Tensor:
 def valid_points(inpt: Any) -> torch.Tensor:
     """Return which points, or groups of points, of a Batch are within their canvas, for all samples one after the other."""
     rows = of_batch(inpt)
-    height, width = (rows.of(one) for one in rows.canvas)
+    height, width = (rows.of(extent) for extent in rows.canvas)
     x, y = rows.values[:, 0], rows.values[:, 1]
     valid = (x >= 0) & (x < width) & (y >= 0) & (y < height)
     if inpt.ndim < 3:
         return valid
     if inpt.ragged_shapes is None:
         return valid.reshape(inpt.buffer.shape[0] * inpt.buffer.shape[1], -1).all(1)
-    made = [
+    groups = [
         part.reshape(shape[0], -1).all(1) for part, shape in zip(valid.split((inpt.ragged_shapes.prod(1) // 2).tolist()), inpt.shape, strict=True)
     ]
-    return torch.cat(made)
+    return torch.cat(groups)
 
 
 def kept_rows(inpt: Batch, valid: torch.Tensor) -> Any:
@@ -144,9 +144,9 @@ def kept_rows(inpt: Batch, valid: torch.Tensor) -> Any:
         return inpt
     counts = [shape[0] for shape in inpt.shape]
     flags = valid.split(counts)
-    samples = [one.torch() if flag.all() else one.torch()[flag] for one, flag in zip(inpt.evaluate(), flags, strict=True)]
-    made = as_batch(samples, layout=inpt.layout)
-    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+    samples = [sample.torch() if flag.all() else sample.torch()[flag] for sample, flag in zip(inpt.evaluate(), flags, strict=True)]
+    output = as_batch(samples, layout=inpt.layout)
+    return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
 def sanitize_bounding_boxes(bounding_boxes: Any, format: Any = None, canvas_size: Any = None, min_size: float = 1.0, min_area: float = 1.0) -> Any:

@@ -25,12 +25,12 @@ from ._dispatch import as_images, dispatched, extent, on_images
 
 def _factor(op: str, images: Batch, name: str, value: Any, most: float | None = None) -> Any:
     """Return a factor: not negative, or from -most to most."""
-    made = number(op, name, value, images.batch_size)
-    fits = made >= 0 if most is None else (made >= -most) & (made <= most)
+    factor = number(op, name, value, images.batch_size)
+    fits = factor >= 0 if most is None else (factor >= -most) & (factor <= most)
     if not holds(fits):
         limits = "must not be negative" if most is None else f"must be in [{-most}, {most}]"
-        raise ValueError(f"{op}: {first_failure(fits)}{name} {limits}, got {made}")
-    return made
+        raise ValueError(f"{op}: {first_failure(fits)}{name} {limits}, got {factor}")
+    return factor
 
 
 def check_channels(op: str, images: Batch) -> None:
@@ -104,7 +104,7 @@ def permute_channels(inpt: Any, permutation: Any) -> Any:
 
 def _permuted(images: Batch, permutation: Any) -> Batch:
     channels = extent(images, "C")
-    if isinstance(permutation, list | tuple) and all(isinstance(one, int) for one in permutation):
+    if isinstance(permutation, list | tuple) and all(isinstance(index, int) for index in permutation):
         if not isinstance(channels, torch.Tensor) and len(permutation) != channels:
             raise ValueError(f"permute_channels: permutation has {len(permutation)} entries for {channels} channels")
         return permuted(images, permutation=list(permutation))
@@ -188,8 +188,8 @@ def jitter_images(inpt: Batch, brightness: Any, contrast: Any, saturation: Any, 
     check_channels("ColorJitter", images)
     named = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
     factors = {name: None if value is None else _real(value) for name, value in named.items()}
-    made = images if all(one is None for one in factors.values()) else color_jitter(images, order=batch_of(order.to(torch.int32)), **factors)
-    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+    output = images if all(factor is None for factor in factors.values()) else color_jitter(images, order=batch_of(order.to(torch.int32)), **factors)
+    return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
 # --- others ---
@@ -234,15 +234,15 @@ def posterize(inpt: Any, bits: Any) -> Any:
 def _posterized(images: Batch, bits: Any) -> Batch:
     if isinstance(bits, bool | float):
         raise TypeError(f"posterize: bits must be an integer from 0 to 8, got {bits!r}")
-    made = number("posterize", "bits", bits, images.batch_size)
-    fits = (made >= 0) & (made <= 8)
+    kept_bits = number("posterize", "bits", bits, images.batch_size)
+    fits = (kept_bits >= 0) & (kept_bits <= 8)
     if not holds(fits):
-        raise TypeError(f"posterize: {first_failure(fits)}bits must be an integer from 0 to 8, got {made}")
-    if not images.dtype.is_floating_point and not isinstance(made, torch.Tensor) and made >= types_bits(images.dtype):
+        raise TypeError(f"posterize: {first_failure(fits)}bits must be an integer from 0 to 8, got {kept_bits}")
+    if not images.dtype.is_floating_point and not isinstance(kept_bits, torch.Tensor) and kept_bits >= types_bits(images.dtype):
         return images
     if _wide(images):
-        return _over(images, images.wait() & -(1 << types_bits(images.dtype) - _for_values(made, images)))
-    return quantized(images, bits=given(made))
+        return _over(images, images.wait() & -(1 << types_bits(images.dtype) - _for_values(kept_bits, images)))
+    return quantized(images, bits=given(kept_bits))
 
 
 posterize_image, posterize_video = on_images(posterize, _posterized)

@@ -51,8 +51,8 @@ def converted(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
         flat = new_batch(
             images.buffer, images.ragged_shapes, _WITHOUT_CHANNELS[images.ndim], images.pending, images.caller_owned, images.shared_extents
         )
-        made = brightness(flat, brightness=1.0 / torch.iinfo(old).max, dtype=dtype)
-        return new_batch(made.buffer, made.ragged_shapes, images.layout, made.pending, fixed=images.shared_extents)
+        scaled = brightness(flat, brightness=1.0 / torch.iinfo(old).max, dtype=dtype)
+        return new_batch(scaled.buffer, scaled.ragged_shapes, images.layout, scaled.pending, fixed=images.shared_extents)
     values = converted_values(images.wait(), dtype) if scale else images.wait().to(dtype)
     return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
 
@@ -69,9 +69,9 @@ def converted_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return values.mul(float(_largest(dtype)) + 1.0 - 1e-3).to(dtype)
     if dtype.is_floating_point:
         return values.to(dtype).mul_(1.0 / _largest(old))
-    for one in (old, dtype):
-        if one not in _BITS:
-            raise TypeError(f"to_dtype: the number of value bits is defined for integers only, got {one}")
+    for integer_type in (old, dtype):
+        if integer_type not in _BITS:
+            raise TypeError(f"to_dtype: the number of value bits is defined for integers only, got {integer_type}")
     shift = _BITS[old] - _BITS[dtype]
     if shift > 0:
         return (values.to(torch.int32) if old is torch.uint16 else values).bitwise_right_shift(shift).to(dtype)
@@ -117,8 +117,8 @@ add_kernel(to_dtype, tv_tensors.Mask, tv_tensors.BoundingBoxes, tv_tensors.KeyPo
 
 
 def _any_batch(inpt: Batch, dtype: torch.dtype = torch.float32, scale: bool = False) -> Batch:
-    made = converted(inpt.plain() if tv_tensors.is_typed(inpt) else inpt, dtype, scale)
-    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+    output = converted(inpt.plain() if tv_tensors.is_typed(inpt) else inpt, dtype, scale)
+    return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
 add_kernel(to_dtype, Batch)(_any_batch)
@@ -136,8 +136,8 @@ def channels_first(images: Batch) -> Batch:
     if not layout.endswith("HWC"):
         return images
     n = len(layout)
-    made = transpose(images, perm=[*range(n - 3), n - 1, n - 3, n - 2])
-    return as_batch(made, layout=layout[:-3] + "CHW")
+    transposed = transpose(images, perm=[*range(n - 3), n - 1, n - 3, n - 2])
+    return as_batch(transposed, layout=layout[:-3] + "CHW")
 
 
 def _of_one(image: NddTensor) -> Batch:
@@ -153,8 +153,8 @@ def to_image(inpt: Any) -> Any:
     torch.Size([3, 4, 5])
     """
     if isinstance(inpt, Batch):
-        made = channels_first(inpt)
-        return inpt.over(made) if isinstance(inpt, tv_tensors.Image) else made
+        output = channels_first(inpt)
+        return inpt.over(output) if isinstance(inpt, tv_tensors.Image) else output
     if isinstance(inpt, NddTensor):
         return _of_one(inpt).select(0)
     return reference.to_image(inpt)
@@ -174,7 +174,7 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     (5, 4)
     """
     if isinstance(pic, Batch):
-        return [reference.to_pil_image(one.torch(), mode) for one in channels_first(pic).evaluate()]
+        return [reference.to_pil_image(image.torch(), mode) for image in channels_first(pic).evaluate()]
     if isinstance(pic, NddTensor):
         return reference.to_pil_image(_of_one(pic).select(0).torch(), mode)
     return reference.to_pil_image(pic, mode)

@@ -82,26 +82,26 @@ class Rows:
     def within(self, corners: torch.Tensor, margin: int) -> torch.Tensor:
         """Return coordinates x, y, x, y, ... from 0 to the width and height less a margin."""
         height, width = self.canvas
-        made = corners.clone()
+        output = corners.clone()
         for k, limit in ((0, width), (1, height)):
             most = self.of(limit)
-            most = torch.as_tensor(most, device=made.device).to(made.dtype) - margin
-            made[:, k::2] = torch.minimum(made[:, k::2].clamp(min=0), most[:, None] if most.dim() else most)
-        return made
+            most = torch.as_tensor(most, device=output.device).to(output.dtype) - margin
+            output[:, k::2] = torch.minimum(output[:, k::2].clamp(min=0), most[:, None] if most.dim() else most)
+        return output
 
     def each(self, kernel: Callable[..., Any], *columns: Number) -> "Rows":
         """Return what a kernel of torchvision makes of every sample: ``kernel(rows, canvas, *numbers)`` returns rows, or rows and their canvas."""
         if self.owner is None:
-            made = kernel(self.values, self.canvas, *columns)
-            rows, canvas = made if isinstance(made, tuple) else (made, self.canvas)
+            output = kernel(self.values, self.canvas, *columns)
+            rows, canvas = output if isinstance(output, tuple) else (output, self.canvas)
             return replace(self, values=rows, canvas=canvas)
-        count = next(len(one) for one in (*self.canvas, self.owner) if isinstance(one, torch.Tensor))
+        count = next(len(column) for column in (*self.canvas, self.owner) if isinstance(column, torch.Tensor))
         parts, canvases = [], []
         for i in range(count):
-            numbers = [_of_sample(one, i) for one in columns]
+            numbers = [_of_sample(column, i) for column in columns]
             canvas = (int(_of_sample(self.canvas[0], i)), int(_of_sample(self.canvas[1], i)))
-            made = kernel(self.values[self.owner == i], canvas, *numbers)
-            rows, canvas = made if isinstance(made, tuple) else (made, canvas)
+            output = kernel(self.values[self.owner == i], canvas, *numbers)
+            rows, canvas = output if isinstance(output, tuple) else (output, canvas)
             parts.append(rows)
             canvases.append(canvas)
         table = torch.tensor(canvases, dtype=torch.int64)
@@ -112,7 +112,7 @@ def _of_sample(column: Any, i: int) -> Any:
     if isinstance(column, torch.Tensor) and column.dim():
         return column[i if len(column) > 1 else 0].item()
     if isinstance(column, tuple | list):
-        return [_of_sample(one, i) for one in column]
+        return [_of_sample(element, i) for element in column]
     return column
 
 
@@ -144,10 +144,12 @@ def _owners(counts: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.arange(len(counts)).repeat(counts.numpy()))
 
 
-def to_batch(made: Rows, inpt: Any, **changed: Any) -> Any:
+def to_batch(output: Rows, inpt: Any, **changed: Any) -> Any:
     """Return rows as a Batch like that they come from."""
-    height, width = (one.tolist() if isinstance(one, torch.Tensor) and one.dim() else [int(one)] * inpt.batch_size for one in made.canvas)
-    values = new_batch(made.values.reshape(inpt.buffer.shape), inpt.ragged_shapes, inpt.layout, fixed=inpt.shared_extents)
+    height, width = (
+        extent.tolist() if isinstance(extent, torch.Tensor) and extent.dim() else [int(extent)] * inpt.batch_size for extent in output.canvas
+    )
+    values = new_batch(output.values.reshape(inpt.buffer.shape), inpt.ragged_shapes, inpt.layout, fixed=inpt.shared_extents)
     return inpt.over(values, canvas_size=[(int(h), int(w)) for h, w in zip(height, width, strict=True)], **changed)
 
 
@@ -170,10 +172,10 @@ def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], p
 
     def single_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
         def kernel(inpt: Any, *args: Any, **kwargs: Any) -> Any:
-            given = of_tensor(inpt, inpt.canvas_size, getattr(inpt, "format", None), getattr(inpt, "clamping_mode", None))
-            made = core(given, *args, **kept(kwargs))
-            canvas = (int(made.canvas[0]), int(made.canvas[1]))
-            return tv_tensors.wrap(made.values.reshape(inpt.shape), like=inpt, canvas_size=canvas)
+            input_rows = of_tensor(inpt, inpt.canvas_size, getattr(inpt, "format", None), getattr(inpt, "clamping_mode", None))
+            output = core(input_rows, *args, **kept(kwargs))
+            canvas = (int(output.canvas[0]), int(output.canvas[1]))
+            return tv_tensors.wrap(output.values.reshape(inpt.shape), like=inpt, canvas_size=canvas)
 
         return kernel
 

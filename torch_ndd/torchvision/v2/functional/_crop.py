@@ -50,7 +50,7 @@ def window_of(images: Batch, top: Number, left: Number, height: Number, width: N
 def border_fill(images: Batch, fill: Any) -> list[float]:
     """Return the values of a border: torchvision truncates, where the operator rounds."""
     values = fills(fill, images, "pad") or [0.0]
-    return values if images.dtype.is_floating_point else [float(int(one)) for one in values]
+    return values if images.dtype.is_floating_point else [float(int(value)) for value in values]
 
 
 def _cropped(images: Batch, top: Any, left: Any, height: Any, width: Any) -> Batch:
@@ -73,14 +73,14 @@ crop_mask = on_masks(crop, _cropped, view=_view)
 
 def _shifted(rows: Rows, x: Any, y: Any) -> torch.Tensor:
     """Return boxes or points moved by whole pixels."""
-    made = rows.values.clone()
+    output = rows.values.clone()
     for k, by in ((0, x), (1, y)):
         by = rows.of(by)
-        by = by.to(made.dtype) if isinstance(by, torch.Tensor) else torch.tensor(by, dtype=made.dtype)
-        made[:, k] += by
+        by = by.to(output.dtype) if isinstance(by, torch.Tensor) else torch.tensor(by, dtype=output.dtype)
+        output[:, k] += by
         if rows.format == BoundingBoxFormat.XYXY:
-            made[:, k + 2] += by
-    return made
+            output[:, k + 2] += by
+    return output
 
 
 def cropped_boxes(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> Rows:
@@ -108,14 +108,14 @@ def crop_bounding_boxes(
     bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: Any, left: Any, height: Any, width: Any, clamping_mode: Any = "soft"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes in a window, and its size."""
-    made = cropped_boxes(of_tensor(bounding_boxes, (0, 0), format, clamping_mode), top, left, height, width)
-    return made.values.reshape(bounding_boxes.shape), (height, width)
+    output = cropped_boxes(of_tensor(bounding_boxes, (0, 0), format, clamping_mode), top, left, height, width)
+    return output.values.reshape(bounding_boxes.shape), (height, width)
 
 
 def crop_keypoints(keypoints: torch.Tensor, top: Any, left: Any, height: Any, width: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points in a window, and its size."""
-    made = cropped_points(of_tensor(keypoints, (0, 0)), top, left, height, width)
-    return made.values.reshape(keypoints.shape), (height, width)
+    output = cropped_points(of_tensor(keypoints, (0, 0)), top, left, height, width)
+    return output.values.reshape(keypoints.shape), (height, width)
 
 
 # --- center_crop ---
@@ -144,7 +144,7 @@ def two_sizes(output_size: Any) -> tuple[int, int]:
     """Return height and width, given as one number or as two."""
     if isinstance(output_size, int | float):
         return int(output_size), int(output_size)
-    numbers = [int(one) for one in output_size]
+    numbers = [int(extent) for extent in output_size]
     return (numbers[0], numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
@@ -170,7 +170,7 @@ center_crop_mask = on_masks(center_crop, _centered, view=_central_view)
 def _window_of_rows(rows: Rows, output_size: Any) -> tuple[Number, Number, int, int]:
     """Return the window of boxes and points. Unlike that of images, it is rounded to even also where it is larger than the canvas."""
     h, w = two_sizes(output_size)
-    top, left = ((one.to(torch.float64) if isinstance(one, torch.Tensor) else one) for one in rows.canvas)
+    top, left = ((extent.to(torch.float64) if isinstance(extent, torch.Tensor) else extent) for extent in rows.canvas)
     return rounded((top - h) / 2.0), rounded((left - w) / 2.0), h, w
 
 
@@ -189,14 +189,14 @@ def center_crop_bounding_boxes(
     bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int], output_size: Any, clamping_mode: Any = "soft"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes in the window in the middle, and its size."""
-    made = _centered_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), output_size)
-    return made.values.reshape(bounding_boxes.shape), made.canvas
+    output = _centered_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), output_size)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
 def center_crop_keypoints(inpt: torch.Tensor, canvas_size: tuple[int, int], output_size: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points in the window in the middle, and its size."""
-    made = _centered_points(of_tensor(inpt, canvas_size), output_size)
-    return made.values.reshape(inpt.shape), made.canvas
+    output = _centered_points(of_tensor(inpt, canvas_size), output_size)
+    return output.values.reshape(inpt.shape), output.canvas
 
 
 # --- pad ---
@@ -232,10 +232,10 @@ def sides(padding: Any, batch_size: int | None) -> tuple[Number, Number, Number,
         raise TypeError(f"pad: padding should be an integer or a sequence of integers, got {padding!r}")
     if len(padding) not in (1, 2, 4):
         raise ValueError(f"pad: padding must be an int or a sequence of 1, 2 or 4 ints, got {len(padding)}")
-    made = [number("pad", "padding", one, batch_size) for one in padding]
-    if len(made) == 1:
-        made = made * 4
-    return (made[0], made[1], made[0], made[1]) if len(made) == 2 else tuple(made)  # type: ignore[return-value]
+    borders = [number("pad", "padding", border, batch_size) for border in padding]
+    if len(borders) == 1:
+        borders = borders * 4
+    return (borders[0], borders[1], borders[0], borders[1]) if len(borders) == 2 else tuple(borders)  # type: ignore[return-value]
 
 
 def _padded(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
@@ -288,7 +288,7 @@ def _padded_boxes(rows: Rows, padding: Any, padding_mode: str = "constant") -> R
     if rows.rotated:
 
         def one(values: torch.Tensor, canvas: Any, *by: Any) -> Any:
-            borders = [int(one) for one in by]
+            borders = [int(border) for border in by]
             return reference.pad_bounding_boxes(values, format=rows.format, canvas_size=canvas, padding=borders, clamping_mode=rows.mode)
 
         return rows.each(one, *sides(padding, numbers_of(rows)))
@@ -312,16 +312,16 @@ def pad_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes of a padded image, and its size."""
-    made = _padded_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), padding, padding_mode)
-    return made.values.reshape(bounding_boxes.shape), made.canvas
+    output = _padded_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), padding, padding_mode)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
 def pad_keypoints(
     keypoints: torch.Tensor, canvas_size: tuple[int, int], padding: Any, padding_mode: str = "constant"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points of a padded image, and its size."""
-    made = _padded_points(of_tensor(keypoints, canvas_size), padding, padding_mode)
-    return made.values.reshape(keypoints.shape), made.canvas
+    output = _padded_points(of_tensor(keypoints, canvas_size), padding, padding_mode)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- five_crop, ten_crop ---

@@ -130,16 +130,16 @@ def on_images(
     compute = _on_tensors(kernel, view)
 
     def first_on_batch(inpt: Batch, *args: Any, **kwargs: Any) -> Any:
-        made = kernel(as_images(functional.__name__, inpt), *args, **kwargs)
-        return tuple(_like(one, inpt) for one in made) if isinstance(made, tuple) else _like(made, inpt)
+        output = kernel(as_images(functional.__name__, inpt), *args, **kwargs)
+        return tuple(_like(part, inpt) for part in output) if isinstance(output, tuple) else _like(output, inpt)
 
     batches = functools.partial(on_batch, first_on_batch)
 
     def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
-        made = compute(inpt.as_subclass(torch.Tensor), *args, **kwargs)
-        if isinstance(made, tuple):
-            return tuple(tv_tensors.wrap(one, like=inpt) for one in made)
-        return tv_tensors.wrap(made, like=inpt)
+        output = compute(inpt.as_subclass(torch.Tensor), *args, **kwargs)
+        if isinstance(output, tuple):
+            return tuple(tv_tensors.wrap(part, like=inpt) for part in output)
+        return tv_tensors.wrap(output, like=inpt)
 
     name = functional.__name__
     add_kernel(functional, torch.Tensor)(compute)
@@ -166,7 +166,7 @@ def _named(
     function.__name__ = function.__qualname__ = name
     function.__module__ = "torch_ndd.torchvision.v2.functional"
     function.__doc__ = f"Apply :func:`{name.rpartition('_')[0]}` to a torch tensor ``(..., C, H, W)``."
-    changed = [one.replace(default=defaults.get(one.name, one.default)) for one in parameters]
+    changed = [parameter.replace(default=defaults.get(parameter.name, parameter.default)) for parameter in parameters]
     function.__signature__ = inspect.Signature([inspect.Parameter(first, inspect.Parameter.POSITIONAL_OR_KEYWORD), *changed])  # type: ignore[attr-defined]
     return function
 
@@ -178,8 +178,8 @@ def _on_tensors(kernel: Callable[..., Any], view: Callable[..., Any] | None) -> 
         return _on_tensor(kernel, inpt, args, kwargs)
 
     def compute(inpt: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        if view is not None and (made := view(inpt, *args, **kwargs)) is not None:
-            return made
+        if view is not None and (output := view(inpt, *args, **kwargs)) is not None:
+            return output
         return on_tensor(first, inpt, args, kwargs)
 
     return compute
@@ -193,23 +193,23 @@ def _on_tensor(kernel: Callable[..., Any], image: torch.Tensor, args: Sequence[A
     values = planes.reshape(math.prod(shape[:-3]), *shape[-3:]) if planes.dim() != 4 else planes
     # Memory with the channels last is an image HWC, and so is the result.
     last = not values.is_contiguous() and values.is_contiguous(memory_format=torch.channels_last)
-    made = kernel(as_batch(values.permute(0, 2, 3, 1), layout="HWC") if last else as_batch(values, layout="CHW"), *args, **kwargs)
-    if isinstance(made, tuple):
-        return tuple(_back(one, shape, image) for one in made)
-    return _back(made, shape, image)
+    output = kernel(as_batch(values.permute(0, 2, 3, 1), layout="HWC") if last else as_batch(values, layout="CHW"), *args, **kwargs)
+    if isinstance(output, tuple):
+        return tuple(_back(part, shape, image) for part in output)
+    return _back(output, shape, image)
 
 
-def _back(made: Batch, shape: Sequence[int], image: torch.Tensor) -> torch.Tensor:
-    values = made.torch()
-    if made.layout == "HWC":
+def _back(output: Batch, shape: Sequence[int], image: torch.Tensor) -> torch.Tensor:
+    values = output.torch()
+    if output.layout == "HWC":
         values = values.permute(0, 3, 1, 2)
     values = values.reshape(*shape[:-3], *values.shape[1:])
     return values[0] if image.dim() == 2 else values
 
 
 def _on_ndd(kernel: Callable[..., Any], inpt: NddTensor, *args: Any, **kwargs: Any) -> Any:
-    made = kernel(as_batch([inpt], layout=inpt.layout), *args, **kwargs)
-    return tuple(one.select(0) for one in made) if isinstance(made, tuple) else made.select(0)
+    output = kernel(as_batch([inpt], layout=inpt.layout), *args, **kwargs)
+    return tuple(part.select(0) for part in output) if isinstance(output, tuple) else output.select(0)
 
 
 def as_images(op: str, inpt: Batch) -> Batch:
@@ -225,15 +225,15 @@ def as_images(op: str, inpt: Batch) -> Batch:
     return inpt.plain() if tv_tensors.is_typed(inpt) else inpt
 
 
-def _like(made: Any, inpt: Batch) -> Any:
+def _like(output: Any, inpt: Batch) -> Any:
     """Return the Batch with the meaning, or the missing layout, of the input."""
-    if not isinstance(made, Batch):
-        return made
+    if not isinstance(output, Batch):
+        return output
     if tv_tensors.is_typed(inpt):
-        return inpt.over(made)
-    if inpt.layout is None and made.layout is not None:
-        return new_batch(made.buffer, made.ragged_shapes, None, made.pending, made.caller_owned, made.shared_extents)
-    return made
+        return inpt.over(output)
+    if inpt.layout is None and output.layout is not None:
+        return new_batch(output.buffer, output.ragged_shapes, None, output.pending, output.caller_owned, output.shared_extents)
+    return output
 
 
 # --- masks ---
@@ -270,9 +270,11 @@ def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
     ndim, layout = masks.ndim, masks.layout
     if ndim == 3:
         if layout == "CHW":
-            return masks, lambda made: made
+            return masks, lambda output: output
         planes = new_batch(masks.buffer, masks.ragged_shapes, "CHW", masks.pending, masks.caller_owned, masks.shared_extents)
-        return planes, lambda made: new_batch(made.buffer, made.ragged_shapes, layout, made.pending, made.caller_owned, made.shared_extents)
+        return planes, lambda output: new_batch(
+            output.buffer, output.ragged_shapes, layout, output.pending, output.caller_owned, output.shared_extents
+        )
     if masks.ragged_shapes is None:
         shape = masks.buffer.shape
         planes = new_batch(masks.buffer.reshape(shape[0], -1, *shape[-2:]), None, "CHW", masks.pending, masks.caller_owned)
@@ -281,17 +283,17 @@ def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
         count = rows[:, :-2].prod(1, keepdim=True)
         planes = new_batch(masks.buffer, torch.cat([count, rows[:, -2:]], 1), "CHW", masks.pending, masks.caller_owned)
 
-    def back(made: Batch) -> Batch:
-        if made.ragged_shapes is None:
+    def back(output: Batch) -> Batch:
+        if output.ragged_shapes is None:
             if masks.ragged_shapes is None:
-                values = made.buffer.reshape(*masks.buffer.shape[:-2], *made.buffer.shape[-2:])
-                return new_batch(values, None, layout, made.pending, made.caller_owned)
-            extents = torch.tensor([made.buffer.shape[1:]]).expand(len(masks.ragged_shapes), -1)
+                values = output.buffer.reshape(*masks.buffer.shape[:-2], *output.buffer.shape[-2:])
+                return new_batch(values, None, layout, output.pending, output.caller_owned)
+            extents = torch.tensor([output.buffer.shape[1:]]).expand(len(masks.ragged_shapes), -1)
         else:
-            extents = made.ragged_shapes
+            extents = output.ragged_shapes
         rows = masks.sample_shapes()
         shapes = torch.cat([rows[:, :-2], extents[:, -2:]], 1).contiguous()
-        return new_batch(made.buffer.reshape(-1), shapes, layout, made.pending, made.caller_owned).densified()
+        return new_batch(output.buffer.reshape(-1), shapes, layout, output.pending, output.caller_owned).densified()
 
     return planes, back
 
@@ -313,16 +315,16 @@ def size_of(images: Batch) -> tuple[Any, Any]:
 
 def rows(*columns: Number) -> Any:
     """Return an argument with several numbers per sample: a list if all samples share them, else a Batch."""
-    if not any(isinstance(one, torch.Tensor) for one in columns):
+    if not any(isinstance(column, torch.Tensor) for column in columns):
         return list(columns)
-    count = max(len(one) for one in columns if isinstance(one, torch.Tensor))
+    count = max(len(column) for column in columns if isinstance(column, torch.Tensor))
     dtype = (
         torch.float64
-        if any(isinstance(one, float) or (isinstance(one, torch.Tensor) and one.is_floating_point()) for one in columns)
+        if any(isinstance(column, float) or (isinstance(column, torch.Tensor) and column.is_floating_point()) for column in columns)
         else torch.int64
     )
-    made = [one.to(dtype) if isinstance(one, torch.Tensor) else torch.full((count,), one, dtype=dtype) for one in columns]
-    return batch_of(torch.stack(made, 1))
+    tensors = [column.to(dtype) if isinstance(column, torch.Tensor) else torch.full((count,), column, dtype=dtype) for column in columns]
+    return batch_of(torch.stack(tensors, 1))
 
 
 def fills(value: Any, images: Batch, op: str) -> list[float] | None:
@@ -340,15 +342,15 @@ def fills(value: Any, images: Batch, op: str) -> list[float] | None:
     channels = images.shared_extent((images.layout or "").index("C"))
     if len(value) > 1 and channels is not None and len(value) != channels:
         raise ValueError(f"{op}: fill has {len(value)} values, but there are {channels} channels")
-    return [float(one) for one in value]
+    return [float(channel) for channel in value]
 
 
 def blended_fills(value: Any, images: Batch, op: str) -> list[float] | None:
     """Return fill values that become torchvision's integers: it rounds halves to even, the operators up, so that halves lean towards even here."""
-    made = fills(value, images, op)
-    if made is None or images.dtype.is_floating_point:
-        return made
-    return [one + (round(one) - one) * 2**-9 if one % 1 == 0.5 else one for one in made]
+    fill = fills(value, images, op)
+    if fill is None or images.dtype.is_floating_point:
+        return fill
+    return [channel + (round(channel) - channel) * 2**-9 if channel % 1 == 0.5 else channel for channel in fill]
 
 
 def dispatched(functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:

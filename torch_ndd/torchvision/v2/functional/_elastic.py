@@ -47,17 +47,17 @@ def _fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tenso
     """Return a displacement (height, width, 2) for each sample; one for all if it is shared."""
     if isinstance(displacement, Batch):
         _shapes(displacement, len(sizes))
-        made = [one.torch() for one in displacement.evaluate()]
+        fields = [sample.torch() for sample in displacement.evaluate()]
     elif isinstance(displacement, torch.Tensor):
         if displacement.dim() != 4 or displacement.shape[0] != 1:
             raise ValueError(f"elastic: displacement shape should be (1, height, width, 2), got {tuple(displacement.shape)}")
-        made = [displacement[0]] * (1 if len(set(sizes)) <= 1 else len(sizes))
+        fields = [displacement[0]] * (1 if len(set(sizes)) <= 1 else len(sizes))
     else:
         raise TypeError(f"elastic: argument displacement should be a Tensor, got {type(displacement).__name__}")
-    for one, size in zip(made, sizes, strict=False):
-        if tuple(one.shape) != (*size, 2):
-            raise ValueError(f"elastic: displacement shape should be (1, {size[0]}, {size[1]}, 2), got (1, {', '.join(map(str, one.shape))})")
-    return made
+    for field, size in zip(fields, sizes, strict=False):
+        if tuple(field.shape) != (*size, 2):
+            raise ValueError(f"elastic: displacement shape should be (1, {size[0]}, {size[1]}, 2), got (1, {', '.join(map(str, field.shape))})")
+    return fields
 
 
 def _shapes(displacement: Batch, count: int) -> list[Any]:
@@ -102,8 +102,8 @@ def _deformed(images: Batch, displacement: Any, interpolation: Any = Interpolati
     chosen = warp_filter("elastic", interpolation)
     values = blended_fills(fill, images, "elastic")
     x, y = _distances(displacement, images)
-    given: Any = {"interp": chosen, "relative": True, "fill_value": values or 0.0, "fade": values is not None}
-    return through_floats(images, chosen, lambda pixels: remap(pixels, x, y, **given))
+    options: Any = {"interp": chosen, "relative": True, "fill_value": values or 0.0, "fade": values is not None}
+    return through_floats(images, chosen, lambda pixels: remap(pixels, x, y, **options))
 
 
 elastic_image, elastic_video = on_images(elastic, _deformed)
@@ -124,16 +124,16 @@ def _moved(rows: Rows, points: torch.Tensor, pixels: torch.Tensor, displacement:
     else:
         sizes = list(zip(height.tolist(), width.tolist(), strict=True))
     fields = _fields(displacement, sizes)
-    made = points.to(rows.real.dtype, copy=True)
+    output = points.to(rows.real.dtype, copy=True)
     for i, (h, w) in enumerate(sizes):
         chosen = slice(None) if rows.owner is None else rows.owner == i
-        field = fields[i if len(fields) > 1 else 0].to(made.dtype)
-        part, moved = pixels[chosen], made[chosen]
+        field = fields[i if len(fields) > 1 else 0].to(output.dtype)
+        part, moved = pixels[chosen], output[chosen]
         x, y = part[:, 0::2].to(torch.int64).clamp(0, w - 1), part[:, 1::2].to(torch.int64).clamp(0, h - 1)
         moved[:, 0::2] -= field[y, x, 0] * (w * 0.5)
         moved[:, 1::2] -= field[y, x, 1] * (h * 0.5)
-        made[chosen] = moved
-    return made
+        output[chosen] = moved
+    return output
 
 
 def _deformed_boxes(rows: Rows, displacement: Any) -> Rows:
@@ -144,8 +144,8 @@ def _deformed_boxes(rows: Rows, displacement: Any) -> Rows:
     if rows.rotated:
         return _deformed_rotated(rows, displacement)
     points = rows.corners()[:, [0, 1, 2, 1, 2, 3, 0, 3]]
-    made = _moved(rows, points, torch.ceil(points), displacement)
-    x, y = made[:, 0::2], made[:, 1::2]
+    moved = _moved(rows, points, torch.ceil(points), displacement)
+    x, y = moved[:, 0::2], moved[:, 1::2]
     around = torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
     if not rows.values.dtype.is_floating_point:
         around = around.trunc()
@@ -177,8 +177,8 @@ def elastic_bounding_boxes(
     bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int], displacement: Any, clamping_mode: Any = "soft"
 ) -> torch.Tensor:
     """Return the boxes around deformed boxes."""
-    made = _deformed_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), displacement)
-    return made.values.reshape(bounding_boxes.shape)
+    output = _deformed_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), displacement)
+    return output.values.reshape(bounding_boxes.shape)
 
 
 def elastic_keypoints(keypoints: torch.Tensor, canvas_size: tuple[int, int], displacement: Any) -> torch.Tensor:

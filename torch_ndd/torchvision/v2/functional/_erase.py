@@ -31,7 +31,7 @@ def erase(inpt: Any, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = Fal
 
 def _erased(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> Batch:
     size = images.batch_size
-    top, left, height, width = (number("erase", name, one, size) for name, one in (("i", i), ("j", j), ("h", h), ("w", w)))
+    top, left, height, width = (number("erase", name, value, size) for name, value in (("i", i), ("j", j), ("h", h), ("w", w)))
     if not isinstance(v, list | tuple):
         value = torch.as_tensor(v)
         if value.dim() == 0 or value.numel() == value.shape[0]:
@@ -47,16 +47,16 @@ def _erased(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool
 
 def _erased_by_arrays(images: Batch, top: Number, left: Number, height: Number, width: Number, v: Any) -> Batch:
     """Overwrite each window with an array of its own."""
-    made = batch(images).evaluate()
-    layout = made.layout or ""
+    output = batch(images).evaluate()
+    layout = output.layout or ""
     order = [layout.index(letter) for letter in "CHW"]
     rest = [axis for axis in range(len(layout)) if axis not in order]
-    for k, one in enumerate(made):
+    for k, sample in enumerate(output):
         y, x, h, w = (int(n[k]) if isinstance(n, torch.Tensor) else int(n) for n in (top, left, height, width))
         if h and w and v[k] is not None:
-            pixels = one.torch().permute(*rest, *order)
+            pixels = sample.torch().permute(*rest, *order)
             pixels[..., y : y + h, x : x + w] = v[k]
-    return made
+    return output
 
 
 erase_image, erase_video = on_images(erase, _erased)

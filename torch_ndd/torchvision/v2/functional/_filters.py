@@ -62,7 +62,7 @@ def _normalized(images: Batch, mean: Any, std: Any, inplace: bool = False) -> Ba
 def _list(values: Any) -> list[float]:
     if isinstance(values, int | float):
         return [float(values)]
-    return [float(one) for one in (values.flatten().tolist() if isinstance(values, torch.Tensor) else values)]
+    return [float(value) for value in (values.flatten().tolist() if isinstance(values, torch.Tensor) else values)]
 
 
 normalize_image, normalize_video = on_images(normalize, _normalized, pil=False)
@@ -72,8 +72,8 @@ _out_of_place = normalize_image
 def _normalized_tensor(image: torch.Tensor, mean: Any, std: Any, inplace: bool = False) -> torch.Tensor:
     if image.is_floating_point() and image.dim() < 3:
         raise ValueError(f"normalize: expected an image (..., C, H, W), got the shape {tuple(image.shape)}")
-    made = _out_of_place(image, mean, std)
-    return image.copy_(made) if inplace else made
+    output = _out_of_place(image, mean, std)
+    return image.copy_(output) if inplace else output
 
 
 def _in_place(kernel: Any) -> Any:
@@ -116,11 +116,11 @@ def _blurred(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
         kernel_size = [kernel_size, kernel_size]
     if len(kernel_size) != 2:
         raise ValueError(f"{op}: if kernel_size is a sequence its length should be 2, got {len(kernel_size)}")
-    for one in kernel_size:
-        if one % 2 == 0 or one < 0:
+    for window in kernel_size:
+        if window % 2 == 0 or window < 0:
             raise ValueError(f"{op}: kernel_size should have odd and positive integers, got {kernel_size}")
     if sigma is None:
-        sigma = [one * 0.15 + 0.35 for one in kernel_size]
+        sigma = [window * 0.15 + 0.35 for window in kernel_size]
     size = images.batch_size
     if isinstance(sigma, int | float):
         sigma = [sigma, sigma]
@@ -136,9 +136,9 @@ def _blurred(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
     else:
         raise TypeError(f"{op}: sigma should be a number or a sequence of numbers, got {type(sigma)}")
     x, y = numbers(op, "sigma", sigma, 2, size)
-    for one in (x, y):
-        if not holds(one > 0):
-            raise ValueError(f"{op}: {first_failure(one > 0)}sigma should have positive values, got {one}")
+    for extent in (x, y):
+        if not holds(extent > 0):
+            raise ValueError(f"{op}: {first_failure(extent > 0)}sigma should have positive values, got {extent}")
     for border, most, axis in zip((kernel_size[1] // 2, kernel_size[0] // 2), size_of(images), ("height", "width"), strict=True):
         if not holds(border < most):
             raise RuntimeError(f"{op}: {first_failure(border < most)}half the kernel ({border}) must be smaller than the {axis} ({most})")
@@ -176,8 +176,8 @@ def _noisy(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) 
     unit = 1.0 if floats else 255.0
     center, width = given(shift * unit), given(spread * unit)
     if floats or clip:
-        made = noise.gaussian(images, mean=center, stddev=width, truncate=not floats)
-        return cast(math.clamp(made, 0.0, 1.0), dtype=images.dtype) if floats and clip else made
+        noisy = noise.gaussian(images, mean=center, stddev=width, truncate=not floats)
+        return cast(math.clamp(noisy, 0.0, 1.0), dtype=images.dtype) if floats and clip else noisy
     values = images.wait() + normal(images, mean=center, stddev=width, dtype=torch.float32).wait().to(torch.int16)
     return new_batch(values.to(torch.uint8), images.ragged_shapes, images.layout, fixed=images.shared_extents)  # wraps around, which no operator does
 
@@ -211,7 +211,7 @@ def jpeg(image: Any, quality: Any) -> Any:
 
 def _compressed(images: Batch, quality: Any) -> Batch:
     check_channels("jpeg", images)
-    made = number("jpeg", "quality", quality, images.batch_size)
+    checked_quality = number("jpeg", "quality", quality, images.batch_size)
     layout = images.layout or ""
     last = layout.replace("C", "") + "C"
     pixels = images if layout == last else transpose(images, perm=[layout.index(letter) for letter in last])
@@ -220,7 +220,7 @@ def _compressed(images: Batch, quality: Any) -> Batch:
         raise ValueError("jpeg: all images of a Batch must have the same number of channels")
     if gray:  # the colors of gray pixels are compressed to nothing
         pixels = cat(pixels, pixels, pixels, axis_name="C")
-    compressed = jpeg_compression_distortion(pixels, quality=given(made))
+    compressed = jpeg_compression_distortion(pixels, quality=given(checked_quality))
     if gray:
         compressed = compressed.slice[..., :1]
     if layout != last:

@@ -54,22 +54,22 @@ def flipped_boxes(rows: Rows, axis: int) -> Rows:
     kernel = reference.vertical_flip_bounding_boxes if axis else reference.horizontal_flip_bounding_boxes
     if rows.rotated:
         return rows.each(lambda values, canvas: kernel(values, format=rows.format, canvas_size=canvas))
-    extent, made = rows.of(rows.canvas[1 - axis]), rows.values.clone()
+    extent, output = rows.of(rows.canvas[1 - axis]), rows.values.clone()
     low, high = rows.values[:, axis], rows.values[:, axis + 2]
     if rows.format == BoundingBoxFormat.XYXY:
-        made[:, axis], made[:, axis + 2] = extent - high, extent - low
+        output[:, axis], output[:, axis + 2] = extent - high, extent - low
     elif rows.format == BoundingBoxFormat.XYWH:
-        made[:, axis] = extent - low - high
+        output[:, axis] = extent - low - high
     else:
-        made[:, axis] = extent - low
-    return rows.changed(made)
+        output[:, axis] = extent - low
+    return rows.changed(output)
 
 
 def flipped_points(rows: Rows, axis: int) -> Rows:
     """Flip points along x (0) or y (1); the pixels of the canvas are 0 to its extent - 1."""
-    made = rows.values.clone()
-    made[:, axis] = rows.of(rows.canvas[1 - axis]) - 1 - made[:, axis]
-    return rows.changed(made)
+    output = rows.values.clone()
+    output[:, axis] = rows.of(rows.canvas[1 - axis]) - 1 - output[:, axis]
+    return rows.changed(output)
 
 
 on_coordinates(horizontal_flip, lambda rows: flipped_boxes(rows, 0), lambda rows: flipped_points(rows, 0))
@@ -100,12 +100,12 @@ def flip_some(inpt: Any, acts: torch.Tensor, axis: int) -> Any:
     """Flip those samples of a Batch for which ``acts`` is true, along x (0) or y (1)."""
     if tv_tensors.is_batch_of(tv_tensors.BoundingBoxes, inpt) or tv_tensors.is_batch_of(tv_tensors.KeyPoints, inpt):
         rows = of_batch(inpt)
-        made = (flipped_points if rows.format is None else flipped_boxes)(rows, axis)
-        return to_batch(rows.changed(torch.where(rows.of(acts)[:, None], made.values, rows.values)), inpt)
+        output = (flipped_points if rows.format is None else flipped_boxes)(rows, axis)
+        return to_batch(rows.changed(torch.where(rows.of(acts)[:, None], output.values, rows.values)), inpt)
     flags = acts.to(torch.int32)
     horizontal, vertical = (flags, 0) if axis == 0 else (0, flags)
     if tv_tensors.is_batch_of(tv_tensors.Mask, inpt):
         planes, back = as_planes(inpt.plain())
         return inpt.over(back(flipped(planes, horizontal, vertical)))
-    made = flipped(as_images("flip", inpt), horizontal, vertical)
-    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+    output = flipped(as_images("flip", inpt), horizontal, vertical)
+    return inpt.over(output) if tv_tensors.is_typed(inpt) else output

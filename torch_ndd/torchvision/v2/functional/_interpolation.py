@@ -22,23 +22,23 @@ FILTERS = {
 }
 
 
-def interpolation_mode(op: str, given: Any) -> InterpolationMode:
+def interpolation_mode(op: str, value: Any) -> InterpolationMode:
     """Return the mode for a mode, its name or Pillow's number. Raise ValueError for anything else.
 
     >>> interpolation_mode("", "bicubic"), interpolation_mode("", 2)
     (<InterpolationMode.BICUBIC: 'bicubic'>, <InterpolationMode.BILINEAR: 'bilinear'>)
     """
-    if isinstance(given, InterpolationMode):
-        return given
-    if isinstance(given, int) and not isinstance(given, bool) and int(given) in _PILLOW:
-        return InterpolationMode(_PILLOW[int(given)])
-    if isinstance(given, str):
+    if isinstance(value, InterpolationMode):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and int(value) in _PILLOW:
+        return InterpolationMode(_PILLOW[int(value)])
+    if isinstance(value, str):
         try:
-            return InterpolationMode(given)
+            return InterpolationMode(value)
         except ValueError:
             pass
-    known = ", ".join(repr(one.value) for one in InterpolationMode)
-    raise ValueError(f"{op}: interpolation must be one of {known}, an InterpolationMode or Pillow's number for one, got {given!r}")
+    known = ", ".join(repr(mode.value) for mode in InterpolationMode)
+    raise ValueError(f"{op}: interpolation must be one of {known}, an InterpolationMode or Pillow's number for one, got {value!r}")
 
 
 def through_floats(images: Batch, chosen: Any, warp: Callable[[Batch], Batch]) -> Batch:
@@ -49,9 +49,9 @@ def through_floats(images: Batch, chosen: Any, warp: Callable[[Batch], Batch]) -
     return cast(warp(cast(images, dtype=torch.float32)), dtype=images.dtype)
 
 
-def warp_filter(op: str, given: Any) -> Any:
+def warp_filter(op: str, interpolation: Any) -> Any:
     """Return the filter of a warp. Raise ValueError unless it is nearest or bilinear."""
-    mode = interpolation_mode(op, given)
+    mode = interpolation_mode(op, interpolation)
     if mode not in (InterpolationMode.NEAREST, InterpolationMode.BILINEAR):
         raise ValueError(f"{op}: interpolation mode '{mode.value}' is unsupported, only 'nearest' and 'bilinear'")
     return FILTERS[mode]

@@ -56,33 +56,33 @@ _TOLERANCE = 1e-4  # of the corners, so that rounding adds no pixel
 
 def turned_size(matrix: Matrix, height: Number, width: Number) -> tuple[Any, Any]:
     """Return height and width of the smallest canvas that holds the image after the map, in float32 as in torchvision."""
-    if not any(isinstance(one, torch.Tensor) for one in (*matrix, height, width)):
+    if not any(isinstance(number, torch.Tensor) for number in (*matrix, height, width)):
         return _turned_number(matrix, height, width)
-    columns = [torch.as_tensor(one, dtype=torch.float32) for one in matrix]
-    h, w = (torch.as_tensor(one).to(torch.float32) * 0.5 for one in (height, width))
+    columns = [torch.as_tensor(number, dtype=torch.float32) for number in matrix]
+    h, w = (torch.as_tensor(extent).to(torch.float32) * 0.5 for extent in (height, width))
     a, b, c, d, e, f = columns
     corners = [(sx * w, sy * h) for sx, sy in ((-1, -1), (-1, 1), (1, 1), (1, -1))]
-    made = []
+    extents = []
     for p, q, r, half in ((d, e, f, h), (a, b, c, w)):
         at = torch.stack(torch.broadcast_tensors(*[p * x + q * y + r for x, y in corners]))
         low, high = at.amin(0) + half, at.amax(0) + half
         steps = 1.0 / _TOLERANCE
         top = torch.ceil(torch.trunc(high * steps) * _TOLERANCE)
         bottom = torch.floor(torch.trunc(low * steps) * _TOLERANCE)
-        made.append((top - bottom).to(torch.int64))
-    return made[0], made[1]
+        extents.append((top - bottom).to(torch.int64))
+    return extents[0], extents[1]
 
 
 def _turned_number(matrix: Matrix, height: Number, width: Number) -> tuple[int, int]:
     """Return the same for numbers, which a graph keeps as numbers."""
-    a, b, c, d, e, f = (float32(float(one)) for one in matrix)
+    a, b, c, d, e, f = (float32(float(number)) for number in matrix)
     h, w = float32(height * 0.5), float32(width * 0.5)  # type: ignore[arg-type]  # numbers here; tensors go to the function above
-    made = []
+    extents = []
     for p, q, r, half in ((d, e, f, h), (a, b, c, w)):
         at = [float32(float32(float32(p * sx * w) + float32(q * sy * h)) + r) for sx, sy in ((-1, -1), (-1, 1), (1, 1), (1, -1))]
-        low, high = (math.trunc(float32(float32(one + half) * (1.0 / _TOLERANCE))) for one in (min(at), max(at)))
-        made.append(math.ceil(float32(high * float32(_TOLERANCE))) - math.floor(float32(low * float32(_TOLERANCE))))
-    return made[0], made[1]
+        low, high = (math.trunc(float32(float32(corner + half) * (1.0 / _TOLERANCE))) for corner in (min(at), max(at)))
+        extents.append(math.ceil(float32(high * float32(_TOLERANCE))) - math.floor(float32(low * float32(_TOLERANCE))))
+    return extents[0], extents[1]
 
 
 def projective_coefficients(op: str, startpoints: Any, endpoints: Any, coefficients: Any, batch_size: int | None) -> tuple[Number, ...]:
@@ -104,8 +104,8 @@ def projective_coefficients(op: str, startpoints: Any, endpoints: Any, coefficie
     return tuple(solved.unbind(1)) if len(solved) > 1 else tuple(solved[0].tolist())
 
 
-def _points(op: str, name: str, given: Any, batch_size: int | None) -> torch.Tensor:
-    values = given.torch() if hasattr(given, "torch") else given
+def _points(op: str, name: str, value: Any, batch_size: int | None) -> torch.Tensor:
+    values = value.torch() if hasattr(value, "torch") else value
     table = torch.as_tensor(np.asarray(values), dtype=torch.float64) if not isinstance(values, torch.Tensor) else values.to(torch.float64)
     table = table[None] if table.dim() == 2 else table
     if table.dim() != 3 or table.shape[1:] != (4, 2) or (len(table) > 1 and len(table) != batch_size):
@@ -117,8 +117,8 @@ def solved_coefficients(start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
     """Return float32 coefficients (N, 8) that map ``end`` (N, 4, 2) to ``start``, by least squares in double."""
     count = max(len(start), len(end))
     start, end = start.expand(count, 4, 2), end.expand(count, 4, 2)
-    one, zero = torch.ones_like(end[..., :1]), torch.zeros_like(end)
-    plane = torch.cat([end, one], 2)
+    ones, zero = torch.ones_like(end[..., :1]), torch.zeros_like(end)
+    plane = torch.cat([end, ones], 2)
     nothing = torch.cat([zero, zero[..., :1]], 2)
     for_x = torch.cat([plane, nothing, -start[..., :1] * end], 2)
     for_y = torch.cat([nothing, plane, -start[..., 1:] * end], 2)
@@ -137,7 +137,7 @@ def inverse_coefficients(c: tuple[Number, ...]) -> tuple[Number, ...]:
     determinant = c[0] * c[4] - c[1] * c[3]
     if bool((determinant == 0).any() if isinstance(determinant, torch.Tensor) else determinant == 0):
         raise RuntimeError(f"perspective: the coefficients {c} cannot be inverted: points of the image have no place in the output")
-    made = (
+    adjugate = (
         c[4] - c[5] * c[7],
         -c[1] + c[2] * c[7],
         c[1] * c[5] - c[2] * c[4],
@@ -147,4 +147,4 @@ def inverse_coefficients(c: tuple[Number, ...]) -> tuple[Number, ...]:
         -c[4] * c[6] + c[3] * c[7],
         -c[0] * c[7] + c[1] * c[6],
     )
-    return tuple(one / determinant for one in made)
+    return tuple(number / determinant for number in adjugate)

@@ -53,11 +53,11 @@ def resized_size(height: Number, width: Number, size: Any, max_size: int | None,
         return _oriented(height, width, _truncated(max_size, short, long), max_size)
     pair = None
     if isinstance(size, int | float):
-        one: Number = int(size)
+        shorter: Number = int(size)
     elif isinstance(size, torch.Tensor | Batch):
         pair = numbers("resize", "size", size, 2, batch_size)
     elif len(size) == 1:
-        one = number("resize", "size", size[0], batch_size)
+        shorter = number("resize", "size", size[0], batch_size)
     else:
         pair = numbers("resize", "size", size, 2, batch_size)
     if pair is not None:
@@ -65,12 +65,12 @@ def resized_size(height: Number, width: Number, size: Any, max_size: int | None,
             raise ValueError("resize: with max_size, size should be an int or a sequence of length 1, for the shorter side, or None")
         return to_int(pair[0]), to_int(pair[1])
     short, long = _sorted(height, width)
-    new_short, new_long = one, _truncated(one, long, short)
+    new_short, new_long = shorter, _truncated(shorter, long, short)
     if max_size is not None:
         fits = max_size > new_short
         if not holds(fits):
             rule = "must be strictly greater than the requested size of the shorter side"
-            raise ValueError(f"resize: {first_failure(fits)}max_size = {max_size} {rule}, {one}")
+            raise ValueError(f"resize: {first_failure(fits)}max_size = {max_size} {rule}, {shorter}")
         above = new_long > max_size
         if isinstance(above, torch.Tensor):
             new_short = torch.where(above, _truncated(max_size, new_short, new_long), torch.as_tensor(new_short))
@@ -130,7 +130,7 @@ def _resized(
     mode, smooth = _filtered(interpolation, antialias)
     height, width = size_of(images)
     new = resized_size(height, width, size, max_size, images.batch_size)
-    if not any(isinstance(one, torch.Tensor) for one in (height, width, *new)) and new == (height, width):
+    if not any(isinstance(extent, torch.Tensor) for extent in (height, width, *new)) and new == (height, width):
         return images
     return _resampled(images, *new, mode, smooth, rule)
 
@@ -151,8 +151,8 @@ resize_image, resize_video = on_images(resize, _resized, view=_unchanged)
 
 def resized_by_pillow(inpt: Batch, size: Any, interpolation: Any, max_size: int | None = None) -> Batch:
     """Resize a Batch of images to the pixels of Pillow's ``Image.resize``, which always filters before reducing."""
-    made = _resized(as_images("resize", inpt), size, interpolation, max_size, True, PILLOW)
-    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+    output = _resized(as_images("resize", inpt), size, interpolation, max_size, True, PILLOW)
+    return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
 def resized_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: str, crop: Any) -> Any:
@@ -160,11 +160,11 @@ def resized_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | N
     images = as_images("resize", inpt)
     mode, smooth = _filtered(interpolation, antialias)
     new, window = resized_size(*size_of(images), size, max_size, images.batch_size), two_sizes(crop)
-    if mode is InterpolationMode.NEAREST_EXACT or not all(holds(to >= one) for to, one in zip(new, window, strict=True)):
+    if mode is InterpolationMode.NEAREST_EXACT or not all(holds(to >= extent) for to, extent in zip(new, window, strict=True)):
         return None
     filters = {"interp_type": FILTERS[mode], "antialias": smooth, "rule": rule}
-    made = resize_crop_mirror(images, size=rows(*new), crop=list(window), rounding="half_to_even", **filters)
-    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+    output = resize_crop_mirror(images, size=rows(*new), crop=list(window), rounding="half_to_even", **filters)
+    return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
 def _mask_mode(interpolation: Any) -> InterpolationMode:
@@ -181,14 +181,14 @@ resize_mask = on_masks(resize, _resized_mask)
 
 def _scaled(rows: Rows, new: tuple[Number, Number]) -> torch.Tensor:
     """Return x, y, x, y, ... scaled to a new canvas."""
-    made = rows.real.clone()
+    output = rows.real.clone()
     for k, (to, old) in enumerate(((new[1], rows.canvas[1]), (new[0], rows.canvas[0]))):
-        to, old = (one.to(torch.float64) if isinstance(one, torch.Tensor) else one for one in (to, old))
+        to, old = (extent.to(torch.float64) if isinstance(extent, torch.Tensor) else extent for extent in (to, old))
         ratio = rows.of(to / old)
         if not isinstance(ratio, torch.Tensor):
             ratio = torch.tensor(ratio, dtype=torch.float32)
-        made[:, k::2] *= ratio[:, None] if ratio.dim() else ratio
-    return made
+        output[:, k::2] *= ratio[:, None] if ratio.dim() else ratio
+    return output
 
 
 def _resized_boxes(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
@@ -223,16 +223,16 @@ def resize_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes of a resized image, and its size."""
-    made = _resized_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), size, max_size)
-    return made.values.reshape(bounding_boxes.shape), made.canvas
+    output = _resized_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), size, max_size)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
 def resize_keypoints(
     keypoints: torch.Tensor, size: Any, canvas_size: tuple[int, int], max_size: int | None = None
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points of a resized image, and its size."""
-    made = _resized_points(of_tensor(keypoints, canvas_size), size, max_size)
-    return made.values.reshape(keypoints.shape), made.canvas
+    output = _resized_points(of_tensor(keypoints, canvas_size), size, max_size)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- resized_crop ---
@@ -271,12 +271,12 @@ def _window_resized(
     y, x, h, w = (number("resized_crop", name, value, images.batch_size) for name, value in named)
     rows_of, columns_of = size_of(images)
     compiling = torch.compiler.is_compiling()
-    inside = not compiling and all(holds(one) for one in (y >= 0, x >= 0, h > 0, w > 0, y + h <= rows_of, x + w <= columns_of))
+    inside = not compiling and all(holds(condition) for condition in (y >= 0, x >= 0, h > 0, w > 0, y + h <= rows_of, x + w <= columns_of))
     if not inside:
         return _resized(window_of(images, y, x, h, w), size, interpolation, None, antialias, rule)
     mode, smooth = _filtered(interpolation, antialias)
     new = resized_size(h, w, size, None, images.batch_size)
-    if not any(isinstance(one, torch.Tensor) for one in (h, w, *new)) and new == (h, w):
+    if not any(isinstance(extent, torch.Tensor) for extent in (h, w, *new)) and new == (h, w):
         return window_of(images, y, x, h, w)
     return _resampled(images, *new, mode, smooth, rule, roi_start=rows(y, x), roi_end=rows(y + h, x + w))
 
@@ -286,8 +286,8 @@ resized_crop_image, resized_crop_video = on_images(resized_crop, _window_resized
 
 def resized_crop_by_pillow(inpt: Batch, window: dict[str, Any], size: Any, interpolation: Any) -> Batch:
     """Cut a window out of a Batch of images and resize it: :func:`resized_by_pillow`."""
-    made = _window_resized(as_images("resized_crop", inpt), **window, size=size, interpolation=interpolation, rule=PILLOW)
-    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+    output = _window_resized(as_images("resized_crop", inpt), **window, size=size, interpolation=interpolation, rule=PILLOW)
+    return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
 def _window_mask(masks: Batch, top: Any, left: Any, height: Any, width: Any, size: Any) -> Batch:
@@ -312,11 +312,11 @@ def resized_crop_bounding_boxes(
     bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: Any, left: Any, height: Any, width: Any, size: Any, clamping_mode: Any = "soft"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes of a resized window, and its size."""
-    made = _window_boxes(of_tensor(bounding_boxes, (height, width), format, clamping_mode), top, left, height, width, size)
-    return made.values.reshape(bounding_boxes.shape), made.canvas
+    output = _window_boxes(of_tensor(bounding_boxes, (height, width), format, clamping_mode), top, left, height, width, size)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
 def resized_crop_keypoints(keypoints: torch.Tensor, top: Any, left: Any, height: Any, width: Any, size: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points of a resized window, and its size."""
-    made = _window_points(of_tensor(keypoints, (height, width)), top, left, height, width, size)
-    return made.values.reshape(keypoints.shape), made.canvas
+    output = _window_points(of_tensor(keypoints, (height, width)), top, left, height, width, size)
+    return output.values.reshape(keypoints.shape), output.canvas

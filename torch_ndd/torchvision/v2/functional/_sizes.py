@@ -110,14 +110,14 @@ add_kernel(get_dimensions, torch.Tensor, single.Image, single.Video)(get_dimensi
 add_kernel(get_dimensions, Batch)(lambda inpt: _listed(inpt, "CHW"))
 add_kernel(get_dimensions, PIL.Image.Image)(reference.get_dimensions)
 add_kernel(get_num_channels, torch.Tensor, single.Image, single.Video)(get_num_channels_image)
-add_kernel(get_num_channels, Batch)(lambda inpt: [one[0] for one in _listed(inpt, "C")])
+add_kernel(get_num_channels, Batch)(lambda inpt: [extents[0] for extents in _listed(inpt, "C")])
 add_kernel(get_num_channels, PIL.Image.Image)(reference.get_num_channels)
 add_kernel(get_size, torch.Tensor, single.Image, single.Video, single.Mask)(get_size_image)
 add_kernel(get_size, single.BoundingBoxes, single.KeyPoints)(get_size_bounding_boxes)
 add_kernel(get_size, PIL.Image.Image)(reference.get_size)
 add_kernel(get_size, Batch)(lambda inpt: _listed(inpt, "HW"))
 add_kernel(get_size, tv_tensors.Mask)(lambda inpt: [list(shape[-2:]) for shape in inpt.shape])
-add_kernel(get_size, tv_tensors.BoundingBoxes, tv_tensors.KeyPoints)(lambda inpt: [list(one) for one in inpt.canvas_size])
+add_kernel(get_size, tv_tensors.BoundingBoxes, tv_tensors.KeyPoints)(lambda inpt: [list(canvas) for canvas in inpt.canvas_size])
 add_kernel(get_num_frames, torch.Tensor, single.Video)(get_num_frames_video)
 add_kernel(get_num_frames, Batch)(lambda inpt: [shape[0] for shape in inpt.shape])
 
@@ -145,4 +145,4 @@ def get_image_size(inpt: Any) -> list[int]:
     """Return width and height. Deprecated in torchvision: use :func:`get_size`, which returns height and width."""
     warnings.warn("get_image_size is deprecated in torchvision: use get_size, which returns [height, width]", stacklevel=2)
     size = get_size(inpt)
-    return [one[::-1] for one in size] if isinstance(inpt, Batch) else size[::-1]
+    return [extents[::-1] for extents in size] if isinstance(inpt, Batch) else size[::-1]

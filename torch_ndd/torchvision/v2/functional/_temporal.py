@@ -41,8 +41,8 @@ def _batch(inpt: Batch, num_samples: int) -> Any:
     videos = as_images("uniform_temporal_subsample", inpt)
     if not (videos.layout or "").startswith("F"):
         raise TypeError(f"uniform_temporal_subsample: videos have a layout that starts with F, got {videos.layout!r}")
-    made = [one.torch().index_select(0, _frames(one.shape[0], num_samples)) for one in videos.evaluate()]
-    return as_batch(made, layout=videos.layout)
+    samples = [video.torch().index_select(0, _frames(video.shape[0], num_samples)) for video in videos.evaluate()]
+    return as_batch(samples, layout=videos.layout)
 
 
 add_kernel(uniform_temporal_subsample, torch.Tensor)(uniform_temporal_subsample_video)

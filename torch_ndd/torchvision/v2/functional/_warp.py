@@ -56,8 +56,8 @@ def affine(
     >>> affine(torch.tensor([[[1, 2, 3]]]), 0, [1, 0], 1.0, [0, 0])
     tensor([[[0, 1, 2]]])
     """
-    given = {"angle": angle, "translate": translate, "scale": scale, "shear": shear, "center": center}
-    return dispatched(affine, inpt, **given, interpolation=interpolation, fill=fill)
+    arguments = {"angle": angle, "translate": translate, "scale": scale, "shear": shear, "center": center}
+    return dispatched(affine, inpt, **arguments, interpolation=interpolation, fill=fill)
 
 
 def _arguments(batch_size: int | None, angle: Any, translate: Any, scale: Any, shear: Any, center: Any) -> tuple[Any, Any, Any, Any, Any]:
@@ -105,8 +105,8 @@ def _warped(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None,
 
 
 def _blended_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
-    given: Any = {"matrix": matrix, "size": size, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
-    return through_floats(images, chosen, lambda pixels: warp_affine(pixels, **given))
+    options: Any = {"matrix": matrix, "size": size, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
+    return through_floats(images, chosen, lambda pixels: warp_affine(pixels, **options))
 
 
 def _affine(
@@ -137,12 +137,12 @@ affine_mask = on_masks(affine, _affine_mask)
 
 def _moved(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tensor:
     """Return points (R, 2 k) moved by a map."""
-    a, b, c, d, e, f = (rows.of(one) for one in matrix)
-    made = torch.empty_like(points)
+    a, b, c, d, e, f = (rows.of(number) for number in matrix)
+    output = torch.empty_like(points)
     for k in range(0, points.shape[1], 2):
         x, y = points[:, k], points[:, k + 1]
-        made[:, k], made[:, k + 1] = a * x + b * y + c, d * x + e * y + f
-    return made
+        output[:, k], output[:, k + 1] = a * x + b * y + c, d * x + e * y + f
+    return output
 
 
 def _around(points: torch.Tensor) -> torch.Tensor:
@@ -163,7 +163,7 @@ def _smallest_after(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Number, Nu
     for x, y in ((0, 0), (0, height), (width, height), (width, 0)):
         xs.append(torch.as_tensor(a * x + b * y + c, dtype=torch.float64))
         ys.append(torch.as_tensor(d * x + e * y + f, dtype=torch.float64))
-    low_x, low_y = (torch.stack(torch.broadcast_tensors(*one)).amin(0) for one in (xs, ys))
+    low_x, low_y = (torch.stack(torch.broadcast_tensors(*column)).amin(0) for column in (xs, ys))
     return low_x if low_x.dim() else float(low_x), low_y if low_y.dim() else float(low_y)
 
 
@@ -171,17 +171,16 @@ def _affine_rows(rows: Rows, matrix: Matrix, expanded: Any = None) -> Rows:
     """Move unrotated boxes or points; ``expanded`` is the new canvas with its smallest coordinates."""
     boxes = rows.format is not None
     points = _moved(rows, matrix, _four_corners(rows.corners()) if boxes else rows.real)
-    made, canvas = _around(points) if boxes else points, rows.canvas
+    values, canvas = _around(points) if boxes else points, rows.canvas
     if expanded is not None:
         canvas, low_x, low_y = expanded
-        made[:, 0::2] -= _column(rows.of(low_x))
-        made[:, 1::2] -= _column(rows.of(low_y))
-    if not boxes:
-        return rows.changed(made, canvas)
-    moved = Rows(made, canvas, rows.owner, rows.format, rows.mode)
-    if rows.mode is not None:
-        made = moved.within(made, 0)
-    return rows.changed(rows.from_corners(made), canvas)
+        values[:, 0::2] -= _column(rows.of(low_x))
+        values[:, 1::2] -= _column(rows.of(low_y))
+    if boxes:
+        if rows.mode is not None:
+            values = replace(rows, values=values, canvas=canvas).within(values, 0)
+        values = rows.from_corners(values)
+    return rows.changed(values, canvas)
 
 
 def _column(value: Any) -> Any:
@@ -228,16 +227,16 @@ def affine_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> torch.Tensor:
     """Return the boxes around moved boxes."""
-    made = _affine_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, translate, scale, shear, center)
-    return made.values.reshape(bounding_boxes.shape)
+    output = _affine_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, translate, scale, shear, center)
+    return output.values.reshape(bounding_boxes.shape)
 
 
 def affine_keypoints(
     keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return moved points and the size of the canvas."""
-    made = _affine_points(of_tensor(keypoints, canvas_size), angle, translate, scale, shear, center)
-    return made.values.reshape(keypoints.shape), made.canvas
+    output = _affine_points(of_tensor(keypoints, canvas_size), angle, translate, scale, shear, center)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- rotate ---
@@ -288,15 +287,15 @@ def _canvas_of_image(canvas: tuple[Any, Any], turn: Number, center: Any) -> tupl
 
 def _turned_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, about_middle: bool) -> tuple[Any, Any]:
     """Return height and width of the canvas that holds the turned image; for quarter turns they are exact."""
-    made = turned_size(matrix, height, width)
+    extents = turned_size(matrix, height, width)
     if not about_middle:
-        return made
+        return extents
     half, quarter = turn % 180 == 0, turn % 180 == 90
     if not isinstance(turn, torch.Tensor):
-        return (height, width) if half else (width, height) if quarter else made
-    sides = [torch.as_tensor(one) for one in (height, width)]
+        return (height, width) if half else (width, height) if quarter else extents
+    sides = [torch.as_tensor(extent) for extent in (height, width)]
     half, quarter = torch.as_tensor(half), torch.as_tensor(quarter)
-    tall, wide = (torch.where(half, a, torch.where(quarter, b, torch.as_tensor(c))) for a, b, c in zip(sides, sides[::-1], made, strict=True))
+    tall, wide = (torch.where(half, a, torch.where(quarter, b, torch.as_tensor(c))) for a, b, c in zip(sides, sides[::-1], extents, strict=True))
     return tall, wide
 
 
@@ -339,16 +338,16 @@ def rotate_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return the boxes around rotated boxes, and the size of the canvas."""
-    made = _rotated_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, expand, center)
-    return made.values.reshape(bounding_boxes.shape), made.canvas
+    output = _rotated_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, expand, center)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
 def rotate_keypoints(
     keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, expand: bool = False, center: Any = None
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return rotated points and the size of the canvas."""
-    made = _rotated_rows(of_tensor(keypoints, canvas_size), angle, expand, center)
-    return made.values.reshape(keypoints.shape), made.canvas
+    output = _rotated_rows(of_tensor(keypoints, canvas_size), angle, expand, center)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- perspective ---
@@ -372,8 +371,8 @@ def perspective(
     >>> perspective(torch.tensor([[[1, 2, 3]]]), None, None, coefficients=[1, 0, 1, 0, 1, 0, 0, 0])
     tensor([[[2, 3, 0]]])
     """
-    given = {"startpoints": startpoints, "endpoints": endpoints, "coefficients": coefficients}
-    return dispatched(perspective, inpt, **given, interpolation=interpolation, fill=fill)
+    arguments = {"startpoints": startpoints, "endpoints": endpoints, "coefficients": coefficients}
+    return dispatched(perspective, inpt, **arguments, interpolation=interpolation, fill=fill)
 
 
 def _projected(
@@ -384,8 +383,8 @@ def _projected(
 
 
 def _blended_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:
-    given: Any = {"matrix": matrix, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
-    return through_floats(images, chosen, lambda pixels: warp_perspective(pixels, **given))
+    options: Any = {"matrix": matrix, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
+    return through_floats(images, chosen, lambda pixels: warp_perspective(pixels, **options))
 
 
 perspective_image, perspective_video = on_images(perspective, _projected)
@@ -408,18 +407,18 @@ def _projected_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients: 
             return reference.perspective_bounding_boxes(values, rows.format, canvas, None, None, list(c), rows.mode)
 
         return rows.each(one, *found)
-    p, q, r, s, t, u, g, h = (rows.of(one) for one in inverse_coefficients(found))
+    p, q, r, s, t, u, g, h = (rows.of(number) for number in inverse_coefficients(found))
     boxes = rows.format is not None
     points = _four_corners(rows.corners()) if boxes else rows.real
-    made = torch.empty_like(points)
+    projected = torch.empty_like(points)
     for k in range(0, points.shape[1], 2):
         x, y = points[:, k], points[:, k + 1]
         over = g * x + h * y + 1.0
-        made[:, k], made[:, k + 1] = (p * x + q * y + r) / over, (s * x + t * y + u) / over
+        projected[:, k], projected[:, k + 1] = (p * x + q * y + r) / over, (s * x + t * y + u) / over
     if not boxes:
-        return rows.changed(made)
-    made = _around(made)
-    return rows.changed(rows.from_corners(rows.within(made, 0) if rows.mode is not None else made))
+        return rows.changed(projected)
+    projected = _around(projected)
+    return rows.changed(rows.from_corners(rows.within(projected, 0) if rows.mode is not None else projected))
 
 
 on_coordinates(perspective, _projected_rows, _projected_rows, drops=("interpolation", "fill"))
@@ -435,8 +434,8 @@ def perspective_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> torch.Tensor:
     """Return the boxes around projected boxes."""
-    made = _projected_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), startpoints, endpoints, coefficients)
-    return made.values.reshape(bounding_boxes.shape)
+    output = _projected_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), startpoints, endpoints, coefficients)
+    return output.values.reshape(bounding_boxes.shape)
 
 
 def perspective_keypoints(
