@@ -182,10 +182,10 @@ def test_the_crop_is_decoded_alone(folder: Path, monkeypatch: pytest.MonkeyPatch
     alone = fn(encoded).torch()
     whole = ndd.decoders.image(encoded, adjust_orientation=False)
     called: list[Any] = []
-    from torch_ndd.torchvision.v2 import _plan
+    from torch_ndd.torchvision._translation import steps
 
-    real = _plan.image_slice
-    monkeypatch.setattr(_plan, "image_slice", lambda *given, **options: called.append(1) or real(*given, **options))
+    real = steps.image_slice
+    monkeypatch.setattr(steps, "image_slice", lambda *given, **options: called.append(1) or real(*given, **options))
     ndd.random.set_seed(1)
     assert torch.equal(fn(whole).torch(), alone)
     assert not called
@@ -194,25 +194,25 @@ def test_the_crop_is_decoded_alone(folder: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_steps_that_are_one_pass() -> None:
-    names = [type(one).__name__ for one in from_torchvision(RANDOM[0])._planned]
-    assert names == ["RandomResizedCrop", "RandomHorizontalFlip", "ColorJitter", "Normalized"]
+    names = [type(one).__name__ for one in from_torchvision(RANDOM[0])._fused]
+    assert names == ["RandomResizedCrop", "RandomHorizontalFlip", "ColorJitter", "FlipNormalize"]
     fused = from_torchvision(v1.Compose([v1.RandomResizedCrop(9), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]))
-    assert [type(one).__name__ for one in fused._planned] == ["RandomResizedCrop", "Normalized"]
+    assert [type(one).__name__ for one in fused._fused] == ["RandomResizedCrop", "FlipNormalize"]
     assert [type(one).__name__ for one in fused.transforms] == ["RandomResizedCrop", "RandomHorizontalFlip", "ToImage", "ToDtype", "Normalize"]
-    assert "Normalized(RandomHorizontalFlip" in repr(fused)
+    assert "FlipNormalize(RandomHorizontalFlip" in repr(fused)
 
 
 def test_flips_after_a_resize_are_part_of_the_normalization() -> None:
     steps = [v2.RandomHorizontalFlip(1.0), v2.Resize((6, 8), antialias=True), *FLOATS]
     fn = from_torchvision(v2.Compose(steps))
-    assert [type(one).__name__ for one in fn._planned] == ["ImagesAlone"]
+    assert [type(one).__name__ for one in fn._fused] == ["FlipAfterResize"]
     assert "Resize" in repr(fn)
     images = torch.randint(0, 256, (2, 3, 13, 17), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     made = fn(ndd.as_batch(images.permute(0, 2, 3, 1).contiguous(), layout="HWC")).torch()
     torch.testing.assert_close(made, v2.Compose(steps)(images), atol=1.01 / 255, rtol=0)
     assert (made - v2.Compose(steps)(images)).abs().mean() < 0.01 / 255
     nearest = from_torchvision(v2.Compose([steps[0], v2.Resize((6, 8), interpolation=InterpolationMode.NEAREST), *FLOATS]))
-    assert [type(one).__name__ for one in nearest._planned] == ["RandomHorizontalFlip", "Resize", "Normalized"]
+    assert [type(one).__name__ for one in nearest._fused] == ["RandomHorizontalFlip", "Resize", "FlipNormalize"]
 
 
 def test_masks_are_flipped_before_they_are_resized() -> None:
@@ -243,7 +243,7 @@ def detection_sample(dtype: torch.dtype = torch.float32) -> tuple[ndd.Batch, dic
 def test_zooming_out_and_cropping_are_one_pass(fill: Any) -> None:
     zoom, crop = v2.RandomZoomOut(fill=fill), v2.RandomIoUCrop()
     fn = from_torchvision(v2.Compose([zoom, crop]))
-    assert [type(one).__name__ for one in fn._planned] == ["ZoomedCrop"]
+    assert [type(one).__name__ for one in fn._fused] == ["ZoomCrop"]
     assert "RandomZoomOut" in repr(fn)
     ndd.random.set_seed(4)
     images, target = fn(*detection_sample())
@@ -269,10 +269,10 @@ def test_zooming_out_and_cropping_of_single_images() -> None:
 def test_boxes_of_floats_are_flipped_after_the_resize(dtype: torch.dtype, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [v2.RandomHorizontalFlip(1.0), v2.Resize((6, 8), antialias=True), *FLOATS]
     fn = from_torchvision(v2.Compose(steps))
-    (alone,) = fn._for_pillow
+    (alone,) = fn._fused_for_pillow
     called: list[bool] = []
-    first = alone.shorter[0]
-    monkeypatch.setattr(alone, "shorter", [lambda sample: called.append(True) or first(sample), *alone.shorter[1:]])
+    first = alone.late[0]
+    monkeypatch.setattr(alone, "late", [lambda sample: called.append(True) or first(sample), *alone.late[1:]])
     images, target = fn(*detection_sample(dtype))
     assert bool(called) is late
     for k, (image, boxes) in enumerate(zip(*(lambda sample: (sample[0], sample[1]["boxes"]))(detection_sample(dtype)), strict=True)):

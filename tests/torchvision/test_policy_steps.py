@@ -27,7 +27,7 @@ def _images(layout: str, ragged: bool, channels: int) -> ndd.Batch:
     return ndd.as_batch(made, layout=layout)
 
 
-def _drawn(seed: int) -> list[tuple[str, float]]:
+def _draw_steps(seed: int) -> list[tuple[str, float]]:
     chosen = random.Random(seed)
     made = []
     for _ in range(30):
@@ -46,7 +46,7 @@ def _drawn(seed: int) -> list[tuple[str, float]]:
 def test_steps_at_once_are_steps_one_by_one(layout: str, ragged: bool, channels: int, interpolation: str, fill: Any) -> None:
     policy: Any = v2.RandAugment(interpolation=interpolation, fill=fill[:channels] if isinstance(fill, list) else fill)
     images = _images(layout, ragged, channels)
-    turns = [_drawn(seed) for seed in range(3)]
+    turns = [_draw_steps(seed) for seed in range(3)]
     expected = images
     for steps in turns:
         expected = policy._apply_by_groups(expected, steps, policy._fill_for(images))

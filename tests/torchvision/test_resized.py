@@ -35,7 +35,7 @@ def test_resized_files_have_the_bits_of_pillow(interpolation: str, size: Any, cr
 def test_a_resize_and_the_crop_in_the_middle_are_one_step() -> None:
     steps = [v2.Resize(24), v2.CenterCrop(20)]
     fn = from_torchvision(v2.Compose([*steps, v2.RandomHorizontalFlip(0.0), *FLOATS]))
-    assert [type(one).__name__ for one in fn._planned] == ["ResizedCenter", "Normalized"]
+    assert [type(one).__name__ for one in fn._fused] == ["ResizeCenterCrop", "FlipNormalize"]
     assert "CenterCrop" in repr(fn)
     planes = [torch.arange(3 * 30 * w, dtype=torch.uint8).reshape(3, 30, w) for w in (40, 50)]
     images, target = fn(ndd.batch(planes, layout="CHW"), ndd.batch([1, 2]))

@@ -77,12 +77,12 @@ def random_erasing(
         raise ValueError(f"{op}: probability must be from 0 to 1, got {probability}")
     if count < 1:
         raise ValueError(f"{op}: count must be 1 or more, got {count}")
-    batch, is_batch = _images(op, images)
+    batch, is_batch = _as_images(op, images)
     if mode != "constant" and not batch.dtype.is_floating_point:
         raise ValueError(f'{op}: mode="{mode}" is for floating-point images, got {types.dtype_name(batch.dtype)}; it comes after the normalization')
     place = (batch.layout or "").index("H")
     sizes = np.array([shape[place : place + 2] for shape in batch.shape], np.float64).reshape(-1, 2)
-    boxes = _boxes(draw_numbers(op, rng, batch.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
+    boxes = _erased_boxes(draw_numbers(op, rng, batch.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
     output = batch
     for k in range(count):
         anchor, shape = (new_batch(torch.from_numpy(np.ascontiguousarray(boxes[:, k, a : a + 2], np.float32))) for a in (0, 2))
@@ -101,7 +101,7 @@ def random_erasing(
     return (output, found) if return_params else output
 
 
-def _boxes(drawn: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: Sequence[float], count: int, probability: float) -> np.ndarray:
+def _erased_boxes(drawn: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: Sequence[float], count: int, probability: float) -> np.ndarray:
     """Return top, left, height and width, int64 (N, count, 4)."""
     acts, rest = drawn[:, 0] < probability, drawn[:, 1:].reshape(len(drawn), count, -1)
     extents = sizes[:, None, :]
@@ -117,7 +117,7 @@ def _boxes(drawn: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: 
     return np.concatenate([np.where(there[..., None], start, 0), box], 2).astype(np.int64)
 
 
-def _images(op: str, value: Any) -> tuple[Batch, bool]:
+def _as_images(op: str, value: Any) -> tuple[Batch, bool]:
     """Return images as a batch with a layout, and whether they were one."""
     value = unwrap(value)
     if not isinstance(value, Batch | Tensor | torch.Tensor | np.ndarray):

@@ -65,12 +65,12 @@ def mixup(
     (torch.float32, (3,), tensor([1., 1., 1., 1.]))
     """
     op = "mixup"
-    images = _checked_images(op, images)
-    _check(op, alpha, rng)
-    soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
-    order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
-    output = cast(blended(images, order, lam), dtype=images.dtype if dtype is None else types.to_dtype(dtype))
-    return _results(output, soft, order, lam, return_params)
+    images = _require_equal_shapes(op, images)
+    _check_arguments(op, alpha, rng)
+    soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+    order, lam = _draw_pairs(op, images.batch_size, alpha, rng, partner, per_batch)
+    output = cast(blend(images, order, lam), dtype=images.dtype if dtype is None else types.to_dtype(dtype))
+    return _as_results(output, soft, order, lam, return_params)
 
 
 @exclude_from_compilation
@@ -112,21 +112,21 @@ def cutmix(
     True
     """
     op = "cutmix"
-    images = _checked_images(op, images)
-    _check(op, alpha, rng)
+    images = _require_equal_shapes(op, images)
+    _check_arguments(op, alpha, rng)
     layout = images.layout or "HWC"
     if layout not in ("HWC", "CHW") or images.ndim != 3:
         raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: HWC, CHW')
-    soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
-    order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
+    soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+    order, lam = _draw_pairs(op, images.batch_size, alpha, rng, partner, per_batch)
     height, width = (images.buffer.shape[1 + layout.index(letter)] for letter in "HW")
     drawn = draw_numbers(op, rng, len(order), 2)
-    boxes = _boxes(np.repeat(drawn[:1], len(drawn), 0) if per_batch else drawn, lam, height, width)
+    boxes = _cutmix_boxes(np.repeat(drawn[:1], len(drawn), 0) if per_batch else drawn, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     kept = (1 - area / max(1, height * width)).astype(np.float32)
-    output = pasted(images, order, boxes)
+    output = paste_boxes(images, order, boxes)
     extra = (torch.from_numpy(boxes),) if return_params else ()
-    return _results(output, soft, order, kept, return_params, *extra)
+    return _as_results(output, soft, order, kept, return_params, *extra)
 
 
 @exclude_from_compilation
@@ -170,7 +170,7 @@ def mixup_or_cutmix(
     ((3, 8, 8), (4,))
     """
     op = "mixup_or_cutmix"
-    images = _checked_images(op, images)
+    images = _require_equal_shapes(op, images)
     for name, value in (("probability", probability), ("switch_probability", switch_probability)):
         if not 0 <= value <= 1:
             raise ValueError(f"{op}: {name} must be from 0 to 1, got {value}")
@@ -179,14 +179,14 @@ def mixup_or_cutmix(
     acts, switches = draw_numbers(op, rng, 1, 2)[0]
     shared: dict[str, Any] = {"label_smoothing": label_smoothing, "num_classes": num_classes, "partner": partner, "per_batch": per_batch, "rng": rng}
     if acts >= probability:
-        soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+        soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
         return images if soft is None else (images, new_batch(soft))
     if cutmix_alpha > 0 and (mixup_alpha <= 0 or switches < switch_probability):
         return cutmix(images, labels, alpha=cutmix_alpha, **shared)
     return mixup(images, labels, alpha=mixup_alpha, **shared)
 
 
-def _checked_images(op: str, images: Any) -> Batch:
+def _require_equal_shapes(op: str, images: Any) -> Batch:
     images = unwrap(images)
     if not isinstance(images, Batch):
         raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
@@ -198,13 +198,13 @@ def _checked_images(op: str, images: Any) -> Batch:
     return images
 
 
-def _check(op: str, alpha: float, rng: Any) -> None:
+def _check_arguments(op: str, alpha: float, rng: Any) -> None:
     check_rng(op, rng)
     if not 0 < alpha < float("inf"):
         raise ValueError(f"{op}: alpha must be positive and finite, got {alpha}")
 
 
-def _pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: bool) -> tuple[torch.Tensor, np.ndarray]:
+def _draw_pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: bool) -> tuple[torch.Tensor, np.ndarray]:
     """Return the partner of every sample, and how much of the sample remains."""
     if partner not in ("random", "previous", "reversed"):
         raise ValueError(f"{op}: partner must be random, previous or reversed, got {partner!r}")
@@ -216,13 +216,13 @@ def _pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: 
     return order, np.repeat(lam[:1], size) if per_batch else lam
 
 
-def smoothed(op: str, soft: torch.Tensor | None, smoothing: float) -> torch.Tensor | None:
+def smooth_labels(op: str, soft: torch.Tensor | None, smoothing: float) -> torch.Tensor | None:
     if not 0 <= smoothing <= 1:
         raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {smoothing}")
     return soft if soft is None or smoothing == 0 else soft * (1 - smoothing) + smoothing / soft.shape[1]
 
 
-def _boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.ndarray:
+def _cutmix_boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return left, top, right, bottom of the boxes to replace, int64 (N, 4)."""
     half = np.sqrt(1 - lam.astype(np.float64)) / 2
     y, x = (drawn * (height, width)).astype(np.int64).T
@@ -230,7 +230,7 @@ def _boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.nd
     return np.stack([np.maximum(x - w, 0), np.maximum(y - h, 0), np.minimum(x + w, width), np.minimum(y + h, height)], 1)
 
 
-def blended(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | None = None) -> Batch:
+def blend(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | None = None) -> Batch:
     """Return ``lam * images[i] + (1 - lam) * others[order[i]]``, float32 for integers; ``lam`` is (N,), ``others`` by default the images."""
     kind = np.float64 if images.dtype is torch.float64 else np.float32
     partners = images if others is None else others
@@ -242,7 +242,7 @@ def blended(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch |
     return images * weight + (permute_batch(partners, indices=order.tolist()) if len(order) else partners) * rest
 
 
-def pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
+def paste_boxes(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
     """Return every image with the box of its partner; all axes before the height are treated as images below each other."""
     if not images.buffer.numel():
         return images
@@ -266,7 +266,7 @@ def pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
     return new_batch(output.buffer.view(images.buffer.shape), None, images.layout, output.pending)
 
 
-def mixed_labels(soft: torch.Tensor, order: torch.Tensor, lam: torch.Tensor) -> torch.Tensor:
+def mix_labels(soft: torch.Tensor, order: torch.Tensor, lam: torch.Tensor) -> torch.Tensor:
     """Return ``lam * soft[i] + (1 - lam) * soft[order[i]]``, (N, classes); a few numbers, for which torch is as good."""
     weight, rest = (share.to(soft.device, soft.dtype)[:, None] for share in (lam, 1.0 - lam))
     return weight * soft + rest * soft[order.to(soft.device)]
@@ -293,11 +293,11 @@ def soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> tor
     return (values[:, None] == torch.arange(num_classes, device=values.device)).float()
 
 
-def _results(images: Batch, soft: torch.Tensor | None, order: torch.Tensor, lam: np.ndarray, return_params: bool, *extra: torch.Tensor) -> Any:
+def _as_results(images: Batch, soft: torch.Tensor | None, order: torch.Tensor, lam: np.ndarray, return_params: bool, *extra: torch.Tensor) -> Any:
     weight = torch.from_numpy(lam)
     results: list[Any] = [images]
     if soft is not None:
-        results.append(new_batch(mixed_labels(soft, order, weight)))
+        results.append(new_batch(mix_labels(soft, order, weight)))
     if return_params:
         results += [order, weight, *extra]
     return results[0] if len(results) == 1 else tuple(results)

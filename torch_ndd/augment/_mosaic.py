@@ -71,31 +71,31 @@ def mosaic(
     batch, _ = as_images(op, images)
     if batch.ndim != 3:
         raise ValueError(f'{op}: The layout "{batch.layout}" does not match any of the allowed layouts: HWC')
-    canvas = _checked(op, batch, output_size, center_range, min_visibility)
+    canvas = _check_arguments(op, batch, output_size, center_range, min_visibility)
     given_boxes, given_masks = as_boxes(op, boxes, batch, True), as_masks(op, masks, batch, True)
-    given_labels = _labels_of(op, labels, batch, given_boxes)
+    given_labels = _as_labels(op, labels, batch, given_boxes)
 
     size = batch.batch_size
     low, high = center_range
     centers = np.rint((low + (high - low) * draw_numbers(op, rng, size, 2)) * canvas).astype(np.int64)
     centers = np.clip(centers, 1, np.array(canvas) - 1)
-    sources = _sources(op, size, rng)
+    sources = _draw_sources(op, size, rng)
 
     parts = [_Part(batch, sources[:, k], centers, canvas, *corner) for k, corner in enumerate(_CORNERS)]
-    results: list[Any] = [_assembled(batch, parts, canvas, interp_type)]
+    results: list[Any] = [_assemble(batch, parts, canvas, interp_type)]
     kept = None
     if given_boxes is not None:
         _check_objects(op, given_masks, given_boxes)
-        kept = [_visible(part, given_boxes, min_visibility) for part in parts]
-        results += _kept(kept, parts, given_boxes, given_labels)
+        kept = [_find_visible(part, given_boxes, min_visibility) for part in parts]
+        results += _collect_boxes(kept, parts, given_boxes, given_labels)
     if given_masks is not None:
-        results.append(_assembled_masks(given_masks, batch, parts, canvas, kept))
+        results.append(_assemble_masks(given_masks, batch, parts, canvas, kept))
     if return_params:
         results += [torch.from_numpy(sources), torch.from_numpy(centers)]
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _sources(op: str, size: int, rng: Any) -> np.ndarray:
+def _draw_sources(op: str, size: int, rng: Any) -> np.ndarray:
     """Return the four images of every mosaic, (N, 4): those at random distances along a random cycle of the batch."""
     cycle = batch_permutation(batch_size=size, rng=rng).torch().numpy().astype(np.int64)
     distances = list(range(1, size)) if size >= 4 else [k % size for k in (1, 2, 3)]
@@ -136,14 +136,14 @@ def _batch(values: np.ndarray) -> Batch:
     return new_batch(torch.from_numpy(np.ascontiguousarray(values)))
 
 
-def _assembled(images: Batch, parts: Sequence[_Part], canvas: Sequence[int], interp_type: types.DALIInterpType) -> Batch:
+def _assemble(images: Batch, parts: Sequence[_Part], canvas: Sequence[int], interp_type: types.DALIInterpType) -> Batch:
     anchors = _batch(np.stack([part.start for part in parts], 1).astype(np.int32))
     return multi_paste(*[part.cut(images, interp_type) for part in parts], out_anchors=anchors, output_size=list(canvas))
 
 
-def _assembled_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas: Sequence[int], kept: Sequence["_Kept"] | None) -> Batch:
+def _assemble_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas: Sequence[int], kept: Sequence["_VisibleBoxes"] | None) -> Batch:
     if masks.layout != "CHW":
-        return restore_channels(_assembled(add_channels(masks, images), parts, canvas, types.INTERP_NN), masks)
+        return restore_channels(_assemble(add_channels(masks, images), parts, canvas, types.INTERP_NN), masks)
     placed = []
     for part in parts:
         cut = as_batch(part.cut(masks, types.INTERP_NN), layout="FHW")
@@ -157,17 +157,17 @@ def _assembled_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas
     return as_batch([sample[chosen.to(sample.device)] for sample, chosen in zip(samples, keep, strict=True)], layout="CHW")
 
 
-class _Kept(NamedTuple):
+class _VisibleBoxes(NamedTuple):
     """The boxes of one part of every mosaic."""
 
     boxes: list[np.ndarray]
     keep: list[np.ndarray]  # which of the image's boxes these are
 
 
-def _visible(part: _Part, boxes: Batch, min_visibility: float) -> _Kept:
+def _find_visible(part: _Part, boxes: Batch, min_visibility: float) -> _VisibleBoxes:
     """Return the boxes of a part on the canvas, clipped to the part, and which of the image's they are."""
     old = [np.asarray(sample, np.float64) for sample in boxes.cpu()]
-    visible = _Kept([], [])
+    visible = _VisibleBoxes([], [])
     for i, j in enumerate(part.source):
         (top, left), (y, x), (height, width) = part.roi[0][i], part.start[i], part.extent[i]
         moved = (old[j] - (left, top, left, top)) * part.scale[i] + (x, y, x, y)
@@ -179,7 +179,7 @@ def _visible(part: _Part, boxes: Batch, min_visibility: float) -> _Kept:
     return visible
 
 
-def _kept(kept: Sequence[_Kept], parts: Sequence[_Part], boxes: Batch, labels: Batch | None) -> list[Batch]:
+def _collect_boxes(kept: Sequence[_VisibleBoxes], parts: Sequence[_Part], boxes: Batch, labels: Batch | None) -> list[Batch]:
     """Return the boxes of every mosaic, and their labels."""
     count = boxes.batch_size
     box_samples = [torch.from_numpy(np.concatenate([visible.boxes[i] for visible in kept])) for i in range(count)]
@@ -204,7 +204,7 @@ def _areas(boxes: np.ndarray) -> np.ndarray:
     return np.maximum(boxes[:, 2] - boxes[:, 0], 0) * np.maximum(boxes[:, 3] - boxes[:, 1], 0)
 
 
-def _labels_of(op: str, value: Any, images: Batch, boxes: Batch | None) -> Batch | None:
+def _as_labels(op: str, value: Any, images: Batch, boxes: Batch | None) -> Batch | None:
     if value is None:
         return None
     if boxes is None:
@@ -216,7 +216,7 @@ def _labels_of(op: str, value: Any, images: Batch, boxes: Batch | None) -> Batch
     return labels
 
 
-def _checked(op: str, images: Batch, output_size: Any, center_range: Any, min_visibility: float) -> tuple[int, int]:
+def _check_arguments(op: str, images: Batch, output_size: Any, center_range: Any, min_visibility: float) -> tuple[int, int]:
     """Return height and width of the canvas."""
     if not images.batch_size:
         raise ValueError(f"{op}: there must be at least one image")

@@ -118,6 +118,6 @@ def to_int(column: Column) -> Any:
     return column.to(torch.int64) if isinstance(column, torch.Tensor) else int(column)
 
 
-def rounded(column: Column) -> Any:
+def round_half_even(column: Column) -> Any:
     """Round half to even."""
     return torch.round(column).to(torch.int64) if isinstance(column, torch.Tensor) else round(column)

@@ -84,20 +84,20 @@ class DataLoader(NddLoader):
             raise ValueError("torchvision.DataLoader: batch_size must be a number: batches are what is transformed")
         arguments: dict[str, Any] = {"shuffle": bool(shuffle) if hasattr(dataset, "__getitem__") else shuffle, "pin_memory": pin_memory}
         arguments |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
-        flat = flat_dataset(dataset, _native)
+        flat = flat_dataset(dataset, _as_native)
         if not isinstance(flat, ImageFolder):
             arguments |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
-        super().__init__(_Native(flat, unknown) if hasattr(flat, "_loading") else dataset, batch_size=batch_size, **arguments)
+        super().__init__(_NativeDataset(flat, unknown) if hasattr(flat, "_loading") else dataset, batch_size=batch_size, **arguments)
         self.dataset = dataset
 
 
-def _native(dataset: Any) -> Any:
+def _as_native(dataset: Any) -> Any:
     """Return torchvision's ``ImageFolder`` as ours if its images are opened as usual; any other data set unchanged."""
     known = type(dataset).__module__.startswith("torchvision.datasets.") and type(dataset).__name__ == "ImageFolder"
     return ImageFolder._of(dataset) if known and getattr(dataset.loader, "__name__", "") == "default_loader" else dataset
 
 
-class _Native:
+class _NativeDataset:
     """A data set of ours, for a loader."""
 
     def __init__(self, dataset: Any, unknown: str) -> None:

@@ -18,7 +18,7 @@ def batch_of(values: torch.Tensor) -> Batch:
     return new_batch(values.contiguous())
 
 
-def given(value: Number) -> Any:
+def as_argument(value: Number) -> Any:
     """Return a number as an operator takes it: itself, or a Batch with one per sample."""
     return batch_of(value) if isinstance(value, torch.Tensor) and value.dim() else value
 

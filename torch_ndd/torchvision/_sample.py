@@ -103,17 +103,17 @@ def batch_size_of(name: str, leaves: Sequence[Any]) -> int | None:
     return size
 
 
-def has_shape(leaves: Sequence[Any]) -> int | None:
+def first_batch_size(leaves: Sequence[Any]) -> int | None:
     """Return the number of samples of the first Batch, None without one."""
     return next((leaf.batch_size for leaf in leaves if isinstance(leaf, Batch)), None)
 
 
-def selected(leaf: Any, indices: Sequence[int]) -> Any:
+def select_samples(leaf: Any, indices: Sequence[int]) -> Any:
     """Return some samples of a leaf; anything but a Batch is common to all samples."""
     return leaf.select(list(indices)) if isinstance(leaf, Batch) else leaf
 
 
-def merged(name: str, parts: Sequence[tuple[Sequence[int], Batch]], batch_size: int) -> Batch:
+def merge_batches(name: str, parts: Sequence[tuple[Sequence[int], Batch]], batch_size: int) -> Batch:
     """Return one Batch of parts that hold these samples.
 
     Raises:

@@ -15,7 +15,7 @@ from . import tv_tensors
 from ._sample import flatten, kind_of, unflatten
 
 
-def one_sample(leaf: Any, i: int) -> Any:
+def sample_at(leaf: Any, i: int) -> Any:
     """Return a sample of a leaf as torchvision's object: images ``(..., C, H, W)``, boxes with their format, anything else as a tensor."""
     if not isinstance(leaf, Batch):
         return leaf
@@ -32,7 +32,7 @@ def one_sample(leaf: Any, i: int) -> Any:
     return kind(values)
 
 
-def joined(name: str, samples: Sequence[Any], leaf: Any) -> Any:
+def join_samples(name: str, samples: Sequence[Any], leaf: Any) -> Any:
     """Return the results for all samples as a Batch, in the layout of the leaf that they come from; other results as a list.
 
     Raises:
@@ -67,7 +67,7 @@ def joined(name: str, samples: Sequence[Any], leaf: Any) -> Any:
     return output
 
 
-def per_sample(
+def call_per_sample(
     name: str,
     function: Callable[..., Any],
     inputs: Sequence[Any],
@@ -80,7 +80,7 @@ def per_sample(
     leaves, spec = flatten(sample)
 
     def result(i: int) -> Any:
-        item = unflatten([one_sample(leaf, i) for leaf in leaves], spec)
+        item = unflatten([sample_at(leaf, i) for leaf in leaves], spec)
         return flatten(function(*item) if several else function(item))
 
     flat = list(each(result, range(batch_size)))
@@ -91,21 +91,21 @@ def per_sample(
             raise RuntimeError(f"{name}: the results for different samples have different structures: {flat[0][1]} and {other}")
     rows = [leaves for leaves, _ in flat]
     like = leaves if len(leaves) == len(rows[0]) else [None] * len(rows[0])
-    return unflatten([joined(name, [row[k] for row in rows], like[k]) for k in range(len(rows[0]))], flat[0][1])
+    return unflatten([join_samples(name, [row[k] for row in rows], like[k]) for k in range(len(rows[0]))], flat[0][1])
 
 
-def holds_tensor(sample: Any) -> bool:
+def has_tensor(sample: Any) -> bool:
     """Return whether a Tensor of torch_ndd is anywhere in a sample."""
     if isinstance(sample, Batch | torch.Tensor):
         return False
     if isinstance(sample, list | tuple):
-        return any(map(holds_tensor, sample))
+        return any(map(has_tensor, sample))
     if isinstance(sample, Mapping):
-        return any(map(holds_tensor, sample.values()))
+        return any(map(has_tensor, sample.values()))
     return isinstance(sample, NddTensor)
 
 
-def on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
+def call_on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
     """Call a function of batches on a sample with Tensors, and return Tensors. Boxes, masks and points of torchvision beside them stay those.
 
     Raises:
@@ -124,7 +124,7 @@ def on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, ...])
         if isinstance(leaf, NddTensor):
             batches.append(as_batch([leaf], layout=leaf.layout))
         elif isinstance(leaf, single.TVTensor):
-            batches.append(joined(name, [leaf], None))
+            batches.append(join_samples(name, [leaf], None))
         else:
             batches.append(leaf)
             continue
@@ -133,7 +133,7 @@ def on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, ...])
     def first(value: Any) -> Any:
         if isinstance(value, Batch):
             unchanged = before.get(id(value))
-            return unchanged if unchanged is not None else one_sample(value, 0) if tv_tensors.is_typed(value) else value.select(0)
+            return unchanged if unchanged is not None else sample_at(value, 0) if tv_tensors.is_typed(value) else value.select(0)
         return value[0] if _is_picture(value) else value
 
     return tree_map(first, function(*unflatten(batches, spec)), is_leaf=lambda value: isinstance(value, Batch) or _is_picture(value))

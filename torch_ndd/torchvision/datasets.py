@@ -192,10 +192,10 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         else:
             reader = readers.File(files=paths, labels=np.asarray(targets, np.int32), scalar_labels=True, **with_order(arguments, options))
             reader._names = self.classes
-        return reader, _Transformed(self._origin, unknown)
+        return reader, _TransformFiles(self._origin, unknown)
 
 
-def _decoded(files: Batch) -> Batch:
+def _decode_as_stored(files: Batch) -> Batch:
     """Decode to what ``dataset[i]`` has: Pillow does not apply the EXIF orientation, and boxes and masks belong to the stored pixels."""
     return decode(files, adjust_orientation=False)
 
@@ -214,7 +214,7 @@ class _Paths:
         return Path(path), target
 
 
-class _Transformed:
+class _TransformFiles:
     """Runs the transforms that a data set has at the moment on batches."""
 
     def __init__(self, dataset: Any, unknown: str) -> None:
@@ -234,7 +234,7 @@ class _Transformed:
         transform, target_transform = self._transform(), self._dataset.target_transform
         if transform is None and target_transform is None:
             return files, labels
-        images = _decoded(files) if transform is None else transform(files)
+        images = _decode_as_stored(files) if transform is None else transform(files)
         if target_transform is None:
             return images, labels
         return images, together([target_transform(label) for label in labels.torch().tolist()])
@@ -310,7 +310,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
             reader: readers.Reader = self._new_reader(with_order(arguments, options))
         else:
             reader = Selected([part._new_reader() for part in self._parts], self._which, self._numbers, with_order(arguments, options))
-        return reader, _Detections(self._origin, unknown)
+        return reader, _TransformDetections(self._origin, unknown)
 
     def _selected(self, indices: np.ndarray) -> "CocoDetection":
         """Return a data set of some of the images."""
@@ -335,7 +335,7 @@ def _boxes(tv_tensors: Any, boxes: Any, canvas_size: Any) -> Any:
     return tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=canvas_size)
 
 
-class _Detections:
+class _TransformDetections:
     """Makes images and a dict of the outputs of the COCO reader."""
 
     def __init__(self, dataset: Any, unknown: str) -> None:
@@ -355,7 +355,7 @@ class _Detections:
         from . import tv_tensors  # needs torchvision
 
         *masks, ids = others
-        images = _decoded(files)
+        images = _decode_as_stored(files)
         target: dict[str, Any] = {"image_id": cast(squeeze(ids, axes=[0]), dtype=torch.int64), "boxes": _boxes(tv_tensors, boxes, images)}
         if masks:
             target["masks"] = tv_tensors.Mask(masks[0])

@@ -72,7 +72,9 @@ class Kernel:
     relative: bool = False
 
 
-def _done(title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]]], shapes: Batch | None, fill_value: Any, interp_type: Any) -> Batch:
+def _apply_steps(
+    title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]]], shapes: Batch | None, fill_value: Any, interp_type: Any
+) -> Batch:
     """Return the images after the steps of each sample."""
     layout, original = images.layout, images
     if layout is None and images.ndim == 3:
@@ -92,11 +94,11 @@ def _done(title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]
                 parameter = parameter * extents[k][[1, 0]]
             row.append((KERNELS[kernel.name], parameter))
         augment_steps.append(row)
-    result = _by_channels(title, images, augment_steps, fill_value, interp_type)
+    result = _apply_by_channels(title, images, augment_steps, fill_value, interp_type)
     return result if result.layout == original.layout else as_batch(result, layout=original.layout or "")
 
 
-def _by_channels(title: str, images: Batch, steps: list[list[AugmentStep]], fill_value: Any, interp_type: Any) -> Batch:
+def _apply_by_channels(title: str, images: Batch, steps: list[list[AugmentStep]], fill_value: Any, interp_type: Any) -> Batch:
     """Return the images after their steps; images of different numbers of channels are not called together."""
     if not images.batch_size or images.shared_extent(-1) is not None:
         return apply_steps(title, images, steps, None, None, fill_value, 0, interp_type)[0]
@@ -110,7 +112,7 @@ def _by_channels(title: str, images: Batch, steps: list[list[AugmentStep]], fill
     return as_batch([samples[k] for k in range(images.batch_size)])
 
 
-class _Applied(Operation):
+class _AugmentationOperation(Operation):
     """An augmentation with one parameter per sample."""
 
     kernel: Kernel
@@ -123,7 +125,7 @@ class _Applied(Operation):
         parameter = arguments.get("parameter")
         parameters = [0.0] * images.batch_size if parameter is None else list(parameter.cpu().torch().numpy())
         steps = [[(self.kernel, parameter)] for parameter in parameters]
-        return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
+        return (_apply_steps(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
 
 
 def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 128, interp_type: Any = None, shape: Any = None) -> DataNode:
@@ -132,7 +134,7 @@ def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 12
     node = as_node(data, f"{title}: data")
     arguments = {key: as_node(value, f"{title}: {key}") for key, value in (("parameter", parameter), ("shape", shape)) if value is not None}
     nodes = create(
-        _Applied,
+        _AugmentationOperation,
         "AutoAugmentation",
         [node],
         arguments,
@@ -231,7 +233,7 @@ class _Policy(OperatorOperation):
         images, (draw, count) = inputs[0], _FORMS[self.form]
         drawn = draw_numbers(self.title, self._numbers(step), images.batch_size, count(**self.settings))
         steps = [draw(row, self.choices, **self.settings) for row in drawn]
-        return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
+        return (_apply_steps(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
 
 
 def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], seed: int | None, arguments: Mapping[str, Any]) -> DataNode:

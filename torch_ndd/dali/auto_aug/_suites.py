@@ -6,7 +6,7 @@ from typing import Any
 
 from ...augment._spaces import FACTORS, Space
 from . import augmentations as a
-from .core._args import accepted, forbid_unused_kwargs, missing
+from .core._args import filter_accepted, forbid_unused_kwargs, missing
 from .core._augmentation import Augmentation
 
 
@@ -53,13 +53,14 @@ def _translation_limits(use_shape: bool, max_translate_abs: Any, max_translate_r
     return {f"translate_x{suffix}": pair[1], f"translate_y{suffix}": pair[0]}
 
 
-def arguments_of(augmentations: Sequence[Augmentation], shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:
+def taken_arguments(augmentations: Sequence[Augmentation], shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:
     """Return the arguments that some of the augmentations take."""
     arguments = {"fill_value": fill_value, "interp_type": interp_type} | ({} if shape is None else {"shape": shape})
-    return {name: value for name, value in arguments.items() if any(name in accepted(augmentation.op, arguments) for augmentation in augmentations)}
+    names = {name for augmentation in augmentations for name in filter_accepted(augmentation.op, arguments)}
+    return {name: value for name, value in arguments.items() if name in names}
 
 
-def without(augmentations: Sequence[Augmentation], excluded: Sequence[str] | None) -> list[Augmentation]:
+def exclude(augmentations: Sequence[Augmentation], excluded: Sequence[str] | None) -> list[Augmentation]:
     """Return the augmentations that are not excluded by their names."""
     names = [augmentation.name for augmentation in augmentations]
     for name in excluded or ():

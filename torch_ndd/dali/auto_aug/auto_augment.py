@@ -10,7 +10,7 @@ from ...augment._spaces import DALI_AUTO_AUGMENT, POLICIES
 from .. import types
 from . import _operations
 from . import augmentations as a
-from ._suites import arguments_of, check_arguments, make_suite, other_seed
+from ._suites import check_arguments, make_suite, other_seed, taken_arguments
 from .core import Policy, select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index, random_part
@@ -66,7 +66,7 @@ def auto_augment(
         policy = get_reduced_image_net_policy()
     else:
         policy = _POLICIES[policy_name](use_shape=shape is not None, max_translate_abs=max_translate_abs, max_translate_rel=max_translate_rel)
-    return apply_auto_augment(policy, data, seed=seed, **arguments_of(list(policy.augmentations.values()), shape, fill_value, interp_type))
+    return apply_auto_augment(policy, data, seed=seed, **taken_arguments(list(policy.augmentations.values()), shape, fill_value, interp_type))
 
 
 def auto_augment_image_net(

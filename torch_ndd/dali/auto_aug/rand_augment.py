@@ -6,7 +6,7 @@ from typing import Any
 
 from ...augment._spaces import DALI_RAND_AUGMENT, DALI_RAND_AUGMENT_NON_MONOTONIC
 from . import _operations
-from ._suites import arguments_of, check_arguments, check_bins, check_list, make_suite, other_seed, without
+from ._suites import check_arguments, check_bins, check_list, exclude, make_suite, other_seed, taken_arguments
 from .core import select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index
@@ -54,8 +54,8 @@ def rand_augment(
         Exception: ``n``, ``m`` or the number of magnitudes is out of range, an unknown name, or a limit of translations that does not fit ``shape``.
     """
     suite = get_rand_augment_suite if monotonic_mag else get_rand_augment_non_monotonic_suite
-    augmentations = without(suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
-    arguments = arguments_of(augmentations, shape, fill_value, interp_type)
+    augmentations = exclude(suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
+    arguments = taken_arguments(augmentations, shape, fill_value, interp_type)
     return apply_rand_augment(augmentations, data, n, m, num_magnitude_bins=num_magnitude_bins, seed=seed, **arguments)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...augment._spaces import DALI_TRIVIAL_AUGMENT_WIDE
 from . import _operations
-from ._suites import arguments_of, check_arguments, check_bins, check_list, make_suite, other_seed, without
+from ._suites import check_arguments, check_bins, check_list, exclude, make_suite, other_seed, taken_arguments
 from .core import select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index
@@ -40,8 +40,8 @@ def trivial_augment_wide(
     Raises:
         Exception: the number of magnitudes is not positive, an unknown name, or a limit of translations that does not fit ``shape``.
     """
-    augmentations = without(get_trivial_augment_wide_suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
-    arguments = arguments_of(augmentations, shape, fill_value, interp_type)
+    augmentations = exclude(get_trivial_augment_wide_suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
+    arguments = taken_arguments(augmentations, shape, fill_value, interp_type)
     return apply_trivial_augment(augmentations, data, num_magnitude_bins=num_magnitude_bins, seed=seed, **arguments)
 
 

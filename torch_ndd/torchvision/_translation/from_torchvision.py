@@ -11,13 +11,13 @@ from torch import nn
 from ..._core.context.device import DeviceLike
 from .. import v2
 from ..timm._convert import convert_timm
-from .steps import FramesInside, PerSample
-from .transform import Translated
+from .steps import ChannelsBeforeFrames, PerSample
+from .transform import BatchTransform
 
 _UNKNOWN = ("raise", "per_sample")
 
 
-def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLike | None = None, adjust_orientation: bool = False) -> "Translated":
+def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLike | None = None, adjust_orientation: bool = False) -> BatchTransform:
     """Return what does to batches what a transform of torchvision does to a sample: the function of a :class:`torch_ndd.DataLoader`.
 
     It is called with what the loader gives it: encoded files, which it decodes, or images, and labels, boxes, masks and the like, in tuples and dicts
@@ -54,7 +54,7 @@ def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLi
     """
     if unknown not in _UNKNOWN:
         raise ValueError(f'from_torchvision: unknown must be "raise" or "per_sample", got {unknown!r}')
-    return Translated(_Translator(unknown).steps(transform, "transform"), device, adjust_orientation)
+    return BatchTransform(_Translator(unknown).steps(transform, "transform"), device, adjust_orientation)
 
 
 class _Translator:
@@ -72,7 +72,7 @@ class _Translator:
             return self._all(list(transform), place)
         if isinstance(transform, nn.Identity) and type(transform) is nn.Identity:
             return []
-        if isinstance(transform, Translated):
+        if isinstance(transform, BatchTransform):
             return list(transform.transforms)
         if module.startswith("torch_ndd.") or isinstance(transform, v2.Transform):
             return [transform]
@@ -124,7 +124,7 @@ class _Translator:
         if name != "SemanticSegmentation":
             steps.append(v2.CenterCrop(preset.crop_size))
         steps += [*floats, v2.Normalize(preset.mean, preset.std)]
-        return [*steps, FramesInside()] if name == "VideoClassification" else steps
+        return [*steps, ChannelsBeforeFrames()] if name == "VideoClassification" else steps
 
     def _other(self, transform: Any, place: str) -> Any:
         if not callable(transform):

@@ -9,7 +9,7 @@ import torch
 
 from ..._core.context.device import DeviceLike
 from .. import v2
-from .._translation.transform import Translated
+from .._translation.transform import BatchTransform
 from . import _transforms as transforms
 from ._mixup import Mixup
 from ._policies import make_policy
@@ -106,7 +106,7 @@ def from_timm(
         calm = "bilinear" if interpolation == "random" else interpolation
         steps = _plain(size, calm) if is_training else _evaluation(size, crop_pct, crop_mode, crop_border_pixels, calm, mean)
         steps += _ending(mean, std, tensor_only)
-    transform = Translated(steps, device, adjust_orientation)
+    transform = BatchTransform(steps, device, adjust_orientation)
     del re_num_splits  # of timm's loader: create_transform erases image by image
     return transform if mixup is None else Mixed(transform, mixup)
 

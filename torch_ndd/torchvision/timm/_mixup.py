@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..._core.values.batch import Batch, new_batch
-from ...augment._mixing import blended, mixed_labels, pasted, smoothed, soft_labels
+from ...augment._mixing import blend, mix_labels, paste_boxes, smooth_labels, soft_labels
 from .._draws import Draws
 
 _MODES = ("batch", "pair", "elem")
@@ -81,18 +81,18 @@ class Mixup:
         size = images.batch_size
         soft = soft_labels("Mixup", labels, self.num_classes, size)
         assert soft is not None
-        boxed, share, boxes = self._drawn(images)
+        boxed, share, boxes = self._draw(images)
         order = torch.arange(size).flip(0)
-        mixed = pasted(images, order, boxes) if boxed.any() else images
+        mixed = paste_boxes(images, order, boxes) if boxed.any() else images
         if bool((share[~boxed] != 1.0).any()):
-            mixed = blended(mixed, order, np.where(boxed, 1.0, share), images)
+            mixed = blend(mixed, order, np.where(boxed, 1.0, share), images)
         if self.label_smoothing:
-            soft = smoothed("Mixup", soft, self.label_smoothing)
+            soft = smooth_labels("Mixup", soft, self.label_smoothing)
             assert soft is not None
-        targets = mixed_labels(soft, order, torch.from_numpy(share))
+        targets = mix_labels(soft, order, torch.from_numpy(share))
         return mixed, new_batch(targets)
 
-    def _drawn(self, images: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _draw(self, images: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return for each sample whether a box is replaced, how much of it remains, and the box: left, top, right, bottom."""
         size = images.batch_size
         height, width = (images.buffer.shape[1 + (images.layout or "").index(letter)] for letter in "HW")

@@ -11,10 +11,10 @@ from ..._core.values.batch import Batch, as_batch, new_batch
 from ...ops.geometry._fill_windows import fill_windows, noise_windows, takes
 from ...ops.geometry.paste import erase
 from ...ops.random.distributions import normal
-from .._draws import Draws, rounded
+from .._draws import Draws, round_half_even
 from .._sample import flatten, is_explicit_image, unflatten
 from ..v2 import RandomResizedCrop, functional
-from ..v2.functional._resize import resized_by_pillow
+from ..v2.functional._resize import resize_by_pillow
 
 _RANDOM = ("bilinear", "bicubic")
 
@@ -41,17 +41,17 @@ def extents(images: Batch) -> tuple[torch.Tensor, torch.Tensor]:
     return table[:, layout.index("H")], table[:, layout.index("W")]
 
 
-def interpolated(images: Batch, size: Any, interpolation: str) -> Batch:
+def resize_batch(images: Batch, size: Any, interpolation: str) -> Batch:
     """Resize, with an interpolation drawn for each sample if it is "random"."""
     if interpolation != "random":
-        return resized_by_pillow(images, size, interpolation)
+        return resize_by_pillow(images, size, interpolation)
     which = Draws(images.batch_size).integers(0, 2)
     samples: list[Any] = [None] * images.batch_size
     for k, mode in enumerate(_RANDOM):
         indices = torch.nonzero(which == k)[:, 0]
         if len(indices):
             own = as_batch(size[indices]) if isinstance(size, torch.Tensor) else size
-            part = resized_by_pillow(images.select(indices.tolist()), own, mode)
+            part = resize_by_pillow(images.select(indices.tolist()), own, mode)
             for place, sample in zip(indices.tolist(), part, strict=True):
                 samples[place] = sample
     return as_batch(samples, layout=images.layout)
@@ -71,13 +71,13 @@ class RandomResizedCropAndInterpolation(ImageTransform):
         """Return a window for each sample."""
         return self._crop.make_params(leaves)
 
-    def resized(self, windows: Batch) -> Batch:
-        """Return the windows in the final size."""
-        return interpolated(windows, list(self.size), self.interpolation)
+    def resize_windows(self, windows: Batch) -> Batch:
+        """Resize windows to the final size."""
+        return resize_batch(windows, list(self.size), self.interpolation)
 
     def transform_images(self, images: Batch) -> Batch:
         window = self.make_params([images])
-        return self.resized(functional.crop(images, **{name: window[name] for name in ("top", "left", "height", "width")}))
+        return self.resize_windows(functional.crop(images, **{name: window[name] for name in ("top", "left", "height", "width")}))
 
 
 class ResizeKeepRatio(ImageTransform):
@@ -110,11 +110,11 @@ class ResizeKeepRatio(ImageTransform):
         if self.random_aspect_prob > 0:
             drawn = torch.exp(0.5 * draws.uniform(*(math.log(limit) for limit in self.random_aspect_range)))
             aspect = torch.where(draws.happens(self.random_aspect_prob), drawn, aspect)
-        size = torch.stack([rounded(height * scale / aspect / ratio), rounded(width * scale * aspect / ratio)], 1)
-        return interpolated(images, size, self.interpolation) if self.interpolation == "random" else self._resized(images, size)
+        size = torch.stack([round_half_even(height * scale / aspect / ratio), round_half_even(width * scale * aspect / ratio)], 1)
+        return resize_batch(images, size, self.interpolation) if self.interpolation == "random" else self._resized(images, size)
 
     def _resized(self, images: Batch, size: torch.Tensor) -> Batch:
-        return resized_by_pillow(images, as_batch(size), self.interpolation)
+        return resize_by_pillow(images, as_batch(size), self.interpolation)
 
 
 class CenterCropOrPad(ImageTransform):

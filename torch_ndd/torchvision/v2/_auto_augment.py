@@ -17,7 +17,7 @@ from ...ops.color._byte_steps import KINDS, NUMBERS, takes, with_steps
 from .. import tv_tensors
 from .._draws import Draws, to_int
 from .._numbers import batch_of
-from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_of, merged, sample_of, unflatten
+from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_of, merge_batches, sample_of, unflatten
 from . import functional as F
 from ._base import Batched
 from .functional._color import largest
@@ -139,7 +139,7 @@ class _Policy(Batched):
                 parts.append((indices, apply_step(part, name, parameters, self.interpolation, fill)))
         if len(parts) == 1:
             return parts[0][1]
-        return merged(self._name, parts, image.batch_size)
+        return merge_batches(self._name, parts, image.batch_size)
 
 
 def apply_step(image: Any, name: str, parameter: Any, interpolation: Any, fill: Any) -> Any:

@@ -18,17 +18,17 @@ from .._draws import Draws
 from .._sample import (
     batch_size_of,
     check_type,
+    first_batch_size,
     flatten,
-    has_shape,
     is_explicit_image,
     is_pure_tensor,
     kind_of,
-    merged,
+    merge_batches,
     sample_of,
-    selected,
+    select_samples,
     unflatten,
 )
-from .._single_samples import holds_tensor, on_tensors, per_sample
+from .._single_samples import call_on_tensors, call_per_sample, has_tensor
 from .functional._dispatch import kernel_for
 from .functional._sizes import channels_of, size_columns
 
@@ -45,11 +45,11 @@ class Transform(reference.Transform):
 
     def __call__(self, *inputs: Any) -> Any:
         """Transform a sample or a batch, given as one argument or several; a Tensor of torch_ndd as a batch of one."""
-        if not holds_tensor(inputs):
+        if not has_tensor(inputs):
             return super().__call__(*inputs)
         if not self._takes_tensors:
             raise TypeError(f"{self._name}: images must be a Batch, got a Tensor, which is one sample; as_batch(images, layout='CHW') makes one")
-        return on_tensors(self._name, super().__call__, inputs)
+        return call_on_tensors(self._name, super().__call__, inputs)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -62,18 +62,18 @@ class Transform(reference.Transform):
         leaves, spec = flatten(sample)
         size = batch_size_of(self._name, leaves)
         if size is not None and not self._takes_batches:
-            return per_sample(self._name, self, inputs, size)
+            return call_per_sample(self._name, self, inputs, size)
         self.check_inputs(leaves)
         if size == 0:
             return sample
-        outputs = self._acted(leaves, size)
+        outputs = self._transform_sample(leaves, size)
         return sample if outputs is None else unflatten(outputs, spec)
 
-    def _acted(self, leaves: list[Any], size: int | None) -> list[Any] | None:
+    def _transform_sample(self, leaves: list[Any], size: int | None) -> list[Any] | None:
         """Return the transformed leaves of a sample, or of a batch of ``size`` samples; None if nothing changes."""
-        return self._transformed(leaves)
+        return self._transform_leaves(leaves)
 
-    def _transformed(self, leaves: list[Any]) -> list[Any]:
+    def _transform_leaves(self, leaves: list[Any]) -> list[Any]:
         needs = self._needs_transform_list(leaves)
         params = self.make_params([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted])
         return [self.transform(leaf, params) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
@@ -110,38 +110,38 @@ class Batched(Transform):
     _takes_batches = True
 
 
-class RandomApplied(Batched):
+class RandomTransform(Batched):
     """A transform that acts with the probability ``p``, on each sample for itself."""
 
     p: float
 
-    def _acted(self, leaves: list[Any], size: int | None) -> list[Any] | None:
+    def _transform_sample(self, leaves: list[Any], size: int | None) -> list[Any] | None:
         acts = Draws(size).happens(self.p)
         if size is None:
-            return self._transformed(leaves) if bool(acts) else None
+            return self._transform_leaves(leaves) if bool(acts) else None
         if not torch.compiler.is_compiling():
             if bool(acts.all()):
-                return self._transformed(leaves)
+                return self._transform_leaves(leaves)
             if not bool(acts.any()):
                 return None
-        return self._applied_where(acts, leaves)
+        return self._transform_where(acts, leaves)
 
-    def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
+    def _transform_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
         """Transform the samples for which ``acts`` is true."""
-        return applied_to_some(self._name, acts, leaves, self._transformed)
+        return transform_where(self._name, acts, leaves, self._transform_leaves)
 
 
-def applied_to_some(name: str, acts: torch.Tensor, leaves: Sequence[Any], apply: Callable[[list[Any]], list[Any]]) -> list[Any]:
+def transform_where(name: str, acts: torch.Tensor, leaves: Sequence[Any], apply: Callable[[list[Any]], list[Any]]) -> list[Any]:
     """Return leaves with those samples transformed for which ``acts`` is true."""
     chosen, others = acts.nonzero().flatten().tolist(), (~acts).nonzero().flatten().tolist()
-    before = [selected(leaf, chosen) for leaf in leaves]
+    before = [select_samples(leaf, chosen) for leaf in leaves]
     after = apply(list(before))
     outputs = []
     for leaf, old, new in zip(leaves, before, after, strict=True):
         if new is old:
             outputs.append(leaf)
         else:
-            outputs.append(merged(name, [(chosen, new), (others, selected(leaf, others))], len(acts)))
+            outputs.append(merge_batches(name, [(chosen, new), (others, select_samples(leaf, others))], len(acts)))
     return outputs
 
 
@@ -153,7 +153,7 @@ _SIZED = (*_PICTURES, single.Mask, single.BoundingBoxes, single.KeyPoints)
 
 def draws_for(flat_inputs: Sequence[Any]) -> Draws:
     """Return the draws for these leaves: one, or one for each sample."""
-    return Draws(has_shape(flat_inputs))
+    return Draws(first_batch_size(flat_inputs))
 
 
 def query_size(flat_inputs: Sequence[Any]) -> Any:

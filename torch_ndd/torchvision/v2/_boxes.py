@@ -27,7 +27,7 @@ from .._sample import (
 )
 from . import functional as F
 from ._base import Batched, draws_for, query_size
-from .functional._boxes import kept_rows, valid_boxes, valid_points
+from .functional._boxes import find_valid_boxes, find_valid_points, keep_rows
 from .functional._coordinates import of_batch
 
 
@@ -89,7 +89,7 @@ class _Sanitizing(Batched):
         outputs = []
         for leaf in leaves:
             if leaf is rows or any(leaf is label for label in labels) or self._follows(leaf, counts):
-                outputs.append(kept_rows(leaf, valid))
+                outputs.append(keep_rows(leaf, valid))
             else:
                 outputs.append(leaf)
         return unflatten(outputs, spec)
@@ -121,7 +121,7 @@ class SanitizeBoundingBoxes(_Sanitizing, reference.SanitizeBoundingBoxes):
         return get_bounding_boxes(leaves)
 
     def _valid(self, rows: Any) -> torch.Tensor:
-        return valid_boxes(rows, self.min_size, self.min_area)
+        return find_valid_boxes(rows, self.min_size, self.min_area)
 
     def _follows(self, leaf: Any, counts: list[int]) -> bool:
         return kind_of(leaf) is single.Mask and isinstance(leaf, Batch) and leaf.ndim == 3 and [shape[0] for shape in leaf.shape] == counts
@@ -137,7 +137,7 @@ class SanitizeKeyPoints(_Sanitizing, reference.SanitizeKeyPoints):
         return get_keypoints(leaves)
 
     def _valid(self, rows: Any) -> torch.Tensor:
-        return valid_points(rows)
+        return find_valid_points(rows)
 
 
 class RandomIoUCrop(Batched, reference.RandomIoUCrop):
@@ -196,11 +196,11 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
     def _first_window(self, numbers: np.ndarray, height: int, width: int, corners: np.ndarray, least: float) -> dict[str, Any] | None:
         """Return the window of the first trial that fits. All are tried at once: one by one they took 8 ms for each sample."""
         scales = self.min_scale + (self.max_scale - self.min_scale) * numbers[:, :2]
-        new_w, new_h = _scaled(width, scales[:, 0]), _scaled(height, scales[:, 1])
+        new_w, new_h = _scale_in_float32(width, scales[:, 0]), _scale_in_float32(height, scales[:, 1])
         aspect = new_w / np.maximum(new_h, 1)
         fits = (new_w > 0) & (new_h > 0) & (self.min_aspect_ratio <= aspect) & (aspect <= self.max_aspect_ratio)
-        left, top = _scaled(width - new_w, numbers[:, 2]), _scaled(height - new_h, numbers[:, 3])
-        inside, overlap = _inside_and_overlap(corners, *(edge[:, None] for edge in (left, top, left + new_w, top + new_h)))
+        left, top = _scale_in_float32(width - new_w, numbers[:, 2]), _scale_in_float32(height - new_h, numbers[:, 3])
+        inside, overlap = _measure_overlap(corners, *(edge[:, None] for edge in (left, top, left + new_w, top + new_h)))
         found = np.flatnonzero(fits & inside.any(1) & (np.where(inside, overlap, -1.0).max(1, initial=-1.0) >= least))
         if not len(found):
             return None
@@ -224,12 +224,12 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         return boxes.over(new_batch(values, boxes.ragged_shapes, boxes.layout))
 
 
-def _scaled(extent: Any, factors: np.ndarray) -> np.ndarray:
+def _scale_in_float32(extent: Any, factors: np.ndarray) -> np.ndarray:
     """Return extents times factors, truncated; in float32, as torchvision does."""
     return (np.asarray(extent, np.float32) * factors.astype(np.float32)).astype(np.int64)
 
 
-def _inside_and_overlap(corners: np.ndarray, left: Any, top: Any, right: Any, bottom: Any) -> tuple[np.ndarray, np.ndarray]:
+def _measure_overlap(corners: np.ndarray, left: Any, top: Any, right: Any, bottom: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return whether the centers of boxes are inside of windows, and intersection over union."""
     x1, y1, x2, y2 = corners.T
     x, y = 0.5 * (x1 + x2), 0.5 * (y1 + y2)

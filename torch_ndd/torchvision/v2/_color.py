@@ -9,7 +9,7 @@ from torchvision.transforms import v2 as reference
 from ..._core.values.batch import Batch
 from .._numbers import batch_of
 from . import functional as F
-from ._base import Batched, RandomApplied, draws_for, query_chw
+from ._base import Batched, RandomTransform, draws_for, query_chw
 from .functional._color import jitter_images
 
 
@@ -21,7 +21,7 @@ class Grayscale(Batched, reference.Grayscale):
         return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=self.num_output_channels)
 
 
-class RandomGrayscale(RandomApplied, reference.RandomGrayscale):
+class RandomGrayscale(RandomTransform, reference.RandomGrayscale):
     """Make images gray with the probability ``p``; the number of channels stays."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class RandomChannelPermutation(Batched, reference.RandomChannelPermutation):
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw a permutation."""
         draws = draws_for(flat_inputs)
-        permutations = draws.permutations(_channels(flat_inputs))
+        permutations = draws.permutations(_channel_count(flat_inputs))
         return {"permutation": permutations[0] if draws.batch_size is None else batch_of(permutations)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -86,7 +86,7 @@ class RandomChannelPermutation(Batched, reference.RandomChannelPermutation):
         return self._call_kernel(F.permute_channels, inpt, params["permutation"])
 
 
-def _channels(flat_inputs: list[Any]) -> int:
+def _channel_count(flat_inputs: list[Any]) -> int:
     channels = query_chw(flat_inputs)[0]
     if isinstance(channels, torch.Tensor):
         raise ValueError("channels can be permuted in a Batch of images with the same number of channels only")
@@ -99,7 +99,7 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw what changes, and by how much."""
         draws = draws_for(flat_inputs)
-        channels = _channels(flat_inputs)
+        channels = _channel_count(flat_inputs)
         params: dict[str, Any] = {}
         limits = (self.brightness, self.contrast, self.saturation, self.hue)
         single = draws.batch_size is None
@@ -128,7 +128,7 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
         return inpt
 
 
-class RandomEqualize(RandomApplied, reference.RandomEqualize):
+class RandomEqualize(RandomTransform, reference.RandomEqualize):
     """Equalize histograms with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -136,7 +136,7 @@ class RandomEqualize(RandomApplied, reference.RandomEqualize):
         return self._call_kernel(F.equalize, inpt)
 
 
-class RandomInvert(RandomApplied, reference.RandomInvert):
+class RandomInvert(RandomTransform, reference.RandomInvert):
     """Invert colors with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -144,7 +144,7 @@ class RandomInvert(RandomApplied, reference.RandomInvert):
         return self._call_kernel(F.invert, inpt)
 
 
-class RandomPosterize(RandomApplied, reference.RandomPosterize):
+class RandomPosterize(RandomTransform, reference.RandomPosterize):
     """Keep ``bits`` bits of each value with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -152,7 +152,7 @@ class RandomPosterize(RandomApplied, reference.RandomPosterize):
         return self._call_kernel(F.posterize, inpt, bits=self.bits)
 
 
-class RandomSolarize(RandomApplied, reference.RandomSolarize):
+class RandomSolarize(RandomTransform, reference.RandomSolarize):
     """Invert values from ``threshold`` on, with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -160,7 +160,7 @@ class RandomSolarize(RandomApplied, reference.RandomSolarize):
         return self._call_kernel(F.solarize, inpt, threshold=self.threshold)
 
 
-class RandomAutocontrast(RandomApplied, reference.RandomAutocontrast):
+class RandomAutocontrast(RandomTransform, reference.RandomAutocontrast):
     """Stretch each channel from black to white with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -168,7 +168,7 @@ class RandomAutocontrast(RandomApplied, reference.RandomAutocontrast):
         return self._call_kernel(F.autocontrast, inpt)
 
 
-class RandomAdjustSharpness(RandomApplied, reference.RandomAdjustSharpness):
+class RandomAdjustSharpness(RandomTransform, reference.RandomAdjustSharpness):
     """Change the sharpness with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch
 from .._draws import Draws
-from .._sample import batch_size_of, check_type, flatten, merged, sample_of, selected, unflatten
+from .._sample import batch_size_of, check_type, flatten, merge_batches, sample_of, select_samples, unflatten
 from ._base import Batched
 
 
@@ -30,7 +30,7 @@ def in_order(transforms: Sequence[Callable[..., Any]], inputs: tuple[Any, ...]) 
     return output
 
 
-class _Chosen(Batched):
+class _RandomContainer(Batched):
     """A transform that chooses what to apply, for each sample of a batch."""
 
     transforms: Any
@@ -59,7 +59,7 @@ class _Chosen(Batched):
         parts, specs, names = [], [], []
         for order, indices in groups.items():
             leaves, spec = flatten(sample_of(inputs))
-            part = unflatten([selected(leaf, indices) for leaf in leaves], spec)
+            part = unflatten([select_samples(leaf, indices) for leaf in leaves], spec)
             outputs = in_order([self.transforms[k] for k in order], tuple(part) if several else (part,))
             after, spec = flatten(outputs)
             parts.append((indices, after))
@@ -72,7 +72,7 @@ class _Chosen(Batched):
             columns = [(indices, leaves[k]) for indices, leaves in parts]
             if isinstance(first, Batch):
                 try:
-                    outputs.append(merged(self._name, columns, size))
+                    outputs.append(merge_batches(self._name, columns, size))
                 except (RuntimeError, AttributeError) as error:
                     raise RuntimeError(f"{error} ({', '.join(names)})") from None
             else:
@@ -80,7 +80,7 @@ class _Chosen(Batched):
         return unflatten(outputs, specs[0])
 
 
-class RandomApply(_Chosen, reference.RandomApply):
+class RandomApply(_RandomContainer, reference.RandomApply):
     """Apply transforms one after the other with the probability ``p``."""
 
     def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
@@ -88,14 +88,14 @@ class RandomApply(_Chosen, reference.RandomApply):
         return [every if acts else () for acts in draws.happens(self.p).tolist()]
 
 
-class RandomChoice(_Chosen, reference.RandomChoice):
+class RandomChoice(_RandomContainer, reference.RandomChoice):
     """Apply one of several transforms, chosen with the probabilities ``p``."""
 
     def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
         return [(k,) for k in draws.choices(self.p).tolist()]
 
 
-class RandomOrder(_Chosen, reference.RandomOrder):
+class RandomOrder(_RandomContainer, reference.RandomOrder):
     """Apply transforms in random order."""
 
     def _orders(self, draws: Draws) -> list[tuple[int, ...]]:

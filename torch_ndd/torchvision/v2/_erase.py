@@ -10,16 +10,16 @@ from ..._core.values.batch import new_batch
 from ...random import normal
 from .._draws import Draws, to_int
 from . import functional as F
-from ._base import RandomApplied, draws_for, query_chw
+from ._base import RandomTransform, draws_for, query_chw
 from ._geometry import warn_of_passing
 
 
-class RandomErasing(RandomApplied, reference.RandomErasing):
+class RandomErasing(RandomTransform, reference.RandomErasing):
     """Overwrite a window of random area and aspect ratio, with the probability ``p``."""
 
-    def _acted(self, leaves: list[Any], size: int | None) -> list[Any] | None:
+    def _transform_sample(self, leaves: list[Any], size: int | None) -> list[Any] | None:
         if size is None or self.value is None:
-            return super()._acted(leaves, size)
+            return super()._transform_sample(leaves, size)
         needs = self._needs_transform_list(leaves)
         params = self.windows([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted], size)
         return [self.transform(leaf, params) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]

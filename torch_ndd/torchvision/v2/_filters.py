@@ -39,17 +39,17 @@ class LinearTransformation(Batched, reference.LinearTransformation):
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Multiply a leaf."""
         if not isinstance(inpt, Batch):
-            output = self._multiplied(inpt.as_subclass(torch.Tensor))
+            output = self._multiply(inpt.as_subclass(torch.Tensor))
             return output if is_pure_tensor(inpt) else tv_tensors.wrap(output, like=inpt)
         images = as_images(self._name, inpt)
         if images.ragged_shapes is not None:
             raise ValueError(f"{self._name}: all images of a Batch must have the same shape, got {images.shape[:4]}")
         values, last = images.wait(), (images.layout or "").endswith("HWC")
-        output = self._multiplied(values.movedim(-1, -3) if last else values)
+        output = self._multiply(values.movedim(-1, -3) if last else values)
         plain = new_batch((output.movedim(-3, -1) if last else output).contiguous(), None, inpt.layout)
         return inpt.over(plain) if tv_tensors.is_typed(inpt) else plain
 
-    def _multiplied(self, pixels: torch.Tensor) -> torch.Tensor:
+    def _multiply(self, pixels: torch.Tensor) -> torch.Tensor:
         matrix, shape = self.transformation_matrix, pixels.shape
         n = shape[-3] * shape[-2] * shape[-1]
         if n != len(matrix):

@@ -13,37 +13,37 @@ from .._draws import Column, Draws, real, to_int
 from .._numbers import first_failure, holds
 from .._sample import check_type, has_any, kind_of
 from . import functional as F
-from ._base import Batched, RandomApplied, applied_to_some, draws_for, query_size
-from .functional._flip import flip_some
-from .functional._resize import resized_by_pillow, resized_crop_by_pillow
+from ._base import Batched, RandomTransform, draws_for, query_size, transform_where
+from .functional._flip import flip_where
+from .functional._resize import resize_by_pillow, resize_crop_by_pillow
 
 
-class RandomHorizontalFlip(RandomApplied, reference.RandomHorizontalFlip):
+class RandomHorizontalFlip(RandomTransform, reference.RandomHorizontalFlip):
     """Mirror left and right with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Flip a leaf."""
         return self._call_kernel(F.horizontal_flip, inpt)
 
-    def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
-        return flipped_where(self, acts, leaves, 0)
+    def _transform_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
+        return flip_leaves_where(self, acts, leaves, 0)
 
 
-class RandomVerticalFlip(RandomApplied, reference.RandomVerticalFlip):
+class RandomVerticalFlip(RandomTransform, reference.RandomVerticalFlip):
     """Mirror top and bottom with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Flip a leaf."""
         return self._call_kernel(F.vertical_flip, inpt)
 
-    def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
-        return flipped_where(self, acts, leaves, 1)
+    def _transform_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
+        return flip_leaves_where(self, acts, leaves, 1)
 
 
-def flipped_where(transform: RandomApplied, acts: torch.Tensor, leaves: list[Any], axis: int) -> list[Any]:
+def flip_leaves_where(transform: RandomTransform, acts: torch.Tensor, leaves: list[Any], axis: int) -> list[Any]:
     """Return leaves with some samples mirrored along x (0) or y (1)."""
     needs = transform._needs_transform_list(leaves)
-    return [flip_some(leaf, acts, axis) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
+    return [flip_where(leaf, acts, axis) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
 
 
 class Resizing(Batched):
@@ -51,7 +51,8 @@ class Resizing(Batched):
 
     by_pillow = False
 
-    def _pillow_has(self, inpt: Any) -> bool:
+    def uses_pillow_rule(self, inpt: Any) -> bool:
+        """Return whether to resize a leaf by Pillow's rule."""
         return self.by_pillow and isinstance(inpt, Batch) and kind_of(inpt) in (torch.Tensor, single.Image)
 
 
@@ -60,8 +61,8 @@ class Resize(Resizing, reference.Resize):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Resize a leaf."""
-        if self._pillow_has(inpt):
-            return resized_by_pillow(inpt, self.size, self.interpolation, self.max_size)
+        if self.uses_pillow_rule(inpt):
+            return resize_by_pillow(inpt, self.size, self.interpolation, self.max_size)
         return self._call_kernel(F.resize, inpt, self.size, interpolation=self.interpolation, max_size=self.max_size, antialias=self.antialias)
 
 
@@ -83,10 +84,14 @@ class RandomResizedCrop(Resizing, reference.RandomResizedCrop):
         top, left, height, width = random_window(draws, rows, columns, self.scale, self.ratio)
         return {key: draws.result(column, int) for key, column in (("top", top), ("left", left), ("height", height), ("width", width))}
 
+    def resize_windows(self, windows: Batch) -> Batch:
+        """Resize windows that were decoded alone, by Pillow's rule."""
+        return resize_by_pillow(windows, self.size, self.interpolation)
+
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Crop and resize a leaf."""
-        if self._pillow_has(inpt):
-            return resized_crop_by_pillow(inpt, params, self.size, self.interpolation)
+        if self.uses_pillow_rule(inpt):
+            return resize_crop_by_pillow(inpt, params, self.size, self.interpolation)
         return self._call_kernel(F.resized_crop, inpt, **params, size=self.size, interpolation=self.interpolation, antialias=self.antialias)
 
 
@@ -115,7 +120,7 @@ def random_window(
     return tuple(column.to(torch.int64) for column in (top, left, h, w))  # type: ignore[return-value]
 
 
-class _Crops(Batched):
+class _SeveralCrops(Batched):
     """Several windows of each image."""
 
     def check_inputs(self, flat_inputs: list[Any]) -> None:
@@ -135,7 +140,7 @@ def warn_of_passing(name: str, inpt: Any) -> None:
             warnings.warn(f"{name}() is currently passing through inputs of type tv_tensors.{kind.__name__}.", stacklevel=2)
 
 
-class FiveCrop(_Crops, reference.FiveCrop):
+class FiveCrop(_SeveralCrops, reference.FiveCrop):
     """Return the windows in the four corners and in the middle, as a tuple."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -143,7 +148,7 @@ class FiveCrop(_Crops, reference.FiveCrop):
         return self._call_kernel(F.five_crop, inpt, self.size)
 
 
-class TenCrop(_Crops, reference.TenCrop):
+class TenCrop(_SeveralCrops, reference.TenCrop):
     """Return the windows of :class:`FiveCrop`, and those of the flipped image, as a tuple."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -159,7 +164,7 @@ class Pad(Batched, reference.Pad):
         return self._call_kernel(F.pad, inpt, padding=self.padding, fill=self._fill_for(inpt), padding_mode=self.padding_mode)
 
 
-class RandomZoomOut(RandomApplied, reference.RandomZoomOut):
+class RandomZoomOut(RandomTransform, reference.RandomZoomOut):
     """Place the image on a larger canvas, with the probability ``p``."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
@@ -174,18 +179,18 @@ class RandomZoomOut(RandomApplied, reference.RandomZoomOut):
         borders = (left, top, canvas_width - (left + width), canvas_height - (top + height))
         return {"padding": [draws.result(border, int) for border in borders]}
 
-    def _applied_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
+    def _transform_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
         needs = self._needs_transform_list(leaves)
         padding = self.make_params([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted])["padding"]
-        return [self.padded_where(acts, leaf, padding) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
+        return [self.pad_where(acts, leaf, padding) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
 
-    def padded_where(self, acts: torch.Tensor, leaf: Any, padding: list[torch.Tensor]) -> Any:
+    def pad_where(self, acts: torch.Tensor, leaf: Any, padding: list[torch.Tensor]) -> Any:
         """Pad those samples of a Batch for which ``acts`` is true: images in one pass, instead of taking the batch apart."""
         if not check_type(leaf, (single.BoundingBoxes, single.KeyPoints)):
             return self.transform(leaf, {"padding": [torch.where(acts, border, 0) for border in padding]})
         chosen = {"padding": [border[acts] for border in padding]}  # padding by nothing would clamp the others
         if torch.compiler.is_compiling() or bool(acts.any()):
-            return applied_to_some(self._name, acts, [leaf], lambda taken: [self.transform(taken[0], chosen)])[0]
+            return transform_where(self._name, acts, [leaf], lambda taken: [self.transform(taken[0], chosen)])[0]
         return leaf
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -242,7 +247,7 @@ def _at_least_zero(column: Column) -> Any:
     return column.clamp(min=0) if isinstance(column, torch.Tensor) else max(column, 0)
 
 
-class _Resized(Resizing):
+class _RandomSizeResize(Resizing):
     """A transform that draws a size."""
 
     interpolation: Any
@@ -250,12 +255,12 @@ class _Resized(Resizing):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Resize a leaf."""
-        if self._pillow_has(inpt):
-            return resized_by_pillow(inpt, params["size"], self.interpolation)
+        if self.uses_pillow_rule(inpt):
+            return resize_by_pillow(inpt, params["size"], self.interpolation)
         return self._call_kernel(F.resize, inpt, size=params["size"], interpolation=self.interpolation, antialias=self.antialias)
 
 
-class ScaleJitter(_Resized, reference.ScaleJitter):
+class ScaleJitter(_RandomSizeResize, reference.ScaleJitter):
     """Resize to ``target_size`` within the aspect ratio, times a random factor."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
@@ -264,7 +269,7 @@ class ScaleJitter(_Resized, reference.ScaleJitter):
         height, width = query_size(flat_inputs)
         factor = draws.uniform(self.scale_range[0], self.scale_range[1]).to(torch.float32)
         # torchvision divides its second number by the height
-        ratio = torch.minimum(_quotient(self.target_size[1], real(height)), _quotient(self.target_size[0], real(width)))
+        ratio = torch.minimum(_divide(self.target_size[1], real(height)), _divide(self.target_size[0], real(width)))
         ratio = ratio.to(torch.float32) * factor
         return {"size": tuple(draws.result(scaled_in_float32(extent, ratio), int) for extent in (height, width))}
 
@@ -274,12 +279,12 @@ def scaled_in_float32(extent: Column, factor: torch.Tensor) -> torch.Tensor:
     return to_int(torch.as_tensor(extent).to(torch.float32) * factor.to(torch.float32))
 
 
-def _quotient(number: float, by: torch.Tensor) -> torch.Tensor:
+def _divide(number: float, by: torch.Tensor) -> torch.Tensor:
     """Return ``number / by`` as Python computes it; torch would multiply by the reciprocal, which makes some sizes a pixel smaller."""
     return torch.full_like(by, number) / by
 
 
-class RandomShortestSize(_Resized, reference.RandomShortestSize):
+class RandomShortestSize(_RandomSizeResize, reference.RandomShortestSize):
     """Resize the shorter side to one of several sizes, the longer to at most ``max_size``."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
@@ -290,11 +295,11 @@ class RandomShortestSize(_Resized, reference.RandomShortestSize):
         rows, columns = real(height), real(width)
         ratio = chosen / torch.minimum(rows, columns)
         if self.max_size is not None:
-            ratio = torch.minimum(ratio, _quotient(self.max_size, torch.maximum(rows, columns)))
+            ratio = torch.minimum(ratio, _divide(self.max_size, torch.maximum(rows, columns)))
         return {"size": (draws.result(to_int(rows * ratio), int), draws.result(to_int(columns * ratio), int))}
 
 
-class RandomResize(_Resized, reference.RandomResize):
+class RandomResize(_RandomSizeResize, reference.RandomResize):
     """Resize the shorter side to a random size from ``min_size`` up to, not including, ``max_size``."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:

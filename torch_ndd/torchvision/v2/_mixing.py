@@ -11,7 +11,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch, as_batch, new_batch
-from ...augment._mixing import blended, mixed_labels, pasted
+from ...augment._mixing import blend, mix_labels, paste_boxes
 from ...ops.generic.convert import cast
 from .. import tv_tensors
 from .._draws import Draws
@@ -43,20 +43,20 @@ class _Mixing(Batched):
         if has_any(leaves, PIL.Image.Image, single.BoundingBoxes, single.Mask, single.KeyPoints):
             raise ValueError(f"{self._name}() does not support PIL images, bounding boxes, keypoints and masks.")
         original = self._labels_getter(sample)
-        labels = self._checked(original)
+        labels = self._as_label_tensor(original)
         needs = self._needs_transform_list(leaves)
         params = self.make_params([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted])
         params |= {"labels": original, "batch_size": len(labels)}
         outputs = []
         for leaf, wanted in zip(leaves, needs, strict=True):
             if leaf is original:
-                mixed = _labels(labels, params["lam_adjusted"] if "lam_adjusted" in params else params["lam"], self.num_classes)
+                mixed = _mix_labels(labels, params["lam_adjusted"] if "lam_adjusted" in params else params["lam"], self.num_classes)
                 outputs.append(new_batch(mixed) if isinstance(leaf, Batch) else mixed)
             else:
                 outputs.append(self.transform(leaf, params) if wanted else leaf)
         return unflatten(outputs, spec)
 
-    def _checked(self, value: Any) -> torch.Tensor:
+    def _as_label_tensor(self, value: Any) -> torch.Tensor:
         """Return the labels as a tensor (N,) or (N, classes)."""
         labels = value
         if isinstance(value, Batch):
@@ -88,7 +88,7 @@ class _Mixing(Batched):
             raise ValueError(f"The batch size of the image or video does not match the batch size of the labels: {inpt.shape[0]} != {batch_size}.")
         return as_batch(inpt.as_subclass(torch.Tensor), layout="FCHW" if wanted == 5 else "CHW")
 
-    def _again(self, mixed: Batch, inpt: Any) -> Any:
+    def _restore_kind(self, mixed: Batch, inpt: Any) -> Any:
         """Return images as what they were."""
         if isinstance(inpt, Batch):
             plain = as_batch(mixed, layout=inpt.layout)
@@ -103,17 +103,17 @@ class _Mixing(Batched):
         return float(np.clip(weight, _SMALLEST_WEIGHT, _LARGEST_WEIGHT))
 
 
-def _before(batch_size: int) -> torch.Tensor:
+def _previous_samples(batch_size: int) -> torch.Tensor:
     """Return the sample before each, int64 (N,)."""
     return torch.arange(batch_size).roll(1)
 
 
-def _labels(labels: torch.Tensor, weight: float, classes: int | None) -> torch.Tensor:
+def _mix_labels(labels: torch.Tensor, weight: float, classes: int | None) -> torch.Tensor:
     """Return one-hot labels, each mixed with the one before."""
     if labels.ndim == 1:
         labels = torch.nn.functional.one_hot(labels.long(), num_classes=classes or -1)
     soft = labels if labels.dtype.is_floating_point else labels.float()
-    return mixed_labels(soft, _before(len(soft)), torch.full((len(soft),), weight, dtype=torch.float64))
+    return mix_labels(soft, _previous_samples(len(soft)), torch.full((len(soft),), weight, dtype=torch.float64))
 
 
 class MixUp(_Mixing, reference.MixUp):
@@ -133,7 +133,7 @@ class MixUp(_Mixing, reference.MixUp):
                 f"MixUp: images must be of a floating-point type, got {images.dtype}; convert them with ToDtype(torch.float32, scale=True)"
             )
         size = images.batch_size
-        return self._again(cast(blended(images, _before(size), np.full(size, params["lam"])), dtype=images.dtype), inpt)
+        return self._restore_kind(cast(blend(images, _previous_samples(size), np.full(size, params["lam"])), dtype=images.dtype), inpt)
 
 
 class CutMix(_Mixing, reference.CutMix):
@@ -157,4 +157,4 @@ class CutMix(_Mixing, reference.CutMix):
             return inpt
         images = self._images(inpt, params["batch_size"])
         boxes = np.tile(np.array(params["box"], np.int64), (images.batch_size, 1))
-        return self._again(pasted(images, _before(images.batch_size), boxes), inpt)
+        return self._restore_kind(paste_boxes(images, _previous_samples(images.batch_size), boxes), inpt)

@@ -9,11 +9,11 @@ from torchvision.transforms import v2 as reference
 from ..._core.values.batch import new_batch
 from ...augment._elastic import smooth_planes
 from ...ops.shape.join import stack
-from .._draws import Column, Draws, real, rounded, to_int
+from .._draws import Column, Draws, real, round_half_even, to_int
 from .._numbers import batch_of
 from . import functional as F
-from ._base import Batched, RandomApplied, draws_for, query_size
-from .functional._matrices import solved_coefficients
+from ._base import Batched, RandomTransform, draws_for, query_size
+from .functional._matrices import solve_coefficients
 
 
 class RandomRotation(Batched, reference.RandomRotation):
@@ -41,7 +41,7 @@ class RandomAffine(Batched, reference.RandomAffine):
         translate: tuple[Column, Column] = (0, 0)
         if self.translate is not None:
             most = self.translate[0] * real(width), self.translate[1] * real(height)
-            x, y = (rounded(draws.uniform(-limit, limit)) for limit in most)
+            x, y = (round_half_even(draws.uniform(-limit, limit)) for limit in most)
             translate = draws.result(x, int), draws.result(y, int)
         scale: Column = 1.0
         if self.scale is not None:
@@ -57,7 +57,7 @@ class RandomAffine(Batched, reference.RandomAffine):
         return self._call_kernel(F.affine, inpt, **params, interpolation=self.interpolation, fill=self._fill_for(inpt), center=self.center)
 
 
-class RandomPerspective(RandomApplied, reference.RandomPerspective):
+class RandomPerspective(RandomTransform, reference.RandomPerspective):
     """Move the corners by random distances, with the probability ``p``."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class RandomPerspective(RandomApplied, reference.RandomPerspective):
             corner = (width - 1 if right else 0, height - 1 if low else 0)
             end.append(torch.stack([x, y], 1))
             start.append(torch.stack([torch.as_tensor(coordinate).expand(draws.count) for coordinate in corner], 1))
-        found = solved_coefficients(torch.stack(start, 1).to(torch.float64), torch.stack(end, 1).to(torch.float64))
+        found = solve_coefficients(torch.stack(start, 1).to(torch.float64), torch.stack(end, 1).to(torch.float64))
         return {"coefficients": found[0].tolist() if draws.batch_size is None else new_batch(found)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:

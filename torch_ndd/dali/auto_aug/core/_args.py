@@ -40,7 +40,7 @@ def check_positional(function: Callable[..., Any]) -> None:
         )
 
 
-def _extra(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
+def _keyword_parameters(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
     """Return the parameters of a function after the data and the parameter, and whether it takes any others by keyword."""
     parameters = list(inspect.signature(function).parameters.values())
     positional = [parameter for parameter in parameters if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)][
@@ -50,21 +50,21 @@ def _extra(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], 
     return {parameter.name: parameter for parameter in named}, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def accepted(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def filter_accepted(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that a function takes."""
-    extra, any_other = _extra(function)
+    extra, any_other = _keyword_parameters(function)
     return {name: value for name, value in arguments.items() if any_other or name in extra}
 
 
 def missing(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
     """Return the names of the arguments that a function needs and that are not given."""
-    return [name for name, parameter in _extra(function)[0].items() if parameter.default is parameter.empty and name not in arguments]
+    return [name for name, parameter in _keyword_parameters(function)[0].items() if parameter.default is parameter.empty and name not in arguments]
 
 
 def forbid_unused_kwargs(augmentations: Iterable[Any], kwargs: Mapping[str, Any], call_name: str) -> None:
     """Raise UnusedArgException for arguments that no augmentation takes."""
     takers = [augmentation.op for augmentation in augmentations]
-    unused = [name for name in kwargs if not any(name in accepted(function, kwargs) for function in takers)]
+    unused = [name for name in kwargs if not any(name in filter_accepted(function, kwargs) for function in takers)]
     if not unused:
         return
     names, verb = (f"The kwarg `{unused[0]}` is", "") if len(unused) == 1 else (f"The kwargs `{', '.join(unused)}` are", "")

@@ -42,7 +42,7 @@ class Policy:
                 raise Exception(f"Each sub policy must be a list or tuple of steps, got {type(sub_policy).__name__}")
             for step in sub_policy:
                 self._check(step)
-        renamed = self._renamed([augmentation for sub_policy in sub_policies for augmentation, _, _ in sub_policy])
+        renamed = self._make_names_unique([augmentation for sub_policy in sub_policies for augmentation, _, _ in sub_policy])
         self.sub_policies: list[SubPolicy] = [[(renamed[id(step[0])], *step[1:]) for step in sub_policy] for sub_policy in sub_policies]
 
     def _check(self, step: Any) -> None:
@@ -67,7 +67,7 @@ class Policy:
             )
 
     @staticmethod
-    def _renamed(augmentations: list[Augmentation]) -> dict[int, Augmentation]:
+    def _make_names_unique(augmentations: list[Augmentation]) -> dict[int, Augmentation]:
         """Return the augmentations by the identities of the given ones, with names that differ."""
         several = {id(augmentation): augmentation for augmentation in augmentations}
         if len({augmentation.name for augmentation in several.values()}) == len(several):

@@ -68,20 +68,20 @@ def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None,
             raise ValueError("clamp_bounding_boxes: the boxes know their format and canvas: format and canvas_size must not be given")
         rows = of_batch(inpt)
         mode = inpt.clamping_mode if clamping_mode == "auto" else clamping_mode
-        return to_batch(_clamped(Rows(rows.values, rows.canvas, rows.owner, rows.format, mode)), inpt)
+        return to_batch(_clamp(Rows(rows.values, rows.canvas, rows.owner, rows.format, mode)), inpt)
     if isinstance(format, str):
         format = BoundingBoxFormat[format.upper()]
     rotated = isinstance(inpt, single.BoundingBoxes) or (format is not None and single.is_rotated_bounding_format(format))
     if not is_pure_tensor(inpt) or rotated or format is None or canvas_size is None or clamping_mode == "auto":
         return reference.clamp_bounding_boxes(inpt, format, canvas_size, clamping_mode)
-    clamped = _clamped(of_tensor(inpt, canvas_size, format, clamping_mode)).values.reshape(inpt.shape)
+    clamped = _clamp(of_tensor(inpt, canvas_size, format, clamping_mode)).values.reshape(inpt.shape)
     return clamped.clone() if clamping_mode is None else clamped
 
 
-def _clamped(rows: Rows) -> Rows:
+def _clamp(rows: Rows) -> Rows:
     if rows.rotated:
         return rows.each(lambda values, canvas: reference.clamp_bounding_boxes(values, rows.format, canvas, rows.mode))
-    return rows.clamped()
+    return rows.clamp_to_canvas()
 
 
 def clamp_keypoints(inpt: Any, canvas_size: Any = None) -> Any:
@@ -94,17 +94,17 @@ def clamp_keypoints(inpt: Any, canvas_size: Any = None) -> Any:
         if canvas_size is not None:
             raise ValueError("clamp_keypoints: the points know their canvas: canvas_size must not be given")
         rows = of_batch(inpt)
-        return to_batch(rows.changed(rows.within(rows.real, 1)), inpt)
+        return to_batch(rows.with_values(rows.within(rows.real, 1)), inpt)
     if is_pure_tensor(inpt) and canvas_size is not None:
         rows = of_tensor(inpt, canvas_size)
-        return rows.changed(rows.within(rows.real, 1)).values.reshape(inpt.shape)
+        return rows.with_values(rows.within(rows.real, 1)).values.reshape(inpt.shape)
     return reference.clamp_keypoints(inpt, canvas_size)
 
 
 # --- sanitizing ---
 
 
-def valid_boxes(inpt: Any, min_size: float, min_area: float) -> torch.Tensor:
+def find_valid_boxes(inpt: Any, min_size: float, min_area: float) -> torch.Tensor:
     """Return which boxes of a Batch are large enough and within their canvas, for all samples one after the other."""
     rows = of_batch(inpt)
     height, width = (rows.of(extent) for extent in rows.canvas)
@@ -122,7 +122,7 @@ def valid_boxes(inpt: Any, min_size: float, min_area: float) -> torch.Tensor:
     return inside & (w >= min_size) & (h >= min_size) & (w * h >= min_area)
 
 
-def valid_points(inpt: Any) -> torch.Tensor:
+def find_valid_points(inpt: Any) -> torch.Tensor:
     """Return which points, or groups of points, of a Batch are within their canvas, for all samples one after the other."""
     rows = of_batch(inpt)
     height, width = (rows.of(extent) for extent in rows.canvas)
@@ -138,7 +138,7 @@ def valid_points(inpt: Any) -> torch.Tensor:
     return torch.cat(groups)
 
 
-def kept_rows(inpt: Batch, valid: torch.Tensor) -> Any:
+def keep_rows(inpt: Batch, valid: torch.Tensor) -> Any:
     """Return the samples with the rows for which ``valid`` is true; ``valid`` is for all samples one after the other."""
     if valid.all():  # usual; the masks of a batch are often larger than its images
         return inpt
@@ -168,8 +168,8 @@ def sanitize_bounding_boxes(bounding_boxes: Any, format: Any = None, canvas_size
         return reference.sanitize_bounding_boxes(bounding_boxes, format, canvas_size, min_size, min_area)
     if format is not None or canvas_size is not None:
         raise ValueError("sanitize_bounding_boxes: the boxes know their format and canvas: format and canvas_size must be None")
-    valid = valid_boxes(bounding_boxes, min_size, min_area)
-    return kept_rows(bounding_boxes, valid), _masks(bounding_boxes, valid)
+    valid = find_valid_boxes(bounding_boxes, min_size, min_area)
+    return keep_rows(bounding_boxes, valid), _as_masks(bounding_boxes, valid)
 
 
 def sanitize_keypoints(key_points: Any, canvas_size: Any = None) -> Any:
@@ -186,11 +186,11 @@ def sanitize_keypoints(key_points: Any, canvas_size: Any = None) -> Any:
         return reference.sanitize_keypoints(key_points, canvas_size)
     if canvas_size is not None:
         raise ValueError("sanitize_keypoints: the points know their canvas: canvas_size must be None")
-    valid = valid_points(key_points)
-    return kept_rows(key_points, valid), _masks(key_points, valid)
+    valid = find_valid_points(key_points)
+    return keep_rows(key_points, valid), _as_masks(key_points, valid)
 
 
-def _masks(inpt: Batch, valid: torch.Tensor) -> Batch:
+def _as_masks(inpt: Batch, valid: torch.Tensor) -> Batch:
     if inpt.ragged_shapes is None:
         return batch_of(valid.reshape(inpt.batch_size, -1))
     return as_batch(list(valid.split([shape[0] for shape in inpt.shape])))

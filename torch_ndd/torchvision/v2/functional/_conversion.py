@@ -15,7 +15,7 @@ from ....ops.color.adjust import brightness
 from ....ops.generic.convert import cast
 from ....ops.shape.reshape import transpose
 from ... import tv_tensors
-from ._dispatch import add_kernel, as_images, dispatched, on_images
+from ._dispatch import add_kernel, as_images, dispatch, on_images
 
 _BITS = {torch.uint8: 8, torch.int8: 7, torch.int16: 15, torch.uint16: 16, torch.int32: 31, torch.int64: 63}
 
@@ -35,10 +35,10 @@ def to_dtype(inpt: Any, dtype: torch.dtype = torch.float32, scale: bool = False)
     >>> to_dtype(torch.tensor([[[255]]], dtype=torch.uint8), scale=True)
     tensor([[[1.]]])
     """
-    return dispatched(to_dtype, inpt, dtype=dtype, scale=scale)
+    return dispatch(to_dtype, inpt, dtype=dtype, scale=scale)
 
 
-def converted(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
+def convert_dtype(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
     """Return images in another type."""
     old = images.dtype
     if old is torch.uint8 and images.ndim == 1:
@@ -53,14 +53,14 @@ def converted(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
         )
         scaled = brightness(flat, brightness=1.0 / torch.iinfo(old).max, dtype=dtype)
         return new_batch(scaled.buffer, scaled.ragged_shapes, images.layout, scaled.pending, fixed=images.shared_extents)
-    values = converted_values(images.wait(), dtype) if scale else images.wait().to(dtype)
+    values = convert_values(images.wait(), dtype) if scale else images.wait().to(dtype)
     return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
 
 
 _WITHOUT_CHANNELS = {3: "HWC", 4: "FHWC"}  # where it does not matter which axis is the channels
 
 
-def converted_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def convert_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return values in another type, scaled to its range."""
     old = values.dtype
     if old.is_floating_point:
@@ -84,44 +84,44 @@ def _largest(dtype: torch.dtype) -> int:
     return 1 if dtype is torch.bool else torch.iinfo(dtype).max
 
 
-def _images_converted(images: Batch, dtype: torch.dtype = torch.float32, scale: bool = False) -> Batch:
-    return converted(images, dtype, scale)
+def _to_dtype(images: Batch, dtype: torch.dtype = torch.float32, scale: bool = False) -> Batch:
+    return convert_dtype(images, dtype, scale)
 
 
-to_dtype_image, to_dtype_video = on_images(to_dtype, _images_converted, pil=False)
+to_dtype_image, to_dtype_video = on_images(to_dtype, _to_dtype, pil=False)
 
 
-def _tensor_converted(inpt: torch.Tensor, dtype: torch.dtype = torch.float32, scale: bool = False) -> torch.Tensor:
+def _to_dtype_tensor(inpt: torch.Tensor, dtype: torch.dtype = torch.float32, scale: bool = False) -> torch.Tensor:
     if inpt.dtype == dtype:
         return inpt
     if inpt.dim() < 2 or not scale:
         return (
             inpt.to(dtype)
             if not scale
-            else converted_values(inpt, dtype)
+            else convert_values(inpt, dtype)
             if not (inpt.dtype.is_floating_point and dtype.is_floating_point)
             else inpt.to(dtype)
         )
     return to_dtype_image(inpt, dtype, scale)
 
 
-add_kernel(to_dtype, torch.Tensor)(_tensor_converted)
+add_kernel(to_dtype, torch.Tensor)(_to_dtype_tensor)
 add_kernel(to_dtype, single.Mask, single.BoundingBoxes, single.KeyPoints)(lambda inpt, dtype, scale=False: inpt.to(dtype))
 
 
-def _cast_batch(inpt: Any, dtype: torch.dtype = torch.float32, scale: bool = False) -> Any:
-    return inpt.over(converted(inpt.plain(), dtype, False))
+def _to_dtype_typed(inpt: Any, dtype: torch.dtype = torch.float32, scale: bool = False) -> Any:
+    return inpt.over(convert_dtype(inpt.plain(), dtype, False))
 
 
-add_kernel(to_dtype, tv_tensors.Mask, tv_tensors.BoundingBoxes, tv_tensors.KeyPoints)(_cast_batch)
+add_kernel(to_dtype, tv_tensors.Mask, tv_tensors.BoundingBoxes, tv_tensors.KeyPoints)(_to_dtype_typed)
 
 
-def _any_batch(inpt: Batch, dtype: torch.dtype = torch.float32, scale: bool = False) -> Batch:
-    output = converted(inpt.plain() if tv_tensors.is_typed(inpt) else inpt, dtype, scale)
+def _to_dtype_batch(inpt: Batch, dtype: torch.dtype = torch.float32, scale: bool = False) -> Batch:
+    output = convert_dtype(inpt.plain() if tv_tensors.is_typed(inpt) else inpt, dtype, scale)
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
-add_kernel(to_dtype, Batch)(_any_batch)
+add_kernel(to_dtype, Batch)(_to_dtype_batch)
 
 
 def convert_image_dtype(image: Any, dtype: torch.dtype = torch.float32) -> Any:
@@ -140,7 +140,7 @@ def channels_first(images: Batch) -> Batch:
     return as_batch(transposed, layout=layout[:-3] + "CHW")
 
 
-def _of_one(image: NddTensor) -> Batch:
+def _as_channels_first(image: NddTensor) -> Batch:
     """Return a Tensor as a batch of one, with the channels first."""
     return channels_first(as_batch([image], layout=image.layout))
 
@@ -156,14 +156,14 @@ def to_image(inpt: Any) -> Any:
         output = channels_first(inpt)
         return inpt.over(output) if isinstance(inpt, tv_tensors.Image) else output
     if isinstance(inpt, NddTensor):
-        return _of_one(inpt).select(0)
+        return _as_channels_first(inpt).select(0)
     return reference.to_image(inpt)
 
 
 def pil_to_tensor(pic: Any) -> Any:
     """Return the pixels of a PIL image as a tensor ``(C, H, W)``; of a Batch one with the layout ``CHW``."""
     if isinstance(pic, NddTensor):
-        return _of_one(pic).select(0)
+        return _as_channels_first(pic).select(0)
     return channels_first(pic) if isinstance(pic, Batch) else reference.pil_to_tensor(pic)
 
 
@@ -176,7 +176,7 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     if isinstance(pic, Batch):
         return [reference.to_pil_image(image.torch(), mode) for image in channels_first(pic).evaluate()]
     if isinstance(pic, NddTensor):
-        return reference.to_pil_image(_of_one(pic).select(0).torch(), mode)
+        return reference.to_pil_image(_as_channels_first(pic).select(0).torch(), mode)
     return reference.to_pil_image(pic, mode)
 
 
@@ -190,7 +190,7 @@ def tensor_of(inpt: Any) -> Any:
     """Return pixels as a tensor ``(C, H, W)``: uint8 as float32 from 0 to 1, other types as they are."""
     if isinstance(inpt, Batch):
         images = channels_first(inpt)
-        return converted(images, torch.float32, True) if images.dtype is torch.uint8 else images
+        return convert_dtype(images, torch.float32, True) if images.dtype is torch.uint8 else images
     if isinstance(inpt, NddTensor):
-        return tensor_of(_of_one(inpt)).select(0)
+        return tensor_of(_as_channels_first(inpt)).select(0)
     return pillow.to_tensor(inpt)

@@ -61,23 +61,23 @@ class Rows:
         """The coordinates in floating-point numbers."""
         return self.values if self.values.dtype.is_floating_point else self.values.float()
 
-    def changed(self, values: torch.Tensor, canvas: tuple[Any, Any] | None = None) -> "Rows":
+    def with_values(self, values: torch.Tensor, canvas: tuple[Any, Any] | None = None) -> "Rows":
         """Return rows with other values, in the type of these."""
         return replace(self, values=values.to(self.values.dtype), canvas=self.canvas if canvas is None else canvas)
 
     def corners(self) -> torch.Tensor:
         """Return unrotated boxes as x1, y1, x2, y2, in floating-point numbers."""
-        return _converted(self.real, self.format, BoundingBoxFormat.XYXY)
+        return _convert_format(self.real, self.format, BoundingBoxFormat.XYXY)
 
     def from_corners(self, corners: torch.Tensor) -> torch.Tensor:
         """Return x1, y1, x2, y2 in the format of these boxes."""
-        return _converted(corners, BoundingBoxFormat.XYXY, self.format)
+        return _convert_format(corners, BoundingBoxFormat.XYXY, self.format)
 
-    def clamped(self) -> "Rows":
+    def clamp_to_canvas(self) -> "Rows":
         """Return unrotated boxes within the canvas, as the clamping mode demands."""
         if self.mode is None:
             return self
-        return self.changed(self.from_corners(self.within(self.corners(), 0)))
+        return self.with_values(self.from_corners(self.within(self.corners(), 0)))
 
     def within(self, corners: torch.Tensor, margin: int) -> torch.Tensor:
         """Return coordinates x, y, x, y, ... from 0 to the width and height less a margin."""
@@ -98,8 +98,8 @@ class Rows:
         count = next(len(column) for column in (*self.canvas, self.owner) if isinstance(column, torch.Tensor))
         parts, canvases = [], []
         for i in range(count):
-            numbers = [_of_sample(column, i) for column in columns]
-            canvas = (int(_of_sample(self.canvas[0], i)), int(_of_sample(self.canvas[1], i)))
+            numbers = [_select_sample(column, i) for column in columns]
+            canvas = (int(_select_sample(self.canvas[0], i)), int(_select_sample(self.canvas[1], i)))
             output = kernel(self.values[self.owner == i], canvas, *numbers)
             rows, canvas = output if isinstance(output, tuple) else (output, canvas)
             parts.append(rows)
@@ -108,15 +108,15 @@ class Rows:
         return replace(self, values=torch.cat(parts), canvas=(table[:, 0], table[:, 1]))
 
 
-def _of_sample(column: Any, i: int) -> Any:
+def _select_sample(column: Any, i: int) -> Any:
     if isinstance(column, torch.Tensor) and column.dim():
         return column[i if len(column) > 1 else 0].item()
     if isinstance(column, tuple | list):
-        return [_of_sample(element, i) for element in column]
+        return [_select_sample(element, i) for element in column]
     return column
 
 
-def _converted(values: torch.Tensor, old: BoundingBoxFormat | None, new: BoundingBoxFormat | None) -> torch.Tensor:
+def _convert_format(values: torch.Tensor, old: BoundingBoxFormat | None, new: BoundingBoxFormat | None) -> torch.Tensor:
     assert old is not None
     assert new is not None
     return values if old == new else reference.convert_bounding_box_format(values, old, new)
@@ -134,10 +134,10 @@ def of_batch(inpt: Any) -> Rows:
         counts = torch.full((inpt.batch_size,), per_sample, dtype=torch.int64)
     else:
         counts = inpt.ragged_shapes.prod(1) // columns
-    return Rows(values.reshape(-1, columns), (sizes[:, 0], sizes[:, 1]), _owners(counts), format, getattr(inpt, "clamping_mode", None))
+    return Rows(values.reshape(-1, columns), (sizes[:, 0], sizes[:, 1]), _row_owners(counts), format, getattr(inpt, "clamping_mode", None))
 
 
-def _owners(counts: torch.Tensor) -> torch.Tensor:
+def _row_owners(counts: torch.Tensor) -> torch.Tensor:
     if torch.compiler.is_compiling():
         return torch.repeat_interleave(torch.arange(len(counts)), counts)
     # torch shares even 16 numbers among its threads, and waits until one gets a core: 14 ms while all of them decode.
@@ -167,13 +167,13 @@ def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], p
     ``drops`` are parameters of the functional that concern images only.
     """
 
-    def kept(kwargs: dict[str, Any]) -> dict[str, Any]:
+    def filter_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in kwargs.items() if key not in drops}
 
     def single_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
         def kernel(inpt: Any, *args: Any, **kwargs: Any) -> Any:
             input_rows = of_tensor(inpt, inpt.canvas_size, getattr(inpt, "format", None), getattr(inpt, "clamping_mode", None))
-            output = core(input_rows, *args, **kept(kwargs))
+            output = core(input_rows, *args, **filter_arguments(kwargs))
             canvas = (int(output.canvas[0]), int(output.canvas[1]))
             return tv_tensors.wrap(output.values.reshape(inpt.shape), like=inpt, canvas_size=canvas)
 
@@ -181,7 +181,7 @@ def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], p
 
     def batch_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
         def kernel(inpt: Any, *args: Any, **kwargs: Any) -> Any:
-            return to_batch(core(of_batch(inpt), *args, **kept(kwargs)), inpt)
+            return to_batch(core(of_batch(inpt), *args, **filter_arguments(kwargs)), inpt)
 
         return kernel
 

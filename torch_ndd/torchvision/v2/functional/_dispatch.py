@@ -55,7 +55,7 @@ def kernel_for(functional: Callable[..., Any], inpt: Any, passes: bool = False) 
             if cls is single.TVTensor:
                 break
     if passes:
-        return _unchanged
+        return _pass_through
     known = ", ".join(sorted({cls.__name__ for cls in kernels}))
     raise TypeError(f"{name}: inputs of type {known} are supported, but got {type(inpt)}")
 
@@ -63,7 +63,7 @@ def kernel_for(functional: Callable[..., Any], inpt: Any, passes: bool = False) 
 _OF_BATCHES = {single.Mask: tv_tensors.Mask, single.BoundingBoxes: tv_tensors.BoundingBoxes, single.KeyPoints: tv_tensors.KeyPoints}
 
 
-def _unchanged(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+def _pass_through(inpt: Any, *args: Any, **kwargs: Any) -> Any:
     return inpt
 
 
@@ -131,11 +131,11 @@ def on_images(
 
     def first_on_batch(inpt: Batch, *args: Any, **kwargs: Any) -> Any:
         output = kernel(as_images(functional.__name__, inpt), *args, **kwargs)
-        return tuple(_like(part, inpt) for part in output) if isinstance(output, tuple) else _like(output, inpt)
+        return tuple(_restore_kind(part, inpt) for part in output) if isinstance(output, tuple) else _restore_kind(output, inpt)
 
     batches = functools.partial(on_batch, first_on_batch)
 
-    def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_on_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         output = compute(inpt.as_subclass(torch.Tensor), *args, **kwargs)
         if isinstance(output, tuple):
             return tuple(tv_tensors.wrap(part, like=inpt) for part in output)
@@ -143,16 +143,16 @@ def on_images(
 
     name = functional.__name__
     add_kernel(functional, torch.Tensor)(compute)
-    add_kernel(functional, single.Image, single.Video)(wrapped)
+    add_kernel(functional, single.Image, single.Video)(call_on_typed)
     add_kernel(functional, Batch)(batches)
     add_kernel(functional, NddTensor)(functools.partial(_on_ndd, batches))
     if pil:
         add_kernel(functional, PIL.Image.Image)(getattr(reference, name))
     parameters = list(inspect.signature(functional).parameters.values())[1:]
-    return _named(compute, f"{name}_image", first, parameters, defaults), _named(compute, f"{name}_video", "video", parameters, {})
+    return _make_function(compute, f"{name}_image", first, parameters, defaults), _make_function(compute, f"{name}_video", "video", parameters, {})
 
 
-def _named(
+def _make_function(
     compute: Callable[..., Any], name: str, first: str, parameters: Sequence[inspect.Parameter], defaults: dict[str, Any]
 ) -> Callable[..., Any]:
     """Return a function with its own name and signature."""
@@ -195,11 +195,11 @@ def _on_tensor(kernel: Callable[..., Any], image: torch.Tensor, args: Sequence[A
     last = not values.is_contiguous() and values.is_contiguous(memory_format=torch.channels_last)
     output = kernel(as_batch(values.permute(0, 2, 3, 1), layout="HWC") if last else as_batch(values, layout="CHW"), *args, **kwargs)
     if isinstance(output, tuple):
-        return tuple(_back(part, shape, image) for part in output)
-    return _back(output, shape, image)
+        return tuple(_restore_shape(part, shape, image) for part in output)
+    return _restore_shape(output, shape, image)
 
 
-def _back(output: Batch, shape: Sequence[int], image: torch.Tensor) -> torch.Tensor:
+def _restore_shape(output: Batch, shape: Sequence[int], image: torch.Tensor) -> torch.Tensor:
     values = output.torch()
     if output.layout == "HWC":
         values = values.permute(0, 3, 1, 2)
@@ -225,7 +225,7 @@ def as_images(op: str, inpt: Batch) -> Batch:
     return inpt.plain() if tv_tensors.is_typed(inpt) else inpt
 
 
-def _like(output: Any, inpt: Batch) -> Any:
+def _restore_kind(output: Any, inpt: Batch) -> Any:
     """Return the Batch with the meaning, or the missing layout, of the input."""
     if not isinstance(output, Batch):
         return output
@@ -247,22 +247,22 @@ def on_masks(functional: Callable[..., Any], kernel: Callable[..., Any], view: C
     """
     taken = set(list(inspect.signature(kernel).parameters)[1:])
 
-    def kept(kwargs: dict[str, Any]) -> dict[str, Any]:
+    def filter_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in kwargs.items() if key in taken}
 
     compute = _on_tensors(kernel, view)
 
-    def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
-        return tv_tensors.wrap(compute(inpt.as_subclass(torch.Tensor), *args, **kept(kwargs)), like=inpt)
+    def call_on_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+        return tv_tensors.wrap(compute(inpt.as_subclass(torch.Tensor), *args, **filter_arguments(kwargs)), like=inpt)
 
-    def batches(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+    def call_on_batch(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         planes, back = as_planes(inpt.plain())
-        return inpt.over(back(kernel(planes, *args, **kept(kwargs))))
+        return inpt.over(back(kernel(planes, *args, **filter_arguments(kwargs))))
 
-    add_kernel(functional, single.Mask)(wrapped)
-    add_kernel(functional, tv_tensors.Mask)(batches)
+    add_kernel(functional, single.Mask)(call_on_typed)
+    add_kernel(functional, tv_tensors.Mask)(call_on_batch)
     parameters = list(inspect.signature(kernel).parameters.values())[1:]
-    return _named(compute, f"{functional.__name__}_mask", "mask", parameters, {})
+    return _make_function(compute, f"{functional.__name__}_mask", "mask", parameters, {})
 
 
 def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
@@ -345,7 +345,7 @@ def fills(value: Any, images: Batch, op: str) -> list[float] | None:
     return [float(channel) for channel in value]
 
 
-def blended_fills(value: Any, images: Batch, op: str) -> list[float] | None:
+def blend_fills(value: Any, images: Batch, op: str) -> list[float] | None:
     """Return fill values that become torchvision's integers: it rounds halves to even, the operators up, so that halves lean towards even here."""
     fill = fills(value, images, op)
     if fill is None or images.dtype.is_floating_point:
@@ -353,7 +353,7 @@ def blended_fills(value: Any, images: Batch, op: str) -> list[float] | None:
     return [channel + (round(channel) - channel) * 2**-9 if channel % 1 == 0.5 else channel for channel in fill]
 
 
-def dispatched(functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:
+def dispatch(functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:
     """Call the kernel for an input."""
     if type(inpt) is Batch and (kernel := _KERNELS[functional.__name__].get(Batch)) is not None:  # in short
         return kernel(inpt, *args, **kwargs)

@@ -15,7 +15,7 @@ from ....experimental import remap
 from ....ops.generic.convert import cast
 from ..._numbers import batch_of
 from ._coordinates import Rows, of_tensor, on_coordinates
-from ._dispatch import blended_fills, dispatched, on_images, on_masks
+from ._dispatch import blend_fills, dispatch, on_images, on_masks
 from ._interpolation import InterpolationMode, through_floats, warp_filter
 
 
@@ -37,16 +37,16 @@ def elastic(inpt: Any, displacement: Any, interpolation: Any = InterpolationMode
     >>> elastic(torch.tensor([[[1.0, 2.0, 3.0]]]), shift)
     tensor([[[2., 3., 0.]]])
     """
-    return dispatched(elastic, inpt, displacement=displacement, interpolation=interpolation, fill=fill)
+    return dispatch(elastic, inpt, displacement=displacement, interpolation=interpolation, fill=fill)
 
 
 elastic_transform = elastic
 
 
-def _fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tensor]:
+def _as_fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tensor]:
     """Return a displacement (height, width, 2) for each sample; one for all if it is shared."""
     if isinstance(displacement, Batch):
-        _shapes(displacement, len(sizes))
+        _check_count(displacement, len(sizes))
         fields = [sample.torch() for sample in displacement.evaluate()]
     elif isinstance(displacement, torch.Tensor):
         if displacement.dim() != 4 or displacement.shape[0] != 1:
@@ -60,7 +60,7 @@ def _fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tenso
     return fields
 
 
-def _shapes(displacement: Batch, count: int) -> list[Any]:
+def _check_count(displacement: Batch, count: int) -> list[Any]:
     if displacement.batch_size != count:
         raise ValueError(f"elastic: displacement has {displacement.batch_size} samples for {count} images")
     return displacement.shape
@@ -72,18 +72,18 @@ def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
     at = layout.index("H"), layout.index("W")
     sizes = [(shape[at[0]], shape[at[1]]) for shape in images.shape]
     if isinstance(displacement, Batch):
-        for k, (shape, size) in enumerate(zip(_shapes(displacement, len(sizes)), sizes, strict=True)):
+        for k, (shape, size) in enumerate(zip(_check_count(displacement, len(sizes)), sizes, strict=True)):
             if tuple(shape) != (*size, 2):
                 raise ValueError(f"elastic: sample {k}: displacement shape should be {(*size, 2)}, got {tuple(shape)}")
         halves = torch.tensor(sizes, dtype=torch.float32) * 0.5
         return tuple(cast(displacement.slice[..., k], dtype=torch.float32) * batch_of(halves[:, 1 - k]) for k in (0, 1))  # type: ignore[return-value]
-    fields = _fields(displacement, sizes)
-    x = [_scaled(field, 0, field.shape[1] * 0.5) for field in fields]
-    y = [_scaled(field, 1, field.shape[0] * 0.5) for field in fields]
-    return _joined(x), _joined(y)
+    fields = _as_fields(displacement, sizes)
+    x = [_scale_component(field, 0, field.shape[1] * 0.5) for field in fields]
+    y = [_scale_component(field, 1, field.shape[0] * 0.5) for field in fields]
+    return _as_operand(x), _as_operand(y)
 
 
-def _scaled(field: torch.Tensor, axis: int, factor: float) -> torch.Tensor:
+def _scale_component(field: torch.Tensor, axis: int, factor: float) -> torch.Tensor:
     """Return a component of a displacement in pixels.
 
     NumPy computes it, because the threads of torch spin for a while when they are done, and keep the cores from the kernel that follows: elastic of
@@ -94,36 +94,36 @@ def _scaled(field: torch.Tensor, axis: int, factor: float) -> torch.Tensor:
     return torch.from_numpy(np.multiply(field.float().numpy()[..., axis], np.float32(factor)))
 
 
-def _joined(fields: list[torch.Tensor]) -> Any:
+def _as_operand(fields: list[torch.Tensor]) -> Any:
     return fields[0].contiguous() if len(fields) == 1 else Batch(fields)
 
 
-def _deformed(images: Batch, displacement: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Batch:
+def _elastic(images: Batch, displacement: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Batch:
     chosen = warp_filter("elastic", interpolation)
-    values = blended_fills(fill, images, "elastic")
+    values = blend_fills(fill, images, "elastic")
     x, y = _distances(displacement, images)
     options: Any = {"interp": chosen, "relative": True, "fill_value": values or 0.0, "fade": values is not None}
     return through_floats(images, chosen, lambda pixels: remap(pixels, x, y, **options))
 
 
-elastic_image, elastic_video = on_images(elastic, _deformed)
+elastic_image, elastic_video = on_images(elastic, _elastic)
 
 
-def _deformed_mask(masks: Batch, displacement: Any, fill: Any = None) -> Batch:
-    return _deformed(masks, displacement, InterpolationMode.NEAREST, fill)
+def _elastic_mask(masks: Batch, displacement: Any, fill: Any = None) -> Batch:
+    return _elastic(masks, displacement, InterpolationMode.NEAREST, fill)
 
 
-elastic_mask = on_masks(elastic, _deformed_mask)
+elastic_mask = on_masks(elastic, _elastic_mask)
 
 
-def _moved(rows: Rows, points: torch.Tensor, pixels: torch.Tensor, displacement: Any) -> torch.Tensor:
+def _move_points(rows: Rows, points: torch.Tensor, pixels: torch.Tensor, displacement: Any) -> torch.Tensor:
     """Return points (R, 2 k) moved against the displacement, which is read at their ``pixels``."""
     height, width = rows.canvas
     if rows.owner is None:
         sizes = [(int(height), int(width))]
     else:
         sizes = list(zip(height.tolist(), width.tolist(), strict=True))
-    fields = _fields(displacement, sizes)
+    fields = _as_fields(displacement, sizes)
     output = points.to(rows.real.dtype, copy=True)
     for i, (h, w) in enumerate(sizes):
         chosen = slice(None) if rows.owner is None else rows.owner == i
@@ -136,51 +136,51 @@ def _moved(rows: Rows, points: torch.Tensor, pixels: torch.Tensor, displacement:
     return output
 
 
-def _deformed_boxes(rows: Rows, displacement: Any) -> Rows:
+def _elastic_boxes(rows: Rows, displacement: Any) -> Rows:
     if not rows.values.numel():
         if rows.owner is None:
-            _fields(displacement, [(int(rows.canvas[0]), int(rows.canvas[1]))])
+            _as_fields(displacement, [(int(rows.canvas[0]), int(rows.canvas[1]))])
         return rows
     if rows.rotated:
-        return _deformed_rotated(rows, displacement)
+        return _elastic_rotated_boxes(rows, displacement)
     points = rows.corners()[:, [0, 1, 2, 1, 2, 3, 0, 3]]
-    moved = _moved(rows, points, torch.ceil(points), displacement)
+    moved = _move_points(rows, points, torch.ceil(points), displacement)
     x, y = moved[:, 0::2], moved[:, 1::2]
     around = torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
     if not rows.values.dtype.is_floating_point:
         around = around.trunc()
-    return rows.changed(rows.from_corners(rows.within(around, 0) if rows.mode is not None else around))
+    return rows.with_values(rows.from_corners(rows.within(around, 0) if rows.mode is not None else around))
 
 
-def _deformed_rotated(rows: Rows, displacement: Any) -> Rows:
+def _elastic_rotated_boxes(rows: Rows, displacement: Any) -> Rows:
     """Return rotated boxes of which the centers have moved."""
     boxes = reference.convert_bounding_box_format(rows.values, rows.format, BoundingBoxFormat.CXCYWHR)
-    boxes = torch.cat([_moved(rows, boxes[:, :2], torch.ceil(boxes[:, :2]), displacement), boxes[:, 2:]], 1)
+    boxes = torch.cat([_move_points(rows, boxes[:, :2], torch.ceil(boxes[:, :2]), displacement), boxes[:, 2:]], 1)
     moved = replace(rows, values=boxes, format=BoundingBoxFormat.CXCYWHR)
 
     def clamp(values: torch.Tensor, canvas: Any) -> torch.Tensor:
         return reference.clamp_bounding_boxes(values, BoundingBoxFormat.CXCYWHR, canvas, rows.mode)
 
-    return rows.changed(reference.convert_bounding_box_format(moved.each(clamp).values, BoundingBoxFormat.CXCYWHR, rows.format))
+    return rows.with_values(reference.convert_bounding_box_format(moved.each(clamp).values, BoundingBoxFormat.CXCYWHR, rows.format))
 
 
-def _deformed_points(rows: Rows, displacement: Any) -> Rows:
+def _elastic_points(rows: Rows, displacement: Any) -> Rows:
     if not rows.values.numel() and rows.owner is not None:
         return rows
-    return rows.changed(_moved(rows, rows.values, rows.values, displacement))
+    return rows.with_values(_move_points(rows, rows.values, rows.values, displacement))
 
 
-on_coordinates(elastic, _deformed_boxes, _deformed_points, drops=("interpolation", "fill"))
+on_coordinates(elastic, _elastic_boxes, _elastic_points, drops=("interpolation", "fill"))
 
 
 def elastic_bounding_boxes(
     bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int], displacement: Any, clamping_mode: Any = "soft"
 ) -> torch.Tensor:
     """Return the boxes around deformed boxes."""
-    output = _deformed_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), displacement)
+    output = _elastic_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), displacement)
     return output.values.reshape(bounding_boxes.shape)
 
 
 def elastic_keypoints(keypoints: torch.Tensor, canvas_size: tuple[int, int], displacement: Any) -> torch.Tensor:
     """Return deformed points."""
-    return _deformed_points(of_tensor(keypoints, canvas_size), displacement).values.reshape(keypoints.shape)
+    return _elastic_points(of_tensor(keypoints, canvas_size), displacement).values.reshape(keypoints.shape)

@@ -10,7 +10,7 @@ from ...._core.values.batch import Batch, batch
 from ....ops.geometry.paste import erase as filled
 from ... import tv_tensors
 from ..._numbers import Number, batch_of, number
-from ._dispatch import add_kernel, dispatched, on_images, rows
+from ._dispatch import add_kernel, dispatch, on_images, rows
 
 
 def erase(inpt: Any, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> Any:
@@ -26,10 +26,10 @@ def erase(inpt: Any, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = Fal
     >>> erase(torch.ones(1, 2, 2), 0, 1, 2, 1, torch.zeros(1, 1, 1)).flatten()
     tensor([1., 0., 1., 0.])
     """
-    return dispatched(erase, inpt, i=i, j=j, h=h, w=w, v=v, inplace=inplace)
+    return dispatch(erase, inpt, i=i, j=j, h=h, w=w, v=v, inplace=inplace)
 
 
-def _erased(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> Batch:
+def _erase(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> Batch:
     size = images.batch_size
     top, left, height, width = (number("erase", name, value, size) for name, value in (("i", i), ("j", j), ("h", h), ("w", w)))
     if not isinstance(v, list | tuple):
@@ -42,10 +42,10 @@ def _erased(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool
             fill = batch_of(values.expand(size, -1)) if torch.compiler.is_compiling() else values.tolist()  # in a graph they stay in a tensor
             return filled(images, anchor=rows(top, left), shape=rows(height, width), axis_names="HW", fill_value=fill)
         v = [value] * size
-    return _erased_by_arrays(images, top, left, height, width, v)
+    return _erase_with_arrays(images, top, left, height, width, v)
 
 
-def _erased_by_arrays(images: Batch, top: Number, left: Number, height: Number, width: Number, v: Any) -> Batch:
+def _erase_with_arrays(images: Batch, top: Number, left: Number, height: Number, width: Number, v: Any) -> Batch:
     """Overwrite each window with an array of its own."""
     output = batch(images).evaluate()
     layout = output.layout or ""
@@ -59,11 +59,11 @@ def _erased_by_arrays(images: Batch, top: Number, left: Number, height: Number, 
     return output
 
 
-erase_image, erase_video = on_images(erase, _erased)
+erase_image, erase_video = on_images(erase, _erase)
 _out_of_place = erase_image
 
 
-def _erased_tensor(image: torch.Tensor, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> torch.Tensor:
+def _erase_tensor(image: torch.Tensor, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> torch.Tensor:
     if inplace:
         image[..., i : i + h, j : j + w] = v
         return image
@@ -72,17 +72,17 @@ def _erased_tensor(image: torch.Tensor, i: Any, j: Any, h: Any, w: Any, v: Any, 
 
 def erase_image(image: torch.Tensor, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> torch.Tensor:
     """Apply :func:`erase` to a torch tensor ``(..., C, H, W)``."""
-    return _erased_tensor(image, i, j, h, w, v, inplace)
+    return _erase_tensor(image, i, j, h, w, v, inplace)
 
 
 def erase_video(video: torch.Tensor, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool = False) -> torch.Tensor:  # noqa: F811
     """Apply :func:`erase` to a torch tensor ``(..., C, H, W)``."""
-    return _erased_tensor(video, i, j, h, w, v, inplace)
+    return _erase_tensor(video, i, j, h, w, v, inplace)
 
 
-def _erased_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
-    return tv_tensors.wrap(_erased_tensor(inpt.as_subclass(torch.Tensor), *args, **kwargs), like=inpt)
+def _erase_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+    return tv_tensors.wrap(_erase_tensor(inpt.as_subclass(torch.Tensor), *args, **kwargs), like=inpt)
 
 
-add_kernel(erase, torch.Tensor)(_erased_tensor)
-add_kernel(erase, single.Image, single.Video)(_erased_typed)
+add_kernel(erase, torch.Tensor)(_erase_tensor)
+add_kernel(erase, single.Image, single.Video)(_erase_typed)

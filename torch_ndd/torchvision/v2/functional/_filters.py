@@ -18,9 +18,9 @@ from ....ops.math import functions as math
 from ....ops.shape.join import cat
 from ....ops.shape.reshape import transpose
 from ....random import normal
-from ..._numbers import first_failure, given, holds, number, numbers
+from ..._numbers import as_argument, first_failure, holds, number, numbers
 from ._color import check_channels
-from ._dispatch import add_kernel, dispatched, extent, on_images, rows, size_of
+from ._dispatch import add_kernel, dispatch, extent, on_images, rows, size_of
 
 
 def normalize(inpt: Any, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Any:
@@ -38,14 +38,14 @@ def normalize(inpt: Any, mean: Sequence[float], std: Sequence[float], inplace: b
     >>> normalize(torch.ones(1, 1, 1), [0.5], [0.25])
     tensor([[[2.]]])
     """
-    return dispatched(normalize, inpt, mean=mean, std=std, inplace=inplace)
+    return dispatch(normalize, inpt, mean=mean, std=std, inplace=inplace)
 
 
-def _normalized(images: Batch, mean: Any, std: Any, inplace: bool = False) -> Batch:
+def _normalize(images: Batch, mean: Any, std: Any, inplace: bool = False) -> Batch:
     del inplace
     if not images.dtype.is_floating_point:
         raise TypeError(f"normalize: images must be of a floating-point type, got {images.dtype}; convert them with to_dtype(scale=True)")
-    means, deviations = _list(mean), _list(std)
+    means, deviations = _as_list(mean), _as_list(std)
     if not all(deviations):
         raise ValueError("normalize: std evaluated to zero, leading to division by zero")
     channels = extent(images, "C")
@@ -59,17 +59,17 @@ def _normalized(images: Batch, mean: Any, std: Any, inplace: bool = False) -> Ba
     return crop_mirror_normalize(images, mean=means, std=deviations, output_layout="", dtype=images.dtype)
 
 
-def _list(values: Any) -> list[float]:
+def _as_list(values: Any) -> list[float]:
     if isinstance(values, int | float):
         return [float(values)]
     return [float(value) for value in (values.flatten().tolist() if isinstance(values, torch.Tensor) else values)]
 
 
-normalize_image, normalize_video = on_images(normalize, _normalized, pil=False)
+normalize_image, normalize_video = on_images(normalize, _normalize, pil=False)
 _out_of_place = normalize_image
 
 
-def _normalized_tensor(image: torch.Tensor, mean: Any, std: Any, inplace: bool = False) -> torch.Tensor:
+def _normalize_tensor(image: torch.Tensor, mean: Any, std: Any, inplace: bool = False) -> torch.Tensor:
     if image.is_floating_point() and image.dim() < 3:
         raise ValueError(f"normalize: expected an image (..., C, H, W), got the shape {tuple(image.shape)}")
     output = _out_of_place(image, mean, std)
@@ -88,8 +88,8 @@ def _in_place(kernel: Any) -> Any:
     return normalize_image, normalize_video
 
 
-normalize_image, normalize_video = _in_place(_normalized_tensor)
-add_kernel(normalize, torch.Tensor)(_normalized_tensor)
+normalize_image, normalize_video = _in_place(_normalize_tensor)
+add_kernel(normalize, torch.Tensor)(_normalize_tensor)
 
 
 def gaussian_blur(inpt: Any, kernel_size: Any, sigma: Any = None) -> Any:
@@ -107,10 +107,10 @@ def gaussian_blur(inpt: Any, kernel_size: Any, sigma: Any = None) -> Any:
     >>> gaussian_blur(torch.ones(1, 5, 5), 3).flatten()[0]
     tensor(1.)
     """
-    return dispatched(gaussian_blur, inpt, kernel_size=kernel_size, sigma=sigma)
+    return dispatch(gaussian_blur, inpt, kernel_size=kernel_size, sigma=sigma)
 
 
-def _blurred(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
+def _gaussian_blur(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
     op = "gaussian_blur"
     if isinstance(kernel_size, int):
         kernel_size = [kernel_size, kernel_size]
@@ -136,16 +136,16 @@ def _blurred(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
     else:
         raise TypeError(f"{op}: sigma should be a number or a sequence of numbers, got {type(sigma)}")
     x, y = numbers(op, "sigma", sigma, 2, size)
-    for extent in (x, y):
-        if not holds(extent > 0):
-            raise ValueError(f"{op}: {first_failure(extent > 0)}sigma should have positive values, got {extent}")
+    for deviation in (x, y):
+        if not holds(deviation > 0):
+            raise ValueError(f"{op}: {first_failure(deviation > 0)}sigma should have positive values, got {deviation}")
     for border, most, axis in zip((kernel_size[1] // 2, kernel_size[0] // 2), size_of(images), ("height", "width"), strict=True):
         if not holds(border < most):
             raise RuntimeError(f"{op}: {first_failure(border < most)}half the kernel ({border}) must be smaller than the {axis} ({most})")
     return blurred(images, window_size=[kernel_size[1], kernel_size[0]], sigma=rows(y, x), exact=True)
 
 
-gaussian_blur_image, gaussian_blur_video = on_images(gaussian_blur, _blurred)
+gaussian_blur_image, gaussian_blur_video = on_images(gaussian_blur, _gaussian_blur)
 
 
 def gaussian_noise(inpt: Any, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) -> Any:
@@ -162,10 +162,10 @@ def gaussian_noise(inpt: Any, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = Tr
     >>> gaussian_noise(torch.zeros(1, 2, 2), mean=0.5, sigma=0.0).flatten()
     tensor([0.5000, 0.5000, 0.5000, 0.5000])
     """
-    return dispatched(gaussian_noise, inpt, mean=mean, sigma=sigma, clip=clip)
+    return dispatch(gaussian_noise, inpt, mean=mean, sigma=sigma, clip=clip)
 
 
-def _noisy(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) -> Batch:
+def _gaussian_noise(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) -> Batch:
     op = "gaussian_noise"
     shift, spread = (number(op, name, value, images.batch_size) for name, value in (("mean", mean), ("sigma", sigma)))
     if not holds(spread >= 0):
@@ -174,7 +174,7 @@ def _noisy(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) 
     if not floats and images.dtype is not torch.uint8:
         raise ValueError(f"{op}: images are uint8 or floating-point numbers, got {images.dtype}")
     unit = 1.0 if floats else 255.0
-    center, width = given(shift * unit), given(spread * unit)
+    center, width = as_argument(shift * unit), as_argument(spread * unit)
     if floats or clip:
         noisy = noise.gaussian(images, mean=center, stddev=width, truncate=not floats)
         return cast(math.clamp(noisy, 0.0, 1.0), dtype=images.dtype) if floats and clip else noisy
@@ -182,14 +182,14 @@ def _noisy(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool = True) 
     return new_batch(values.to(torch.uint8), images.ragged_shapes, images.layout, fixed=images.shared_extents)  # wraps around, which no operator does
 
 
-gaussian_noise_image, gaussian_noise_video = on_images(gaussian_noise, _noisy, pil=False)
+gaussian_noise_image, gaussian_noise_video = on_images(gaussian_noise, _gaussian_noise, pil=False)
 
 
-def _no_pillow(inpt: Any, *args: Any, **kwargs: Any) -> Any:
+def _refuse_pillow(inpt: Any, *args: Any, **kwargs: Any) -> Any:
     raise ValueError("gaussian_noise: PIL images are not supported; convert them with to_image")
 
 
-add_kernel(gaussian_noise, PIL.Image.Image)(_no_pillow)
+add_kernel(gaussian_noise, PIL.Image.Image)(_refuse_pillow)
 
 
 def jpeg(image: Any, quality: Any) -> Any:
@@ -206,10 +206,10 @@ def jpeg(image: Any, quality: Any) -> Any:
     >>> jpeg(torch.full((3, 8, 8), 100, dtype=torch.uint8), 50).unique()
     tensor([100], dtype=torch.uint8)
     """
-    return dispatched(jpeg, image, quality=quality)
+    return dispatch(jpeg, image, quality=quality)
 
 
-def _compressed(images: Batch, quality: Any) -> Batch:
+def _jpeg(images: Batch, quality: Any) -> Batch:
     check_channels("jpeg", images)
     checked_quality = number("jpeg", "quality", quality, images.batch_size)
     layout = images.layout or ""
@@ -220,7 +220,7 @@ def _compressed(images: Batch, quality: Any) -> Batch:
         raise ValueError("jpeg: all images of a Batch must have the same number of channels")
     if gray:  # the colors of gray pixels are compressed to nothing
         pixels = cat(pixels, pixels, pixels, axis_name="C")
-    compressed = jpeg_compression_distortion(pixels, quality=given(checked_quality))
+    compressed = jpeg_compression_distortion(pixels, quality=as_argument(checked_quality))
     if gray:
         compressed = compressed.slice[..., :1]
     if layout != last:
@@ -228,4 +228,4 @@ def _compressed(images: Batch, quality: Any) -> Batch:
     return as_batch(compressed, layout=layout)
 
 
-jpeg_image, jpeg_video = on_images(jpeg, _compressed, first="image")
+jpeg_image, jpeg_video = on_images(jpeg, _jpeg, first="image")

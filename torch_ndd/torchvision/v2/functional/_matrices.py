@@ -54,7 +54,7 @@ def about_centers(matrix: Matrix, source: tuple[Number, Number], target: tuple[N
 _TOLERANCE = 1e-4  # of the corners, so that rounding adds no pixel
 
 
-def turned_size(matrix: Matrix, height: Number, width: Number) -> tuple[Any, Any]:
+def rotated_size(matrix: Matrix, height: Number, width: Number) -> tuple[Any, Any]:
     """Return height and width of the smallest canvas that holds the image after the map, in float32 as in torchvision."""
     if not any(isinstance(number, torch.Tensor) for number in (*matrix, height, width)):
         return _turned_number(matrix, height, width)
@@ -98,7 +98,7 @@ def projective_coefficients(op: str, startpoints: Any, endpoints: Any, coefficie
     if startpoints is None or endpoints is None:
         raise ValueError(f"{op}: give startpoints and endpoints, or coefficients")
     start, end = _points(op, "startpoints", startpoints, batch_size), _points(op, "endpoints", endpoints, batch_size)
-    solved = solved_coefficients(start, end)
+    solved = solve_coefficients(start, end)
     if torch.compiler.is_compiling():  # in a graph numbers of a tensor stay in it
         return tuple(solved.expand(batch_size or 1, 8).unbind(1))
     return tuple(solved.unbind(1)) if len(solved) > 1 else tuple(solved[0].tolist())
@@ -113,7 +113,7 @@ def _points(op: str, name: str, value: Any, batch_size: int | None) -> torch.Ten
     return table
 
 
-def solved_coefficients(start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
+def solve_coefficients(start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
     """Return float32 coefficients (N, 8) that map ``end`` (N, 4, 2) to ``start``, by least squares in double."""
     count = max(len(start), len(end))
     start, end = start.expand(count, 4, 2), end.expand(count, 4, 2)

@@ -15,8 +15,8 @@ from ... import tv_tensors
 from ..._draws import to_int
 from ..._numbers import Number, first_failure, holds, number, numbers
 from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
-from ._crop import cropped_boxes, cropped_points, two_sizes, window_of
-from ._dispatch import as_images, dispatched, on_images, on_masks, rows, size_of
+from ._crop import crop_box_rows, crop_point_rows, two_sizes, window_of
+from ._dispatch import as_images, dispatch, on_images, on_masks, rows, size_of
 from ._interpolation import FILTERS, InterpolationMode, interpolation_mode
 
 # The order of Pillow's two passes, between which it rounds, depends on its version.
@@ -41,16 +41,16 @@ def resize(inpt: Any, size: Any, interpolation: Any = InterpolationMode.BILINEAR
     >>> resize(torch.zeros(3, 480, 640), 256).shape
     torch.Size([3, 256, 341])
     """
-    return dispatched(resize, inpt, size=size, interpolation=interpolation, max_size=max_size, antialias=antialias)
+    return dispatch(resize, inpt, size=size, interpolation=interpolation, max_size=max_size, antialias=antialias)
 
 
-def resized_size(height: Number, width: Number, size: Any, max_size: int | None, batch_size: int | None) -> tuple[Number, Number]:
+def output_size(height: Number, width: Number, size: Any, max_size: int | None, batch_size: int | None) -> tuple[Number, Number]:
     """Return the new height and width: numbers, or int64 (N,)."""
     if size is None:
         if not isinstance(max_size, int):
             raise ValueError(f"resize: max_size must be an integer when size is None, but got {max_size!r}")
-        short, long = _sorted(height, width)
-        return _oriented(height, width, _truncated(max_size, short, long), max_size)
+        short, long = _sort_sides(height, width)
+        return _orient(height, width, _truncate_ratio(max_size, short, long), max_size)
     pair = None
     if isinstance(size, int | float):
         shorter: Number = int(size)
@@ -64,8 +64,8 @@ def resized_size(height: Number, width: Number, size: Any, max_size: int | None,
         if max_size is not None:
             raise ValueError("resize: with max_size, size should be an int or a sequence of length 1, for the shorter side, or None")
         return to_int(pair[0]), to_int(pair[1])
-    short, long = _sorted(height, width)
-    new_short, new_long = shorter, _truncated(shorter, long, short)
+    short, long = _sort_sides(height, width)
+    new_short, new_long = shorter, _truncate_ratio(shorter, long, short)
     if max_size is not None:
         fits = max_size > new_short
         if not holds(fits):
@@ -73,21 +73,21 @@ def resized_size(height: Number, width: Number, size: Any, max_size: int | None,
             raise ValueError(f"resize: {first_failure(fits)}max_size = {max_size} {rule}, {shorter}")
         above = new_long > max_size
         if isinstance(above, torch.Tensor):
-            new_short = torch.where(above, _truncated(max_size, new_short, new_long), torch.as_tensor(new_short))
+            new_short = torch.where(above, _truncate_ratio(max_size, new_short, new_long), torch.as_tensor(new_short))
             new_long = torch.where(above, torch.as_tensor(max_size), new_long)
         elif above:
-            new_short, new_long = _truncated(max_size, new_short, new_long), max_size
-    return _oriented(height, width, new_short, new_long)
+            new_short, new_long = _truncate_ratio(max_size, new_short, new_long), max_size
+    return _orient(height, width, new_short, new_long)
 
 
-def _sorted(height: Number, width: Number) -> tuple[Number, Number]:
+def _sort_sides(height: Number, width: Number) -> tuple[Number, Number]:
     if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor):
         h, w = torch.as_tensor(height), torch.as_tensor(width)
         return torch.minimum(h, w), torch.maximum(h, w)
     return min(height, width), max(height, width)
 
 
-def _truncated(number: Number, by: Number, over: Number) -> Any:
+def _truncate_ratio(number: Number, by: Number, over: Number) -> Any:
     """Return ``int(number * by / over)``, in double."""
     product = number * by
     if isinstance(product, torch.Tensor):
@@ -95,7 +95,7 @@ def _truncated(number: Number, by: Number, over: Number) -> Any:
     return to_int(product / (over.to(torch.float64) if isinstance(over, torch.Tensor) else over))
 
 
-def _oriented(height: Number, width: Number, short: Number, long: Number) -> tuple[Any, Any]:
+def _orient(height: Number, width: Number, short: Number, long: Number) -> tuple[Any, Any]:
     lying = height < width
     if isinstance(lying, torch.Tensor):
         less, more = torch.as_tensor(short), torch.as_tensor(long)
@@ -103,7 +103,7 @@ def _oriented(height: Number, width: Number, short: Number, long: Number) -> tup
     return (short, long) if lying else (long, short)
 
 
-def _filtered(interpolation: Any, antialias: bool | None) -> tuple[InterpolationMode, bool]:
+def _resolve_mode(interpolation: Any, antialias: bool | None) -> tuple[InterpolationMode, bool]:
     """Return the mode and whether to filter before reducing."""
     mode = interpolation_mode("resize", interpolation)
     smooth = bool(antialias) and mode in _SMOOTH
@@ -114,12 +114,12 @@ def _filtered(interpolation: Any, antialias: bool | None) -> tuple[Interpolation
     return mode, smooth
 
 
-def _resampled(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: str = "torch", **region: Any) -> Batch:
+def _resample(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: str = "torch", **region: Any) -> Batch:
     rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else rule
     return resample(images, size=rows(height, width), interp_type=FILTERS[mode], antialias=antialias, rule=rule, **region)
 
 
-def _resized(
+def _resize(
     images: Batch,
     size: Any,
     interpolation: Any = InterpolationMode.BILINEAR,
@@ -127,39 +127,39 @@ def _resized(
     antialias: bool | None = True,
     rule: str = "torch",
 ) -> Batch:
-    mode, smooth = _filtered(interpolation, antialias)
+    mode, smooth = _resolve_mode(interpolation, antialias)
     height, width = size_of(images)
-    new = resized_size(height, width, size, max_size, images.batch_size)
+    new = output_size(height, width, size, max_size, images.batch_size)
     if not any(isinstance(extent, torch.Tensor) for extent in (height, width, *new)) and new == (height, width):
         return images
-    return _resampled(images, *new, mode, smooth, rule)
+    return _resample(images, *new, mode, smooth, rule)
 
 
-def _unchanged(
+def _view_if_same_size(
     image: torch.Tensor, size: Any, interpolation: Any = InterpolationMode.BILINEAR, max_size: int | None = None, antialias: bool | None = True
 ) -> torch.Tensor | None:
     """Return the tensor itself if it has the size already, as torchvision does."""
     if image.dim() < 2 or isinstance(size, torch.Tensor | Batch):
         return None
-    _filtered(interpolation, antialias)
+    _resolve_mode(interpolation, antialias)
     height, width = image.shape[-2:]
-    return image if resized_size(height, width, size, max_size, 1) == (height, width) else None
+    return image if output_size(height, width, size, max_size, 1) == (height, width) else None
 
 
-resize_image, resize_video = on_images(resize, _resized, view=_unchanged)
+resize_image, resize_video = on_images(resize, _resize, view=_view_if_same_size)
 
 
-def resized_by_pillow(inpt: Batch, size: Any, interpolation: Any, max_size: int | None = None) -> Batch:
+def resize_by_pillow(inpt: Batch, size: Any, interpolation: Any, max_size: int | None = None) -> Batch:
     """Resize a Batch of images to the pixels of Pillow's ``Image.resize``, which always filters before reducing."""
-    output = _resized(as_images("resize", inpt), size, interpolation, max_size, True, PILLOW)
+    output = _resize(as_images("resize", inpt), size, interpolation, max_size, True, PILLOW)
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
-def resized_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: str, crop: Any) -> Any:
+def resize_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: str, crop: Any) -> Any:
     """Resize a Batch of images and cut the window in the middle out, of which alone pixels are computed. None where an image is smaller than it."""
     images = as_images("resize", inpt)
-    mode, smooth = _filtered(interpolation, antialias)
-    new, window = resized_size(*size_of(images), size, max_size, images.batch_size), two_sizes(crop)
+    mode, smooth = _resolve_mode(interpolation, antialias)
+    new, window = output_size(*size_of(images), size, max_size, images.batch_size), two_sizes(crop)
     if mode is InterpolationMode.NEAREST_EXACT or not all(holds(to >= extent) for to, extent in zip(new, window, strict=True)):
         return None
     filters = {"interp_type": FILTERS[mode], "antialias": smooth, "rule": rule}
@@ -172,14 +172,14 @@ def _mask_mode(interpolation: Any) -> InterpolationMode:
     return mode if mode is InterpolationMode.NEAREST_EXACT else InterpolationMode.NEAREST
 
 
-def _resized_mask(masks: Batch, size: Any, interpolation: Any = InterpolationMode.BILINEAR, max_size: int | None = None) -> Batch:
-    return _resized(masks, size, _mask_mode(interpolation), max_size)
+def _resize_mask(masks: Batch, size: Any, interpolation: Any = InterpolationMode.BILINEAR, max_size: int | None = None) -> Batch:
+    return _resize(masks, size, _mask_mode(interpolation), max_size)
 
 
-resize_mask = on_masks(resize, _resized_mask)
+resize_mask = on_masks(resize, _resize_mask)
 
 
-def _scaled(rows: Rows, new: tuple[Number, Number]) -> torch.Tensor:
+def _scale(rows: Rows, new: tuple[Number, Number]) -> torch.Tensor:
     """Return x, y, x, y, ... scaled to a new canvas."""
     output = rows.real.clone()
     for k, (to, old) in enumerate(((new[1], rows.canvas[1]), (new[0], rows.canvas[0]))):
@@ -191,8 +191,8 @@ def _scaled(rows: Rows, new: tuple[Number, Number]) -> torch.Tensor:
     return output
 
 
-def _resized_boxes(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
-    new = resized_size(*rows.canvas, size, max_size, numbers_of(rows))
+def _resize_boxes(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
+    new = output_size(*rows.canvas, size, max_size, numbers_of(rows))
     if rows.owner is None and new == tuple(rows.canvas):
         return rows
     if rows.rotated:
@@ -201,17 +201,17 @@ def _resized_boxes(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
             return reference.resize_bounding_boxes(values, canvas, size=[int(h), int(w)], format=rows.format, clamping_mode=rows.mode)
 
         return rows.each(one, *new)
-    return rows.changed(_scaled(rows, new), new)
+    return rows.with_values(_scale(rows, new), new)
 
 
-def _resized_points(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
-    new = resized_size(*rows.canvas, size, max_size, numbers_of(rows))
+def _resize_points(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
+    new = output_size(*rows.canvas, size, max_size, numbers_of(rows))
     if rows.owner is None and new == tuple(rows.canvas):
         return rows
-    return rows.changed(_scaled(rows, new), new)
+    return rows.with_values(_scale(rows, new), new)
 
 
-on_coordinates(resize, _resized_boxes, _resized_points, drops=("interpolation", "antialias"))
+on_coordinates(resize, _resize_boxes, _resize_points, drops=("interpolation", "antialias"))
 
 
 def resize_bounding_boxes(
@@ -223,7 +223,7 @@ def resize_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes of a resized image, and its size."""
-    output = _resized_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), size, max_size)
+    output = _resize_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), size, max_size)
     return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
@@ -231,7 +231,7 @@ def resize_keypoints(
     keypoints: torch.Tensor, size: Any, canvas_size: tuple[int, int], max_size: int | None = None
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points of a resized image, and its size."""
-    output = _resized_points(of_tensor(keypoints, canvas_size), size, max_size)
+    output = _resize_points(of_tensor(keypoints, canvas_size), size, max_size)
     return output.values.reshape(keypoints.shape), output.canvas
 
 
@@ -253,10 +253,10 @@ def resized_crop(
     >>> resized_crop(torch.zeros(3, 48, 64), 8, 8, 32, 32, [16, 16]).shape
     torch.Size([3, 16, 16])
     """
-    return dispatched(resized_crop, inpt, top=top, left=left, height=height, width=width, size=size, interpolation=interpolation, antialias=antialias)
+    return dispatch(resized_crop, inpt, top=top, left=left, height=height, width=width, size=size, interpolation=interpolation, antialias=antialias)
 
 
-def _window_resized(
+def _resized_crop(
     images: Batch,
     top: Any,
     left: Any,
@@ -273,50 +273,50 @@ def _window_resized(
     compiling = torch.compiler.is_compiling()
     inside = not compiling and all(holds(condition) for condition in (y >= 0, x >= 0, h > 0, w > 0, y + h <= rows_of, x + w <= columns_of))
     if not inside:
-        return _resized(window_of(images, y, x, h, w), size, interpolation, None, antialias, rule)
-    mode, smooth = _filtered(interpolation, antialias)
-    new = resized_size(h, w, size, None, images.batch_size)
+        return _resize(window_of(images, y, x, h, w), size, interpolation, None, antialias, rule)
+    mode, smooth = _resolve_mode(interpolation, antialias)
+    new = output_size(h, w, size, None, images.batch_size)
     if not any(isinstance(extent, torch.Tensor) for extent in (h, w, *new)) and new == (h, w):
         return window_of(images, y, x, h, w)
-    return _resampled(images, *new, mode, smooth, rule, roi_start=rows(y, x), roi_end=rows(y + h, x + w))
+    return _resample(images, *new, mode, smooth, rule, roi_start=rows(y, x), roi_end=rows(y + h, x + w))
 
 
-resized_crop_image, resized_crop_video = on_images(resized_crop, _window_resized)
+resized_crop_image, resized_crop_video = on_images(resized_crop, _resized_crop)
 
 
-def resized_crop_by_pillow(inpt: Batch, window: dict[str, Any], size: Any, interpolation: Any) -> Batch:
-    """Cut a window out of a Batch of images and resize it: :func:`resized_by_pillow`."""
-    output = _window_resized(as_images("resized_crop", inpt), **window, size=size, interpolation=interpolation, rule=PILLOW)
+def resize_crop_by_pillow(inpt: Batch, window: dict[str, Any], size: Any, interpolation: Any) -> Batch:
+    """Cut a window out of a Batch of images and resize it: :func:`resize_by_pillow`."""
+    output = _resized_crop(as_images("resized_crop", inpt), **window, size=size, interpolation=interpolation, rule=PILLOW)
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
-def _window_mask(masks: Batch, top: Any, left: Any, height: Any, width: Any, size: Any) -> Batch:
-    return _window_resized(masks, top, left, height, width, size, InterpolationMode.NEAREST)
+def _resized_crop_mask(masks: Batch, top: Any, left: Any, height: Any, width: Any, size: Any) -> Batch:
+    return _resized_crop(masks, top, left, height, width, size, InterpolationMode.NEAREST)
 
 
-resized_crop_mask = on_masks(resized_crop, _window_mask)
+resized_crop_mask = on_masks(resized_crop, _resized_crop_mask)
 
 
-def _window_boxes(rows: Rows, top: Any, left: Any, height: Any, width: Any, size: Any) -> Rows:
-    return _resized_boxes(cropped_boxes(rows, top, left, height, width), size)
+def _resized_crop_boxes(rows: Rows, top: Any, left: Any, height: Any, width: Any, size: Any) -> Rows:
+    return _resize_boxes(crop_box_rows(rows, top, left, height, width), size)
 
 
-def _window_points(rows: Rows, top: Any, left: Any, height: Any, width: Any, size: Any) -> Rows:
-    return _resized_points(cropped_points(rows, top, left, height, width), size)
+def _resized_crop_points(rows: Rows, top: Any, left: Any, height: Any, width: Any, size: Any) -> Rows:
+    return _resize_points(crop_point_rows(rows, top, left, height, width), size)
 
 
-on_coordinates(resized_crop, _window_boxes, _window_points, drops=("interpolation", "antialias"))
+on_coordinates(resized_crop, _resized_crop_boxes, _resized_crop_points, drops=("interpolation", "antialias"))
 
 
 def resized_crop_bounding_boxes(
     bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: Any, left: Any, height: Any, width: Any, size: Any, clamping_mode: Any = "soft"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes of a resized window, and its size."""
-    output = _window_boxes(of_tensor(bounding_boxes, (height, width), format, clamping_mode), top, left, height, width, size)
+    output = _resized_crop_boxes(of_tensor(bounding_boxes, (height, width), format, clamping_mode), top, left, height, width, size)
     return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
 def resized_crop_keypoints(keypoints: torch.Tensor, top: Any, left: Any, height: Any, width: Any, size: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points of a resized window, and its size."""
-    output = _window_points(of_tensor(keypoints, (height, width)), top, left, height, width, size)
+    output = _resized_crop_points(of_tensor(keypoints, (height, width)), top, left, height, width, size)
     return output.values.reshape(keypoints.shape), output.canvas

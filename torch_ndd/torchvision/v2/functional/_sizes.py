@@ -11,7 +11,7 @@ from torchvision.transforms.v2 import functional as reference
 
 from ...._core.values.batch import Batch
 from ... import tv_tensors
-from ._dispatch import add_kernel, as_images, dispatched, extent, size_of
+from ._dispatch import add_kernel, as_images, dispatch, extent, size_of
 
 
 def get_dimensions(inpt: Any) -> Any:
@@ -20,7 +20,7 @@ def get_dimensions(inpt: Any) -> Any:
     >>> get_dimensions(torch.zeros(3, 4, 5))
     [3, 4, 5]
     """
-    return dispatched(get_dimensions, inpt)
+    return dispatch(get_dimensions, inpt)
 
 
 def get_dimensions_image(image: torch.Tensor) -> list[int]:
@@ -38,7 +38,7 @@ def get_dimensions_video(video: torch.Tensor) -> list[int]:
 
 def get_num_channels(inpt: Any) -> Any:
     """Return the number of channels of an image or video; for a Batch a list of them."""
-    return dispatched(get_num_channels, inpt)
+    return dispatch(get_num_channels, inpt)
 
 
 def get_num_channels_image(image: torch.Tensor) -> int:
@@ -60,7 +60,7 @@ def get_size(inpt: Any) -> Any:
     >>> get_size(torch.zeros(3, 4, 5))
     [4, 5]
     """
-    return dispatched(get_size, inpt)
+    return dispatch(get_size, inpt)
 
 
 def get_size_image(image: torch.Tensor) -> list[int]:
@@ -92,7 +92,7 @@ def get_size_keypoints(keypoints: Any) -> list[int]:
 
 def get_num_frames(inpt: Any) -> Any:
     """Return the number of frames of a video; for a Batch a list of them."""
-    return dispatched(get_num_frames, inpt)
+    return dispatch(get_num_frames, inpt)
 
 
 def get_num_frames_video(video: torch.Tensor) -> int:
@@ -100,22 +100,22 @@ def get_num_frames_video(video: torch.Tensor) -> int:
     return video.shape[-4]
 
 
-def _listed(inpt: Batch, letters: str) -> list[list[int]]:
+def _list_extents(inpt: Batch, letters: str) -> list[list[int]]:
     images = as_images("get_dimensions", inpt)
     layout = images.layout or ""
     return [[shape[layout.index(letter)] for letter in letters] for shape in images.shape]
 
 
 add_kernel(get_dimensions, torch.Tensor, single.Image, single.Video)(get_dimensions_image)
-add_kernel(get_dimensions, Batch)(lambda inpt: _listed(inpt, "CHW"))
+add_kernel(get_dimensions, Batch)(lambda inpt: _list_extents(inpt, "CHW"))
 add_kernel(get_dimensions, PIL.Image.Image)(reference.get_dimensions)
 add_kernel(get_num_channels, torch.Tensor, single.Image, single.Video)(get_num_channels_image)
-add_kernel(get_num_channels, Batch)(lambda inpt: [extents[0] for extents in _listed(inpt, "C")])
+add_kernel(get_num_channels, Batch)(lambda inpt: [extents[0] for extents in _list_extents(inpt, "C")])
 add_kernel(get_num_channels, PIL.Image.Image)(reference.get_num_channels)
 add_kernel(get_size, torch.Tensor, single.Image, single.Video, single.Mask)(get_size_image)
 add_kernel(get_size, single.BoundingBoxes, single.KeyPoints)(get_size_bounding_boxes)
 add_kernel(get_size, PIL.Image.Image)(reference.get_size)
-add_kernel(get_size, Batch)(lambda inpt: _listed(inpt, "HW"))
+add_kernel(get_size, Batch)(lambda inpt: _list_extents(inpt, "HW"))
 add_kernel(get_size, tv_tensors.Mask)(lambda inpt: [list(shape[-2:]) for shape in inpt.shape])
 add_kernel(get_size, tv_tensors.BoundingBoxes, tv_tensors.KeyPoints)(lambda inpt: [list(canvas) for canvas in inpt.canvas_size])
 add_kernel(get_num_frames, torch.Tensor, single.Video)(get_num_frames_video)

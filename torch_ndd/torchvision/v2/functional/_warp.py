@@ -14,7 +14,7 @@ from ....experimental import warp_perspective
 from ....ops.geometry.warp import warp_affine
 from ..._numbers import Number, first_failure, holds, number, numbers
 from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
-from ._dispatch import blended_fills, dispatched, on_images, on_masks, rows, size_of
+from ._dispatch import blend_fills, dispatch, on_images, on_masks, rows, size_of
 from ._interpolation import InterpolationMode, through_floats, warp_filter
 from ._matrices import (
     Matrix,
@@ -22,7 +22,7 @@ from ._matrices import (
     affine_matrix,
     inverse_coefficients,
     projective_coefficients,
-    turned_size,
+    rotated_size,
 )
 
 _NEAREST = InterpolationMode.NEAREST
@@ -57,10 +57,10 @@ def affine(
     tensor([[[0, 1, 2]]])
     """
     arguments = {"angle": angle, "translate": translate, "scale": scale, "shear": shear, "center": center}
-    return dispatched(affine, inpt, **arguments, interpolation=interpolation, fill=fill)
+    return dispatch(affine, inpt, **arguments, interpolation=interpolation, fill=fill)
 
 
-def _arguments(batch_size: int | None, angle: Any, translate: Any, scale: Any, shear: Any, center: Any) -> tuple[Any, Any, Any, Any, Any]:
+def _affine_arguments(batch_size: int | None, angle: Any, translate: Any, scale: Any, shear: Any, center: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Return the checked arguments of an affine map."""
     angle = _angle("affine", angle, batch_size)
     if not isinstance(translate, list | tuple) and batch_size is None:
@@ -91,20 +91,20 @@ def _center(op: str, center: Any, batch_size: int | None) -> Any:
     return numbers(op, "center", center, 2, batch_size)
 
 
-def _from_middle(center: Any, height: Number, width: Number) -> tuple[Number, Number]:
+def _offset_from_middle(center: Any, height: Number, width: Number) -> tuple[Number, Number]:
     return (0.0, 0.0) if center is None else (center[0] - width * 0.5, center[1] - height * 0.5)
 
 
-def _warped(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None, interpolation: Any, fill: Any, op: str) -> Batch:
+def _warp(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None, interpolation: Any, fill: Any, op: str) -> Batch:
     """Warp images by a map between coordinates relative to the centers of the output and of the input; the size is by default the images'."""
     source = size_of(images)
     values = rows(*about_centers(matrix, source, source if target is None else target))
     chosen = warp_filter(op, interpolation)
     size = None if target is None else rows(*target)
-    return _blended_affine(images, values, size, chosen, blended_fills(fill, images, op))
+    return _blend_affine(images, values, size, chosen, blend_fills(fill, images, op))
 
 
-def _blended_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
+def _blend_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
     options: Any = {"matrix": matrix, "size": size, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
     return through_floats(images, chosen, lambda pixels: warp_affine(pixels, **options))
 
@@ -119,10 +119,10 @@ def _affine(
     fill: Any = None,
     center: Any = None,
 ) -> Batch:
-    turn, moved, factor, sheared, fixed = _arguments(images.batch_size, angle, translate, scale, shear, center)
+    turn, moved, factor, sheared, fixed = _affine_arguments(images.batch_size, angle, translate, scale, shear, center)
     height, width = size_of(images)
-    matrix = affine_matrix(_from_middle(fixed, height, width), turn, moved, factor, sheared, inverse=True)
-    return _warped(images, matrix, None, interpolation, fill, "affine")
+    matrix = affine_matrix(_offset_from_middle(fixed, height, width), turn, moved, factor, sheared, inverse=True)
+    return _warp(images, matrix, None, interpolation, fill, "affine")
 
 
 affine_image, affine_video = on_images(affine, _affine)
@@ -135,7 +135,7 @@ def _affine_mask(masks: Batch, angle: Any, translate: Any, scale: Any, shear: An
 affine_mask = on_masks(affine, _affine_mask)
 
 
-def _moved(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tensor:
+def _move_points(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tensor:
     """Return points (R, 2 k) moved by a map."""
     a, b, c, d, e, f = (rows.of(number) for number in matrix)
     output = torch.empty_like(points)
@@ -145,7 +145,7 @@ def _moved(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tensor:
     return output
 
 
-def _around(points: torch.Tensor) -> torch.Tensor:
+def _enclosing_boxes(points: torch.Tensor) -> torch.Tensor:
     """Return the smallest boxes around points (R, 2 k)."""
     x, y = points[:, 0::2], points[:, 1::2]
     return torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
@@ -155,7 +155,7 @@ def _four_corners(boxes: torch.Tensor) -> torch.Tensor:
     return boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]]
 
 
-def _smallest_after(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Number, Number]:
+def _smallest_coordinates(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Number, Number]:
     """Return the smallest x and y of the turned canvas, for each sample."""
     height, width = canvas
     a, b, c, d, e, f = matrix
@@ -170,8 +170,8 @@ def _smallest_after(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Number, Nu
 def _affine_rows(rows: Rows, matrix: Matrix, expanded: Any = None) -> Rows:
     """Move unrotated boxes or points; ``expanded`` is the new canvas with its smallest coordinates."""
     boxes = rows.format is not None
-    points = _moved(rows, matrix, _four_corners(rows.corners()) if boxes else rows.real)
-    values, canvas = _around(points) if boxes else points, rows.canvas
+    points = _move_points(rows, matrix, _four_corners(rows.corners()) if boxes else rows.real)
+    values, canvas = _enclosing_boxes(points) if boxes else points, rows.canvas
     if expanded is not None:
         canvas, low_x, low_y = expanded
         values[:, 0::2] -= _column(rows.of(low_x))
@@ -180,7 +180,7 @@ def _affine_rows(rows: Rows, matrix: Matrix, expanded: Any = None) -> Rows:
         if rows.mode is not None:
             values = replace(rows, values=values, canvas=canvas).within(values, 0)
         values = rows.from_corners(values)
-    return rows.changed(values, canvas)
+    return rows.with_values(values, canvas)
 
 
 def _column(value: Any) -> Any:
@@ -192,7 +192,7 @@ def _middle_of(rows: Rows, center: Any) -> tuple[Number, Number]:
 
 
 def _affine_boxes(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None) -> Rows:
-    turn, moved, factor, sheared, fixed = _arguments(numbers_of(rows), angle, translate, scale, shear, center)
+    turn, moved, factor, sheared, fixed = _affine_arguments(numbers_of(rows), angle, translate, scale, shear, center)
     if rows.rotated:
 
         def one(values: torch.Tensor, canvas: Any, *n: Any) -> Any:
@@ -208,7 +208,7 @@ def _affine_boxes(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any
 
 
 def _affine_points(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None) -> Rows:
-    turn, moved, factor, sheared, fixed = _arguments(numbers_of(rows), angle, translate, scale, shear, center)
+    turn, moved, factor, sheared, fixed = _affine_arguments(numbers_of(rows), angle, translate, scale, shear, center)
     return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
 
 
@@ -257,10 +257,10 @@ def rotate(inpt: Any, angle: Any, interpolation: Any = InterpolationMode.NEAREST
     tensor([[[2, 4],
              [1, 3]]])
     """
-    return dispatched(rotate, inpt, angle=angle, interpolation=interpolation, expand=expand, center=center, fill=fill)
+    return dispatch(rotate, inpt, angle=angle, interpolation=interpolation, expand=expand, center=center, fill=fill)
 
 
-def _rotated(
+def _rotate(
     images: Batch, angle: Any, interpolation: Any = InterpolationMode.NEAREST, expand: bool = False, center: Any = None, fill: Any = None
 ) -> Batch:
     turn = _angle("rotate", angle, images.batch_size) % 360
@@ -270,24 +270,24 @@ def _rotated(
     quarter = fixed is None and not isinstance(turn, torch.Tensor) and turn in (90, 270) and (expand or (not unknown and holds(height == width)))
     if quarter or (fixed is None and not isinstance(turn, torch.Tensor) and turn in (0, 180)):
         interpolation = _NEAREST  # pixels are copied
-    matrix = _turning(fixed, turn, height, width)
-    target = _turned_canvas(matrix, turn, height, width, fixed is None) if expand else None
-    return _warped(images, matrix, target, interpolation, fill, "rotate")
+    matrix = _rotation_matrix(fixed, turn, height, width)
+    target = _rotated_canvas(matrix, turn, height, width, fixed is None) if expand else None
+    return _warp(images, matrix, target, interpolation, fill, "rotate")
 
 
-def _turning(center: Any, turn: Number, height: Number, width: Number) -> Matrix:
+def _rotation_matrix(center: Any, turn: Number, height: Number, width: Number) -> Matrix:
     """Return the map from the turned image to the image, relative to their middles."""
-    return affine_matrix(_from_middle(center, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
+    return affine_matrix(_offset_from_middle(center, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
 
 
-def _canvas_of_image(canvas: tuple[Any, Any], turn: Number, center: Any) -> tuple[Any, Any]:
+def _expanded_canvas(canvas: tuple[Any, Any], turn: Number, center: Any) -> tuple[Any, Any]:
     """Return the expanded canvas of a turned image of this size."""
-    return _turned_canvas(_turning(center, turn, *canvas), turn, *canvas, center is None)
+    return _rotated_canvas(_rotation_matrix(center, turn, *canvas), turn, *canvas, center is None)
 
 
-def _turned_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, about_middle: bool) -> tuple[Any, Any]:
+def _rotated_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, about_middle: bool) -> tuple[Any, Any]:
     """Return height and width of the canvas that holds the turned image; for quarter turns they are exact."""
-    extents = turned_size(matrix, height, width)
+    extents = rotated_size(matrix, height, width)
     if not about_middle:
         return extents
     half, quarter = turn % 180 == 0, turn % 180 == 90
@@ -299,21 +299,21 @@ def _turned_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, 
     return tall, wide
 
 
-rotate_image, rotate_video = on_images(rotate, _rotated)
+rotate_image, rotate_video = on_images(rotate, _rotate)
 
 
-def _rotated_mask(masks: Batch, angle: Any, expand: bool = False, center: Any = None, fill: Any = None) -> Batch:
-    return _rotated(masks, angle, _NEAREST, expand, center, fill)
+def _rotate_mask(masks: Batch, angle: Any, expand: bool = False, center: Any = None, fill: Any = None) -> Batch:
+    return _rotate(masks, angle, _NEAREST, expand, center, fill)
 
 
-rotate_mask = on_masks(rotate, _rotated_mask)
+rotate_mask = on_masks(rotate, _rotate_mask)
 
 
-def _rotated_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = None) -> Rows:
+def _rotate_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = None) -> Rows:
     size = numbers_of(rows)
     turn, fixed = _angle("rotate", angle, size), _center("rotate", center, size)
     # torchvision has another canvas for boxes, often a pixel smaller than the image's, and none for no boxes.
-    canvas = _canvas_of_image(rows.canvas, turn % 360, fixed) if expand else rows.canvas
+    canvas = _expanded_canvas(rows.canvas, turn % 360, fixed) if expand else rows.canvas
     if rows.rotated:
 
         def one(values: torch.Tensor, old: Any, a: Any, *at: Any) -> Any:
@@ -322,10 +322,10 @@ def _rotated_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = No
 
         return replace(rows.each(one, turn, *(fixed or ())), canvas=canvas)
     matrix = affine_matrix(_middle_of(rows, fixed), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=False)
-    return _affine_rows(rows, matrix, (canvas, *_smallest_after(rows.canvas, matrix)) if expand else None)
+    return _affine_rows(rows, matrix, (canvas, *_smallest_coordinates(rows.canvas, matrix)) if expand else None)
 
 
-on_coordinates(rotate, _rotated_rows, _rotated_rows, drops=("interpolation", "fill"))
+on_coordinates(rotate, _rotate_rows, _rotate_rows, drops=("interpolation", "fill"))
 
 
 def rotate_bounding_boxes(
@@ -338,7 +338,7 @@ def rotate_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return the boxes around rotated boxes, and the size of the canvas."""
-    output = _rotated_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, expand, center)
+    output = _rotate_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, expand, center)
     return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
@@ -346,7 +346,7 @@ def rotate_keypoints(
     keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, expand: bool = False, center: Any = None
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return rotated points and the size of the canvas."""
-    output = _rotated_rows(of_tensor(keypoints, canvas_size), angle, expand, center)
+    output = _rotate_rows(of_tensor(keypoints, canvas_size), angle, expand, center)
     return output.values.reshape(keypoints.shape), output.canvas
 
 
@@ -372,32 +372,32 @@ def perspective(
     tensor([[[2, 3, 0]]])
     """
     arguments = {"startpoints": startpoints, "endpoints": endpoints, "coefficients": coefficients}
-    return dispatched(perspective, inpt, **arguments, interpolation=interpolation, fill=fill)
+    return dispatch(perspective, inpt, **arguments, interpolation=interpolation, fill=fill)
 
 
-def _projected(
+def _perspective(
     images: Batch, startpoints: Any, endpoints: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None, coefficients: Any = None
 ) -> Batch:
     found = projective_coefficients("perspective", startpoints, endpoints, coefficients, images.batch_size)
-    return _blended_perspective(images, rows(*found, 1.0), warp_filter("perspective", interpolation), blended_fills(fill, images, "perspective"))
+    return _blend_perspective(images, rows(*found, 1.0), warp_filter("perspective", interpolation), blend_fills(fill, images, "perspective"))
 
 
-def _blended_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:
+def _blend_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:
     options: Any = {"matrix": matrix, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
     return through_floats(images, chosen, lambda pixels: warp_perspective(pixels, **options))
 
 
-perspective_image, perspective_video = on_images(perspective, _projected)
+perspective_image, perspective_video = on_images(perspective, _perspective)
 
 
-def _projected_mask(masks: Batch, startpoints: Any, endpoints: Any, fill: Any = None, coefficients: Any = None) -> Batch:
-    return _projected(masks, startpoints, endpoints, _NEAREST, fill, coefficients)
+def _perspective_mask(masks: Batch, startpoints: Any, endpoints: Any, fill: Any = None, coefficients: Any = None) -> Batch:
+    return _perspective(masks, startpoints, endpoints, _NEAREST, fill, coefficients)
 
 
-perspective_mask = on_masks(perspective, _projected_mask)
+perspective_mask = on_masks(perspective, _perspective_mask)
 
 
-def _projected_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients: Any = None) -> Rows:
+def _perspective_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients: Any = None) -> Rows:
     if not rows.values.numel():
         return rows
     found = projective_coefficients("perspective", startpoints, endpoints, coefficients, numbers_of(rows))
@@ -416,12 +416,12 @@ def _projected_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients: 
         over = g * x + h * y + 1.0
         projected[:, k], projected[:, k + 1] = (p * x + q * y + r) / over, (s * x + t * y + u) / over
     if not boxes:
-        return rows.changed(projected)
-    projected = _around(projected)
-    return rows.changed(rows.from_corners(rows.within(projected, 0) if rows.mode is not None else projected))
+        return rows.with_values(projected)
+    projected = _enclosing_boxes(projected)
+    return rows.with_values(rows.from_corners(rows.within(projected, 0) if rows.mode is not None else projected))
 
 
-on_coordinates(perspective, _projected_rows, _projected_rows, drops=("interpolation", "fill"))
+on_coordinates(perspective, _perspective_rows, _perspective_rows, drops=("interpolation", "fill"))
 
 
 def perspective_bounding_boxes(
@@ -434,7 +434,7 @@ def perspective_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> torch.Tensor:
     """Return the boxes around projected boxes."""
-    output = _projected_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), startpoints, endpoints, coefficients)
+    output = _perspective_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), startpoints, endpoints, coefficients)
     return output.values.reshape(bounding_boxes.shape)
 
 
@@ -442,4 +442,4 @@ def perspective_keypoints(
     keypoints: torch.Tensor, canvas_size: tuple[int, int], startpoints: Any, endpoints: Any, coefficients: Any = None
 ) -> torch.Tensor:
     """Return projected points."""
-    return _projected_rows(of_tensor(keypoints, canvas_size), startpoints, endpoints, coefficients).values.reshape(keypoints.shape)
+    return _perspective_rows(of_tensor(keypoints, canvas_size), startpoints, endpoints, coefficients).values.reshape(keypoints.shape)
