@@ -16,7 +16,7 @@ from ._sample import flatten, kind_of, unflatten
 
 
 def sample_at(leaf: Any, i: int) -> Any:
-    """Return a sample of a leaf as torchvision's object: images ``(..., C, H, W)``, boxes with their format, anything else as a tensor."""
+    """Return sample ``i`` of a leaf as torchvision's object: images ``(..., C, H, W)``, boxes with their format, other values as a tensor."""
     if not isinstance(leaf, Batch):
         return leaf
     batch: Any = leaf
@@ -33,7 +33,7 @@ def sample_at(leaf: Any, i: int) -> Any:
 
 
 def join_samples(name: str, samples: Sequence[Any], leaf: Any) -> Any:
-    """Return the results for all samples as a Batch, in the layout of the leaf that they come from; other results as a list.
+    """Return the results for all samples as a Batch, in the layout of the input leaf; results that are not tensors as a list.
 
     Raises:
         RuntimeError: results of different types.
@@ -41,11 +41,11 @@ def join_samples(name: str, samples: Sequence[Any], leaf: Any) -> Any:
     first = samples[0]
     if not isinstance(first, torch.Tensor):
         return leaf if all(sample is leaf for sample in samples) else list(samples)
-    alike = {(type(sample), sample.dtype, sample.dim()) if isinstance(sample, torch.Tensor) else (type(sample), None, 0) for sample in samples}
-    if len(alike) > 1:
-        raise RuntimeError(f"{name}: the results for different samples are of different types: {', '.join(map(str, alike))}")
+    kinds = {(type(sample), sample.dtype, sample.dim()) if isinstance(sample, torch.Tensor) else (type(sample), None, 0) for sample in samples}
+    if len(kinds) > 1:
+        raise RuntimeError(f"{name}: the results for different samples are of different types: {', '.join(map(str, kinds))}")
     if not isinstance(leaf, Batch) and all(sample is leaf for sample in samples):
-        return leaf
+        return leaf  # common to all samples before, and unchanged
     layout = None
     values = [sample.as_subclass(torch.Tensor) for sample in samples]
     if isinstance(first, single.Image | single.Video):
@@ -75,27 +75,29 @@ def call_per_sample(
     each: Callable[[Callable[[int], Any], range], Iterable[Any]] = map,
 ) -> Any:
     """Call a function for every sample and return a Batch for each leaf of its results."""
-    several = len(inputs) > 1
-    sample = tuple(inputs) if several else inputs[0]
+    has_several = len(inputs) > 1
+    sample = tuple(inputs) if has_several else inputs[0]
     leaves, spec = flatten(sample)
 
-    def result(i: int) -> Any:
+    def call(i: int) -> Any:
         item = unflatten([sample_at(leaf, i) for leaf in leaves], spec)
-        return flatten(function(*item) if several else function(item))
+        return flatten(function(*item) if has_several else function(item))
 
-    flat = list(each(result, range(batch_size)))
-    if not flat:
+    results = list(each(call, range(batch_size)))
+    if not results:
         return sample
-    for _, other in flat[1:]:
-        if other != flat[0][1]:
-            raise RuntimeError(f"{name}: the results for different samples have different structures: {flat[0][1]} and {other}")
-    rows = [leaves for leaves, _ in flat]
-    like = leaves if len(leaves) == len(rows[0]) else [None] * len(rows[0])
-    return unflatten([join_samples(name, [row[k] for row in rows], like[k]) for k in range(len(rows[0]))], flat[0][1])
+    first_leaves, first_spec = results[0]
+    for _, other in results[1:]:
+        if other != first_spec:
+            raise RuntimeError(f"{name}: the results for different samples have different structures: {first_spec} and {other}")
+    # Results take layouts and kinds from the inputs at the same positions, if there are as many.
+    like = leaves if len(leaves) == len(first_leaves) else [None] * len(first_leaves)
+    columns = zip(*(result_leaves for result_leaves, _ in results), strict=True)
+    return unflatten([join_samples(name, column, leaf) for column, leaf in zip(columns, like, strict=True)], first_spec)
 
 
 def has_tensor(sample: Any) -> bool:
-    """Return whether a Tensor of torch_ndd is anywhere in a sample."""
+    """Return whether a sample contains a Tensor of torch_ndd."""
     if isinstance(sample, Batch | torch.Tensor):
         return False
     if isinstance(sample, list | tuple):
@@ -106,7 +108,7 @@ def has_tensor(sample: Any) -> bool:
 
 
 def call_on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
-    """Call a function of batches on a sample with Tensors, and return Tensors. Boxes, masks and points of torchvision beside them stay those.
+    """Call a function of batches on a sample with Tensors, and return Tensors; torchvision's boxes, masks and points beside them keep their types.
 
     Raises:
         TypeError: an image or an encoded file as a Tensor beside a Batch.
@@ -116,9 +118,11 @@ def call_on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, 
     if beside is not None:
         for leaf in leaves:
             if isinstance(leaf, NddTensor) and (leaf.layout or "").endswith(tv_tensors.IMAGE_ENDINGS):
-                raise TypeError(f"{name}: a Tensor is one sample and cannot stand beside a Batch of {beside.batch_size}; make a Batch of all of them")
+                raise TypeError(
+                    f"{name}: a Tensor is one sample and cannot be combined with a Batch of {beside.batch_size} samples; batch all of them"
+                )
         return function(*inputs)
-    before: dict[int, Any] = {}
+    originals: dict[int, Any] = {}  # by the identity of the batch made of each
     batches = []
     for leaf in leaves:
         if isinstance(leaf, NddTensor):
@@ -128,17 +132,17 @@ def call_on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, 
         else:
             batches.append(leaf)
             continue
-        before[id(batches[-1])] = leaf
+        originals[id(batches[-1])] = leaf
 
-    def first(value: Any) -> Any:
+    def take_first(value: Any) -> Any:
         if isinstance(value, Batch):
-            unchanged = before.get(id(value))
-            return unchanged if unchanged is not None else sample_at(value, 0) if tv_tensors.is_typed(value) else value.select(0)
-        return value[0] if _is_picture(value) else value
+            original = originals.get(id(value))
+            return original if original is not None else sample_at(value, 0) if tv_tensors.is_typed(value) else value.select(0)
+        return value[0] if _is_pil_list(value) else value
 
-    return tree_map(first, function(*unflatten(batches, spec)), is_leaf=lambda value: isinstance(value, Batch) or _is_picture(value))
+    return tree_map(take_first, function(*unflatten(batches, spec)), is_leaf=lambda value: isinstance(value, Batch) or _is_pil_list(value))
 
 
-def _is_picture(value: Any) -> bool:
-    """Return whether this is what ``ToPILImage`` makes of a batch of one."""
+def _is_pil_list(value: Any) -> bool:
+    """Return whether a value is the result of ``ToPILImage`` for a batch of size 1."""
     return isinstance(value, list) and len(value) == 1 and isinstance(value[0], PIL.Image.Image)

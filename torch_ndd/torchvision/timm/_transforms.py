@@ -63,7 +63,7 @@ class RandomResizedCropAndInterpolation(ImageTransform):
     def __init__(
         self, size: Any, scale: Sequence[float] = (0.08, 1.0), ratio: Sequence[float] = (3 / 4, 4 / 3), interpolation: str = "bilinear"
     ) -> None:
-        self.size, self.scale, self.ratio, self.interpolation = _pair(size), tuple(scale), tuple(ratio), interpolation
+        self.size, self.scale, self.ratio, self.interpolation = _as_pair(size), tuple(scale), tuple(ratio), interpolation
         ranges: Any = {"scale": self.scale, "ratio": self.ratio}
         self._crop = RandomResizedCrop(self.size, **ranges)
 
@@ -94,7 +94,7 @@ class ResizeKeepRatio(ImageTransform):
         random_aspect_prob: float = 0.0,
         random_aspect_range: Sequence[float] = (0.9, 1.11),
     ) -> None:
-        self.size, self.longest, self.interpolation = _pair(size), float(longest), interpolation
+        self.size, self.longest, self.interpolation = _as_pair(size), float(longest), interpolation
         self.random_scale_prob, self.random_scale_range, self.random_scale_area = random_scale_prob, tuple(random_scale_range), random_scale_area
         self.random_aspect_prob, self.random_aspect_range = random_aspect_prob, tuple(random_aspect_range)
 
@@ -111,17 +111,14 @@ class ResizeKeepRatio(ImageTransform):
             drawn = torch.exp(0.5 * draws.uniform(*(math.log(limit) for limit in self.random_aspect_range)))
             aspect = torch.where(draws.happens(self.random_aspect_prob), drawn, aspect)
         size = torch.stack([round_half_even(height * scale / aspect / ratio), round_half_even(width * scale * aspect / ratio)], 1)
-        return resize_batch(images, size, self.interpolation) if self.interpolation == "random" else self._resized(images, size)
-
-    def _resized(self, images: Batch, size: torch.Tensor) -> Batch:
-        return resize_by_pillow(images, as_batch(size), self.interpolation)
+        return resize_batch(images, size if self.interpolation == "random" else as_batch(size), self.interpolation)
 
 
 class CenterCropOrPad(ImageTransform):
-    """Cut the center out, after padding images that are smaller."""
+    """Crop the center, after padding smaller images."""
 
     def __init__(self, size: Any, fill: Any = 0, padding_mode: str = "constant") -> None:
-        self.size, self.fill, self.padding_mode = _pair(size), fill, padding_mode
+        self.size, self.fill, self.padding_mode = _as_pair(size), fill, padding_mode
 
     def transform_images(self, images: Batch) -> Batch:
         height, width = extents(images)
@@ -133,20 +130,21 @@ class CenterCropOrPad(ImageTransform):
 
 
 class RandomCropOrPad(ImageTransform):
-    """Cut a random window out; where the image is smaller, place it at random in the window."""
+    """Crop a random window; place smaller images at random in it."""
 
     def __init__(self, size: Any, fill: Any = 0, padding_mode: str = "constant") -> None:
-        self.size, self.fill, self.padding_mode = _pair(size), fill, padding_mode
+        self.size, self.fill, self.padding_mode = _as_pair(size), fill, padding_mode
 
     def transform_images(self, images: Batch) -> Batch:
         draws = Draws(images.batch_size)
         starts, before, after = [], [], []
         for to, extent in zip(self.size, extents(images), strict=True):
             spare = extent - to
-            drawn = draws.integers(0, spare.abs() + 1) * spare.sign()
-            starts.append(torch.clamp(drawn, min=0))
-            before.append(torch.clamp(-drawn, min=0))
-            after.append(torch.clamp(drawn + to - extent, min=0))
+            # Positive: where the window starts in the image; negative: where the image starts in the window.
+            offset = draws.integers(0, spare.abs() + 1) * spare.sign()
+            starts.append(torch.clamp(offset, min=0))
+            before.append(torch.clamp(-offset, min=0))
+            after.append(torch.clamp(offset + to - extent, min=0))
         if bool((torch.stack(before) + torch.stack(after)).any()):
             sides = [before[1], before[0], after[1], after[0]]
             images = functional.pad(images, sides, fill=self.fill, padding_mode=self.padding_mode)
@@ -166,9 +164,9 @@ class TrimBorder(ImageTransform):
 
 
 class RandomErasing(ImageTransform):
-    """Overwrite random boxes of images that are normalized: with 0 ("const"), a random color ("rand") or noise ("pixel").
+    """Overwrite random boxes of normalized images: with 0 ("const"), a random color ("rand") or noise ("pixel").
 
-    ``overwrites``: nobody else has the images, so that they may change where they stand.
+    With ``in_place``, images are modified; the caller guarantees that nothing else uses their memory.
     """
 
     def __init__(
@@ -182,14 +180,14 @@ class RandomErasing(ImageTransform):
         min_count: int = 1,
         max_count: int | None = None,
         num_splits: int = 0,
-        overwrites: bool = False,
+        in_place: bool = False,
     ) -> None:
         if mode not in ("const", "rand", "pixel"):
             raise ValueError(f'from_timm: re_mode must be "const", "rand" or "pixel", got {mode!r}')
         self.probability, self.min_area, self.max_area, self.mode = probability, min_area, max_area, mode
         self.min_aspect, self.max_aspect = min_aspect, max_aspect or 1 / min_aspect
         self.min_count, self.max_count, self.num_splits = min_count, max_count or min_count, num_splits
-        self._overwrites = overwrites
+        self._in_place = in_place
 
     def transform_images(self, images: Batch) -> Batch:
         draws = Draws(images.batch_size)
@@ -199,11 +197,11 @@ class RandomErasing(ImageTransform):
         count = draws.integers(self.min_count, self.max_count + 1)
         output = images
         for k in range(self.max_count):
-            output = self._one_box(output, draws, acts & (count > k), count)
+            output = self._erase_box(output, draws, acts & (count > k), count)
         return output
 
-    def _one_box(self, images: Batch, draws: Draws, acts: torch.Tensor, count: torch.Tensor) -> Batch:
-        tries = 10
+    def _erase_box(self, images: Batch, draws: Draws, acts: torch.Tensor, count: torch.Tensor) -> Batch:
+        tries = 10  # as in timm
         height, width = extents(images)
         area = (height * width / count)[:, None] * (self.min_area + draws.unit(tries) * (self.max_area - self.min_area))
         h, w = draws.sides(area, (self.min_aspect, self.max_aspect))
@@ -212,7 +210,7 @@ class RandomErasing(ImageTransform):
         acts = acts & fits.any(1)
         h, w = (torch.where(acts, side.gather(1, first)[:, 0], torch.zeros(())).to(torch.int64) for side in (h, w))
         top, left = draws.integers(0, height - h + 1), draws.integers(0, width - w + 1)
-        in_place = self._overwrites and takes(images) and not images.caller_owned
+        in_place = self._in_place and takes(images) and not images.caller_owned
         if in_place and self.mode == "const":
             fill_windows(images, torch.stack((top, left, h, w), 1), [0.0])
             return images
@@ -220,7 +218,7 @@ class RandomErasing(ImageTransform):
             noise_windows(images, torch.stack((top, left, h, w), 1))
             return images
         if self.mode == "pixel":
-            return self._noise(images, top, left, h, w)
+            return self._erase_with_noise(images, top, left, h, w)
         channels = images.shared_extent((images.layout or "").index("C"))
         fill: Any = 0.0
         if self.mode == "rand":
@@ -228,7 +226,7 @@ class RandomErasing(ImageTransform):
         pairs = [new_batch(torch.stack(pair, 1)) for pair in ((top, left), (h, w))]
         return erase(images, anchor=pairs[0], shape=pairs[1], axis_names="HW", fill_value=fill)
 
-    def _noise(self, images: Batch, top: torch.Tensor, left: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> Batch:
+    def _erase_with_noise(self, images: Batch, top: torch.Tensor, left: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> Batch:
         channels = images.shared_extent((images.layout or "").index("C")) or 1
         sizes = (channels * h * w).tolist()
         values = normal(shape=[max(1, sum(sizes))]).torch()
@@ -237,10 +235,10 @@ class RandomErasing(ImageTransform):
         return functional.erase(images, top, left, h, w, boxes)
 
 
-def _pair(size: Any) -> tuple[int, int]:
+def _as_pair(size: Any) -> tuple[int, int]:
     if isinstance(size, int | float):
         return int(size), int(size)
-    numbers = [int(extent) for extent in size]
-    if len(numbers) not in (1, 2):
-        raise ValueError(f"from_timm: a size takes height and width, or one number, got {size!r}")
-    return numbers[0], numbers[-1]
+    sides = [int(extent) for extent in size]
+    if len(sides) not in (1, 2):
+        raise ValueError(f"from_timm: a size must be one number, or height and width, got {size!r}")
+    return sides[0], sides[-1]

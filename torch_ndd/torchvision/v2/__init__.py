@@ -3,8 +3,8 @@
 
     from torch_ndd.torchvision import v2
 
-Every class and functional has torchvision's name, parameters and defaults. A single sample gives what torchvision gives. A sample whose images are a
-:class:`torch_ndd.Batch`, of one size or many, is transformed at once, and random transforms draw for every sample.
+Every class and functional has torchvision's name, parameters and defaults. For single samples the results are torchvision's. A sample whose images
+are a :class:`torch_ndd.Batch`, of equal or different sizes, is transformed as a whole, and random transforms draw for every sample.
 """
 
 import importlib

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base classes of the transforms.
 
-The classes inherit torchvision's for their parameters, checks and representation, and are instances of those. What they draw and compute is ours: for
-a Batch, a number for every sample.
+The classes inherit parameters, checks and representation from torchvision's, so that ``isinstance`` and torchvision's ``Compose`` work. Draws and
+computation are ours: for a Batch, one draw per sample.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,30 +34,31 @@ from .functional._sizes import channels_of, size_columns
 
 
 class Transform(reference.Transform):
-    """The base class of transforms, for your own ones too.
+    """Base class of transforms, also of custom ones.
 
-    Override ``make_params(flat_inputs)``, which returns a dict, and ``transform(inpt, params)``, which is called for every leaf that is transformed.
-    A class of your own sees the samples of a batch one after the other, images as ``tv_tensors.Image`` ``(C, H, W)``.
+    Override ``make_params(flat_inputs)``, which returns a dict, and ``transform(inpt, params)``, which is called for every leaf to transform.
+    A custom class is called for each sample of a batch, with images as ``tv_tensors.Image`` ``(C, H, W)``.
     """
 
     _takes_batches = False
     _takes_tensors = True
 
     def __call__(self, *inputs: Any) -> Any:
-        """Transform a sample or a batch, given as one argument or several; a Tensor of torch_ndd as a batch of one."""
+        """Transform a sample or a batch, passed as one argument or several; a Tensor of torch_ndd is a batch of size 1."""
         if not has_tensor(inputs):
             return super().__call__(*inputs)
         if not self._takes_tensors:
-            raise TypeError(f"{self._name}: images must be a Batch, got a Tensor, which is one sample; as_batch(images, layout='CHW') makes one")
+            raise TypeError(f"{self._name}: images must be a Batch, got a Tensor, which is one sample; convert with as_batch(images, layout='CHW')")
         return call_on_tensors(self._name, super().__call__, inputs)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        # Methods that were written for torchvision do not expect batches.
         if not cls.__module__.startswith("torch_ndd.") and ("make_params" in cls.__dict__ or "transform" in cls.__dict__):
             cls._takes_batches = False
 
     def forward(self, *inputs: Any) -> Any:
-        """Transform a sample or a batch, given as one argument or several. Override :meth:`transform` instead."""
+        """Transform a sample or a batch, passed as one argument or several. Override :meth:`transform` instead."""
         sample = sample_of(inputs)
         leaves, spec = flatten(sample)
         size = batch_size_of(self._name, leaves)
@@ -83,8 +84,8 @@ class Transform(reference.Transform):
         return type(self).__name__
 
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
-        """Return which leaves to transform: of the tensors without a meaning the first, unless there is an image."""
-        explicit = any(map(is_explicit_image, flat_inputs))
+        """Return which leaves to transform: of plain tensors the first, unless a leaf is marked as an image."""
+        explicit = any(map(is_explicit_image, flat_inputs))  # torchvision's heuristic
         needs = []
         for leaf in flat_inputs:
             wanted = check_type(leaf, self._transformed_types)
@@ -97,7 +98,7 @@ class Transform(reference.Transform):
         return kernel_for(functional, inpt, passes=True)(inpt, *args, **kwargs)
 
     def _fill_for(self, inpt: Any) -> Any:
-        """Return the fill value for a leaf: ``fill`` may be a dict by type."""
+        """Return the fill value for a leaf, which ``fill`` may state by type."""
         fill = self.fill
         if isinstance(fill, dict):
             return fill.get(kind_of(inpt), fill.get("others"))
@@ -105,13 +106,13 @@ class Transform(reference.Transform):
 
 
 class Batched(Transform):
-    """A transform that takes a whole batch at once: parameters are numbers, or tensors with one for each sample."""
+    """A transform of whole batches: parameters are numbers, or tensors with one for each sample."""
 
     _takes_batches = True
 
 
 class RandomTransform(Batched):
-    """A transform that acts with the probability ``p``, on each sample for itself."""
+    """A transform that acts with the probability ``p``, independently for each sample."""
 
     p: float
 
@@ -132,23 +133,23 @@ class RandomTransform(Batched):
 
 
 def transform_where(name: str, acts: torch.Tensor, leaves: Sequence[Any], apply: Callable[[list[Any]], list[Any]]) -> list[Any]:
-    """Return leaves with those samples transformed for which ``acts`` is true."""
+    """Transform the samples for which ``acts`` is true; the others are copied with them to new batches."""
     chosen, others = acts.nonzero().flatten().tolist(), (~acts).nonzero().flatten().tolist()
     before = [select_samples(leaf, chosen) for leaf in leaves]
     after = apply(list(before))
     outputs = []
     for leaf, old, new in zip(leaves, before, after, strict=True):
-        if new is old:
+        if new is old:  # not a leaf that this transform changes
             outputs.append(leaf)
         else:
             outputs.append(merge_batches(name, [(chosen, new), (others, select_samples(leaf, others))], len(acts)))
     return outputs
 
 
-# --- what parameters are made from ---
+# --- sizes and draws, from which parameters are made ---
 
-_PICTURES = (is_pure_tensor, single.Image, PIL.Image.Image, single.Video)
-_SIZED = (*_PICTURES, single.Mask, single.BoundingBoxes, single.KeyPoints)
+_IMAGES = (is_pure_tensor, single.Image, PIL.Image.Image, single.Video)
+_SIZED = (*_IMAGES, single.Mask, single.BoundingBoxes, single.KeyPoints)
 
 
 def draws_for(flat_inputs: Sequence[Any]) -> Draws:
@@ -160,8 +161,8 @@ def query_size(flat_inputs: Sequence[Any]) -> Any:
     """Return height and width of the images, videos, masks, boxes and points of a sample; for a batch tensors (N,) if they differ.
 
     Raises:
-        TypeError: there is none of these.
-        ValueError: they differ within a sample.
+        TypeError: a sample without any of these.
+        ValueError: sizes that differ within a sample.
     """
     found = [size_columns(leaf) for leaf in flat_inputs if check_type(leaf, _SIZED)]
     if not found:
@@ -173,10 +174,10 @@ def query_chw(flat_inputs: Sequence[Any]) -> Any:
     """Return channels, height and width of the images and videos of a sample; for a batch tensors (N,) if they differ.
 
     Raises:
-        TypeError: there is none of these.
-        ValueError: they differ within a sample.
+        TypeError: a sample without any of these.
+        ValueError: sizes that differ within a sample.
     """
-    found = [(channels_of(leaf), *size_columns(leaf)) for leaf in flat_inputs if check_type(leaf, _PICTURES)]
+    found = [(channels_of(leaf), *size_columns(leaf)) for leaf in flat_inputs if check_type(leaf, _IMAGES)]
     if not found:
         raise TypeError("No image or video was found in the sample")
     return _same(found, "CxHxW")
@@ -189,7 +190,8 @@ def _same(found: list[tuple[Any, ...]], what: str) -> tuple[Any, ...]:
             equal = a == b
             if not (bool(equal.all()) if isinstance(equal, torch.Tensor) else equal):
                 raise ValueError(f"Found multiple {what} dimensions in the sample: {first} and {other}")
-    for k, column in enumerate(first):  # a number tells more than equal columns
+    # Prefer a number that all samples share to a column of equal numbers: graphs and kernels handle it better.
+    for k, column in enumerate(first):
         if isinstance(column, torch.Tensor):
             known = next((size[k] for size in found if not isinstance(size[k], torch.Tensor)), None)
             if known is not None:

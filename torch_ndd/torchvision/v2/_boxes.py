@@ -56,7 +56,7 @@ class ClampKeyPoints(Batched, reference.ClampKeyPoints):
 
 
 class SetClampingMode(Batched, reference.SetClampingMode):
-    """Set how later transforms limit boxes to their canvas."""
+    """Set the mode in which later transforms clamp boxes to their canvas."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Change a leaf."""
@@ -68,10 +68,10 @@ class SetClampingMode(Batched, reference.SetClampingMode):
 
 
 class _Sanitizing(Batched):
-    """A transform that removes rows of boxes or points, and of what belongs to them."""
+    """A transform that removes rows of boxes or points, and the corresponding rows of labels and masks."""
 
     def forward(self, *inputs: Any) -> Any:
-        """Transform a sample or a batch, given as one argument or several."""
+        """Transform a sample or a batch, passed as one argument or several."""
         sample = sample_of(inputs)
         leaves, spec = flatten(sample)
         if batch_size_of(self._name, leaves) is None:
@@ -84,7 +84,7 @@ class _Sanitizing(Batched):
             if not isinstance(label, Batch):
                 raise ValueError(f"{self._name}: the labels of a Batch must be a Batch or None, got {type(label).__name__}")
             if [shape[0] if shape else 1 for shape in label.shape] != counts:
-                raise ValueError(f"{self._name}: the number of labels must be that of the {self._what}, got {label.shape} for {rows.shape}")
+                raise ValueError(f"{self._name}: labels must have one row for each of the {self._what}, got {label.shape} for {rows.shape}")
         valid = self._valid(rows)
         outputs = []
         for leaf in leaves:
@@ -110,7 +110,7 @@ class _Sanitizing(Batched):
 
 
 class SanitizeBoundingBoxes(_Sanitizing, reference.SanitizeBoundingBoxes):
-    """Remove boxes that are too small or leave their canvas, with their labels and masks."""
+    """Remove boxes that are too small or exceed their canvas, with their labels and masks."""
 
     _reference = reference.SanitizeBoundingBoxes
     _what = "boxes"
@@ -141,7 +141,7 @@ class SanitizeKeyPoints(_Sanitizing, reference.SanitizeKeyPoints):
 
 
 class RandomIoUCrop(Batched, reference.RandomIoUCrop):
-    """Cut a random window out that holds enough of some bounding box, as for SSD.
+    """Crop a random window that contains enough of some bounding box, as for SSD.
 
     Boxes whose centers are outside become 0; :class:`SanitizeBoundingBoxes` removes them.
     """
@@ -154,7 +154,7 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
             )
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
-        """Draw a window; an empty dict leaves the sample as it is."""
+        """Draw a window; an empty dict leaves the sample unchanged."""
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
         boxes = get_bounding_boxes(flat_inputs)
@@ -164,11 +164,11 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         rows = of_batch(boxes)
         corners = F.convert_bounding_box_format(rows.values, boxes.format, tv_tensors.BoundingBoxFormat.XYXY)
         assert rows.owner is not None
-        places = np.searchsorted(rows.owner.numpy(), np.arange(draws.count + 1))
+        bounds = np.searchsorted(rows.owner.numpy(), np.arange(draws.count + 1))
         windows, inside = [], []
         for i in range(draws.count):
             h, w = (int(extent[i]) if isinstance(extent, torch.Tensor) else int(extent) for extent in (height, width))
-            own = corners[places[i] : places[i + 1]]
+            own = corners[bounds[i] : bounds[i + 1]]
             window = self._window(Draws(None), h, w, own) or {
                 "top": 0,
                 "left": 0,
@@ -183,25 +183,28 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         return {**named, "is_within_crop_area": torch.cat(inside)}
 
     def _window(self, draws: Draws, height: int, width: int, corners: torch.Tensor) -> dict[str, Any] | None:
-        """Return a window for a sample, None to leave it as it is."""
+        """Return a window for a sample, None to leave it unchanged."""
         boxes = corners.to(torch.float64).numpy()
         while True:
-            least = self.options[int(draws.integers(0, len(self.options)))]
-            if least >= 1.0:
+            min_overlap = self.options[int(draws.integers(0, len(self.options)))]
+            if min_overlap >= 1.0:
                 return None
-            window = self._first_window(draws.unit(self.trials, 4)[0].numpy(), height, width, boxes, least)
+            window = self._first_window(draws.unit(self.trials, 4)[0].numpy(), height, width, boxes, min_overlap)
             if window is not None:
                 return window
 
-    def _first_window(self, numbers: np.ndarray, height: int, width: int, corners: np.ndarray, least: float) -> dict[str, Any] | None:
-        """Return the window of the first trial that fits. All are tried at once: one by one they took 8 ms for each sample."""
+    def _first_window(self, numbers: np.ndarray, height: int, width: int, corners: np.ndarray, min_overlap: float) -> dict[str, Any] | None:
+        """Return the window of the first trial that fits.
+
+        All trials are computed together: in sequence they took 8 ms per sample.
+        """
         scales = self.min_scale + (self.max_scale - self.min_scale) * numbers[:, :2]
         new_w, new_h = _scale_in_float32(width, scales[:, 0]), _scale_in_float32(height, scales[:, 1])
         aspect = new_w / np.maximum(new_h, 1)
         fits = (new_w > 0) & (new_h > 0) & (self.min_aspect_ratio <= aspect) & (aspect <= self.max_aspect_ratio)
         left, top = _scale_in_float32(width - new_w, numbers[:, 2]), _scale_in_float32(height - new_h, numbers[:, 3])
         inside, overlap = _measure_overlap(corners, *(edge[:, None] for edge in (left, top, left + new_w, top + new_h)))
-        found = np.flatnonzero(fits & inside.any(1) & (np.where(inside, overlap, -1.0).max(1, initial=-1.0) >= least))
+        found = np.flatnonzero(fits & inside.any(1) & (np.where(inside, overlap, -1.0).max(1, initial=-1.0) >= min_overlap))
         if not len(found):
             return None
         k = found[0]
@@ -225,12 +228,12 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
 
 
 def _scale_in_float32(extent: Any, factors: np.ndarray) -> np.ndarray:
-    """Return extents times factors, truncated; in float32, as torchvision does."""
+    """Return extents times factors, truncated, in float32 like torchvision: in double some windows differ by a pixel."""
     return (np.asarray(extent, np.float32) * factors.astype(np.float32)).astype(np.int64)
 
 
 def _measure_overlap(corners: np.ndarray, left: Any, top: Any, right: Any, bottom: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether the centers of boxes are inside of windows, and intersection over union."""
+    """Return whether the centers of boxes are inside the windows, and intersection over union, (windows, boxes)."""
     x1, y1, x2, y2 = corners.T
     x, y = 0.5 * (x1 + x2), 0.5 * (y1 + y2)
     w = np.maximum(np.minimum(x2, right) - np.maximum(x1, left), 0.0)

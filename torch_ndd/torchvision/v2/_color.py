@@ -17,7 +17,7 @@ class Grayscale(Batched, reference.Grayscale):
     """Make images gray, in one channel or in three."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=self.num_output_channels)
 
 
@@ -29,7 +29,7 @@ class RandomGrayscale(RandomTransform, reference.RandomGrayscale):
         return {"num_input_channels": query_chw(flat_inputs)[0]}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=params["num_input_channels"])
 
 
@@ -37,7 +37,7 @@ class RGB(Batched, reference.RGB):
     """Repeat the only channel of gray images three times."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.grayscale_to_rgb, inpt)
 
 
@@ -62,8 +62,8 @@ class ColorJitter(Batched, reference.ColorJitter):
         return params
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
-        if isinstance(inpt, Batch):
+        """Transform a leaf."""
+        if isinstance(inpt, Batch):  # one call, in which each sample has its own order
             return jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=params["fn_idx"])
         for k in params["fn_idx"].tolist():
             functional, name = _FUNCTIONALS[k]
@@ -82,14 +82,14 @@ class RandomChannelPermutation(Batched, reference.RandomChannelPermutation):
         return {"permutation": permutations[0] if draws.batch_size is None else batch_of(permutations)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.permute_channels, inpt, params["permutation"])
 
 
 def _channel_count(flat_inputs: list[Any]) -> int:
     channels = query_chw(flat_inputs)[0]
     if isinstance(channels, torch.Tensor):
-        raise ValueError("channels can be permuted in a Batch of images with the same number of channels only")
+        raise ValueError("to permute channels, all images of a Batch must have the same number of channels")
     return channels
 
 
@@ -105,8 +105,8 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
         single = draws.batch_size is None
         for (_, name), (low, high) in zip(_FUNCTIONALS, limits, strict=True):
             acts, value = draws.happens(self.p), draws.uniform(low, high)
-            nothing = 0.0 if name == "hue_factor" else 1.0
-            params[name] = (value.item() if bool(acts) else None) if single else torch.where(acts, value, nothing)
+            neutral = 0.0 if name == "hue_factor" else 1.0
+            params[name] = (value.item() if bool(acts) else None) if single else torch.where(acts, value, neutral)
         before, acts, order = draws.happens(0.5), draws.happens(self.p), draws.permutations(channels)
         if single:
             return {**params, "contrast_before": bool(before), "channel_permutation": order[0] if bool(acts) else None}
@@ -114,7 +114,7 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
         return {**params, "contrast_before": before, "channel_permutation": batch_of(order)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         if isinstance(inpt, Batch):
             order = torch.where(params["contrast_before"][:, None], torch.tensor([0, 1, 2, 3]), torch.tensor([0, 2, 3, 1]))
             output = jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=order)
@@ -132,7 +132,7 @@ class RandomEqualize(RandomTransform, reference.RandomEqualize):
     """Equalize histograms with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.equalize, inpt)
 
 
@@ -140,7 +140,7 @@ class RandomInvert(RandomTransform, reference.RandomInvert):
     """Invert colors with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.invert, inpt)
 
 
@@ -148,7 +148,7 @@ class RandomPosterize(RandomTransform, reference.RandomPosterize):
     """Keep ``bits`` bits of each value with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.posterize, inpt, bits=self.bits)
 
 
@@ -156,7 +156,7 @@ class RandomSolarize(RandomTransform, reference.RandomSolarize):
     """Invert values from ``threshold`` on, with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.solarize, inpt, threshold=self.threshold)
 
 
@@ -164,7 +164,7 @@ class RandomAutocontrast(RandomTransform, reference.RandomAutocontrast):
     """Stretch each channel from black to white with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.autocontrast, inpt)
 
 
@@ -172,5 +172,5 @@ class RandomAdjustSharpness(RandomTransform, reference.RandomAdjustSharpness):
     """Change the sharpness with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.adjust_sharpness, inpt, sharpness_factor=self.sharpness_factor)

@@ -13,54 +13,54 @@ from ._base import Batched
 
 
 class Compose(Batched, reference.Compose):
-    """Apply transforms one after the other."""
+    """Apply transforms in sequence."""
 
     def forward(self, *inputs: Any) -> Any:
-        """Transform a sample or a batch, given as one argument or several."""
-        return in_order(self.transforms, inputs)
+        """Transform a sample or a batch, passed as one argument or several."""
+        return apply_in_order(self.transforms, inputs)
 
 
-def in_order(transforms: Sequence[Callable[..., Any]], inputs: tuple[Any, ...]) -> Any:
-    """Apply transforms one after the other."""
-    several = len(inputs) > 1
+def apply_in_order(transforms: Sequence[Callable[..., Any]], inputs: tuple[Any, ...]) -> Any:
+    """Apply transforms in sequence."""
+    has_several = len(inputs) > 1
     output: Any = sample_of(inputs)
     for transform in transforms:
         output = transform(*inputs)
-        inputs = output if several else (output,)
+        inputs = output if has_several else (output,)
     return output
 
 
 class _RandomContainer(Batched):
-    """A transform that chooses what to apply, for each sample of a batch."""
+    """A transform that draws for each sample which of its transforms to apply, and in which order."""
 
     transforms: Any
 
     def forward(self, *inputs: Any) -> Any:
-        """Transform a sample or a batch, given as one argument or several."""
+        """Transform a sample or a batch, passed as one argument or several."""
         leaves, _ = flatten(sample_of(inputs))
         size = batch_size_of(self._name, leaves)
-        orders = self._orders(Draws(size))
+        orders = self._draw_orders(Draws(size))
         if size is None:
-            return in_order([self.transforms[k] for k in orders[0]], inputs)
+            return apply_in_order([self.transforms[k] for k in orders[0]], inputs)
         return self._split(inputs, orders, size)
 
-    def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
-        """Return for each sample which transforms to apply, in this order."""
+    def _draw_orders(self, draws: Draws) -> list[tuple[int, ...]]:
+        """Return for each sample the indices of the transforms to apply, in order."""
         raise NotImplementedError
 
     def _split(self, inputs: tuple[Any, ...], orders: list[tuple[int, ...]], size: int) -> Any:
-        """Apply each order to its samples and put the results together."""
+        """Apply each order to its samples and join the results."""
         groups: dict[tuple[int, ...], list[int]] = {}
         for i, order in enumerate(orders):
             groups.setdefault(order, []).append(i)
-        several = len(inputs) > 1
+        has_several = len(inputs) > 1
         if len(groups) == 1:
-            return in_order([self.transforms[k] for k in orders[0]], inputs)
+            return apply_in_order([self.transforms[k] for k in orders[0]], inputs)
         parts, specs, names = [], [], []
         for order, indices in groups.items():
             leaves, spec = flatten(sample_of(inputs))
             part = unflatten([select_samples(leaf, indices) for leaf in leaves], spec)
-            outputs = in_order([self.transforms[k] for k in order], tuple(part) if several else (part,))
+            outputs = apply_in_order([self.transforms[k] for k in order], tuple(part) if has_several else (part,))
             after, spec = flatten(outputs)
             parts.append((indices, after))
             specs.append(spec)
@@ -81,24 +81,24 @@ class _RandomContainer(Batched):
 
 
 class RandomApply(_RandomContainer, reference.RandomApply):
-    """Apply transforms one after the other with the probability ``p``."""
+    """Apply transforms in sequence, with the probability ``p``."""
 
-    def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
-        every = tuple(range(len(self.transforms)))
-        return [every if acts else () for acts in draws.happens(self.p).tolist()]
+    def _draw_orders(self, draws: Draws) -> list[tuple[int, ...]]:
+        in_sequence = tuple(range(len(self.transforms)))
+        return [in_sequence if acts else () for acts in draws.happens(self.p).tolist()]
 
 
 class RandomChoice(_RandomContainer, reference.RandomChoice):
     """Apply one of several transforms, chosen with the probabilities ``p``."""
 
-    def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
+    def _draw_orders(self, draws: Draws) -> list[tuple[int, ...]]:
         return [(k,) for k in draws.choices(self.p).tolist()]
 
 
 class RandomOrder(_RandomContainer, reference.RandomOrder):
     """Apply transforms in random order."""
 
-    def _orders(self, draws: Draws) -> list[tuple[int, ...]]:
+    def _draw_orders(self, draws: Draws) -> list[tuple[int, ...]]:
         return [tuple(row) for row in draws.permutations(len(self.transforms)).tolist()]
 
 
@@ -111,7 +111,7 @@ class Identity(Batched, reference.Identity):
 
 
 class Lambda(Batched, reference.Lambda):
-    """Call a function with every leaf of some types; with the Batch itself where there is one."""
+    """Call a function with every leaf of some types; a Batch is passed as a whole."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Call the function with a leaf."""

@@ -17,26 +17,26 @@ from .functional._conversion import tensor_of
 
 
 class ToDtype(Batched, reference.ToDtype):
-    """Change the type of the values, of images and videos, or as a dict says for each kind of leaf."""
+    """Change the dtype of images and videos, or that of each kind of leaf by a dict."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Convert a leaf."""
         kind = kind_of(inpt)
-        pictures = is_pure_tensor(inpt) or kind in (torch.Tensor, single.Image, single.Video) or issubclass(kind, single.Image | single.Video)
+        is_image = is_pure_tensor(inpt) or kind in (torch.Tensor, single.Image, single.Video) or issubclass(kind, single.Image | single.Video)
         if isinstance(self.dtype, torch.dtype):
-            return self._call_kernel(F.to_dtype, inpt, dtype=self.dtype, scale=self.scale) if pictures else inpt
+            return self._call_kernel(F.to_dtype, inpt, dtype=self.dtype, scale=self.scale) if is_image else inpt
         if kind not in self.dtype and "others" not in self.dtype:
             raise ValueError(f"No dtype was specified for type {kind}; name it in the dict, or use the key 'others', whose value may be None")
         dtype = self.dtype.get(kind, self.dtype.get("others"))
         if dtype is None:
-            if self.scale and pictures:
+            if self.scale and is_image:
                 warnings.warn("scale was set to True but no dtype was specified for images or videos: no scaling will be done.", stacklevel=2)
             return inpt
         return self._call_kernel(F.to_dtype, inpt, dtype=dtype, scale=self.scale)
 
 
 class ConvertImageDtype(Batched, reference.ConvertImageDtype):
-    """Change the type of images with their range. Deprecated in torchvision: use ``ToDtype(dtype, scale=True)``."""
+    """Change the dtype of images, with their range. Deprecated in torchvision: use ``ToDtype(dtype, scale=True)``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Convert a leaf."""
@@ -44,7 +44,7 @@ class ConvertImageDtype(Batched, reference.ConvertImageDtype):
 
 
 class _Conversion(Batched):
-    """A conversion, which concerns every image Batch."""
+    """A conversion, which applies to every image Batch of a sample and not only to the first."""
 
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
         needs = super()._needs_transform_list(flat_inputs)
@@ -53,7 +53,7 @@ class _Conversion(Batched):
 
 
 def _is_convertible(leaf: Any, alone: bool) -> bool:
-    """Return whether a leaf is a Batch of images, or of encoded files without images beside them, which the functional refuses."""
+    """Return whether a leaf is a Batch of images, or of encoded files in a sample without images, for which the functional raises."""
     if not isinstance(leaf, Batch):
         return False
     return kind_of(leaf) in (single.Image, single.Video) or (alone and leaf.ndim == 1 and leaf.dtype is torch.uint8)
@@ -92,7 +92,7 @@ class ToTensor(_Conversion, reference.ToTensor):
 
 
 class ToPureTensor(Batched, reference.ToPureTensor):
-    """Return tensors and Batches without their meaning."""
+    """Return tv_tensors and typed Batches as plain tensors and Batches."""
 
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
         return [isinstance(leaf, single.TVTensor) or tv_tensors.is_typed(leaf) for leaf in flat_inputs]

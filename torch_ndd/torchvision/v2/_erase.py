@@ -18,14 +18,14 @@ class RandomErasing(RandomTransform, reference.RandomErasing):
     """Overwrite a window of random area and aspect ratio, with the probability ``p``."""
 
     def _transform_sample(self, leaves: list[Any], size: int | None) -> list[Any] | None:
-        if size is None or self.value is None:
+        if size is None or self.value is None:  # noise has a value per pixel: there is no window of one color
             return super()._transform_sample(leaves, size)
         needs = self._needs_transform_list(leaves)
         params = self.windows([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted], size)
         return [self.transform(leaf, params) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
 
     def windows(self, flat_inputs: list[Any], size: int) -> dict[str, Any]:
-        """Draw for each sample of a batch whether it is erased, and the window, which has no area if not."""
+        """Draw a window for each sample of a batch, with an area of 0 where the sample is not erased."""
         acts, params = Draws(size).happens(self.p), self.make_params(flat_inputs)
         return {**params, **{key: torch.where(acts, params[key], 0) for key in ("h", "w")}}
 
@@ -34,13 +34,13 @@ class RandomErasing(RandomTransform, reference.RandomErasing):
         return super()._call_kernel(functional, inpt, *args, **kwargs)
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
-        """Draw a window and its values; ``v`` is None if no window was found."""
+        """Draw a window and its values; ``v`` is None if no window fits."""
         draws = draws_for(flat_inputs)
         channels, height, width = query_chw(flat_inputs)
         if self.value is not None and len(self.value) not in (1, channels):
             raise ValueError(f"RandomErasing: value must have one number, or one for each of the {channels} channels, got {len(self.value)}")
         rows, columns = (torch.as_tensor(extent, dtype=torch.float64).expand(draws.count) for extent in (height, width))
-        tries = 10
+        tries = 10  # as in torchvision; all are drawn, so that the number of draws does not depend on the image
         area = (rows * columns)[:, None] * draws.parts(tries, self.scale)
         h, w = (side.T for side in draws.sides(area, self.ratio))
         fits = (h < rows) & (w < columns)

@@ -29,7 +29,7 @@ class Normalize(Batched, reference.Normalize):
 
 
 class LinearTransformation(Batched, reference.LinearTransformation):
-    """Subtract a mean from the pixels of an image as one row, ``C`` first, and multiply by a matrix."""
+    """Subtract a mean from the flattened pixels of an image ``(C, H, W)`` and multiply the row by a matrix."""
 
     def check_inputs(self, flat_inputs: Any) -> None:
         """Raise TypeError for PIL images."""
@@ -53,11 +53,13 @@ class LinearTransformation(Batched, reference.LinearTransformation):
         matrix, shape = self.transformation_matrix, pixels.shape
         n = shape[-3] * shape[-2] * shape[-1]
         if n != len(matrix):
-            raise ValueError(f"{self._name}: images of {tuple(shape[-3:])} have {n} values, but the matrix is for {len(matrix)}")
+            raise ValueError(
+                f"{self._name}: images must have {len(matrix)} values, as many as the matrix has rows, got {n} for the shape {tuple(shape[-3:])}"
+            )
         if pixels.device.type != matrix.device.type:
-            raise ValueError(f"{self._name}: images on {pixels.device} need a matrix and a mean there, got them on {matrix.device}")
+            raise ValueError(f"{self._name}: matrix and mean must be on the device of the images, {pixels.device}, got {matrix.device}")
         rows = pixels.reshape(-1, n) - self.mean_vector
-        # One product of large matrices, which is BLAS's work: an operator of our own could only call it.
+        # A product of large matrices is best left to BLAS: an operator of ours could only call it.
         return torch.mm(rows, matrix.to(rows.dtype)).reshape(shape)
 
 

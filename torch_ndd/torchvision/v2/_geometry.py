@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Transforms that flip, crop, pad and resize, and choose frames."""
+"""Transforms that flip, crop, pad and resize, and select frames."""
 
 import warnings
 from typing import Any, cast
@@ -41,13 +41,13 @@ class RandomVerticalFlip(RandomTransform, reference.RandomVerticalFlip):
 
 
 def flip_leaves_where(transform: RandomTransform, acts: torch.Tensor, leaves: list[Any], axis: int) -> list[Any]:
-    """Return leaves with some samples mirrored along x (0) or y (1)."""
+    """Flip those samples of all leaves for which ``acts`` is true, along x (0) or y (1)."""
     needs = transform._needs_transform_list(leaves)
     return [flip_where(leaf, acts, axis) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
 
 
 class Resizing(Batched):
-    """A transform that resizes, in :func:`from_torchvision` by Pillow's rule where torchvision has Pillow's images."""
+    """A transform that resizes; :func:`from_torchvision` sets ``by_pillow`` where torchvision has PIL images."""
 
     by_pillow = False
 
@@ -67,7 +67,7 @@ class Resize(Resizing, reference.Resize):
 
 
 class CenterCrop(Batched, reference.CenterCrop):
-    """Cut the window in the middle out: see :func:`functional.center_crop`."""
+    """Crop the window in the middle: see :func:`functional.center_crop`."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Crop a leaf."""
@@ -75,7 +75,7 @@ class CenterCrop(Batched, reference.CenterCrop):
 
 
 class RandomResizedCrop(Resizing, reference.RandomResizedCrop):
-    """Cut a window of random area and aspect ratio out, and resize it to ``size``."""
+    """Crop a window of random area and aspect ratio, and resize it to ``size``."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw a window."""
@@ -98,9 +98,9 @@ class RandomResizedCrop(Resizing, reference.RandomResizedCrop):
 def random_window(
     draws: Draws, height: Column, width: Column, scale: Any, ratio: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return top, left, height and width of a window: the first of ten attempts that fits, else the largest in the middle."""
+    """Return top, left, height and width of a window: the first of ten attempts that fits, else the largest window in the middle."""
     rows, columns = (torch.as_tensor(extent, dtype=torch.float64).expand(draws.count) for extent in (height, width))
-    tries = 10
+    tries = 10  # as in torchvision; all are drawn, so that the number of draws does not depend on the image
     area = (rows * columns)[:, None] * draws.parts(tries, scale)
     w, h = (side.T for side in draws.sides(area, ratio))
     fits = (w > 0) & (w <= columns) & (h > 0) & (h <= rows)
@@ -109,7 +109,7 @@ def random_window(
     h, w = h.gather(0, first)[0], w.gather(0, first)[0]
     places = draws.unit(2)
     top, left = torch.floor(places[:, 0] * (rows - h + 1)), torch.floor(places[:, 1] * (columns - w + 1))
-    # the middle, cut to the limits of the ratio
+    # No attempt fits: the middle of the image, as large as the limits of the ratio allow.
     shape = columns / rows
     narrow, wide = shape < min(ratio), shape > max(ratio)
     mid_h = torch.where(narrow, torch.round(columns / min(ratio)), rows)
@@ -121,7 +121,7 @@ def random_window(
 
 
 class _SeveralCrops(Batched):
-    """Several windows of each image."""
+    """A transform that returns several windows of each image."""
 
     def check_inputs(self, flat_inputs: list[Any]) -> None:
         """Raise TypeError for boxes and masks."""
@@ -134,7 +134,7 @@ class _SeveralCrops(Batched):
 
 
 def warn_of_passing(name: str, inpt: Any) -> None:
-    """Warn of boxes, points and masks that a transform does not change."""
+    """Warn about boxes, points and masks that a transform does not change."""
     for kind in (single.BoundingBoxes, single.KeyPoints, single.Mask):
         if check_type(inpt, (kind,)):
             warnings.warn(f"{name}() is currently passing through inputs of type tv_tensors.{kind.__name__}.", stacklevel=2)
@@ -144,7 +144,7 @@ class FiveCrop(_SeveralCrops, reference.FiveCrop):
     """Return the windows in the four corners and in the middle, as a tuple."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Cut the windows out of a leaf."""
+        """Crop the windows of a leaf."""
         return self._call_kernel(F.five_crop, inpt, self.size)
 
 
@@ -152,7 +152,7 @@ class TenCrop(_SeveralCrops, reference.TenCrop):
     """Return the windows of :class:`FiveCrop`, and those of the flipped image, as a tuple."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Cut the windows out of a leaf."""
+        """Crop the windows of a leaf."""
         return self._call_kernel(F.ten_crop, inpt, self.size, vertical_flip=self.vertical_flip)
 
 
@@ -185,12 +185,12 @@ class RandomZoomOut(RandomTransform, reference.RandomZoomOut):
         return [self.pad_where(acts, leaf, padding) if wanted else leaf for leaf, wanted in zip(leaves, needs, strict=True)]
 
     def pad_where(self, acts: torch.Tensor, leaf: Any, padding: list[torch.Tensor]) -> Any:
-        """Pad those samples of a Batch for which ``acts`` is true: images in one pass, instead of taking the batch apart."""
+        """Pad those samples of a Batch for which ``acts`` is true; images in one call, with borders of 0 for the others."""
         if not check_type(leaf, (single.BoundingBoxes, single.KeyPoints)):
             return self.transform(leaf, {"padding": [torch.where(acts, border, 0) for border in padding]})
-        chosen = {"padding": [border[acts] for border in padding]}  # padding by nothing would clamp the others
+        chosen = {"padding": [border[acts] for border in padding]}  # a border of 0 would still clamp boxes of the others
         if torch.compiler.is_compiling() or bool(acts.any()):
-            return transform_where(self._name, acts, [leaf], lambda taken: [self.transform(taken[0], chosen)])[0]
+            return transform_where(self._name, acts, [leaf], lambda leaves: [self.transform(leaves[0], chosen)])[0]
         return leaf
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
@@ -199,10 +199,10 @@ class RandomZoomOut(RandomTransform, reference.RandomZoomOut):
 
 
 class RandomCrop(Batched, reference.RandomCrop):
-    """Cut a window of ``size`` out at a random place, after padding."""
+    """Crop a window of ``size`` at a random position, after padding."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
-        """Draw the place of the window."""
+        """Draw the position of the window."""
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
         left, right, top, bottom = cast("list[int]", self.padding or [0, 0, 0, 0])
@@ -268,20 +268,20 @@ class ScaleJitter(_RandomSizeResize, reference.ScaleJitter):
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
         factor = draws.uniform(self.scale_range[0], self.scale_range[1]).to(torch.float32)
-        # torchvision divides its second number by the height
+        # torchvision divides its second number, the width, by the height.
         ratio = torch.minimum(_divide(self.target_size[1], real(height)), _divide(self.target_size[0], real(width)))
         ratio = ratio.to(torch.float32) * factor
         return {"size": tuple(draws.result(scaled_in_float32(extent, ratio), int) for extent in (height, width))}
 
 
 def scaled_in_float32(extent: Column, factor: torch.Tensor) -> torch.Tensor:
-    """Return ``int(extent * factor)`` as torchvision computes it with a number from ``torch.rand``; in double some sizes are a pixel different."""
+    """Return ``int(extent * factor)`` in float32, as torchvision with a number from ``torch.rand``; in double some sizes differ by a pixel."""
     return to_int(torch.as_tensor(extent).to(torch.float32) * factor.to(torch.float32))
 
 
-def _divide(number: float, by: torch.Tensor) -> torch.Tensor:
-    """Return ``number / by`` as Python computes it; torch would multiply by the reciprocal, which makes some sizes a pixel smaller."""
-    return torch.full_like(by, number) / by
+def _divide(number: float, divisor: torch.Tensor) -> torch.Tensor:
+    """Return ``number / divisor`` as Python computes it; torch multiplies by the reciprocal, which makes some sizes a pixel smaller."""
+    return torch.full_like(divisor, number) / divisor
 
 
 class RandomShortestSize(_RandomSizeResize, reference.RandomShortestSize):
@@ -309,8 +309,8 @@ class RandomResize(_RandomSizeResize, reference.RandomResize):
 
 
 class UniformTemporalSubsample(Batched, reference.UniformTemporalSubsample):
-    """Choose frames of videos at equal distances."""
+    """Select evenly spaced frames of videos."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Choose frames of a leaf."""
+        """Select frames of a leaf."""
         return self._call_kernel(F.uniform_temporal_subsample, inpt, self.num_samples)

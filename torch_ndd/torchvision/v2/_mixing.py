@@ -19,12 +19,15 @@ from .._sample import batch_size_of, check_type, flatten, has_any, is_pure_tenso
 from ._base import Batched, query_size
 from .functional._dispatch import as_images
 
-# torch.distributions.Beta is never 0 or 1: in float32 a small alpha gives the largest number below 1 often.
-_SMALLEST_WEIGHT, _LARGEST_WEIGHT = np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
+# torch.distributions.Beta never returns 0 or 1. With a small alpha, float32 often rounds to them.
+_MIN_WEIGHT, _MAX_WEIGHT = np.finfo(np.float32).tiny, np.nextafter(np.float32(1), np.float32(0))
 
 
 class _Mixing(Batched):
-    """A transform of a whole batch of images and its labels, which mixes each sample with the one before."""
+    """A transform that mixes each image of a batch and its label with the previous one.
+
+    One draw serves the whole batch, as in torchvision.
+    """
 
     _takes_tensors = False
     num_classes: int | None
@@ -70,46 +73,46 @@ class _Mixing(Batched):
         if labels.ndim not in (1, 2):
             raise ValueError(f"{self._name}: labels have the shape (batch_size,) or (batch_size, num_classes), got {tuple(labels.shape)}")
         if labels.ndim == 2 and self.num_classes is not None and labels.shape[-1] != self.num_classes:
-            raise ValueError(f"{self._name}: labels have {labels.shape[-1]} classes, but num_classes is {self.num_classes}; leave it to None")
+            raise ValueError(f"{self._name}: labels have {labels.shape[-1]} classes, but num_classes is {self.num_classes}; leave it None")
         if labels.ndim == 1 and self.num_classes is None:
             raise ValueError("num_classes must be passed if the labels are index-based (1D)")
         return labels
 
     def _images(self, inpt: Any, batch_size: int) -> Batch:
-        """Return all images as one Batch."""
+        """Return the images of a leaf as a Batch."""
         if isinstance(inpt, Batch):
             if inpt.ragged_shapes is not None:
                 raise ValueError(f"{self._name}: all images of a Batch must have the same shape, got {inpt.shape[:4]}")
             return as_images(self._name, inpt)
-        wanted = 5 if isinstance(inpt, single.Video) else 4
-        if inpt.ndim != wanted:
-            raise ValueError(f"Expected a batched input with {wanted} dims, but got {inpt.ndim} dimensions instead.")
+        ndim = 5 if isinstance(inpt, single.Video) else 4
+        if inpt.ndim != ndim:
+            raise ValueError(f"Expected a batched input with {ndim} dims, but got {inpt.ndim} dimensions instead.")
         if inpt.shape[0] != batch_size:
             raise ValueError(f"The batch size of the image or video does not match the batch size of the labels: {inpt.shape[0]} != {batch_size}.")
-        return as_batch(inpt.as_subclass(torch.Tensor), layout="FCHW" if wanted == 5 else "CHW")
+        return as_batch(inpt.as_subclass(torch.Tensor), layout="FCHW" if ndim == 5 else "CHW")
 
     def _restore_kind(self, mixed: Batch, inpt: Any) -> Any:
-        """Return images as what they were."""
+        """Return mixed images with the kind of the input."""
         if isinstance(inpt, Batch):
             plain = as_batch(mixed, layout=inpt.layout)
             return inpt.over(plain) if tv_tensors.is_typed(inpt) else plain
         values = mixed.torch()
         return values if is_pure_tensor(inpt) else tv_tensors.wrap(values, like=inpt)
 
-    def _weight(self) -> float:
+    def _draw_weight(self) -> float:
         draws = Draws(None)
         a, b = float(draws.gamma(self.alpha)), float(draws.gamma(self.alpha))
         weight = np.float32(a / (a + b) if a + b > 0 else 0.5)
-        return float(np.clip(weight, _SMALLEST_WEIGHT, _LARGEST_WEIGHT))
+        return float(np.clip(weight, _MIN_WEIGHT, _MAX_WEIGHT))
 
 
 def _previous_samples(batch_size: int) -> torch.Tensor:
-    """Return the sample before each, int64 (N,)."""
+    """Return the index of the previous sample for each, int64 (N,); for the first it is the last."""
     return torch.arange(batch_size).roll(1)
 
 
 def _mix_labels(labels: torch.Tensor, weight: float, classes: int | None) -> torch.Tensor:
-    """Return one-hot labels, each mixed with the one before."""
+    """Return one-hot labels, each mixed with the previous one."""
     if labels.ndim == 1:
         labels = torch.nn.functional.one_hot(labels.long(), num_classes=classes or -1)
     soft = labels if labels.dtype.is_floating_point else labels.float()
@@ -117,11 +120,14 @@ def _mix_labels(labels: torch.Tensor, weight: float, classes: int | None) -> tor
 
 
 class MixUp(_Mixing, reference.MixUp):
-    """Blend each image with the one before, and their labels, by one random weight."""
+    """Blend each image with the previous one, and their labels, by one random weight.
+
+    This is torchvision's spelling; :func:`torch_ndd.augment.mixup` is the one for new programs, which draws per sample.
+    """
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw the weight."""
-        return {"lam": self._weight()}
+        return {"lam": self._draw_weight()}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Blend the images of a leaf."""
@@ -137,11 +143,14 @@ class MixUp(_Mixing, reference.MixUp):
 
 
 class CutMix(_Mixing, reference.CutMix):
-    """Paste a random window of the image before into each image, and mix their labels by its area."""
+    """Paste a random window of the previous image into each image, and mix their labels by its area.
+
+    This is torchvision's spelling; :func:`torch_ndd.augment.cutmix` is the one for new programs, which draws per sample.
+    """
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw the window."""
-        weight, draws = self._weight(), Draws(None)
+        weight, draws = self._draw_weight(), Draws(None)
         height, width = query_size(flat_inputs)
         if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor):
             raise ValueError("CutMix: all images of a Batch must have the same shape")

@@ -40,8 +40,8 @@ class RandomAffine(Batched, reference.RandomAffine):
         angle = draws.result(draws.uniform(self.degrees[0], self.degrees[1]))
         translate: tuple[Column, Column] = (0, 0)
         if self.translate is not None:
-            most = self.translate[0] * real(width), self.translate[1] * real(height)
-            x, y = (round_half_even(draws.uniform(-limit, limit)) for limit in most)
+            limits = self.translate[0] * real(width), self.translate[1] * real(height)
+            x, y = (round_half_even(draws.uniform(-limit, limit)) for limit in limits)
             translate = draws.result(x, int), draws.result(y, int)
         scale: Column = 1.0
         if self.scale is not None:
@@ -64,17 +64,17 @@ class RandomPerspective(RandomTransform, reference.RandomPerspective):
         """Draw the coefficients of :func:`functional.perspective`."""
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
-        far_y = to_int(self.distortion_scale * real(height // 2)) + 1
-        far_x = to_int(self.distortion_scale * real(width // 2)) + 1
+        max_y = to_int(self.distortion_scale * real(height // 2)) + 1
+        max_x = to_int(self.distortion_scale * real(width // 2)) + 1
         end, start = [], []
         for right, low in ((False, False), (True, False), (True, True), (False, True)):
-            x = draws.integers(width - far_x, width) if right else draws.integers(0, far_x)
-            y = draws.integers(height - far_y, height) if low else draws.integers(0, far_y)
+            x = draws.integers(width - max_x, width) if right else draws.integers(0, max_x)
+            y = draws.integers(height - max_y, height) if low else draws.integers(0, max_y)
             corner = (width - 1 if right else 0, height - 1 if low else 0)
             end.append(torch.stack([x, y], 1))
             start.append(torch.stack([torch.as_tensor(coordinate).expand(draws.count) for coordinate in corner], 1))
-        found = solve_coefficients(torch.stack(start, 1).to(torch.float64), torch.stack(end, 1).to(torch.float64))
-        return {"coefficients": found[0].tolist() if draws.batch_size is None else new_batch(found)}
+        coefficients = solve_coefficients(torch.stack(start, 1).to(torch.float64), torch.stack(end, 1).to(torch.float64))
+        return {"coefficients": coefficients[0].tolist() if draws.batch_size is None else new_batch(coefficients)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Warp a leaf."""
@@ -83,7 +83,7 @@ class RandomPerspective(RandomTransform, reference.RandomPerspective):
 
 
 class ElasticTransform(Batched, reference.ElasticTransform):
-    """Move pixels by smooth random distances of about ``alpha`` half pixels."""
+    """Move pixels by smooth random distances of about ``alpha / 2`` pixels."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw a displacement: ``(1, H, W, 2)``, or a Batch ``(H, W, 2)``."""

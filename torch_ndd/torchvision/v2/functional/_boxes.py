@@ -24,8 +24,8 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
         inplace: write into the memory of a torch tensor.
 
     Raises:
-        TypeError: no ``new_format``, something else than boxes.
-        ValueError: ``old_format`` missing or superfluous; from rotated to unrotated boxes or back.
+        TypeError: no ``new_format``, a value that is not boxes.
+        ValueError: ``old_format`` missing or not allowed; a conversion between rotated and unrotated boxes.
 
     >>> convert_bounding_box_format(torch.tensor([[1, 2, 4, 6]]), "XYXY", "XYWH")
     tensor([[1, 2, 3, 4]])
@@ -35,7 +35,7 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
     if new_format is None:
         raise TypeError("convert_bounding_box_format() missing 1 required argument: 'new_format'")
     if old_format is not None:
-        raise ValueError("convert_bounding_box_format: the boxes know their format: old_format must not be given")
+        raise ValueError("convert_bounding_box_format: boxes have a format: old_format must be None")
     format = BoundingBoxFormat[new_format.upper()] if isinstance(new_format, str) else new_format
     if format == inpt.format:
         return inpt
@@ -51,12 +51,12 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
 
 
 def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None, clamping_mode: Any = "auto") -> Any:
-    """Limit boxes to their canvas, whose corners are 0 and its extents.
+    """Clamp boxes to their canvas, from 0 to its extents.
 
     Args:
         inpt: boxes, or a torch tensor with ``format``, ``canvas_size`` and ``clamping_mode``.
         format, canvas_size: of a torch tensor.
-        clamping_mode: "auto" is that of the boxes; "soft", "hard" (which differ for rotated boxes) or None, which changes nothing.
+        clamping_mode: "auto" for the mode of the boxes; "soft", "hard" (which differ for rotated boxes) or None, which changes nothing.
 
     >>> clamp_bounding_boxes(torch.tensor([[-1.0, 2.0, 4.0, 60.0]]), "XYXY", (10, 20), "soft")
     tensor([[ 0.,  2.,  4., 10.]])
@@ -65,7 +65,7 @@ def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None,
         raise ValueError(f"clamping_mode must be soft, hard, auto or None, got {clamping_mode}")
     if tv_tensors.is_batch_of(tv_tensors.BoundingBoxes, inpt):
         if format is not None or canvas_size is not None:
-            raise ValueError("clamp_bounding_boxes: the boxes know their format and canvas: format and canvas_size must not be given")
+            raise ValueError("clamp_bounding_boxes: boxes have a format and a canvas: format and canvas_size must be None")
         rows = of_batch(inpt)
         mode = inpt.clamping_mode if clamping_mode == "auto" else clamping_mode
         return to_batch(_clamp(Rows(rows.values, rows.canvas, rows.owner, rows.format, mode)), inpt)
@@ -85,14 +85,14 @@ def _clamp(rows: Rows) -> Rows:
 
 
 def clamp_keypoints(inpt: Any, canvas_size: Any = None) -> Any:
-    """Limit points to the pixels of their canvas, 0 to its extents - 1.
+    """Clamp points to the pixels of their canvas, from 0 to its extents - 1.
 
     >>> clamp_keypoints(torch.tensor([[-1.0, 60.0]]), (10, 20))
     tensor([[0., 9.]])
     """
     if tv_tensors.is_batch_of(tv_tensors.KeyPoints, inpt):
         if canvas_size is not None:
-            raise ValueError("clamp_keypoints: the points know their canvas: canvas_size must not be given")
+            raise ValueError("clamp_keypoints: points have a canvas: canvas_size must be None")
         rows = of_batch(inpt)
         return to_batch(rows.with_values(rows.within(rows.real, 1)), inpt)
     if is_pure_tensor(inpt) and canvas_size is not None:
@@ -105,14 +105,14 @@ def clamp_keypoints(inpt: Any, canvas_size: Any = None) -> Any:
 
 
 def find_valid_boxes(inpt: Any, min_size: float, min_area: float) -> torch.Tensor:
-    """Return which boxes of a Batch are large enough and within their canvas, for all samples one after the other."""
+    """Return which boxes of a Batch are large enough and within their canvas: bool, for the rows of all samples in order."""
     rows = of_batch(inpt)
     height, width = (rows.of(extent) for extent in rows.canvas)
     limits = torch.stack([torch.as_tensor(width), torch.as_tensor(height)], 1)
     if rows.rotated:
         corners = reference.convert_bounding_box_format(rows.values, rows.format, BoundingBoxFormat.XYXYXYXY)
         x, y = corners[:, 0::2], corners[:, 1::2]
-        # torchvision measures the second side between y2 and y3, and between x3 and y3
+        # As torchvision does: the second side mixes the corners y2, y3 and x3, x4.
         w = torch.sqrt((x[:, 0] - x[:, 1]) ** 2 + (y[:, 0] - y[:, 1]) ** 2)
         h = torch.sqrt((y[:, 1] - y[:, 2]) ** 2 + (x[:, 2] - x[:, 3]) ** 2)
     else:
@@ -123,7 +123,7 @@ def find_valid_boxes(inpt: Any, min_size: float, min_area: float) -> torch.Tenso
 
 
 def find_valid_points(inpt: Any) -> torch.Tensor:
-    """Return which points, or groups of points, of a Batch are within their canvas, for all samples one after the other."""
+    """Return which points, or groups of points, of a Batch are within their canvas: bool, for the rows of all samples in order."""
     rows = of_batch(inpt)
     height, width = (rows.of(extent) for extent in rows.canvas)
     x, y = rows.values[:, 0], rows.values[:, 1]
@@ -139,8 +139,8 @@ def find_valid_points(inpt: Any) -> torch.Tensor:
 
 
 def keep_rows(inpt: Batch, valid: torch.Tensor) -> Any:
-    """Return the samples with the rows for which ``valid`` is true; ``valid`` is for all samples one after the other."""
-    if valid.all():  # usual; the masks of a batch are often larger than its images
+    """Return the samples with the rows for which ``valid`` is true; ``valid`` is for the rows of all samples in order."""
+    if valid.all():  # the usual case; copying masks, often larger than the images, takes long
         return inpt
     counts = [shape[0] for shape in inpt.shape]
     flags = valid.split(counts)
@@ -150,7 +150,7 @@ def keep_rows(inpt: Batch, valid: torch.Tensor) -> Any:
 
 
 def sanitize_bounding_boxes(bounding_boxes: Any, format: Any = None, canvas_size: Any = None, min_size: float = 1.0, min_area: float = 1.0) -> Any:
-    """Remove boxes that are too small or leave their canvas.
+    """Remove boxes that are too small or exceed their canvas.
 
     Args:
         bounding_boxes: boxes, or a torch tensor with ``format`` and ``canvas_size``.
@@ -158,7 +158,7 @@ def sanitize_bounding_boxes(bounding_boxes: Any, format: Any = None, canvas_size
         min_size, min_area: smallest width and height, and area.
 
     Returns:
-        The boxes that stay, and a mask of those; for a Batch, a Batch of masks.
+        The remaining boxes, and a mask of the kept rows; for a Batch, a Batch of masks.
 
     >>> boxes, kept = sanitize_bounding_boxes(torch.tensor([[0, 0, 5, 5], [3, 3, 3, 4]]), "XYXY", (10, 10))
     >>> kept
@@ -167,7 +167,7 @@ def sanitize_bounding_boxes(bounding_boxes: Any, format: Any = None, canvas_size
     if not tv_tensors.is_batch_of(tv_tensors.BoundingBoxes, bounding_boxes):
         return reference.sanitize_bounding_boxes(bounding_boxes, format, canvas_size, min_size, min_area)
     if format is not None or canvas_size is not None:
-        raise ValueError("sanitize_bounding_boxes: the boxes know their format and canvas: format and canvas_size must be None")
+        raise ValueError("sanitize_bounding_boxes: boxes have a format and a canvas: format and canvas_size must be None")
     valid = find_valid_boxes(bounding_boxes, min_size, min_area)
     return keep_rows(bounding_boxes, valid), _as_masks(bounding_boxes, valid)
 
@@ -176,7 +176,7 @@ def sanitize_keypoints(key_points: Any, canvas_size: Any = None) -> Any:
     """Remove points outside their canvas; groups ``(n, k, 2)`` as a whole.
 
     Returns:
-        The points that stay, and a mask of those; for a Batch, a Batch of masks.
+        The remaining points, and a mask of the kept rows; for a Batch, a Batch of masks.
 
     >>> points, kept = sanitize_keypoints(torch.tensor([[1, 1], [30, 1]]), (10, 10))
     >>> kept
@@ -185,7 +185,7 @@ def sanitize_keypoints(key_points: Any, canvas_size: Any = None) -> Any:
     if not tv_tensors.is_batch_of(tv_tensors.KeyPoints, key_points):
         return reference.sanitize_keypoints(key_points, canvas_size)
     if canvas_size is not None:
-        raise ValueError("sanitize_keypoints: the points know their canvas: canvas_size must be None")
+        raise ValueError("sanitize_keypoints: points have a canvas: canvas_size must be None")
     valid = find_valid_points(key_points)
     return keep_rows(key_points, valid), _as_masks(key_points, valid)
 

@@ -7,15 +7,10 @@ import torch
 from torchvision import tv_tensors as single
 
 from ...._core.values.batch import Batch, new_batch
-from ....ops.color.adjust import posterize as quantized
-from ....ops.color.histogram import autocontrast as stretched
-from ....ops.color.histogram import equalize as equalized
+from ....ops.color import adjust, histogram, levels
 from ....ops.color.jitter import color_jitter, grayscale
-from ....ops.color.levels import gamma as curved
-from ....ops.color.levels import invert as inverted
-from ....ops.color.levels import solarize as solarized
 from ....ops.filters.convolution import sharpness
-from ....ops.random.permute import permute_channels as permuted
+from ....ops.random import permute
 from ... import tv_tensors
 from ..._numbers import as_argument, batch_of, first_failure, holds, number
 from ..._sample import kind_of
@@ -23,13 +18,13 @@ from ._conversion import convert_dtype
 from ._dispatch import as_images, dispatch, extent, on_images
 
 
-def _check_factor(op: str, images: Batch, name: str, value: Any, most: float | None = None) -> Any:
-    """Return a factor: not negative, or from -most to most."""
+def _check_factor(op: str, images: Batch, name: str, value: Any, limit: float | None = None) -> Any:
+    """Return a factor after a check that it is not negative, or from ``-limit`` to ``limit``."""
     factor = number(op, name, value, images.batch_size)
-    fits = factor >= 0 if most is None else (factor >= -most) & (factor <= most)
+    fits = factor >= 0 if limit is None else (factor >= -limit) & (factor <= limit)
     if not holds(fits):
-        limits = "must not be negative" if most is None else f"must be in [{-most}, {most}]"
-        raise ValueError(f"{op}: {first_failure(fits)}{name} {limits}, got {factor}")
+        rule = "must not be negative" if limit is None else f"must be in [{-limit}, {limit}]"
+        raise ValueError(f"{op}: {first_failure(fits)}{name} {rule}, got {factor}")
     return factor
 
 
@@ -37,7 +32,7 @@ def check_channels(op: str, images: Batch) -> None:
     channels = extent(images, "C")
     wrong = channels not in (1, 3) if not isinstance(channels, torch.Tensor) else bool(((channels != 1) & (channels != 3)).any())
     if wrong:
-        raise TypeError(f"{op}: images have 1 or 3 channels, got {channels}")
+        raise TypeError(f"{op}: images must have 1 or 3 channels, got {channels}")
 
 
 def _check_precision(op: str, images: Batch) -> None:
@@ -46,7 +41,7 @@ def _check_precision(op: str, images: Batch) -> None:
 
 
 def _as_double(value: Any) -> Any:
-    """Return an argument whose numbers per sample are in double."""
+    """Return an argument in double."""
     return as_argument(value.to(torch.float64) if isinstance(value, torch.Tensor) else float(value))
 
 
@@ -106,12 +101,12 @@ def _permute_channels(images: Batch, permutation: Any) -> Batch:
     channels = extent(images, "C")
     if isinstance(permutation, list | tuple) and all(isinstance(index, int) for index in permutation):
         if not isinstance(channels, torch.Tensor) and len(permutation) != channels:
-            raise ValueError(f"permute_channels: permutation has {len(permutation)} entries for {channels} channels")
-        return permuted(images, permutation=list(permutation))
+            raise ValueError(f"permute_channels: permutation must have {channels} entries, one per channel, got {len(permutation)}")
+        return permute.permute_channels(images, permutation=list(permutation))
     table = permutation.torch() if isinstance(permutation, Batch) else torch.as_tensor(permutation)
     if not isinstance(channels, torch.Tensor) and table.shape[-1] != channels:
-        raise ValueError(f"permute_channels: permutation has {table.shape[-1]} entries for {channels} channels")
-    return permuted(images, permutation=table.tolist() if table.dim() == 1 else batch_of(table.to(torch.int32)))
+        raise ValueError(f"permute_channels: permutation must have {channels} entries, one per channel, got {table.shape[-1]}")
+    return permute.permute_channels(images, permutation=table.tolist() if table.dim() == 1 else batch_of(table.to(torch.int32)))
 
 
 permute_channels_image, permute_channels_video = on_images(permute_channels, _permute_channels)
@@ -138,7 +133,7 @@ adjust_brightness_image, adjust_brightness_video = on_images(adjust_brightness, 
 
 
 def adjust_contrast(inpt: Any, contrast_factor: Any) -> Any:
-    """Scale the values about the mean of the image's gray: 0 is that gray, 1 the image."""
+    """Scale the difference from the mean gray of the image: 0 is that gray, 1 the image."""
     return dispatch(adjust_contrast, inpt, contrast_factor=contrast_factor)
 
 
@@ -152,7 +147,7 @@ adjust_contrast_image, adjust_contrast_video = on_images(adjust_contrast, _adjus
 
 
 def adjust_saturation(inpt: Any, saturation_factor: Any) -> Any:
-    """Scale the colors about the gray of the pixel: 0 is gray, 1 the image."""
+    """Scale the difference from the gray of each pixel: 0 is gray, 1 the image."""
     return dispatch(adjust_saturation, inpt, saturation_factor=saturation_factor)
 
 
@@ -166,7 +161,7 @@ adjust_saturation_image, adjust_saturation_video = on_images(adjust_saturation, 
 
 
 def adjust_hue(inpt: Any, hue_factor: Any) -> Any:
-    """Turn the hue in HSV, by a fraction of a turn from -0.5 to 0.5."""
+    """Rotate the hue in HSV, by a fraction of a turn from -0.5 to 0.5."""
     return dispatch(adjust_hue, inpt, hue_factor=hue_factor)
 
 
@@ -181,7 +176,7 @@ adjust_hue_image, adjust_hue_video = on_images(adjust_hue, _adjust_hue)
 
 
 def jitter_images(inpt: Batch, brightness: Any, contrast: Any, saturation: Any, hue: Any, order: torch.Tensor) -> Any:
-    """Apply several of these four to a Batch, in an order (N, 4) for each sample; anything but images passes through."""
+    """Apply several of these four to a Batch, in an order (N, 4) for each sample; other leaves than images pass through."""
     if kind_of(inpt) not in (single.Image, single.Video, torch.Tensor):
         return inpt
     images = as_images("ColorJitter", inpt)
@@ -192,7 +187,7 @@ def jitter_images(inpt: Batch, brightness: Any, contrast: Any, saturation: Any, 
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
-# --- others ---
+# --- sharpness, gamma, levels ---
 
 
 def adjust_sharpness(inpt: Any, sharpness_factor: Any) -> Any:
@@ -216,7 +211,7 @@ def adjust_gamma(inpt: Any, gamma: Any, gain: Any = 1) -> Any:
 def _adjust_gamma(images: Batch, gamma: Any, gain: Any = 1) -> Batch:
     _check_precision("adjust_gamma", images)
     power = _check_factor("adjust_gamma", images, "gamma", gamma)
-    return curved(images, gamma=_as_double(power), gain=_as_double(number("adjust_gamma", "gain", gain, images.batch_size)))
+    return levels.gamma(images, gamma=_as_double(power), gain=_as_double(number("adjust_gamma", "gain", gain, images.batch_size)))
 
 
 adjust_gamma_image, adjust_gamma_video = on_images(adjust_gamma, _adjust_gamma, gain=1.0)
@@ -242,14 +237,14 @@ def _posterize(images: Batch, bits: Any) -> Batch:
         return images
     if _is_wide(images):
         return _with_values(images, images.wait() & -(1 << value_bits(images.dtype) - _expand_to_values(kept_bits, images)))
-    return quantized(images, bits=as_argument(kept_bits))
+    return adjust.posterize(images, bits=as_argument(kept_bits))
 
 
 posterize_image, posterize_video = on_images(posterize, _posterize)
 
 
 def value_bits(dtype: torch.dtype) -> int:
-    """Return the number of value bits of an integer type."""
+    """Return the number of value bits of an integer dtype."""
     return torch.iinfo(dtype).max.bit_length()
 
 
@@ -259,7 +254,7 @@ def largest(dtype: torch.dtype) -> int:
 
 
 def solarize(inpt: Any, threshold: Any) -> Any:
-    """Invert values from the threshold on, which is in the image's units.
+    """Invert values that are not below the threshold, which is in the image's units.
 
     Raises:
         TypeError: a threshold above white.
@@ -271,7 +266,7 @@ def solarize(inpt: Any, threshold: Any) -> Any:
 
 
 def _is_wide(images: Batch) -> bool:
-    """Return whether the type is one that our operators of levels do not take: then torch computes them."""
+    """Return whether the dtype is too wide for the operators on levels, so that torch computes them."""
     return images.dtype in (torch.int32, torch.int64)
 
 
@@ -288,11 +283,11 @@ def _solarize(images: Batch, threshold: Any) -> Batch:
         return _with_values(
             images, torch.where(images.wait() >= _expand_to_values(limit, images), images.wait() ^ largest(images.dtype), images.wait())
         )
-    return solarized(images, threshold=as_argument(limit))
+    return levels.solarize(images, threshold=as_argument(limit))
 
 
 def _expand_to_values(column: Any, images: Batch) -> Any:
-    """Return a number for every value of a Batch."""
+    """Expand a number per sample to one for every value of a Batch."""
     if not isinstance(column, torch.Tensor):
         return column
     if images.ragged_shapes is None:
@@ -301,14 +296,14 @@ def _expand_to_values(column: Any, images: Batch) -> Any:
 
 
 def _invert(images: Batch) -> Batch:
-    return _with_values(images, images.wait() ^ largest(images.dtype)) if _is_wide(images) else inverted(images)
+    return _with_values(images, images.wait() ^ largest(images.dtype)) if _is_wide(images) else levels.invert(images)
 
 
 solarize_image, solarize_video = on_images(solarize, _solarize)
 
 
 def invert(inpt: Any) -> Any:
-    """Return white less the values.
+    """Subtract the values from white.
 
     >>> invert(torch.tensor([[[10]]], dtype=torch.uint8)).item()
     245
@@ -326,21 +321,21 @@ def autocontrast(inpt: Any) -> Any:
 
 def _autocontrast(images: Batch) -> Batch:
     check_channels("autocontrast", images)
-    return stretched(images)
+    return histogram.autocontrast(images)
 
 
 autocontrast_image, autocontrast_video = on_images(autocontrast, _autocontrast)
 
 
 def equalize(inpt: Any) -> Any:
-    """Equalize the histogram of each channel, by Pillow's rule. Images of other types go through uint8."""
+    """Equalize the histogram of each channel, by Pillow's rule. Images of other dtypes are converted to uint8 and back."""
     return dispatch(equalize, inpt)
 
 
 def _equalize(images: Batch) -> Batch:
     if images.dtype is torch.uint8:
-        return equalized(images, rule="pillow")
-    return convert_dtype(equalized(convert_dtype(images, torch.uint8, True), rule="pillow"), images.dtype, True)
+        return histogram.equalize(images, rule="pillow")
+    return convert_dtype(histogram.equalize(convert_dtype(images, torch.uint8, True), rule="pillow"), images.dtype, True)
 
 
 equalize_image, equalize_video = on_images(equalize, _equalize)

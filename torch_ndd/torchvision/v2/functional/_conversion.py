@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of values, and conversion from Pillow and NumPy to tensors and back."""
+"""Conversion of dtypes, and from PIL images and arrays to tensors and back."""
 
 import warnings
 from typing import Any
@@ -21,13 +21,13 @@ _BITS = {torch.uint8: 8, torch.int8: 7, torch.int16: 15, torch.uint16: 16, torch
 
 
 def to_dtype(inpt: Any, dtype: torch.dtype = torch.float32, scale: bool = False) -> Any:
-    """Change the type of the values.
+    """Change the dtype of the values.
 
     Args:
         inpt: images, videos, masks, boxes or points.
-        dtype: the new type.
-        scale: map the range of the type (0 to the largest integer, or 0 to 1) to that of the new one; images and videos only. Floating-point numbers
-            become integers by ``trunc(x * (largest + 0.999))``, integers others by a shift.
+        dtype: the new dtype.
+        scale: map the range of the old dtype (0 to the largest integer, or 0 to 1) to that of the new one; images and videos only. Floating-point
+            numbers become integers by ``trunc(x * (largest + 0.999))``, integers become other integers by a shift.
 
     Raises:
         RuntimeError: ``scale`` from float32 to int32 or int64, or from float64 to int64, which cannot be exact.
@@ -39,29 +39,28 @@ def to_dtype(inpt: Any, dtype: torch.dtype = torch.float32, scale: bool = False)
 
 
 def convert_dtype(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
-    """Return images in another type."""
+    """Return images with another dtype."""
     old = images.dtype
     if old is torch.uint8 and images.ndim == 1:
-        raise TypeError("to_dtype: images have the layout HWC or CHW, got a Batch of encoded files; decode them first")
+        raise TypeError("to_dtype: images must have the layout HWC or CHW, got a Batch of encoded files; decode them first")
     if old == dtype:
         return images
     if dtype.is_floating_point and (old.is_floating_point or (not scale and old in _BITS)):
-        return cast(images, dtype=dtype)  # both convert alike
+        return cast(images, dtype=dtype)  # the operator converts like torch
     if scale and dtype is torch.float32 and old in (torch.uint8, torch.int8, torch.int16):
-        flat = new_batch(
-            images.buffer, images.ragged_shapes, _WITHOUT_CHANNELS[images.ndim], images.pending, images.caller_owned, images.shared_extents
-        )
+        # One pass of an operator, in which the channels do not matter.
+        flat = new_batch(images.buffer, images.ragged_shapes, _ANY_LAYOUT[images.ndim], images.pending, images.caller_owned, images.shared_extents)
         scaled = brightness(flat, brightness=1.0 / torch.iinfo(old).max, dtype=dtype)
         return new_batch(scaled.buffer, scaled.ragged_shapes, images.layout, scaled.pending, fixed=images.shared_extents)
     values = convert_values(images.wait(), dtype) if scale else images.wait().to(dtype)
     return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
 
 
-_WITHOUT_CHANNELS = {3: "HWC", 4: "FHWC"}  # where it does not matter which axis is the channels
+_ANY_LAYOUT = {3: "HWC", 4: "FHWC"}
 
 
 def convert_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Return values in another type, scaled to its range."""
+    """Return values with another dtype, scaled to its range."""
     old = values.dtype
     if old.is_floating_point:
         if (old is torch.float32 and dtype in (torch.int32, torch.int64)) or (old is torch.float64 and dtype is torch.int64):
@@ -71,7 +70,7 @@ def convert_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return values.to(dtype).mul_(1.0 / _largest(old))
     for integer_type in (old, dtype):
         if integer_type not in _BITS:
-            raise TypeError(f"to_dtype: the number of value bits is defined for integers only, got {integer_type}")
+            raise TypeError(f"to_dtype: dtypes must be integer or floating-point, got {integer_type}")
     shift = _BITS[old] - _BITS[dtype]
     if shift > 0:
         return (values.to(torch.int32) if old is torch.uint16 else values).bitwise_right_shift(shift).to(dtype)
@@ -94,14 +93,11 @@ to_dtype_image, to_dtype_video = on_images(to_dtype, _to_dtype, pil=False)
 def _to_dtype_tensor(inpt: torch.Tensor, dtype: torch.dtype = torch.float32, scale: bool = False) -> torch.Tensor:
     if inpt.dtype == dtype:
         return inpt
-    if inpt.dim() < 2 or not scale:
-        return (
-            inpt.to(dtype)
-            if not scale
-            else convert_values(inpt, dtype)
-            if not (inpt.dtype.is_floating_point and dtype.is_floating_point)
-            else inpt.to(dtype)
-        )
+    if not scale:
+        return inpt.to(dtype)
+    if inpt.dim() < 2:  # not an image for the operators
+        both_float = inpt.dtype.is_floating_point and dtype.is_floating_point
+        return inpt.to(dtype) if both_float else convert_values(inpt, dtype)
     return to_dtype_image(inpt, dtype, scale)
 
 
@@ -130,7 +126,7 @@ def convert_image_dtype(image: Any, dtype: torch.dtype = torch.float32) -> Any:
 
 
 def channels_first(images: Batch) -> Batch:
-    """Return ``HWC`` as ``CHW`` and ``FHWC`` as ``FCHW``; others do not change."""
+    """Convert ``HWC`` to ``CHW`` and ``FHWC`` to ``FCHW``; other layouts do not change."""
     images = as_images("to_image", images)
     layout = images.layout or ""
     if not layout.endswith("HWC"):
@@ -141,12 +137,12 @@ def channels_first(images: Batch) -> Batch:
 
 
 def _as_channels_first(image: NddTensor) -> Batch:
-    """Return a Tensor as a batch of one, with the channels first."""
+    """Return a Tensor as a batch of size 1, with the channels first."""
     return channels_first(as_batch([image], layout=image.layout))
 
 
 def to_image(inpt: Any) -> Any:
-    """Return an ``Image`` ``(..., C, H, W)`` of a tensor, an array ``(H, W, C)`` or a PIL image; of a Batch one with the layout ``CHW``.
+    """Convert a tensor, an array ``(H, W, C)`` or a PIL image to an ``Image`` ``(..., C, H, W)``; a Batch to the layout ``CHW``.
 
     >>> from PIL import Image
     >>> to_image(Image.new("RGB", (5, 4))).shape
@@ -161,14 +157,14 @@ def to_image(inpt: Any) -> Any:
 
 
 def pil_to_tensor(pic: Any) -> Any:
-    """Return the pixels of a PIL image as a tensor ``(C, H, W)``; of a Batch one with the layout ``CHW``."""
+    """Return the pixels of a PIL image as a tensor ``(C, H, W)``; convert a Batch to the layout ``CHW``."""
     if isinstance(pic, NddTensor):
         return _as_channels_first(pic).select(0)
     return channels_first(pic) if isinstance(pic, Batch) else reference.pil_to_tensor(pic)
 
 
 def to_pil_image(pic: Any, mode: str | None = None) -> Any:
-    """Return a PIL image of a tensor ``(C, H, W)`` or an array ``(H, W, C)``; of a Batch a list of them.
+    """Convert a tensor ``(C, H, W)`` or an array ``(H, W, C)`` to a PIL image; a Batch to a list of PIL images.
 
     >>> to_pil_image(torch.zeros(3, 4, 5)).size
     (5, 4)
@@ -187,7 +183,7 @@ def to_tensor(inpt: Any) -> Any:
 
 
 def tensor_of(inpt: Any) -> Any:
-    """Return pixels as a tensor ``(C, H, W)``: uint8 as float32 from 0 to 1, other types as they are."""
+    """Return pixels as a tensor ``(C, H, W)``: uint8 as float32 from 0 to 1, other dtypes unchanged."""
     if isinstance(inpt, Batch):
         images = channels_first(inpt)
         return convert_dtype(images, torch.float32, True) if images.dtype is torch.uint8 else images

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of boxes and points: those of a sample, or of all samples of a batch, which share one arithmetic."""
+"""Boxes and points as rows, of a single sample or of all samples of a batch: one arithmetic serves both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat, is_rotated_bounding_format
 
-from ...._core.values.batch import Batch, new_batch
+from ...._core.values.batch import new_batch
 from ... import tv_tensors
 from ..._numbers import Number
 from ._dispatch import add_kernel
@@ -42,11 +42,12 @@ class Rows:
 
     @property
     def batch_size(self) -> int | None:
-        """Number of samples if the numbers of samples differ."""
-        return None if self.owner is None else -1
+        """Number of samples, None for a single sample."""
+        height = self.canvas[0]
+        return len(height) if self.owner is not None and isinstance(height, torch.Tensor) else None
 
     def of(self, column: Number) -> Any:
-        """Return a number for each row, in a type that keeps that of floating-point rows."""
+        """Return a number for each row from a number per sample, in a dtype that preserves that of floating-point rows."""
         if not isinstance(column, torch.Tensor):
             return column
         if self.owner is not None and len(column) > 1:
@@ -58,15 +59,15 @@ class Rows:
 
     @property
     def real(self) -> torch.Tensor:
-        """The coordinates in floating-point numbers."""
+        """The coordinates as floating-point numbers."""
         return self.values if self.values.dtype.is_floating_point else self.values.float()
 
     def with_values(self, values: torch.Tensor, canvas: tuple[Any, Any] | None = None) -> "Rows":
-        """Return rows with other values, in the type of these."""
+        """Return rows with other values, converted to this dtype."""
         return replace(self, values=values.to(self.values.dtype), canvas=self.canvas if canvas is None else canvas)
 
     def corners(self) -> torch.Tensor:
-        """Return unrotated boxes as x1, y1, x2, y2, in floating-point numbers."""
+        """Return unrotated boxes as x1, y1, x2, y2, floating-point."""
         return _convert_format(self.real, self.format, BoundingBoxFormat.XYXY)
 
     def from_corners(self, corners: torch.Tensor) -> torch.Tensor:
@@ -74,23 +75,25 @@ class Rows:
         return _convert_format(corners, BoundingBoxFormat.XYXY, self.format)
 
     def clamp_to_canvas(self) -> "Rows":
-        """Return unrotated boxes within the canvas, as the clamping mode demands."""
+        """Clamp unrotated boxes to the canvas, unless the clamping mode is None."""
         if self.mode is None:
             return self
         return self.with_values(self.from_corners(self.within(self.corners(), 0)))
 
     def within(self, corners: torch.Tensor, margin: int) -> torch.Tensor:
-        """Return coordinates x, y, x, y, ... from 0 to the width and height less a margin."""
+        """Clamp coordinates x, y, x, y, ... to 0 and the width and height minus a margin."""
         height, width = self.canvas
         output = corners.clone()
         for k, limit in ((0, width), (1, height)):
-            most = self.of(limit)
-            most = torch.as_tensor(most, device=output.device).to(output.dtype) - margin
-            output[:, k::2] = torch.minimum(output[:, k::2].clamp(min=0), most[:, None] if most.dim() else most)
+            bound = torch.as_tensor(self.of(limit), device=output.device).to(output.dtype) - margin
+            output[:, k::2] = torch.minimum(output[:, k::2].clamp(min=0), bound[:, None] if bound.dim() else bound)
         return output
 
     def each(self, kernel: Callable[..., Any], *columns: Number) -> "Rows":
-        """Return what a kernel of torchvision makes of every sample: ``kernel(rows, canvas, *numbers)`` returns rows, or rows and their canvas."""
+        """Apply a kernel of torchvision to every sample: ``kernel(rows, canvas, *numbers)`` returns rows, or rows and their canvas.
+
+        For rotated boxes, whose arithmetic is torchvision's.
+        """
         if self.owner is None:
             output = kernel(self.values, self.canvas, *columns)
             rows, canvas = output if isinstance(output, tuple) else (output, self.canvas)
@@ -140,12 +143,12 @@ def of_batch(inpt: Any) -> Rows:
 def _row_owners(counts: torch.Tensor) -> torch.Tensor:
     if torch.compiler.is_compiling():
         return torch.repeat_interleave(torch.arange(len(counts)), counts)
-    # torch shares even 16 numbers among its threads, and waits until one gets a core: 14 ms while all of them decode.
+    # NumPy, because torch divides even 16 numbers among its threads and waits for a core: 14 ms while all of them decode.
     return torch.from_numpy(np.arange(len(counts)).repeat(counts.numpy()))
 
 
 def to_batch(output: Rows, inpt: Any, **changed: Any) -> Any:
-    """Return rows as a Batch like that they come from."""
+    """Return rows as a Batch of the kind and layout of ``inpt``."""
     height, width = (
         extent.tolist() if isinstance(extent, torch.Tensor) and extent.dim() else [int(extent)] * inpt.batch_size for extent in output.canvas
     )
@@ -162,9 +165,9 @@ def of_tensor(values: torch.Tensor, canvas_size: Any, format: Any = None, mode: 
 
 
 def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], points: Callable[..., Rows], drops: tuple[str, ...] = ()) -> None:
-    """Make functions of :class:`Rows` the kernels of a functional for boxes and points, single ones and Batches.
+    """Register functions of :class:`Rows` as the kernels of a functional for boxes and points, single samples and Batches.
 
-    ``drops`` are parameters of the functional that concern images only.
+    ``drops`` are parameters of the functional that apply to images only.
     """
 
     def filter_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -189,16 +192,3 @@ def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], p
     add_kernel(functional, single.KeyPoints)(single_kernel(points))
     add_kernel(functional, tv_tensors.BoundingBoxes)(batch_kernel(boxes))
     add_kernel(functional, tv_tensors.KeyPoints)(batch_kernel(points))
-
-
-def numbers_of(rows: Rows) -> int | None:
-    """Return the number of samples, None for a single sample."""
-    if rows.owner is None:
-        return None
-    height = rows.canvas[0]
-    return len(height) if isinstance(height, torch.Tensor) else None
-
-
-def is_batch(value: Any) -> bool:
-    """Return whether this is a Batch."""
-    return isinstance(value, Batch)

@@ -16,14 +16,14 @@ from ....ops.geometry.flip import flip
 from ....ops.geometry.slice import slice as cut
 from ..._draws import round_half_even
 from ..._numbers import Number, first_failure, holds, number
-from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
+from ._coordinates import Rows, of_tensor, on_coordinates
 from ._dispatch import dispatch, fills, on_images, on_masks, rows, size_of
 
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
 
 def crop(inpt: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
-    """Cut a window out: ``out[y, x] = in[top + y, left + x]``, 0 outside the image.
+    """Crop a window: ``out[y, x] = in[top + y, left + x]``, 0 outside the image.
 
     Args:
         inpt: images, videos, masks, boxes or points.
@@ -37,7 +37,7 @@ def crop(inpt: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
 
 
 def _as_window(images: Batch | None, rows: Rows | None, top: Any, left: Any, height: Any, width: Any) -> tuple[Number, Number, Number, Number]:
-    size = images.batch_size if images is not None else numbers_of(rows) if rows is not None else None
+    size = images.batch_size if images is not None else rows.batch_size if rows is not None else None
     named = (("top", top), ("left", left), ("height", height), ("width", width))
     return tuple(number("crop", name, value, size) for name, value in named)  # type: ignore[return-value]
 
@@ -48,7 +48,7 @@ def window_of(images: Batch, top: Number, left: Number, height: Number, width: N
 
 
 def border_fill(images: Batch, fill: Any) -> list[float]:
-    """Return the values of a border: torchvision truncates, where the operator rounds."""
+    """Return the values of a border, truncated like torchvision's; the operator would round."""
     values = fills(fill, images, "pad") or [0.0]
     return values if images.dtype.is_floating_point else [float(int(value)) for value in values]
 
@@ -58,7 +58,7 @@ def _crop(images: Batch, top: Any, left: Any, height: Any, width: Any) -> Batch:
 
 
 def _view(image: torch.Tensor, top: Any, left: Any, height: Any, width: Any) -> torch.Tensor | None:
-    """Return the window of a tensor as a view, None where it leaves the image."""
+    """Return the window of a tensor as a view, None if it exceeds the image."""
     if not (type(top) is type(left) is type(height) is type(width) is int) or image.dim() < 2:
         return None
     bottom, right = top + height, left + width
@@ -72,7 +72,7 @@ crop_mask = on_masks(crop, _crop, view=_view)
 
 
 def _shift(rows: Rows, x: Any, y: Any) -> torch.Tensor:
-    """Return boxes or points moved by whole pixels."""
+    """Translate boxes or points by whole pixels."""
     output = rows.values.clone()
     for k, by in ((0, x), (1, y)):
         by = rows.of(by)
@@ -84,19 +84,19 @@ def _shift(rows: Rows, x: Any, y: Any) -> torch.Tensor:
 
 
 def crop_box_rows(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> Rows:
-    """Return boxes in a window, clamped to it."""
+    """Translate boxes to the coordinates of a window, and clamp them to it."""
     top, left, height, width = _as_window(None, rows, top, left, height, width)
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, t: Any, x: Any, h: Any, w: Any) -> Any:
+        def crop_rows(values: torch.Tensor, canvas: Any, t: Any, x: Any, h: Any, w: Any) -> Any:
             return reference.crop_bounding_boxes(values, format=rows.format, top=t, left=x, height=h, width=w, clamping_mode=rows.mode)
 
-        return rows.each(one, top, left, height, width)
+        return rows.each(crop_rows, top, left, height, width)
     return rows.with_values(_shift(rows, -left, -top), (height, width)).clamp_to_canvas()
 
 
 def crop_point_rows(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> Rows:
-    """Return points in a window."""
+    """Translate points to the coordinates of a window."""
     top, left, height, width = _as_window(None, rows, top, left, height, width)
     return rows.with_values(_shift(rows, -left, -top), (height, width))
 
@@ -122,7 +122,7 @@ def crop_keypoints(keypoints: torch.Tensor, top: Any, left: Any, height: Any, wi
 
 
 def center_crop(inpt: Any, output_size: Any) -> Any:
-    """Cut the window in the middle out, after padding with 0 where the image is smaller.
+    """Crop the window in the middle, after padding with 0 where the image is smaller.
 
     Args:
         inpt: images, videos, masks, boxes or points.
@@ -136,12 +136,12 @@ def center_crop(inpt: Any, output_size: Any) -> Any:
 
 def center_window(height: Number, width: Number, output_size: Any) -> tuple[Number, Number, int, int]:
     """Return the window in the middle: top, left, height, width."""
-    h, w = two_sizes(output_size)
+    h, w = as_height_width(output_size)
     return _middle_start(height, h), _middle_start(width, w), h, w
 
 
-def two_sizes(output_size: Any) -> tuple[int, int]:
-    """Return height and width, given as one number or as two."""
+def as_height_width(output_size: Any) -> tuple[int, int]:
+    """Return height and width from one number or two."""
     if isinstance(output_size, int | float):
         return int(output_size), int(output_size)
     numbers = [int(extent) for extent in output_size]
@@ -149,7 +149,7 @@ def two_sizes(output_size: Any) -> tuple[int, int]:
 
 
 def _middle_start(extent: Number, size: int) -> Number:
-    """Return where the window starts: (extent - size) / 2, half to even, or half as much padding in front, rounded down."""
+    """Return the start of the window: (extent - size) / 2, half to even; or minus the padding in front, rounded down."""
     if not isinstance(extent, torch.Tensor):
         return -((size - extent) // 2) if size > extent else round_half_even((extent - size) / 2.0)
     return torch.where(extent < size, -((size - extent) // 2), round_half_even((extent - size).to(torch.float64) / 2.0))
@@ -168,8 +168,8 @@ center_crop_mask = on_masks(center_crop, _center_crop, view=_central_view)
 
 
 def _window_of_rows(rows: Rows, output_size: Any) -> tuple[Number, Number, int, int]:
-    """Return the window of boxes and points. Unlike that of images, it is rounded to even also where it is larger than the canvas."""
-    h, w = two_sizes(output_size)
+    """Return the window of boxes and points, which torchvision rounds to even also where it is larger than the canvas."""
+    h, w = as_height_width(output_size)
     top, left = ((extent.to(torch.float64) if isinstance(extent, torch.Tensor) else extent) for extent in rows.canvas)
     return round_half_even((top - h) / 2.0), round_half_even((left - w) / 2.0), h, w
 
@@ -207,7 +207,7 @@ def pad(inpt: Any, padding: Any, fill: Any = None, padding_mode: str = "constant
 
     Args:
         inpt: images, videos, masks, boxes or points.
-        padding: pixels on every side; or [left and right, top and bottom]; or [left, top, right, bottom]. Negative numbers cut off.
+        padding: pixels on every side; or [left and right, top and bottom]; or [left, top, right, bottom]. Negative numbers crop.
         fill: value of a constant border, by default 0: a number, or one per channel.
         padding_mode: "constant"; "edge" (aa|abc|cc); "reflect" (cb|abc|ba); "symmetric" (ba|abc|cb).
 
@@ -229,7 +229,7 @@ def sides(padding: Any, batch_size: int | None) -> tuple[Number, Number, Number,
         table = padding.torch() if isinstance(padding, Batch) else torch.as_tensor(padding)
         padding = list(table.reshape(len(table), -1).unbind(1))
     if not isinstance(padding, list | tuple):
-        raise TypeError(f"pad: padding should be an integer or a sequence of integers, got {padding!r}")
+        raise TypeError(f"pad: padding must be an integer or a sequence of integers, got {padding!r}")
     if len(padding) not in (1, 2, 4):
         raise ValueError(f"pad: padding must be an int or a sequence of 1, 2 or 4 ints, got {len(padding)}")
     borders = [number("pad", "padding", border, batch_size) for border in padding]
@@ -248,11 +248,12 @@ def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "con
     height, width = size_of(images)
     if padding_mode in ("reflect", "symmetric"):
         _check_borders(padding_mode, height, width, left, top, right, bottom)
-    new = height + top + bottom, width + left + right
+    size = height + top + bottom, width + left + right
     if padding_mode != "constant":
-        moved = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
-        return warp_perspective(images, matrix=moved, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*new))
-    return window_of(images, -top, -left, *new, border_fill(images, fill))
+        # A translation that samples the border by its mode; nearest pixels, so that values are copied.
+        matrix = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
+        return warp_perspective(images, matrix=matrix, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*size))
+    return window_of(images, -top, -left, *size, border_fill(images, fill))
 
 
 _BORDERS = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
@@ -267,7 +268,7 @@ def _check_borders(mode: str, height: Number, width: Number, left: Number, top: 
 
 def _pad_mask(masks: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
     if isinstance(fill, list | tuple):
-        raise ValueError("pad: the fill of a mask is one number, got a sequence")
+        raise ValueError("pad: fill must be one number for masks, got a sequence")
     return _pad(masks, padding, fill, padding_mode)
 
 
@@ -278,7 +279,7 @@ pad_mask = on_masks(pad, _pad_mask)
 def _pad_canvas(rows: Rows, padding: Any, padding_mode: str, what: str) -> tuple[Number, Number, tuple[Any, Any]]:
     if padding_mode != "constant":
         raise ValueError(f"pad: padding mode {padding_mode!r} is not supported with {what}, only 'constant'")
-    left, top, right, bottom = sides(padding, numbers_of(rows))
+    left, top, right, bottom = sides(padding, rows.batch_size)
     height, width = rows.canvas
     return left, top, (height + top + bottom, width + left + right)
 
@@ -287,11 +288,11 @@ def _pad_boxes(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows
     left, top, canvas = _pad_canvas(rows, padding, padding_mode, "bounding boxes")
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, *by: Any) -> Any:
+        def pad_rows(values: torch.Tensor, canvas: Any, *by: Any) -> Any:
             borders = [int(border) for border in by]
             return reference.pad_bounding_boxes(values, format=rows.format, canvas_size=canvas, padding=borders, clamping_mode=rows.mode)
 
-        return rows.each(one, *sides(padding, numbers_of(rows)))
+        return rows.each(pad_rows, *sides(padding, rows.batch_size))
     return rows.with_values(_shift(rows, left, top), canvas).clamp_to_canvas()
 
 

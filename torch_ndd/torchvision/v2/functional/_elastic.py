@@ -16,7 +16,7 @@ from ....ops.generic.convert import cast
 from ..._numbers import batch_of
 from ._coordinates import Rows, of_tensor, on_coordinates
 from ._dispatch import blend_fills, dispatch, on_images, on_masks
-from ._interpolation import InterpolationMode, through_floats, warp_filter
+from ._interpolation import InterpolationMode, warp_filter, warp_in_float32
 
 
 def elastic(inpt: Any, displacement: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None) -> Any:
@@ -29,8 +29,8 @@ def elastic(inpt: Any, displacement: Any, interpolation: Any = InterpolationMode
         fill: value outside the image: None blends with 0, a number or one per channel replaces.
 
     Raises:
-        TypeError: a displacement that is no tensor.
-        ValueError: one of another shape.
+        TypeError: a displacement that is not a tensor.
+        ValueError: a displacement of another shape.
 
     >>> shift = torch.zeros(1, 1, 3, 2)
     >>> shift[..., 0] = 2 / 3
@@ -44,37 +44,37 @@ elastic_transform = elastic
 
 
 def _as_fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Tensor]:
-    """Return a displacement (height, width, 2) for each sample; one for all if it is shared."""
+    """Return a displacement (height, width, 2) for each sample; a single one if all samples share it."""
     if isinstance(displacement, Batch):
         _check_count(displacement, len(sizes))
         fields = [sample.torch() for sample in displacement.evaluate()]
     elif isinstance(displacement, torch.Tensor):
         if displacement.dim() != 4 or displacement.shape[0] != 1:
-            raise ValueError(f"elastic: displacement shape should be (1, height, width, 2), got {tuple(displacement.shape)}")
+            raise ValueError(f"elastic: displacement must have the shape (1, height, width, 2), got {tuple(displacement.shape)}")
         fields = [displacement[0]] * (1 if len(set(sizes)) <= 1 else len(sizes))
     else:
-        raise TypeError(f"elastic: argument displacement should be a Tensor, got {type(displacement).__name__}")
+        raise TypeError(f"elastic: displacement must be a Tensor, got {type(displacement).__name__}")
     for field, size in zip(fields, sizes, strict=False):
         if tuple(field.shape) != (*size, 2):
-            raise ValueError(f"elastic: displacement shape should be (1, {size[0]}, {size[1]}, 2), got (1, {', '.join(map(str, field.shape))})")
+            raise ValueError(f"elastic: displacement must have the shape (1, {size[0]}, {size[1]}, 2), got (1, {', '.join(map(str, field.shape))})")
     return fields
 
 
 def _check_count(displacement: Batch, count: int) -> list[Any]:
     if displacement.batch_size != count:
-        raise ValueError(f"elastic: displacement has {displacement.batch_size} samples for {count} images")
+        raise ValueError(f"elastic: displacement must have {count} samples, one for each image, got {displacement.batch_size}")
     return displacement.shape
 
 
 def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
-    """Return how far pixels are moved along x and y, as two tensors or Batches (height, width), in pixels."""
+    """Return the distances along x and y, as two tensors or Batches (height, width), in pixels."""
     layout = images.layout or ""
     at = layout.index("H"), layout.index("W")
     sizes = [(shape[at[0]], shape[at[1]]) for shape in images.shape]
     if isinstance(displacement, Batch):
         for k, (shape, size) in enumerate(zip(_check_count(displacement, len(sizes)), sizes, strict=True)):
             if tuple(shape) != (*size, 2):
-                raise ValueError(f"elastic: sample {k}: displacement shape should be {(*size, 2)}, got {tuple(shape)}")
+                raise ValueError(f"elastic: sample {k}: displacement must have the shape {(*size, 2)}, got {tuple(shape)}")
         halves = torch.tensor(sizes, dtype=torch.float32) * 0.5
         return tuple(cast(displacement.slice[..., k], dtype=torch.float32) * batch_of(halves[:, 1 - k]) for k in (0, 1))  # type: ignore[return-value]
     fields = _as_fields(displacement, sizes)
@@ -86,8 +86,8 @@ def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
 def _scale_component(field: torch.Tensor, axis: int, factor: float) -> torch.Tensor:
     """Return a component of a displacement in pixels.
 
-    NumPy computes it, because the threads of torch spin for a while when they are done, and keep the cores from the kernel that follows: elastic of
-    16 images takes 3.5 instead of 7 ms on two cores.
+    NumPy computes it, because torch's threads keep spinning after their work and occupy the cores that the next kernel needs: elastic of 16 images
+    takes 3.5 instead of 7 ms on two cores.
     """
     if not field.is_cpu or field.requires_grad or is_compiling():
         return field[..., axis].float() * factor
@@ -103,7 +103,7 @@ def _elastic(images: Batch, displacement: Any, interpolation: Any = Interpolatio
     values = blend_fills(fill, images, "elastic")
     x, y = _distances(displacement, images)
     options: Any = {"interp": chosen, "relative": True, "fill_value": values or 0.0, "fade": values is not None}
-    return through_floats(images, chosen, lambda pixels: remap(pixels, x, y, **options))
+    return warp_in_float32(images, chosen, lambda pixels: remap(pixels, x, y, **options))
 
 
 elastic_image, elastic_video = on_images(elastic, _elastic)
@@ -117,7 +117,7 @@ elastic_mask = on_masks(elastic, _elastic_mask)
 
 
 def _move_points(rows: Rows, points: torch.Tensor, pixels: torch.Tensor, displacement: Any) -> torch.Tensor:
-    """Return points (R, 2 k) moved against the displacement, which is read at their ``pixels``."""
+    """Move points (R, 2 k) against the displacement, which is read at their ``pixels``."""
     height, width = rows.canvas
     if rows.owner is None:
         sizes = [(int(height), int(width))]
@@ -153,7 +153,7 @@ def _elastic_boxes(rows: Rows, displacement: Any) -> Rows:
 
 
 def _elastic_rotated_boxes(rows: Rows, displacement: Any) -> Rows:
-    """Return rotated boxes of which the centers have moved."""
+    """Move the centers of rotated boxes."""
     boxes = reference.convert_bounding_box_format(rows.values, rows.format, BoundingBoxFormat.CXCYWHR)
     boxes = torch.cat([_move_points(rows, boxes[:, :2], torch.ceil(boxes[:, :2]), displacement), boxes[:, 2:]], 1)
     moved = replace(rows, values=boxes, format=BoundingBoxFormat.CXCYWHR)
@@ -176,7 +176,7 @@ on_coordinates(elastic, _elastic_boxes, _elastic_points, drops=("interpolation",
 def elastic_bounding_boxes(
     bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int], displacement: Any, clamping_mode: Any = "soft"
 ) -> torch.Tensor:
-    """Return the boxes around deformed boxes."""
+    """Return the smallest boxes around deformed boxes."""
     output = _elastic_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), displacement)
     return output.values.reshape(bounding_boxes.shape)
 

@@ -7,7 +7,7 @@ import torch
 from torchvision import tv_tensors as single
 
 from ...._core.values.batch import Batch, batch
-from ....ops.geometry.paste import erase as filled
+from ....ops.geometry import paste
 from ... import tv_tensors
 from ..._numbers import Number, batch_of, number
 from ._dispatch import add_kernel, dispatch, on_images, rows
@@ -39,14 +39,14 @@ def _erase(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool 
             if not images.dtype.is_floating_point:
                 values = values.to(images.dtype)
             values = values.to(torch.float32)
-            fill = batch_of(values.expand(size, -1)) if torch.compiler.is_compiling() else values.tolist()  # in a graph they stay in a tensor
-            return filled(images, anchor=rows(top, left), shape=rows(height, width), axis_names="HW", fill_value=fill)
+            fill = batch_of(values.expand(size, -1)) if torch.compiler.is_compiling() else values.tolist()  # a graph has no numbers to list
+            return paste.erase(images, anchor=rows(top, left), shape=rows(height, width), axis_names="HW", fill_value=fill)
         v = [value] * size
     return _erase_with_arrays(images, top, left, height, width, v)
 
 
 def _erase_with_arrays(images: Batch, top: Number, left: Number, height: Number, width: Number, v: Any) -> Batch:
-    """Overwrite each window with an array of its own."""
+    """Overwrite the window of each sample with an array."""
     output = batch(images).evaluate()
     layout = output.layout or ""
     order = [layout.index(letter) for letter in "CHW"]

@@ -11,7 +11,7 @@ from ...._core.values.batch import Batch, as_batch, new_batch
 from ...._core.values.tensor import as_tensor
 from ....ops import noise
 from ....ops.color.jpeg import jpeg_compression_distortion
-from ....ops.filters.convolution import gaussian_blur as blurred
+from ....ops.filters import convolution
 from ....ops.generic.convert import cast
 from ....ops.geometry.crop import crop_mirror_normalize
 from ....ops.math import functions as math
@@ -51,8 +51,8 @@ def _normalize(images: Batch, mean: Any, std: Any, inplace: bool = False) -> Bat
     channels = extent(images, "C")
     for name, values in (("mean", means), ("std", deviations)):
         if len(values) != 1 and not isinstance(channels, torch.Tensor) and len(values) != channels:
-            raise ValueError(f"normalize: {name} has {len(values)} values for {channels} channels")
-    if images.dtype != torch.float32:  # in which the kernel computes
+            raise ValueError(f"normalize: {name} must have one value, or one for each of the {channels} channels, got {len(values)}")
+    if images.dtype != torch.float32:  # the kernel computes in float32, torchvision in the dtype of the images
         shape = (-1,) + (1,) * (images.ndim - 1 - (images.layout or "").index("C"))
         shift, scale = (torch.tensor(values, dtype=images.dtype).reshape(shape) for values in (means, deviations))
         return as_batch((images - as_tensor(shift)) / as_tensor(scale), layout=images.layout)
@@ -71,7 +71,7 @@ _out_of_place = normalize_image
 
 def _normalize_tensor(image: torch.Tensor, mean: Any, std: Any, inplace: bool = False) -> torch.Tensor:
     if image.is_floating_point() and image.dim() < 3:
-        raise ValueError(f"normalize: expected an image (..., C, H, W), got the shape {tuple(image.shape)}")
+        raise ValueError(f"normalize: images must have the shape (..., C, H, W), got {tuple(image.shape)}")
     output = _out_of_place(image, mean, std)
     return image.copy_(output) if inplace else output
 
@@ -115,10 +115,10 @@ def _gaussian_blur(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
     if isinstance(kernel_size, int):
         kernel_size = [kernel_size, kernel_size]
     if len(kernel_size) != 2:
-        raise ValueError(f"{op}: if kernel_size is a sequence its length should be 2, got {len(kernel_size)}")
+        raise ValueError(f"{op}: kernel_size must be a number or two, got {len(kernel_size)}")
     for window in kernel_size:
         if window % 2 == 0 or window < 0:
-            raise ValueError(f"{op}: kernel_size should have odd and positive integers, got {kernel_size}")
+            raise ValueError(f"{op}: kernel_size must be odd and positive, got {kernel_size}")
     if sigma is None:
         sigma = [window * 0.15 + 0.35 for window in kernel_size]
     size = images.batch_size
@@ -132,17 +132,17 @@ def _gaussian_blur(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
         flat = sigma.torch() if isinstance(sigma, Batch) else torch.as_tensor(sigma)
         sigma = flat if flat.dim() > 1 and flat.shape[1] == 2 else torch.stack([flat.reshape(-1)] * 2, 1)
     elif isinstance(sigma, list | tuple):
-        raise ValueError(f"{op}: if sigma is a sequence, its length should be 2, got {len(sigma)}")
+        raise ValueError(f"{op}: sigma must be a number or two, got {len(sigma)}")
     else:
-        raise TypeError(f"{op}: sigma should be a number or a sequence of numbers, got {type(sigma)}")
+        raise TypeError(f"{op}: sigma must be a number or a sequence of numbers, got {type(sigma)}")
     x, y = numbers(op, "sigma", sigma, 2, size)
     for deviation in (x, y):
         if not holds(deviation > 0):
-            raise ValueError(f"{op}: {first_failure(deviation > 0)}sigma should have positive values, got {deviation}")
-    for border, most, axis in zip((kernel_size[1] // 2, kernel_size[0] // 2), size_of(images), ("height", "width"), strict=True):
-        if not holds(border < most):
-            raise RuntimeError(f"{op}: {first_failure(border < most)}half the kernel ({border}) must be smaller than the {axis} ({most})")
-    return blurred(images, window_size=[kernel_size[1], kernel_size[0]], sigma=rows(y, x), exact=True)
+            raise ValueError(f"{op}: {first_failure(deviation > 0)}sigma must be positive, got {deviation}")
+    for border, side, axis in zip((kernel_size[1] // 2, kernel_size[0] // 2), size_of(images), ("height", "width"), strict=True):
+        if not holds(border < side):
+            raise RuntimeError(f"{op}: {first_failure(border < side)}half the kernel ({border}) must be smaller than the {axis} ({side})")
+    return convolution.gaussian_blur(images, window_size=[kernel_size[1], kernel_size[0]], sigma=rows(y, x), exact=True)
 
 
 gaussian_blur_image, gaussian_blur_video = on_images(gaussian_blur, _gaussian_blur)
@@ -169,17 +169,17 @@ def _gaussian_noise(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool
     op = "gaussian_noise"
     shift, spread = (number(op, name, value, images.batch_size) for name, value in (("mean", mean), ("sigma", sigma)))
     if not holds(spread >= 0):
-        raise ValueError(f"{op}: {first_failure(spread >= 0)}sigma shouldn't be negative, got {spread}")
+        raise ValueError(f"{op}: {first_failure(spread >= 0)}sigma must not be negative, got {spread}")
     floats = images.dtype.is_floating_point
     if not floats and images.dtype is not torch.uint8:
-        raise ValueError(f"{op}: images are uint8 or floating-point numbers, got {images.dtype}")
+        raise ValueError(f"{op}: images must be uint8 or floating-point, got {images.dtype}")
     unit = 1.0 if floats else 255.0
     center, width = as_argument(shift * unit), as_argument(spread * unit)
     if floats or clip:
         noisy = noise.gaussian(images, mean=center, stddev=width, truncate=not floats)
         return cast(math.clamp(noisy, 0.0, 1.0), dtype=images.dtype) if floats and clip else noisy
     values = images.wait() + normal(images, mean=center, stddev=width, dtype=torch.float32).wait().to(torch.int16)
-    return new_batch(values.to(torch.uint8), images.ragged_shapes, images.layout, fixed=images.shared_extents)  # wraps around, which no operator does
+    return new_batch(values.to(torch.uint8), images.ragged_shapes, images.layout, fixed=images.shared_extents)  # wraps around; the operators saturate
 
 
 gaussian_noise_image, gaussian_noise_video = on_images(gaussian_noise, _gaussian_noise, pil=False)
@@ -218,7 +218,7 @@ def _jpeg(images: Batch, quality: Any) -> Batch:
     gray = extent(images, "C") == 1
     if isinstance(gray, torch.Tensor):
         raise ValueError("jpeg: all images of a Batch must have the same number of channels")
-    if gray:  # the colors of gray pixels are compressed to nothing
+    if gray:  # compressed as RGB: the color planes of gray pixels are constant
         pixels = cat(pixels, pixels, pixels, axis_name="C")
     compressed = jpeg_compression_distortion(pixels, quality=as_argument(checked_quality))
     if gray:

@@ -39,7 +39,7 @@ vflip = vertical_flip
 
 
 def flip_batch(images: Batch, horizontal: Any, vertical: Any) -> Batch:
-    """Flip the images, or those for which the argument is true."""
+    """Flip images; the arguments are 0 or 1, or one for each sample."""
     return flip(images, horizontal=as_argument(horizontal), vertical=as_argument(vertical))
 
 
@@ -105,7 +105,7 @@ def flip_where(inpt: Any, acts: torch.Tensor, axis: int) -> Any:
     flags = acts.to(torch.int32)
     horizontal, vertical = (flags, 0) if axis == 0 else (0, flags)
     if tv_tensors.is_batch_of(tv_tensors.Mask, inpt):
-        planes, back = as_planes(inpt.plain())
-        return inpt.over(back(flip_batch(planes, horizontal, vertical)))
+        planes, restore_axes = as_planes(inpt.plain())
+        return inpt.over(restore_axes(flip_batch(planes, horizontal, vertical)))
     output = flip_batch(as_images("flip", inpt), horizontal, vertical)
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output

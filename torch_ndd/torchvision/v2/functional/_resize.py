@@ -14,12 +14,12 @@ from ....ops.geometry.resize import resize_crop_mirror
 from ... import tv_tensors
 from ..._draws import to_int
 from ..._numbers import Number, first_failure, holds, number, numbers
-from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
-from ._crop import crop_box_rows, crop_point_rows, two_sizes, window_of
+from ._coordinates import Rows, of_tensor, on_coordinates
+from ._crop import as_height_width, crop_box_rows, crop_point_rows, window_of
 from ._dispatch import as_images, dispatch, on_images, on_masks, rows, size_of
 from ._interpolation import FILTERS, InterpolationMode, interpolation_mode
 
-# The order of Pillow's two passes, between which it rounds, depends on its version.
+# The order of Pillow's two passes depends on its version, and it rounds between them.
 PILLOW = "pillow" if int(PIL.__version__.partition(".")[0]) >= 13 else "pillow_12"
 _SMOOTH = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, InterpolationMode.LANCZOS)
 
@@ -48,7 +48,7 @@ def output_size(height: Number, width: Number, size: Any, max_size: int | None, 
     """Return the new height and width: numbers, or int64 (N,)."""
     if size is None:
         if not isinstance(max_size, int):
-            raise ValueError(f"resize: max_size must be an integer when size is None, but got {max_size!r}")
+            raise ValueError(f"resize: max_size must be an integer if size is None, got {max_size!r}")
         short, long = _sort_sides(height, width)
         return _orient(height, width, _truncate_ratio(max_size, short, long), max_size)
     pair = None
@@ -62,7 +62,7 @@ def output_size(height: Number, width: Number, size: Any, max_size: int | None, 
         pair = numbers("resize", "size", size, 2, batch_size)
     if pair is not None:
         if max_size is not None:
-            raise ValueError("resize: with max_size, size should be an int or a sequence of length 1, for the shorter side, or None")
+            raise ValueError("resize: with max_size, size must be an int or a sequence of length 1, for the shorter side, or None")
         return to_int(pair[0]), to_int(pair[1])
     short, long = _sort_sides(height, width)
     new_short, new_long = shorter, _truncate_ratio(shorter, long, short)
@@ -87,20 +87,21 @@ def _sort_sides(height: Number, width: Number) -> tuple[Number, Number]:
     return min(height, width), max(height, width)
 
 
-def _truncate_ratio(number: Number, by: Number, over: Number) -> Any:
-    """Return ``int(number * by / over)``, in double."""
-    product = number * by
+def _truncate_ratio(number: Number, numerator: Number, denominator: Number) -> Any:
+    """Return ``int(number * numerator / denominator)``, in double."""
+    product = number * numerator
     if isinstance(product, torch.Tensor):
         product = product.to(torch.float64)
-    return to_int(product / (over.to(torch.float64) if isinstance(over, torch.Tensor) else over))
+    return to_int(product / (denominator.to(torch.float64) if isinstance(denominator, torch.Tensor) else denominator))
 
 
 def _orient(height: Number, width: Number, short: Number, long: Number) -> tuple[Any, Any]:
-    lying = height < width
-    if isinstance(lying, torch.Tensor):
+    """Return the new height and width from the new shorter and longer side."""
+    landscape = height < width
+    if isinstance(landscape, torch.Tensor):
         less, more = torch.as_tensor(short), torch.as_tensor(long)
-        return torch.where(lying, less, more), torch.where(lying, more, less)
-    return (short, long) if lying else (long, short)
+        return torch.where(landscape, less, more), torch.where(landscape, more, less)
+    return (short, long) if landscape else (long, short)
 
 
 def _resolve_mode(interpolation: Any, antialias: bool | None) -> tuple[InterpolationMode, bool]:
@@ -115,7 +116,7 @@ def _resolve_mode(interpolation: Any, antialias: bool | None) -> tuple[Interpola
 
 
 def _resample(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: str = "torch", **region: Any) -> Batch:
-    rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else rule
+    rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else rule  # whose nearest pixels are at centers
     return resample(images, size=rows(height, width), interp_type=FILTERS[mode], antialias=antialias, rule=rule, **region)
 
 
@@ -138,7 +139,7 @@ def _resize(
 def _view_if_same_size(
     image: torch.Tensor, size: Any, interpolation: Any = InterpolationMode.BILINEAR, max_size: int | None = None, antialias: bool | None = True
 ) -> torch.Tensor | None:
-    """Return the tensor itself if it has the size already, as torchvision does."""
+    """Return the tensor itself if it already has the size, as torchvision does."""
     if image.dim() < 2 or isinstance(size, torch.Tensor | Batch):
         return None
     _resolve_mode(interpolation, antialias)
@@ -156,10 +157,10 @@ def resize_by_pillow(inpt: Batch, size: Any, interpolation: Any, max_size: int |
 
 
 def resize_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: str, crop: Any) -> Any:
-    """Resize a Batch of images and cut the window in the middle out, of which alone pixels are computed. None where an image is smaller than it."""
+    """Resize a Batch of images and crop the window in the middle, computing only its pixels. None if an image is smaller than the window."""
     images = as_images("resize", inpt)
     mode, smooth = _resolve_mode(interpolation, antialias)
-    new, window = output_size(*size_of(images), size, max_size, images.batch_size), two_sizes(crop)
+    new, window = output_size(*size_of(images), size, max_size, images.batch_size), as_height_width(crop)
     if mode is InterpolationMode.NEAREST_EXACT or not all(holds(to >= extent) for to, extent in zip(new, window, strict=True)):
         return None
     filters = {"interp_type": FILTERS[mode], "antialias": smooth, "rule": rule}
@@ -192,20 +193,20 @@ def _scale(rows: Rows, new: tuple[Number, Number]) -> torch.Tensor:
 
 
 def _resize_boxes(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
-    new = output_size(*rows.canvas, size, max_size, numbers_of(rows))
+    new = output_size(*rows.canvas, size, max_size, rows.batch_size)
     if rows.owner is None and new == tuple(rows.canvas):
         return rows
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, h: Any, w: Any) -> Any:
+        def resize_rows(values: torch.Tensor, canvas: Any, h: Any, w: Any) -> Any:
             return reference.resize_bounding_boxes(values, canvas, size=[int(h), int(w)], format=rows.format, clamping_mode=rows.mode)
 
-        return rows.each(one, *new)
+        return rows.each(resize_rows, *new)
     return rows.with_values(_scale(rows, new), new)
 
 
 def _resize_points(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
-    new = output_size(*rows.canvas, size, max_size, numbers_of(rows))
+    new = output_size(*rows.canvas, size, max_size, rows.batch_size)
     if rows.owner is None and new == tuple(rows.canvas):
         return rows
     return rows.with_values(_scale(rows, new), new)
@@ -248,7 +249,7 @@ def resized_crop(
     interpolation: Any = InterpolationMode.BILINEAR,
     antialias: bool | None = True,
 ) -> Any:
-    """Cut a window out and resize it: :func:`crop`, then :func:`resize`.
+    """Crop a window and resize it: :func:`crop`, then :func:`resize`.
 
     >>> resized_crop(torch.zeros(3, 48, 64), 8, 8, 32, 32, [16, 16]).shape
     torch.Size([3, 16, 16])
@@ -269,9 +270,10 @@ def _resized_crop(
 ) -> Batch:
     named = (("top", top), ("left", left), ("height", height), ("width", width))
     y, x, h, w = (number("resized_crop", name, value, images.batch_size) for name, value in named)
-    rows_of, columns_of = size_of(images)
+    image_height, image_width = size_of(images)
     compiling = torch.compiler.is_compiling()
-    inside = not compiling and all(holds(condition) for condition in (y >= 0, x >= 0, h > 0, w > 0, y + h <= rows_of, x + w <= columns_of))
+    inside = not compiling and all(holds(condition) for condition in (y >= 0, x >= 0, h > 0, w > 0, y + h <= image_height, x + w <= image_width))
+    # A window within the image is read in place; one that exceeds it is cropped first, because its border is 0.
     if not inside:
         return _resize(window_of(images, y, x, h, w), size, interpolation, None, antialias, rule)
     mode, smooth = _resolve_mode(interpolation, antialias)
@@ -285,7 +287,7 @@ resized_crop_image, resized_crop_video = on_images(resized_crop, _resized_crop)
 
 
 def resize_crop_by_pillow(inpt: Batch, window: dict[str, Any], size: Any, interpolation: Any) -> Batch:
-    """Cut a window out of a Batch of images and resize it: :func:`resize_by_pillow`."""
+    """Crop a window of a Batch of images and resize it: :func:`resize_by_pillow`."""
     output = _resized_crop(as_images("resized_crop", inpt), **window, size=size, interpolation=interpolation, rule=PILLOW)
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 

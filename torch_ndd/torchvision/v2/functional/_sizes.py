@@ -26,7 +26,7 @@ def get_dimensions(inpt: Any) -> Any:
 def get_dimensions_image(image: torch.Tensor) -> list[int]:
     """Return channels, height and width of a tensor ``(..., C, H, W)``."""
     if image.dim() < 2:
-        raise TypeError(f"get_dimensions: an image has at least two dimensions, got {image.dim()}")
+        raise TypeError(f"get_dimensions: an image must have two dimensions or more, got {image.dim()}")
     shape = list(image.shape[-3:])
     return shape if len(shape) == 3 else [1, *shape]
 
@@ -66,7 +66,7 @@ def get_size(inpt: Any) -> Any:
 def get_size_image(image: torch.Tensor) -> list[int]:
     """Return height and width of a tensor ``(..., H, W)``."""
     if image.dim() < 2:
-        raise TypeError(f"get_size: an image has at least two dimensions, got {image.dim()}")
+        raise TypeError(f"get_size: an image must have two dimensions or more, got {image.dim()}")
     return list(image.shape[-2:])
 
 

@@ -12,11 +12,11 @@ from ._dispatch import add_kernel, as_images, dispatch
 
 
 def uniform_temporal_subsample(inpt: Any, num_samples: int) -> Any:
-    """Choose frames at equal distances, from the first to the last, fractions truncated.
+    """Select evenly spaced frames, from the first to the last, with truncated indices.
 
     Args:
         inpt: videos ``(..., T, C, H, W)``, or a Batch with frames.
-        num_samples: number of frames to choose; more than there are repeat some.
+        num_samples: number of frames; if the video has fewer, frames are repeated.
 
     >>> uniform_temporal_subsample(torch.arange(5).reshape(5, 1, 1, 1), 3).flatten()
     tensor([0, 2, 4])
@@ -40,7 +40,7 @@ def _subsample_typed(inpt: Any, num_samples: int) -> Any:
 def _subsample_batch(inpt: Batch, num_samples: int) -> Any:
     videos = as_images("uniform_temporal_subsample", inpt)
     if not (videos.layout or "").startswith("F"):
-        raise TypeError(f"uniform_temporal_subsample: videos have a layout that starts with F, got {videos.layout!r}")
+        raise TypeError(f"uniform_temporal_subsample: videos must have a layout that starts with F, got {videos.layout!r}")
     samples = [video.torch().index_select(0, _frame_indices(video.shape[0], num_samples)) for video in videos.evaluate()]
     return as_batch(samples, layout=videos.layout)
 

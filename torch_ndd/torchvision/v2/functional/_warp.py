@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warps: affine, rotate, perspective and elastic."""
+"""Warps: affine, rotate and perspective."""
 
 import numbers as abstract
 from dataclasses import replace
@@ -13,9 +13,9 @@ from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.geometry.warp import warp_affine
 from ..._numbers import Number, first_failure, holds, number, numbers
-from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
+from ._coordinates import Rows, of_tensor, on_coordinates
 from ._dispatch import blend_fills, dispatch, on_images, on_masks, rows, size_of
-from ._interpolation import InterpolationMode, through_floats, warp_filter
+from ._interpolation import InterpolationMode, warp_filter, warp_in_float32
 from ._matrices import (
     Matrix,
     about_centers,
@@ -38,7 +38,7 @@ def affine(
     fill: Any = None,
     center: Any = None,
 ) -> Any:
-    """Rotate, scale, shear and move. Every number may be one for each sample of a Batch.
+    """Rotate, scale, shear and translate. Every number may be one for each sample of a Batch.
 
     Args:
         inpt: images, videos, masks, boxes or points.
@@ -64,18 +64,18 @@ def _affine_arguments(batch_size: int | None, angle: Any, translate: Any, scale:
     """Return the checked arguments of an affine map."""
     angle = _angle("affine", angle, batch_size)
     if not isinstance(translate, list | tuple) and batch_size is None:
-        raise TypeError("affine: argument translate should be a sequence")
+        raise TypeError("affine: translate must be a sequence")
     moved = numbers("affine", "translate", translate, 2, batch_size)
     scale = number("affine", "scale", scale, batch_size)
     positive = scale > 0.0
     if not holds(positive):
-        raise ValueError(f"affine: {first_failure(positive)}argument scale should be positive, got {scale}")
+        raise ValueError(f"affine: {first_failure(positive)}scale must be positive, got {scale}")
     if isinstance(shear, abstract.Number):
         shear = (shear, 0.0)
     elif isinstance(shear, list | tuple) and len(shear) == 1:
         shear = (shear[0], shear[0])
     elif batch_size is None and not isinstance(shear, list | tuple):
-        raise TypeError("affine: argument shear should be a number or a sequence of two numbers")
+        raise TypeError("affine: shear must be a number or a sequence of two numbers")
     return angle, moved, scale, numbers("affine", "shear", shear, 2, batch_size), _center("affine", center, batch_size)
 
 
@@ -87,7 +87,7 @@ def _center(op: str, center: Any, batch_size: int | None) -> Any:
     if center is None:
         return None
     if not isinstance(center, list | tuple) and batch_size is None:
-        raise TypeError(f"{op}: argument center should be a sequence")
+        raise TypeError(f"{op}: center must be a sequence")
     return numbers(op, "center", center, 2, batch_size)
 
 
@@ -106,7 +106,7 @@ def _warp(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None, i
 
 def _blend_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
     options: Any = {"matrix": matrix, "size": size, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
-    return through_floats(images, chosen, lambda pixels: warp_affine(pixels, **options))
+    return warp_in_float32(images, chosen, lambda pixels: warp_affine(pixels, **options))
 
 
 def _affine(
@@ -136,7 +136,7 @@ affine_mask = on_masks(affine, _affine_mask)
 
 
 def _move_points(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tensor:
-    """Return points (R, 2 k) moved by a map."""
+    """Apply a map to points (R, 2 k)."""
     a, b, c, d, e, f = (rows.of(number) for number in matrix)
     output = torch.empty_like(points)
     for k in range(0, points.shape[1], 2):
@@ -156,7 +156,7 @@ def _four_corners(boxes: torch.Tensor) -> torch.Tensor:
 
 
 def _smallest_coordinates(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Number, Number]:
-    """Return the smallest x and y of the turned canvas, for each sample."""
+    """Return the smallest x and y of the rotated canvas, for each sample."""
     height, width = canvas
     a, b, c, d, e, f = matrix
     xs, ys = [], []
@@ -168,7 +168,7 @@ def _smallest_coordinates(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Numb
 
 
 def _affine_rows(rows: Rows, matrix: Matrix, expanded: Any = None) -> Rows:
-    """Move unrotated boxes or points; ``expanded`` is the new canvas with its smallest coordinates."""
+    """Apply a map to unrotated boxes or points; ``expanded`` is the new canvas with its smallest coordinates."""
     boxes = rows.format is not None
     points = _move_points(rows, matrix, _four_corners(rows.corners()) if boxes else rows.real)
     values, canvas = _enclosing_boxes(points) if boxes else points, rows.canvas
@@ -192,23 +192,23 @@ def _middle_of(rows: Rows, center: Any) -> tuple[Number, Number]:
 
 
 def _affine_boxes(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None) -> Rows:
-    turn, moved, factor, sheared, fixed = _affine_arguments(numbers_of(rows), angle, translate, scale, shear, center)
+    turn, moved, factor, sheared, fixed = _affine_arguments(rows.batch_size, angle, translate, scale, shear, center)
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, *n: Any) -> Any:
+        def move(values: torch.Tensor, canvas: Any, *n: Any) -> Any:
             at = None if fixed is None else list(n[6:])
             return reference.affine_bounding_boxes(
                 values, rows.format, canvas, n[0], [n[1], n[2]], n[3], [n[4], n[5]], center=at, clamping_mode=rows.mode
             )
 
-        return rows.each(one, turn, *moved, factor, *sheared, *(fixed or ()))
+        return rows.each(move, turn, *moved, factor, *sheared, *(fixed or ()))
     if not rows.values.numel():
         return rows
     return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
 
 
 def _affine_points(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None) -> Rows:
-    turn, moved, factor, sheared, fixed = _affine_arguments(numbers_of(rows), angle, translate, scale, shear, center)
+    turn, moved, factor, sheared, fixed = _affine_arguments(rows.batch_size, angle, translate, scale, shear, center)
     return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
 
 
@@ -266,27 +266,28 @@ def _rotate(
     turn = _angle("rotate", angle, images.batch_size) % 360
     fixed = _center("rotate", center, images.batch_size)
     height, width = size_of(images)
-    unknown = isinstance(height == width, torch.Tensor) and torch.compiler.is_compiling()  # then pixels are interpolated at their centers
-    quarter = fixed is None and not isinstance(turn, torch.Tensor) and turn in (90, 270) and (expand or (not unknown and holds(height == width)))
-    if quarter or (fixed is None and not isinstance(turn, torch.Tensor) and turn in (0, 180)):
-        interpolation = _NEAREST  # pixels are copied
+    if fixed is None and not isinstance(turn, torch.Tensor):
+        # Turns that move pixels to pixels copy them exactly, whatever the interpolation. Sizes that are unknown in a graph may not be square.
+        unknown = isinstance(height == width, torch.Tensor) and torch.compiler.is_compiling()
+        if turn in (0, 180) or (turn in (90, 270) and (expand or (not unknown and holds(height == width)))):
+            interpolation = _NEAREST
     matrix = _rotation_matrix(fixed, turn, height, width)
     target = _rotated_canvas(matrix, turn, height, width, fixed is None) if expand else None
     return _warp(images, matrix, target, interpolation, fill, "rotate")
 
 
 def _rotation_matrix(center: Any, turn: Number, height: Number, width: Number) -> Matrix:
-    """Return the map from the turned image to the image, relative to their middles."""
+    """Return the map from the rotated image to the image, relative to their middles."""
     return affine_matrix(_offset_from_middle(center, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
 
 
 def _expanded_canvas(canvas: tuple[Any, Any], turn: Number, center: Any) -> tuple[Any, Any]:
-    """Return the expanded canvas of a turned image of this size."""
+    """Return the expanded canvas of a rotated image of this size."""
     return _rotated_canvas(_rotation_matrix(center, turn, *canvas), turn, *canvas, center is None)
 
 
 def _rotated_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, about_middle: bool) -> tuple[Any, Any]:
-    """Return height and width of the canvas that holds the turned image; for quarter turns they are exact."""
+    """Return height and width of the canvas that holds the rotated image; for quarter turns they are exact."""
     extents = rotated_size(matrix, height, width)
     if not about_middle:
         return extents
@@ -310,17 +311,17 @@ rotate_mask = on_masks(rotate, _rotate_mask)
 
 
 def _rotate_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = None) -> Rows:
-    size = numbers_of(rows)
+    size = rows.batch_size
     turn, fixed = _angle("rotate", angle, size), _center("rotate", center, size)
-    # torchvision has another canvas for boxes, often a pixel smaller than the image's, and none for no boxes.
+    # The canvas of the image: torchvision computes another one for boxes, often a pixel smaller, and none without boxes.
     canvas = _expanded_canvas(rows.canvas, turn % 360, fixed) if expand else rows.canvas
     if rows.rotated:
 
-        def one(values: torch.Tensor, old: Any, a: Any, *at: Any) -> Any:
+        def turn_rows(values: torch.Tensor, old: Any, a: Any, *at: Any) -> Any:
             middle = None if fixed is None else list(at)
             return reference.rotate_bounding_boxes(values, rows.format, old, a, expand=expand, center=middle, clamping_mode=rows.mode)
 
-        return replace(rows.each(one, turn, *(fixed or ())), canvas=canvas)
+        return replace(rows.each(turn_rows, turn, *(fixed or ())), canvas=canvas)
     matrix = affine_matrix(_middle_of(rows, fixed), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=False)
     return _affine_rows(rows, matrix, (canvas, *_smallest_coordinates(rows.canvas, matrix)) if expand else None)
 
@@ -378,13 +379,13 @@ def perspective(
 def _perspective(
     images: Batch, startpoints: Any, endpoints: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None, coefficients: Any = None
 ) -> Batch:
-    found = projective_coefficients("perspective", startpoints, endpoints, coefficients, images.batch_size)
-    return _blend_perspective(images, rows(*found, 1.0), warp_filter("perspective", interpolation), blend_fills(fill, images, "perspective"))
+    solved = projective_coefficients("perspective", startpoints, endpoints, coefficients, images.batch_size)
+    return _blend_perspective(images, rows(*solved, 1.0), warp_filter("perspective", interpolation), blend_fills(fill, images, "perspective"))
 
 
 def _blend_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:
     options: Any = {"matrix": matrix, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
-    return through_floats(images, chosen, lambda pixels: warp_perspective(pixels, **options))
+    return warp_in_float32(images, chosen, lambda pixels: warp_perspective(pixels, **options))
 
 
 perspective_image, perspective_video = on_images(perspective, _perspective)
@@ -400,13 +401,13 @@ perspective_mask = on_masks(perspective, _perspective_mask)
 def _perspective_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients: Any = None) -> Rows:
     if not rows.values.numel():
         return rows
-    found = projective_coefficients("perspective", startpoints, endpoints, coefficients, numbers_of(rows))
+    found = projective_coefficients("perspective", startpoints, endpoints, coefficients, rows.batch_size)
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, *c: Any) -> Any:
+        def project(values: torch.Tensor, canvas: Any, *c: Any) -> Any:
             return reference.perspective_bounding_boxes(values, rows.format, canvas, None, None, list(c), rows.mode)
 
-        return rows.each(one, *found)
+        return rows.each(project, *found)
     p, q, r, s, t, u, g, h = (rows.of(number) for number in inverse_coefficients(found))
     boxes = rows.format is not None
     points = _four_corners(rows.corners()) if boxes else rows.real
