@@ -36,7 +36,7 @@ class Augmentation:
     the parameter mirrored at ``range[0]`` is equally likely.
 
     Attributes:
-        name: for users; some policies find augmentations by name.
+        name: for messages and ``return_params``.
         range: the parameters at the smallest and at the largest magnitude.
         signed: whether the opposite direction is equally likely.
         values: ``values(images, parameters)`` returns the images. They are a Batch ``HWC`` or ``FHWC``, the parameters a Batch of float32 scalars on
@@ -59,18 +59,18 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if self.values is not None and self.matrix is not None:
-            raise ValueError(f"Augmentation {self.name!r}: give values or matrix, not both")
+            raise ValueError(f"Augmentation {self.name!r}: pass values or matrix, not both")
         if len(self.range) != 2:
-            raise ValueError(f"Augmentation {self.name!r}: range takes two numbers, got {self.range!r}")
+            raise ValueError(f"Augmentation {self.name!r}: range must be two numbers, got {self.range!r}")
 
     def parameter(self, position: float, other_side: bool = False) -> float:
-        """Return the parameter at a position from 0 to 1, mirrored at ``range[0]`` if requested and ``signed``."""
+        """Return the parameter at a position from 0 to 1, mirrored at ``range[0]`` if ``other_side`` and ``signed``."""
         low, high = self.range
         distance = position * (high - low)
         return low - distance if self.signed and other_side else low + distance
 
     def at(self, position: float, side: float) -> float:
-        """Return the parameter at a position, with a number from 0 to 1 that decides on the side."""
+        """Return the parameter at a position; the side depends on a random number from 0 to 1."""
         return self.parameter(position, side < 0.5)
 
 

@@ -31,12 +31,12 @@ def elastic(
     """Move every pixel by a smooth random distance, drawn per sample.
 
     The distances along x and along y are uniform numbers from -1 to 1, blurred with a Gaussian of the standard deviation ``sigma``, times
-    ``alpha / 2`` pixels. This is torchvision's ``ElasticTransform(alpha, sigma)``. All frames of a video move alike.
+    ``alpha / 2`` pixels. This is torchvision's ``ElasticTransform(alpha, sigma)``. All frames of a video move equally.
 
     Args:
         images: a Batch of images ``HWC`` or videos ``FHWC`` of any sizes, or one of them; uint8 or floating-point.
         alpha: strength; not negative.
-        sigma: smoothness in pixels; 0 moves each pixel for itself.
+        sigma: smoothness in pixels; with 0 the distances of pixels are independent.
         fill_value: value outside the image, one number or one per channel.
         interp_type: interpolation of images, ``INTERP_LINEAR``, ``INTERP_NN`` or ``INTERP_CUBIC``.
         masks: (H, W), (H, W, C) or, for objects, (M, H, W) per image, with frames for a video; they are sampled by nearest neighbor.
@@ -60,15 +60,15 @@ def elastic(
             raise ValueError(f"{op}: {name} must be 0 or more and finite, got {value}")
     check_rng(op, rng)
     batch, is_batch = as_images(op, images)
-    followers = as_masks(op, masks, batch, is_batch)
-    place = (batch.layout or "").index("H")
-    sizes = torch.tensor([shape[place : place + 2] for shape in batch.shape], dtype=torch.int64).reshape(-1, 2)
+    mask_batch = as_masks(op, masks, batch, is_batch)
+    axis = (batch.layout or "").index("H")
+    sizes = torch.tensor([shape[axis : axis + 2] for shape in batch.shape], dtype=torch.int64).reshape(-1, 2)
     x, y = (plane * (alpha / 2) for plane in smooth_planes(sizes, (sigma, sigma), rng))
     output = remap(batch, x, y, interp=interp_type, relative=True, fill_value=fill_value)
     moved = None
-    if followers is not None:
-        planes = remap(add_channels(followers, batch), x, y, interp=types.INTERP_NN, relative=True, fill_value=mask_fill_value)
-        moved = restore_channels(planes, followers)
+    if mask_batch is not None:
+        planes = remap(add_channels(mask_batch, batch), x, y, interp=types.INTERP_NN, relative=True, fill_value=mask_fill_value)
+        moved = restore_channels(planes, mask_batch)
     return as_results(is_batch, [output, moved])
 
 

@@ -20,7 +20,7 @@ from ._inputs import draw_numbers, exclude_from_compilation
 
 _LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW")
 _MODES = ("constant", "random", "pixel")
-_TRIES = 10
+_TRIES = 10  # as in torchvision and timm
 
 
 @exclude_from_compilation
@@ -39,13 +39,14 @@ def random_erasing(
 ) -> Any:
     """Overwrite boxes of random size and place, drawn per sample, in images that may be normalized already.
 
-    For each box an area and an aspect ratio are drawn, up to ten times until the box is smaller than the image, and then its place. These are the
-    laws of torchvision's ``RandomErasing``, whose noise per value is ``"pixel"`` here, and of timm's, whose modes are "const", "rand" and "pixel".
+    For each box an area and an aspect ratio are drawn, up to ten times until the box is smaller than the image, and then its position. The
+    distributions are those of torchvision's ``RandomErasing``, whose noise per value is ``"pixel"`` here, and of timm's, whose modes are "const",
+    "rand" and "pixel".
 
     Args:
         images: a Batch of images or videos ``HWC``, ``CHW``, ``FHWC`` or ``FCHW`` of any sizes, or one of them, any type. Boxes are the same in all
             frames.
-        probability: that a sample is changed.
+        probability: probability of changing a sample.
         count: number of boxes; each has a ``count``-th of the area.
         area: smallest and largest area relative to the image.
         aspect_ratio: smallest and largest height over width; its logarithm is uniform.
@@ -79,9 +80,9 @@ def random_erasing(
         raise ValueError(f"{op}: count must be 1 or more, got {count}")
     batch, is_batch = _as_images(op, images)
     if mode != "constant" and not batch.dtype.is_floating_point:
-        raise ValueError(f'{op}: mode="{mode}" is for floating-point images, got {types.dtype_name(batch.dtype)}; it comes after the normalization')
-    place = (batch.layout or "").index("H")
-    sizes = np.array([shape[place : place + 2] for shape in batch.shape], np.float64).reshape(-1, 2)
+        raise ValueError(f'{op}: mode="{mode}" needs floating-point images, got {types.dtype_name(batch.dtype)}; erase after the normalization')
+    axis = (batch.layout or "").index("H")
+    sizes = np.array([shape[axis : axis + 2] for shape in batch.shape], np.float64).reshape(-1, 2)
     boxes = _erased_boxes(draw_numbers(op, rng, batch.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
     output = batch
     for k in range(count):
@@ -93,17 +94,20 @@ def random_erasing(
             channels = batch.shared_extent((batch.layout or "").index("C"))
             output = erase(output, **window, fill_value=normal(shape=[channels], batch_size=batch.batch_size, rng=rng))
         else:
+            # Noise per pixel is not an option of erase: it is added to the erased window.
             inside = erase(zeros_like(output), **window, fill_value=1.0)
             output = erase(output, **window) + inside * normal(output, dtype=output.dtype, rng=rng)
-    found = torch.from_numpy(boxes)
+    params = torch.from_numpy(boxes)
     if not is_batch:
-        output, found = output.select(0), found[0]
-    return (output, found) if return_params else output
+        output, params = output.select(0), params[0]
+    return (output, params) if return_params else output
 
 
-def _erased_boxes(drawn: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: Sequence[float], count: int, probability: float) -> np.ndarray:
+def _erased_boxes(
+    numbers: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: Sequence[float], count: int, probability: float
+) -> np.ndarray:
     """Return top, left, height and width, int64 (N, count, 4)."""
-    acts, rest = drawn[:, 0] < probability, drawn[:, 1:].reshape(len(drawn), count, -1)
+    acts, rest = numbers[:, 0] < probability, numbers[:, 1:].reshape(len(numbers), count, -1)
     extents = sizes[:, None, :]
     areas = extents.prod(2, keepdims=True) / count * (area[0] + rest[..., :_TRIES] * (area[1] - area[0]))
     low, high = np.log(aspect[0]), np.log(aspect[1])
@@ -111,14 +115,14 @@ def _erased_boxes(drawn: np.ndarray, sizes: np.ndarray, area: Sequence[float], a
     h, w = np.round(np.sqrt(areas * ratios)), np.round(np.sqrt(areas / ratios))
     fits = (h < extents[..., :1]) & (w < extents[..., 1:])
     first = fits.argmax(2)[..., None]
-    there = fits.any(2) & acts[:, None]
-    box = np.where(there[..., None], np.concatenate([np.take_along_axis(side, first, 2) for side in (h, w)], 2), 0)
+    erased = fits.any(2) & acts[:, None]
+    box = np.where(erased[..., None], np.concatenate([np.take_along_axis(side, first, 2) for side in (h, w)], 2), 0)
     start = np.floor(rest[..., 2 * _TRIES :] * (extents - box + 1))
-    return np.concatenate([np.where(there[..., None], start, 0), box], 2).astype(np.int64)
+    return np.concatenate([np.where(erased[..., None], start, 0), box], 2).astype(np.int64)
 
 
 def _as_images(op: str, value: Any) -> tuple[Batch, bool]:
-    """Return images as a batch with a layout, and whether they were one."""
+    """Return images as a batch with a layout, and whether they were a batch."""
     value = unwrap(value)
     if not isinstance(value, Batch | Tensor | torch.Tensor | np.ndarray):
         raise TypeError(f"{op}: images must be a Batch or one image, got {type(value).__name__}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixing pairs of images and their labels."""
+"""Mixing of pairs of images and their labels."""
 
 import math
 from typing import Any
@@ -34,7 +34,7 @@ def mixup(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """Mix every image and its label with another one: ``lam * images[i] + (1 - lam) * images[j]`` (Zhang et al., arXiv:1710.09412).
+    """Mix every image and its label with those of another sample: ``lam * images[i] + (1 - lam) * images[j]`` (Zhang et al., arXiv:1710.09412).
 
     ``lam`` is drawn per sample from the beta distribution ``Beta(alpha, alpha)``; ``j`` is a random permutation of the batch's samples.
     torchvision's ``MixUp`` is ``per_batch=True, partner="previous"``, timm's ``per_batch=True, partner="reversed", label_smoothing=0.1``.
@@ -45,7 +45,7 @@ def mixup(
         alpha: positive; the smaller, the more often one of the two images dominates.
         dtype: type of the returned images, by default their own; integers are rounded and saturated.
         num_classes: number of classes, for integer labels.
-        label_smoothing: part of each label, from 0 to 1, that is spread evenly over all classes.
+        label_smoothing: fraction of each label, from 0 to 1, that is spread evenly over all classes.
         partner: which sample ``j`` is: "random", "previous" (``i - 1``, for the first one the last) or "reversed" (``N - 1 - i``).
         per_batch: draw once for all samples of the batch.
         return_params: also return the permutation, int64 (N,), and ``lam``, float32 (N,).
@@ -87,7 +87,7 @@ def cutmix(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """Replace a box of every image by that of another one, and mix the labels by its area (Yun et al., arXiv:1905.04899).
+    """Replace a box of every image by the same box of another sample, and mix the labels by its area (Yun et al., arXiv:1905.04899).
 
     For each sample ``lam`` is drawn from ``Beta(alpha, alpha)`` and a center from all pixels. The box has ``sqrt(1 - lam)`` of the image's height and
     width and is clipped to the image; the label's weight is then exactly the remaining part of the image.
@@ -95,7 +95,7 @@ def cutmix(
     Args:
         images: a Batch ``HWC`` or ``CHW`` with equal shapes, any type.
         labels, alpha, label_smoothing, num_classes, partner, per_batch: see :func:`mixup`.
-        return_params: also return the permutation, int64 (N,), the remaining part of each image, float32 (N,), and the boxes, int64 (N, 4): left,
+        return_params: also return the permutation, int64 (N,), the remaining fraction of each image, float32 (N,), and the boxes, int64 (N, 4): left,
             top, right, bottom.
         rng: random generator, by default :func:`torch_ndd.random.get_default_rng`; it advances by 21 words per call.
 
@@ -120,13 +120,13 @@ def cutmix(
     soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
     order, lam = _draw_pairs(op, images.batch_size, alpha, rng, partner, per_batch)
     height, width = (images.buffer.shape[1 + layout.index(letter)] for letter in "HW")
-    drawn = draw_numbers(op, rng, len(order), 2)
-    boxes = _cutmix_boxes(np.repeat(drawn[:1], len(drawn), 0) if per_batch else drawn, lam, height, width)
+    centers = draw_numbers(op, rng, len(order), 2)
+    boxes = _cutmix_boxes(np.repeat(centers[:1], len(centers), 0) if per_batch else centers, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    kept = (1 - area / max(1, height * width)).astype(np.float32)
+    remaining = (1 - area / max(1, height * width)).astype(np.float32)
     output = paste_boxes(images, order, boxes)
     extra = (torch.from_numpy(boxes),) if return_params else ()
-    return _as_results(output, soft, order, kept, return_params, *extra)
+    return _as_results(output, soft, order, remaining, return_params, *extra)
 
 
 @exclude_from_compilation
@@ -152,9 +152,9 @@ def mixup_or_cutmix(
     Args:
         images: a Batch ``HWC`` or ``CHW`` with equal shapes, any type.
         labels, label_smoothing, num_classes, partner, per_batch: see :func:`mixup`.
-        mixup_alpha, cutmix_alpha: ``alpha`` of either; 0 leaves that one out.
-        probability: that the batch is mixed at all; labels are smoothed anyway.
-        switch_probability: that it is :func:`cutmix` rather than :func:`mixup` if both have an ``alpha``.
+        mixup_alpha, cutmix_alpha: ``alpha`` of each; 0 excludes it.
+        probability: probability of mixing the batch; labels are smoothed in any case.
+        switch_probability: probability of :func:`cutmix` if both have an ``alpha``.
         rng: random generator, by default :func:`torch_ndd.random.get_default_rng`.
 
     Returns:
@@ -189,10 +189,10 @@ def mixup_or_cutmix(
 def _require_equal_shapes(op: str, images: Any) -> Batch:
     images = unwrap(images)
     if not isinstance(images, Batch):
-        raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
+        raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}; convert them with batch() or as_batch()")
     if images.ragged_shapes is not None and images.batch_size:
         raise ValueError(
-            f"{op}: images must have equal shapes, got {', '.join(map(str, sorted(set(images.shape))[:3]))}: make them equal first, for instance by "
+            f"{op}: images must have equal shapes, got {', '.join(map(str, sorted(set(images.shape))[:3]))}; resize them first, for instance by "
             "resize(images, size=[224, 224])"
         )
     return images
@@ -205,10 +205,11 @@ def _check_arguments(op: str, alpha: float, rng: Any) -> None:
 
 
 def _draw_pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: bool) -> tuple[torch.Tensor, np.ndarray]:
-    """Return the partner of every sample, and how much of the sample remains."""
+    """Return the partner of every sample, and the fraction of the sample that remains."""
     if partner not in ("random", "previous", "reversed"):
         raise ValueError(f"{op}: partner must be random, previous or reversed, got {partner!r}")
-    order = batch_permutation(batch_size=size, rng=rng).torch().long()  # the generator advances as far whatever the partner is
+    # Drawn for every kind of partner, so that the generator always advances equally.
+    order = batch_permutation(batch_size=size, rng=rng).torch().long()
     if partner != "random":
         order = torch.arange(size)
         order = order.roll(1) if partner == "previous" else order.flip(0)
@@ -217,15 +218,16 @@ def _draw_pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_ba
 
 
 def smooth_labels(op: str, soft: torch.Tensor | None, smoothing: float) -> torch.Tensor | None:
+    """Spread a fraction of each label evenly over all classes."""
     if not 0 <= smoothing <= 1:
         raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {smoothing}")
     return soft if soft is None or smoothing == 0 else soft * (1 - smoothing) + smoothing / soft.shape[1]
 
 
-def _cutmix_boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.ndarray:
+def _cutmix_boxes(centers: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return left, top, right, bottom of the boxes to replace, int64 (N, 4)."""
     half = np.sqrt(1 - lam.astype(np.float64)) / 2
-    y, x = (drawn * (height, width)).astype(np.int64).T
+    y, x = (centers * (height, width)).astype(np.int64).T
     h, w = (half * height).astype(np.int64), (half * width).astype(np.int64)
     return np.stack([np.maximum(x - w, 0), np.maximum(y - h, 0), np.minimum(x + w, width), np.minimum(y + h, height)], 1)
 
@@ -243,7 +245,10 @@ def blend(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | N
 
 
 def paste_boxes(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
-    """Return every image with the box of its partner; all axes before the height are treated as images below each other."""
+    """Return every image with the box of its partner.
+
+    Planes, if the channels come first, are treated as one tall image, in which each plane has its own box.
+    """
     if not images.buffer.numel():
         return images
     layout = images.layout or "HWC"
@@ -267,7 +272,7 @@ def paste_boxes(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
 
 
 def mix_labels(soft: torch.Tensor, order: torch.Tensor, lam: torch.Tensor) -> torch.Tensor:
-    """Return ``lam * soft[i] + (1 - lam) * soft[order[i]]``, (N, classes); a few numbers, for which torch is as good."""
+    """Return ``lam * soft[i] + (1 - lam) * soft[order[i]]``, (N, classes)."""
     weight, rest = (share.to(soft.device, soft.dtype)[:, None] for share in (lam, 1.0 - lam))
     return weight * soft + rest * soft[order.to(soft.device)]
 
@@ -281,13 +286,13 @@ def soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> tor
     if values.dim() == 2 and values.shape[1] == 1 and not values.is_floating_point():
         values = values[:, 0]
     if values.dim() not in (1, 2) or len(values) != size:
-        raise ValueError(f"{op}: labels must be (N,) or (N, classes) for {size} images, got {tuple(values.shape)}")
+        raise ValueError(f"{op}: labels must have the shape (N,) or (N, classes) for {size} images, got {tuple(values.shape)}")
     if values.dim() == 2:
         return values.float()
     if values.is_floating_point():
-        raise ValueError(f"{op}: labels (N,) must be integers, the number of a class, got {types.dtype_name(values.dtype)}")
+        raise ValueError(f"{op}: labels (N,) must be integers, the indices of classes, got {types.dtype_name(values.dtype)}")
     if num_classes is None:
-        raise ValueError(f"{op}: integer labels need num_classes, the number of classes")
+        raise ValueError(f"{op}: num_classes must be passed with integer labels")
     if values.device.type == "cpu" and len(values) and not 0 <= int(values.min()) <= int(values.max()) < num_classes:
         raise ValueError(f"{op}: labels must be from 0 to num_classes - 1 = {num_classes - 1}, got {int(values.min())} to {int(values.max())}")
     return (values[:, None] == torch.arange(num_classes, device=values.device)).float()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """torchvision's transforms, data sets and loader over whole batches.
 
-``v2`` mirrors ``torchvision.transforms.v2``, ``tv_tensors`` its types, ``datasets`` its data sets of images. :func:`from_torchvision` makes the
-function of a :class:`torch_ndd.DataLoader` from a transform of torchvision, :func:`from_timm` from the arguments of ``timm.data.create_transform``.
+``v2`` mirrors ``torchvision.transforms.v2``, ``tv_tensors`` its types, ``datasets`` its data sets of images. :func:`from_torchvision` translates a
+transform of torchvision to the function of a :class:`torch_ndd.DataLoader`, :func:`from_timm` the arguments of ``timm.data.create_transform``.
 
-Nothing of this is imported before it is used; all but ``datasets`` needs torchvision.
+All modules are imported when they are first used; all but ``datasets`` need torchvision.
 """
 
 import importlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets with torchvision's interface, which :class:`torch_ndd.DataLoader` reads and decodes by native threads."""
+"""Data sets with torchvision's interface, which :class:`torch_ndd.DataLoader` reads and decodes on native threads."""
 
 import copy
 import os
@@ -37,18 +37,20 @@ def default_loader(path: str) -> Any:
 
 
 class ImageFolder(Dataset[tuple[Any, Any]]):
-    """Images in one subfolder per class; subfolders of these are searched too, hidden ones (``.ipynb_checkpoints``) are left out with a warning.
+    """Images in one subfolder per class, searched recursively; hidden folders (``.ipynb_checkpoints``) are skipped with a warning.
 
-    ``dataset[i]`` is an image and its class like torchvision's. :class:`torch_ndd.DataLoader` does not call it: it reads the files natively, gives
-    ``fn`` the encoded images, uint8 (length,), and the classes, int64 (N,), or, with a ``transform``, what the same transform makes of whole batches
+    ``dataset[i]`` is an image and its class, as in torchvision. :class:`torch_ndd.DataLoader` does not call it: it reads the files natively and calls
+    ``fn`` with the encoded images, uint8 (length,), and the classes, int64 (N,). A ``transform`` is applied to whole batches
     (:func:`torch_ndd.torchvision.from_torchvision`).
+
+    ``torch_ndd.ImageFolder`` is the recommended name; loaders also accept torchvision's own class.
 
     Args:
         root: the folder.
         transform: called with a PIL image by ``dataset[i]``.
         target_transform: called with a class.
-        loader: called with a path; by default it opens a PIL image in RGB. With another one, loaders call ``dataset[i]`` on threads.
-        is_valid_file: called with a path, tells whether the file belongs to the data set; by default the usual extensions of images.
+        loader: called with a path; by default it opens a PIL image in RGB. With another loader, ``dataset[i]`` is called on threads.
+        is_valid_file: called with a path, returns whether the file belongs to the data set; by default the usual extensions of images.
         allow_empty: accept classes without files.
 
     Attributes:
@@ -58,7 +60,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         targets: the class of each.
 
     Raises:
-        FileNotFoundError: no subfolders, or one without files.
+        FileNotFoundError: no subfolders, or a subfolder without files.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -92,10 +94,10 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         self.imgs = self.samples
 
     def find_classes(self, directory: PathLike) -> tuple[list[str], dict[str, int]]:
-        """Return the names of the classes and their numbers. Raise FileNotFoundError if there are none."""
+        """Return the names of the classes and their indices. Raise FileNotFoundError without any class."""
         classes = [name for name in subfolders(directory) if not is_hidden(name)]
         if not classes:
-            raise FileNotFoundError(f"ImageFolder: {os.fspath(directory)} has no subfolder; each class is one")
+            raise FileNotFoundError(f"ImageFolder: {os.fspath(directory)} must have a subfolder for each class, found none")
         return classes, {name: number for number, name in enumerate(classes)}
 
     @staticmethod
@@ -106,7 +108,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> list[tuple[str, int]]:
-        """Return path and class of all files. Raise FileNotFoundError for classes without any."""
+        """Return path and class of all files. Raise FileNotFoundError for classes without files."""
         endings = tuple(extensions or ())
         hidden = [name for name in subfolders(directory) if is_hidden(name) and name not in class_to_idx]
 
@@ -127,11 +129,11 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
                 empty.append(name)
         if hidden:
             names = ", ".join(sorted(set(hidden)))
-            warnings.warn(f"ImageFolder: hidden folders in {os.fspath(directory)} are left out: {names}", UserWarning, stacklevel=3)
+            warnings.warn(f"ImageFolder: skipped hidden folders in {os.fspath(directory)}: {names}", UserWarning, stacklevel=3)
         if empty and not allow_empty:
-            wanted = f" with one of the extensions {', '.join(endings)}" if is_valid_file is None else ""
+            extension = f" with one of the extensions {', '.join(endings)}" if is_valid_file is None else ""
             where = f"for the classes {', '.join(empty)} in {os.fspath(directory)}"
-            raise FileNotFoundError(f"ImageFolder: there is no file{wanted} {where}; allow_empty=True accepts them")
+            raise FileNotFoundError(f"ImageFolder: found no file{extension} {where}; pass allow_empty=True to accept such classes")
         return found
 
     def __len__(self) -> int:
@@ -151,7 +153,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
 
     @property
     def _origin(self) -> Any:
-        """The data set whose transforms are called."""
+        """The data set that the user made, whose transforms are called even if they are assigned later."""
         return self.__dict__.get("_whole", self)
 
     @classmethod
@@ -166,7 +168,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         return self._with_samples([self.samples[k] for k in indices.tolist()])
 
     def _joined(self, others: Sequence[Any]) -> "ImageFolder | None":
-        """Return a data set of the files of several; None if they are treated differently."""
+        """Return a data set of the files of several; None if their transforms or loaders differ."""
         for other in others:
             if type(other) is not type(self) or any(
                 getattr(other, name) is not getattr(self, name) for name in ("transform", "target_transform", "loader")
@@ -182,9 +184,9 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         return dataset
 
     def _loading(self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
-        """Return the reader for a loader, and what runs on its batches."""
-        own = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
-        if own or arguments.collate_fn is not None or arguments.multiprocessing_context is not None:
+        """Return the reader for a loader, and the function of its batches."""
+        is_custom = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
+        if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None:
             return dataset_reader(self, arguments, options), None
         paths, targets = [path for path, _ in self.samples], self.targets
         if arguments.sampler is not None:
@@ -196,12 +198,12 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
 
 
 def _decode_as_stored(files: Batch) -> Batch:
-    """Decode to what ``dataset[i]`` has: Pillow does not apply the EXIF orientation, and boxes and masks belong to the stored pixels."""
+    """Decode without the EXIF orientation: ``dataset[i]`` does not apply it either, and boxes and masks refer to the stored pixels."""
     return decode(files, adjust_orientation=False)
 
 
 class _Paths:
-    """The files of a folder, still encoded."""
+    """The paths of a folder's files, for a reader with a sampler."""
 
     def __init__(self, samples: Sequence[tuple[str, int]]) -> None:
         self.samples = samples
@@ -215,12 +217,12 @@ class _Paths:
 
 
 class _TransformFiles:
-    """Runs the transforms that a data set has at the moment on batches."""
+    """Run the current transforms of a data set on batches of files."""
 
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
         self._translated: tuple[Any, Callable[..., Any] | None] = None, None
-        self._transform()  # raises for a transform that cannot be translated
+        self._transform()  # raises early for a transform that cannot be translated
 
     def _transform(self) -> Callable[..., Any] | None:
         transform = self._dataset.transform
@@ -244,15 +246,15 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
     """Images with the boxes, classes and masks of COCO annotations.
 
     ``dataset[i]`` is a PIL image and a dict: ``image_id``; ``boxes``, ``tv_tensors.BoundingBoxes`` XYXY (M, 4); ``labels``, the category ids, int64
-    (M,); with ``masks`` a ``tv_tensors.Mask`` (M, H, W) with 1 where the object is. So does torchvision's ``wrap_dataset_for_transforms_v2``; an
-    image without objects has empty ones here. :class:`torch_ndd.DataLoader` gives ``fn`` the decoded images, a Batch ``HWC``, and the dict with
-    Batches, or what ``transforms`` makes of both.
+    (M,); with ``masks`` a ``tv_tensors.Mask`` (M, H, W) with 1 where the object is. This is the format of torchvision's
+    ``wrap_dataset_for_transforms_v2``, except that an image without objects has empty entries. :class:`torch_ndd.DataLoader` calls ``fn`` with the
+    decoded images, a Batch ``HWC``, and the dict with Batches, after ``transforms``.
 
     Args:
         root: the folder of the images.
         annFile: the JSON file.
         transforms: a transform of torchvision's v2, called with image and dict.
-        masks: deliver masks; needs pycocotools (``torch_ndd[coco]``).
+        masks: include masks; needs pycocotools (``torch_ndd[coco]``).
 
     Raises:
         RuntimeError: annotations that cannot be read.
@@ -263,7 +265,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         self.root, self.annFile, self.transforms, self.masks = os.fspath(root), os.fspath(annFile), transforms, masks
         self._reader = self._new_reader()
         self._length = self._reader._scan()
-        self._origin: CocoDetection = self  # whose transforms are called
+        self._origin: CocoDetection = self  # the data set whose transforms are called
         self._parts: Sequence[CocoDetection] = (self,)
         self._which, self._numbers = np.zeros(self._length, np.int64), np.arange(self._length)
 
@@ -302,9 +304,9 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         return (image, target) if self.transforms is None else self.transforms(image, target)
 
     def _loading(self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
-        """Return the reader for a loader, and what runs on its batches."""
-        own = type(self).__getitem__ is not CocoDetection.__getitem__
-        if own or arguments.collate_fn is not None or arguments.multiprocessing_context is not None or arguments.sampler is not None:
+        """Return the reader for a loader, and the function of its batches."""
+        is_custom = type(self).__getitem__ is not CocoDetection.__getitem__
+        if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None or arguments.sampler is not None:
             return dataset_reader(self, arguments, options), None
         if self._parts == (self,) and np.array_equal(self._numbers, np.arange(self._reader._scan())):
             reader: readers.Reader = self._new_reader(with_order(arguments, options))
@@ -319,7 +321,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         return dataset
 
     def _joined(self, others: Sequence[Any]) -> "CocoDetection | None":
-        """Return a data set of the images of several; None if they are treated differently."""
+        """Return a data set of the images of several; None if their transforms or options differ."""
         if any(type(other) is not type(self) or other.transforms is not self.transforms or other.masks != self.masks for other in others):
             return None
         dataset, sets = copy.copy(self), (self, *others)
@@ -336,12 +338,12 @@ def _boxes(tv_tensors: Any, boxes: Any, canvas_size: Any) -> Any:
 
 
 class _TransformDetections:
-    """Makes images and a dict of the outputs of the COCO reader."""
+    """Convert the outputs of the COCO reader to images and a dict, and run the current transforms of a data set."""
 
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
         self._translated: tuple[Any, Callable[..., Any] | None] = None, None
-        self._transforms()  # raises for a transform that cannot be translated
+        self._transforms()  # raises early for a transform that cannot be translated
 
     def _transforms(self) -> Callable[..., Any] | None:
         transforms = self._dataset.transforms

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The augmentations of :mod:`torch_ndd.augment` as operations of a graph: one of them with given parameters, or a policy that draws them."""
+"""The augmentations of :mod:`torch_ndd.augment` as operations of a graph: a single one with its parameters, or a policy that draws them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class Kernel:
 
     Attributes:
         name: Name in ``KERNELS``.
-        relative: The parameter is a part of the extents of an image, given as ``shape``.
+        relative: The parameter is a fraction of the extents of an image, in the argument ``shape``.
     """
 
     name: str
@@ -80,15 +80,15 @@ def _apply_steps(
     if layout is None and images.ndim == 3:
         images = as_batch(images, layout="HWC")
     if images.layout not in ("HWC", "FHWC"):
-        raise RuntimeError(f"{title}: the images must have the layout HWC or FHWC, got {layout or 'none'} with {images.ndim} dimensions")
-    used = {kernel.name for several in steps for kernel, _ in several}
+        raise RuntimeError(f"{title}: images must have the layout HWC or FHWC, got {layout or 'no layout'} with {images.ndim} dimensions")
+    used = {kernel.name for sample_steps in steps for kernel, _ in sample_steps}
     if images.dtype is not torch.uint8 and not used <= {"shear", "translate", "rotate", "identity"}:
-        raise RuntimeError(f"{title}: the images must be uint8, got {ndd_types.dtype_name(images.dtype)}")
+        raise RuntimeError(f"{title}: images must be uint8, got {ndd_types.dtype_name(images.dtype)}")
     extents = None if shapes is None else [np.asarray(shape.torch()) for shape in shapes]
     augment_steps: list[list[AugmentStep]] = []
-    for k, several in enumerate(steps):
+    for k, sample_steps in enumerate(steps):
         row = []
-        for kernel, parameter in several:
+        for kernel, parameter in sample_steps:
             if kernel.relative:
                 assert extents is not None
                 parameter = parameter * extents[k][[1, 0]]
@@ -99,16 +99,16 @@ def _apply_steps(
 
 
 def _apply_by_channels(title: str, images: Batch, steps: list[list[AugmentStep]], fill_value: Any, interp_type: Any) -> Batch:
-    """Return the images after their steps; images of different numbers of channels are not called together."""
+    """Return the images after their steps; images with different numbers of channels are in different calls."""
     if not images.batch_size or images.shared_extent(-1) is not None:
         return apply_steps(title, images, steps, None, None, fill_value, 0, interp_type)[0]
     groups: dict[int, list[int]] = {}
     for k, shape in enumerate(images.shape):
         groups.setdefault(shape[-1], []).append(k)
     samples: dict[int, Any] = {}
-    for members in groups.values():
-        part = apply_steps(title, images.select(members), [steps[k] for k in members], None, None, fill_value, 0, interp_type)[0]
-        samples.update(zip(members, part, strict=True))
+    for indices in groups.values():
+        part = apply_steps(title, images.select(indices), [steps[k] for k in indices], None, None, fill_value, 0, interp_type)[0]
+        samples.update(zip(indices, part, strict=True))
     return as_batch([samples[k] for k in range(images.batch_size)])
 
 
@@ -150,7 +150,7 @@ def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 12
 
 def _options(title: str, fill_value: Any, interp_type: Any) -> dict[str, Any]:
     if isinstance(fill_value, DataNode) or isinstance(interp_type, DataNode):
-        raise TypeError(f"{title}: fill_value and interp_type are the same for all samples: they cannot be a DataNode")
+        raise TypeError(f"{title}: fill_value and interp_type must not be a DataNode: all samples share them")
     return {"fill_value": fill_value, "interp_type": types.INTERP_LINEAR if interp_type is None else interp_type}
 
 
@@ -162,7 +162,7 @@ class Choices:
     """The choices of a policy.
 
     Attributes:
-        kernels: Names of the kernels, whether their parameters are relative, and whether each is followed by that of the opposite magnitude.
+        kernels: Name of each kernel, whether its parameters are relative, and whether each is followed by that of the opposite magnitude.
         tables: Parameters of all magnitudes for each kernel, None without parameters.
     """
 
@@ -186,11 +186,11 @@ class Choices:
 
     def step(self, which: int, magnitude: int | None, side: float) -> tuple[Kernel, Any]:
         """Return a step with the sign that a random number chooses."""
-        (name, relative, negated), table = self.kernels[which], self.tables[which]
+        (name, relative, has_negatives), table = self.kernels[which], self.tables[which]
         kernel = Kernel(name, relative)
         if table is None or magnitude is None:
             return kernel, 0.0
-        return kernel, table[2 * magnitude + (side < 0.5) if negated else magnitude]
+        return kernel, table[2 * magnitude + (side < 0.5) if has_negatives else magnitude]
 
 
 def _rand(row: Sequence[float], choices: Choices, n: int, m: int) -> list[tuple[Kernel, Any]]:
@@ -206,7 +206,7 @@ def _auto(row: Sequence[float], choices: Choices, sub_policies: Sequence[Sequenc
     return [choices.step(which, magnitude, side) for (which, probability, magnitude), coin, side in steps if coin < probability]
 
 
-# By name: the function from the random numbers of a sample, from 0 to 1, to its steps, and how many numbers it takes.
+# By name: the function from the random numbers of a sample, from 0 to 1, to its steps, and the count of these numbers.
 _FORMS: dict[str, tuple[Callable[..., list[tuple[Kernel, Any]]], Callable[..., int]]] = {
     "rand_augment": (_rand, lambda n, m: 2 * n),
     "trivial_augment": (_trivial, lambda bins: 3),
@@ -215,7 +215,7 @@ _FORMS: dict[str, tuple[Callable[..., list[tuple[Kernel, Any]]], Callable[..., i
 
 
 class _Policy(OperatorOperation):
-    """A policy: it draws the augmentations of each sample and applies them."""
+    """A policy, which draws the augmentations of each sample and applies them."""
 
     random = True
     form: str
@@ -225,14 +225,14 @@ class _Policy(OperatorOperation):
     interp_type: Any
 
     def prepare(self, pipeline: Any) -> None:
-        """Bind nothing ahead, except the generator."""
+        """Bind only the generator."""
         self._generator = None
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Draw and apply."""
         images, (draw, count) = inputs[0], _FORMS[self.form]
-        drawn = draw_numbers(self.title, self._numbers(step), images.batch_size, count(**self.settings))
-        steps = [draw(row, self.choices, **self.settings) for row in drawn]
+        numbers = draw_numbers(self.title, self._numbers(step), images.batch_size, count(**self.settings))
+        steps = [draw(row, self.choices, **self.settings) for row in numbers]
         return (_apply_steps(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
 
 
@@ -260,22 +260,23 @@ def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], 
 
 
 def policy_again(data: DataNode, seed: int | None, form: str, kernels: Any, tables: Any, settings: Any, **options: Any) -> DataNode:
-    """Return :func:`policy` of a serialized graph."""
+    """Return the :func:`policy` of a serialized graph."""
     if form not in _FORMS or any(name not in KERNELS for name, _, _ in kernels):
         raise ValueError(f"unknown policy {form!r} or augmentation")
     return policy(form, data, Choices(kernels, tables), settings, seed, options)
 
 
 def apply_again(data: DataNode, kernel: str, relative: bool, **options: Any) -> DataNode:
-    """Return :func:`apply` of a serialized graph."""
+    """Return the :func:`apply` of a serialized graph."""
     if kernel not in KERNELS:
         raise ValueError(f"unknown augmentation {kernel!r}")
     return apply(Kernel(kernel, relative), data, **options)
 
 
 def is_known(augmentations: Sequence[Any], arguments: Mapping[str, Any]) -> bool:
-    """Return whether a policy of these augmentations can be one operation, called with these arguments."""
+    """Return whether a policy of these augmentations, called with these arguments, can be one operation."""
     kernels = [getattr(augmentation.op, "kernel", None) for augmentation in augmentations]
+    # A subclass that overrides __call__ has to be called, as part of the graph.
     if any(kernel is None or type(augmentation).__call__ is not _PLAIN_CALL for kernel, augmentation in zip(kernels, augmentations, strict=True)):
         return False
     if set(arguments) - {"shape", "fill_value", "interp_type"} or isinstance(arguments.get("fill_value"), DataNode):

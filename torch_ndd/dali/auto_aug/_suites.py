@@ -54,14 +54,14 @@ def _translation_limits(use_shape: bool, max_translate_abs: Any, max_translate_r
 
 
 def taken_arguments(augmentations: Sequence[Augmentation], shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:
-    """Return the arguments that some of the augmentations take."""
+    """Return the arguments that are parameters of at least one augmentation."""
     arguments = {"fill_value": fill_value, "interp_type": interp_type} | ({} if shape is None else {"shape": shape})
     names = {name for augmentation in augmentations for name in filter_accepted(augmentation.op, arguments)}
     return {name: value for name, value in arguments.items() if name in names}
 
 
 def exclude(augmentations: Sequence[Augmentation], excluded: Sequence[str] | None) -> list[Augmentation]:
-    """Return the augmentations that are not excluded by their names."""
+    """Return the augmentations without those whose names are excluded."""
     names = [augmentation.name for augmentation in augmentations]
     for name in excluded or ():
         if name not in names:
@@ -70,7 +70,7 @@ def exclude(augmentations: Sequence[Augmentation], excluded: Sequence[str] | Non
 
 
 def check_arguments(augmentations: Sequence[Augmentation], arguments: Mapping[str, Any], call: str) -> None:
-    """Raise Exception for arguments that no augmentation takes, or that one needs and that are not given."""
+    """Raise Exception for an argument that is not a parameter of any augmentation, or for a missing required one."""
     forbid_unused_kwargs(augmentations, arguments, call)
     for augmentation in augmentations:
         for name in missing(augmentation.op, arguments):
@@ -78,7 +78,7 @@ def check_arguments(augmentations: Sequence[Augmentation], arguments: Mapping[st
 
 
 def check_bins(num_magnitude_bins: Any) -> None:
-    """Raise Exception for a wrong number of magnitudes."""
+    """Raise Exception unless the number of magnitudes is a positive integer."""
     if not isinstance(num_magnitude_bins, int) or num_magnitude_bins < 1:
         raise Exception(f"The `num_magnitude_bins` must be a positive integer, got {num_magnitude_bins}")
 
@@ -89,6 +89,6 @@ def check_list(augmentations: Any) -> None:
         raise Exception("The `augmentations` list cannot be empty, unless n is 0. Got empty list")
 
 
-def other_seed(seed: int | None, k: int) -> int | None:
-    """Return the seed of another operator: operators with the same one would draw the same numbers."""
+def derive_seed(seed: int | None, k: int) -> int | None:
+    """Return the seed of operator ``k`` of a policy: with equal seeds, operators would draw equal numbers."""
     return None if seed is None else seed + k

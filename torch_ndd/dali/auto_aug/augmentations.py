@@ -3,7 +3,7 @@
 
 Each is called as ``rotate(images, magnitude_bin=3, num_magnitude_bins=11, fill_value=0)``. Those that move pixels take ``fill_value``, the value
 outside the image (None extends its border), and ``interp_type``; ``translate_x`` and ``translate_y`` also need ``shape``, the extents of each image,
-of which the offset is a part.
+of which the offset is a fraction.
 """
 
 from collections.abc import Callable
@@ -58,12 +58,12 @@ def warp_y_param(magnitude: float) -> list[float]:
 
 
 def shift_enhance_range(magnitude: float) -> float:
-    """Return the factor of a magnitude that is counted from no change: 1 + magnitude."""
+    """Return the factor 1 + magnitude."""
     return 1 + magnitude
 
 
 def sharpness_kernel(magnitude: float) -> np.ndarray:
-    """Return the 3x3 filter of a magnitude that is counted from no change, float32: -1 blurs with (1 1 1, 1 5 1, 1 1 1) / 13."""
+    """Return the 3x3 filter of the factor 1 + magnitude, float32: -1 blurs with (1 1 1, 1 5 1, 1 1 1) / 13."""
     return sharpness_kernel_shifted(1 + magnitude)
 
 
@@ -75,13 +75,13 @@ def sharpness_kernel_shifted(magnitude: float) -> np.ndarray:
 
 
 def poster_mask_uint8(magnitude: float) -> np.ndarray:
-    """Return the mask of the highest bits, uint8; the number of bits is rounded, and 1 at least."""
+    """Return the mask of the highest bits, uint8; the number of bits is rounded, and at least 1."""
     bits = int(min(8, max(1, np.round(magnitude))))
     return np.array(0xFF << (8 - bits) & 0xFF, np.uint8)
 
 
 def solarize_add_shift(shift: float) -> np.ndarray:
-    """Return what is added to dark pixels, uint8."""
+    """Return the shift of dark pixels, uint8."""
     if not 0 <= shift < 256:
         raise Exception(f"The shift of `solarize_add` must be from 0 to 255, got {shift}")
     return np.array(shift, np.uint8)
@@ -121,7 +121,7 @@ def shear_y(data: Any, shear: Any, fill_value: Any = 128, interp_type: Any = Non
 
 @_define(_TRANSLATE_RELATIVE, warp_x_param)
 def translate_x(data: Any, rel_offset: Any, shape: Any, fill_value: Any = 128, interp_type: Any = None) -> Any:
-    """Translate along x by a part of the width."""
+    """Translate along x by a fraction of the width."""
     return apply(_TRANSLATE_RELATIVE, data, rel_offset, fill_value, interp_type, shape)
 
 
@@ -133,7 +133,7 @@ def translate_x_no_shape(data: Any, offset: Any, fill_value: Any = 128, interp_t
 
 @_define(_TRANSLATE_RELATIVE, warp_y_param)
 def translate_y(data: Any, rel_offset: Any, shape: Any, fill_value: Any = 128, interp_type: Any = None) -> Any:
-    """Translate along y by a part of the height."""
+    """Translate along y by a fraction of the height."""
     return apply(_TRANSLATE_RELATIVE, data, rel_offset, fill_value, interp_type, shape)
 
 
@@ -160,7 +160,7 @@ def brightness(data: Any, parameter: Any) -> Any:
 
 @_define(Kernel("contrast"), shift_enhance_range)
 def contrast(data: Any, parameter: Any) -> Any:
-    """Multiply the difference to the mean gray by a factor."""
+    """Multiply the difference from the mean gray by a factor."""
     return apply(Kernel("contrast"), data, parameter)
 
 

@@ -10,7 +10,7 @@ from ...augment._spaces import DALI_AUTO_AUGMENT, POLICIES
 from .. import types
 from . import _operations
 from . import augmentations as a
-from ._suites import check_arguments, make_suite, other_seed, taken_arguments
+from ._suites import check_arguments, derive_seed, make_suite, taken_arguments
 from .core import Policy, select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index, random_part
@@ -40,6 +40,8 @@ def auto_augment(
 ) -> Any:
     """Apply a sub-policy drawn per sample: one or two augmentations, each with a probability.
 
+    This is DALI's spelling; :func:`torch_ndd.augment.auto_augment` is the one for programs without pipelines.
+
     Args:
         data: Node of uint8 images ``HWC`` or videos ``FHWC``.
         policy_name: ``"image_net"``, ``"reduced_image_net"``, ``"svhn"`` or ``"reduced_cifar10"``.
@@ -47,7 +49,7 @@ def auto_augment(
         fill_value: Value outside the images: a number, or one per channel; None for the border pixels.
         interp_type: Interpolation of moved images, by default linear.
         max_translate_abs: Largest translation in pixels without ``shape``, by default 250; one number or two (height, width).
-        max_translate_rel: Largest translation as a part of the extent with ``shape``, by default 1.
+        max_translate_rel: Largest translation as a fraction of the extent with ``shape``, by default 1.
         seed: Of the random choices, by default that of the pipeline.
 
     Returns:
@@ -78,7 +80,7 @@ def auto_augment_image_net(
     max_translate_rel: Any = None,
     seed: int | None = None,
 ) -> Any:
-    """Do the same as :func:`auto_augment` with the policy ``"image_net"``."""
+    """Call :func:`auto_augment` with the policy ``"image_net"``."""
     return auto_augment(data, "image_net", shape, fill_value, interp_type, max_translate_abs, max_translate_rel, seed)
 
 
@@ -88,10 +90,10 @@ def apply_auto_augment(policy: Policy, data: Any, seed: int | None = None, **kwa
     Args:
         policy: Sub-policies with augmentations, probabilities and magnitudes.
         data, seed: See :func:`auto_augment`.
-        kwargs: Other arguments of the augmentations; each gets those that it takes.
+        kwargs: Other arguments of the augmentations; each is called with those that are its parameters.
 
     Raises:
-        Exception: the policy is empty, an argument that no augmentation takes, or that one needs and that is missing.
+        Exception: an empty policy, an argument that is not a parameter of any augmentation, or a missing required one.
     """
     if len(policy.sub_policies) == 0:
         raise Exception(f"Cannot run empty policy. Got {policy} in `apply_auto_augment` call.")
@@ -111,16 +113,16 @@ def apply_auto_augment(policy: Policy, data: Any, seed: int | None = None, **kwa
 
 
 def _as_conditions(policy: Policy, data: Any, longest: int, seed: int | None, kwargs: dict[str, Any]) -> Any:
-    """Apply a policy stage by stage, each augmentation in a branch of its own."""
+    """Apply a policy stage by stage, with a branch for each augmentation."""
     places, stages = _sub_policy_to_augmentation_matrix_map(policy)
     probabilities, magnitudes = np.zeros(places.shape, np.float32), np.zeros(places.shape, np.int32)
     for k, steps in enumerate(policy.sub_policies):
         for stage, (_, probability, magnitude) in enumerate(steps):
             probabilities[k, stage], magnitudes[k, stage] = probability, magnitude or 0
-    drawn = random_index(len(policy.sub_policies), seed)
-    coins = random_part(other_seed(seed, 1), [longest])
-    signs = random_index(2, other_seed(seed, 2), [longest])
-    of_sub_policy = [types.Constant(table)[drawn] for table in (places, probabilities, magnitudes)]
+    index = random_index(len(policy.sub_policies), seed)
+    coins = random_part(derive_seed(seed, 1), [longest])
+    signs = random_index(2, derive_seed(seed, 2), [longest])
+    of_sub_policy = [types.Constant(table)[index] for table in (places, probabilities, magnitudes)]
     for stage in range(longest):
         place, probability, magnitude = (table[stage] for table in of_sub_policy)
         sign = signed_bin(magnitude, signs[stage])
@@ -136,10 +138,10 @@ def _sub_policy_to_augmentation_matrix_map(policy: Policy) -> tuple[np.ndarray, 
     stages: list[list[Augmentation]] = []
     for stage in range(longest):
         used = [steps[stage][0] if stage < len(steps) else a.identity for steps in policy.sub_policies]
-        several = list({id(augmentation): augmentation for augmentation in used}.values())
-        places = {id(augmentation): k for k, augmentation in enumerate(several)}
+        distinct = list({id(augmentation): augmentation for augmentation in used}.values())
+        places = {id(augmentation): k for k, augmentation in enumerate(distinct)}
         matrix[:, stage] = [places[id(augmentation)] for augmentation in used]
-        stages.append(several)
+        stages.append(distinct)
     return matrix, stages
 
 

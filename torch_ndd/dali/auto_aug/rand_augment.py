@@ -6,7 +6,7 @@ from typing import Any
 
 from ...augment._spaces import DALI_RAND_AUGMENT, DALI_RAND_AUGMENT_NON_MONOTONIC
 from . import _operations
-from ._suites import check_arguments, check_bins, check_list, exclude, make_suite, other_seed, taken_arguments
+from ._suites import check_arguments, check_bins, check_list, derive_seed, exclude, make_suite, taken_arguments
 from .core import select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index
@@ -30,6 +30,8 @@ def rand_augment(
 ) -> Any:
     """Apply ``n`` augmentations in sequence, each drawn per sample, all of magnitude ``m``.
 
+    This is DALI's spelling; :func:`torch_ndd.augment.rand_augment` is the one for programs without pipelines.
+
     At the largest magnitude: shear 0.3, translation by 100 pixels or 100/224 of the extent, rotation by 30 degrees, factors 1 +- 0.9 of brightness,
     contrast, color and sharpness, 4 bits, a threshold of 0. Directions are random.
 
@@ -42,9 +44,9 @@ def rand_augment(
         fill_value: Value outside the images: a number, or one per channel; None for the border pixels.
         interp_type: Interpolation of moved images, by default linear.
         max_translate_abs: Largest translation in pixels without ``shape``, one number or two (height, width).
-        max_translate_rel: Largest translation as a part of the extent with ``shape``.
+        max_translate_rel: Largest translation as a fraction of the extent with ``shape``.
         seed: Of the random choices, by default that of the pipeline.
-        monotonic_mag: Let larger magnitudes change images more; False for the ranges of the paper, in which some shrink.
+        monotonic_mag: Use ranges in which a larger magnitude is a larger change; False for those of the paper, in which some shrink.
         excluded: Names of augmentations to leave out.
 
     Returns:
@@ -65,12 +67,12 @@ def apply_rand_augment(
     """Apply ``n`` augmentations of a list in sequence, each drawn per sample.
 
     Args:
-        augmentations: What to choose from, see the decorator ``augmentation``.
+        augmentations: The choices, see the decorator ``augmentation``.
         data, n, m, num_magnitude_bins, seed: See :func:`rand_augment`.
-        kwargs: Other arguments of the augmentations; each gets those that it takes.
+        kwargs: Other arguments of the augmentations; each is called with those that are its parameters.
 
     Raises:
-        Exception: See :func:`rand_augment`; an argument that no augmentation takes, or that one needs and that is missing.
+        Exception: See :func:`rand_augment`; an argument that is not a parameter of any augmentation, or a missing required one.
     """
     if not isinstance(n, int) or n < 0:
         raise Exception(f"The number of operations to apply `n` must be a non-negative integer, got {n}")
@@ -85,7 +87,7 @@ def apply_rand_augment(
         choices = _operations.Choices.of(augmentations, num_magnitude_bins)
         return _operations.policy("rand_augment", data, choices, {"n": n, "m": m}, seed, kwargs)
     index = random_index(len(augmentations), seed, [n])
-    magnitude = signed_bin(m, seed=other_seed(seed, 1), shape=[n]) if any(augmentation.randomly_negate for augmentation in augmentations) else None
+    magnitude = signed_bin(m, seed=derive_seed(seed, 1), shape=[n]) if any(augmentation.randomly_negate for augmentation in augmentations) else None
     for k in range(n):
         magnitude_bin = m if magnitude is None else magnitude[k]
         data = select(augmentations, index[k], data, magnitude_bin=magnitude_bin, num_magnitude_bins=num_magnitude_bins, **kwargs)

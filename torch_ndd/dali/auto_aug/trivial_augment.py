@@ -6,7 +6,7 @@ from typing import Any
 
 from ...augment._spaces import DALI_TRIVIAL_AUGMENT_WIDE
 from . import _operations
-from ._suites import check_arguments, check_bins, check_list, exclude, make_suite, other_seed, taken_arguments
+from ._suites import check_arguments, check_bins, check_list, derive_seed, exclude, make_suite, taken_arguments
 from .core import select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index
@@ -26,6 +26,8 @@ def trivial_augment_wide(
     excluded: Sequence[str] | None = None,
 ) -> Any:
     """Apply one augmentation of a random magnitude, both drawn per sample.
+
+    This is DALI's spelling; :func:`torch_ndd.augment.trivial_augment` is the one for programs without pipelines.
 
     At the largest magnitude: shear 0.99, translation by 32 pixels or the whole extent, rotation by 135 degrees, factors 1 +- 0.99 of brightness,
     contrast, color and sharpness, 2 bits, a threshold of 0.
@@ -51,12 +53,12 @@ def apply_trivial_augment(
     """Apply one augmentation of a list with a random magnitude, both drawn per sample.
 
     Args:
-        augmentations: What to choose from, see the decorator ``augmentation``.
+        augmentations: The choices, see the decorator ``augmentation``.
         data, num_magnitude_bins, seed: See :func:`trivial_augment_wide`.
-        kwargs: Other arguments of the augmentations; each gets those that it takes.
+        kwargs: Other arguments of the augmentations; each is called with those that are its parameters.
 
     Raises:
-        Exception: See :func:`trivial_augment_wide`; an argument that no augmentation takes, or that one needs and that is missing.
+        Exception: See :func:`trivial_augment_wide`; an argument that is not a parameter of any augmentation, or a missing required one.
     """
     check_bins(num_magnitude_bins)
     check_list(augmentations)
@@ -65,9 +67,9 @@ def apply_trivial_augment(
         choices = _operations.Choices.of(augmentations, num_magnitude_bins)
         return _operations.policy("trivial_augment", data, choices, {"bins": num_magnitude_bins}, seed, kwargs)
     index = random_index(len(augmentations), seed)
-    magnitude = random_index(num_magnitude_bins, other_seed(seed, 1))
+    magnitude = random_index(num_magnitude_bins, derive_seed(seed, 1))
     if any(augmentation.randomly_negate for augmentation in augmentations):
-        magnitude = signed_bin(magnitude, seed=other_seed(seed, 2))
+        magnitude = signed_bin(magnitude, seed=derive_seed(seed, 2))
     return select(augmentations, index, data, magnitude_bin=magnitude, num_magnitude_bins=num_magnitude_bins, **kwargs)
 
 

@@ -52,7 +52,7 @@ def signed_bin(magnitude_bin: Any, random_sign: DataNode | None = None, seed: in
 
     Args:
         magnitude_bin: From 0 to ``num_magnitude_bins - 1``: an int, or a node of ints.
-        random_sign: Node of 0 (as it is) and 1 (negated); drawn by default.
+        random_sign: Node of 0 (unchanged) and 1 (negated); drawn by default.
         seed: Of the drawn signs.
         shape: Shape of the drawn signs in each sample, by default one number.
     """
@@ -64,7 +64,7 @@ def signed_bin(magnitude_bin: Any, random_sign: DataNode | None = None, seed: in
 
 
 class Augmentation:
-    """A function of data and a parameter, called with the number of a magnitude; made by the decorator ``augmentation``.
+    """A function of data and a parameter, called with the index of a magnitude; the result of the decorator ``augmentation``.
 
     Attributes:
         op: The function.
@@ -158,7 +158,7 @@ class Augmentation:
             data: Node of the samples.
             magnitude_bin: From 0 to ``num_magnitude_bins - 1``: an int, a node of ints, or a result of :func:`signed_bin`.
             num_magnitude_bins: Number of magnitudes.
-            kwargs: Other arguments of the function; those that it does not take are ignored.
+            kwargs: Other arguments of the function; those that are not its parameters are ignored.
 
         Raises:
             Exception: an argument is missing, or a magnitude out of range.
@@ -175,7 +175,7 @@ class Augmentation:
 
     def _parameter(self, data: Any, magnitude_bin: Any, num_magnitude_bins: int | None) -> Any:
         if magnitude_bin is None:
-            raise Exception(f"The augmentation `{self.name}` has magnitudes: `magnitude_bin` must be given")
+            raise Exception(f"The augmentation `{self.name}` has magnitudes: `magnitude_bin` is required")
         magnitudes = self._get_magnitudes(num_magnitude_bins)
         index = magnitude_bin.bin if isinstance(magnitude_bin, SignedBin) else magnitude_bin
         if not isinstance(index, DataNode) and not (isinstance(index, int | np.integer) and 0 <= index < len(magnitudes)):
@@ -190,7 +190,7 @@ class Augmentation:
         if not isinstance(magnitude_bin, SignedBin):
             warnings.warn(
                 f"The augmentation `{self.name}` was declared with `random_negate=True`, but unsigned `magnitude_bin` was passed to the augmentation "
-                "call. The sign is drawn; a result of `signed_bin` has one",
+                "call. The sign is drawn; pass a result of `signed_bin` to choose it",
                 stacklevel=3,
             )
             magnitude_bin = signed_bin(magnitude_bin)
@@ -216,12 +216,12 @@ class Augmentation:
         if isinstance(limits, np.ndarray):
             if num_magnitude_bins is not None and num_magnitude_bins != len(limits):
                 raise Exception(
-                    f"The augmentation `{self.name}` has its own list of {len(limits)} magnitudes: `num_magnitude_bins` must be left out, got "
+                    f"The augmentation `{self.name}` has its own list of {len(limits)} magnitudes: `num_magnitude_bins` must be None, got "
                     f"{num_magnitude_bins}"
                 )
             return limits
         if num_magnitude_bins is None:
-            raise Exception(f"The augmentation `{self.name}` has a range of magnitudes: `num_magnitude_bins` must be given")
+            raise Exception(f"The augmentation `{self.name}` has a range of magnitudes: `num_magnitude_bins` is required")
         low, high = limits
         return np.linspace(low, high, num_magnitude_bins, dtype=np.float32)
 

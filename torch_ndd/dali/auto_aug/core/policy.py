@@ -18,8 +18,8 @@ class Policy:
     Attributes:
         name: For messages.
         num_magnitude_bins: Number of magnitudes.
-        sub_policies: Lists of ``(augmentation, probability, magnitude bin or None)``. If two different augmentations have the same name, all get
-            names with a number in front.
+        sub_policies: Lists of ``(augmentation, probability, magnitude bin or None)``. If two different augmentations have the same name, all names
+            get a numeric prefix.
 
     Raises:
         Exception: sub-policies of another form, a probability or magnitude out of range, or no magnitude where one is needed.
@@ -60,7 +60,7 @@ class Policy:
                 raise Exception(f"The augmentation `{augmentation.name}` has magnitudes: the magnitude bin is required")
             return
         if augmentation.mag_range is None:
-            warnings.warn(f"The augmentation does not accept magnitudes, but `{augmentation.name}` got {magnitude}: give None", stacklevel=4)
+            warnings.warn(f"The augmentation does not accept magnitudes, but `{augmentation.name}` got {magnitude}; pass None", stacklevel=4)
         if not isinstance(magnitude, int) or not 0 <= magnitude < self.num_magnitude_bins:
             raise Exception(
                 f"Magnitude of `{augmentation.name}` must be an integer from `[0, {self.num_magnitude_bins - 1}]` range. Got `{magnitude}`"
@@ -68,19 +68,21 @@ class Policy:
 
     @staticmethod
     def _make_names_unique(augmentations: list[Augmentation]) -> dict[int, Augmentation]:
-        """Return the augmentations by the identities of the given ones, with names that differ."""
-        several = {id(augmentation): augmentation for augmentation in augmentations}
-        if len({augmentation.name for augmentation in several.values()}) == len(several):
-            return several
-        digits = len(str(len(several) - 1))
-        return {key: augmentation.augmentation(name=f"{k:0{digits}}__{augmentation.name}") for k, (key, augmentation) in enumerate(several.items())}
+        """Return the augmentations by their identities, renamed if two have the same name."""
+        by_id = {id(augmentation): augmentation for augmentation in augmentations}
+        if len({augmentation.name for augmentation in by_id.values()}) == len(by_id):
+            return by_id
+        digits = len(str(len(by_id) - 1))
+        return {key: augmentation.augmentation(name=f"{k:0{digits}}__{augmentation.name}") for k, (key, augmentation) in enumerate(by_id.items())}
 
     @property
     def augmentations(self) -> dict[str, Augmentation]:
         """The augmentations by name, in alphabetical order."""
-        found = {augmentation.name: augmentation for sub_policy in self.sub_policies for augmentation, _, _ in sub_policy}
-        return dict(sorted(found.items()))
+        by_name = {augmentation.name: augmentation for sub_policy in self.sub_policies for augmentation, _, _ in sub_policy}
+        return dict(sorted(by_name.items()))
 
     def __repr__(self) -> str:
-        steps = [[(augmentation.name, probability, magnitude) for augmentation, probability, magnitude in several] for several in self.sub_policies]
+        steps = [
+            [(augmentation.name, probability, magnitude) for augmentation, probability, magnitude in sub_policy] for sub_policy in self.sub_policies
+        ]
         return f"Policy(name={self.name!r}, num_magnitude_bins={self.num_magnitude_bins}, sub_policies={steps}, augmentations={self.augmentations})"
