@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from _torchvision import boxes_of, compare, join_samples, points_of
+from _torchvision import boxes_of, compare, joined, points_of
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 
@@ -49,7 +49,7 @@ def _check(name: str, given: dict[str, Any], samples: list[Any], most: float) ->
         before = one.clone()
         _same(getattr(F, name)(one, **given), other, most, canvas)
         assert torch.equal(one, before)
-    made = getattr(F, name)(join_samples(samples), **given)
+    made = getattr(F, name)(joined(samples), **given)
     assert type(made) is (tv_tensors.BoundingBoxes if isinstance(samples[0], single.BoundingBoxes) else tv_tensors.KeyPoints)
     assert made.canvas_size == canvases
     for one, other in zip(made.evaluate(), theirs, strict=True):
@@ -85,7 +85,7 @@ def test_points(name: str, given: dict[str, Any], shape: tuple[int, ...], dtype:
 @pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
 def test_no_boxes(name: str, given: dict[str, Any]) -> None:
     samples = [boxes_of(h, w, seed=k, count=k) for k, (h, w) in enumerate(SIZES)]
-    made = getattr(F, name)(join_samples(samples), **given)
+    made = getattr(F, name)(joined(samples), **given)
     assert [shape[0] for shape in made.shape] == [0, 1, 2]
 
 
@@ -97,13 +97,13 @@ def test_elastic(format: str) -> None:
         samples = [single.wrap(torch.cat([one[:, :4].floor(), one[:, 4:]], 1), like=one) for one in samples]
     fields = [torch.randn(1, h, w, 2) * 0.05 for h, w in SIZES]
     theirs = [reference.elastic(one, field) for one, field in zip(samples, fields, strict=True)]
-    made = F.elastic(join_samples(samples), ndd.batch([one[0] for one in fields]))
+    made = F.elastic(joined(samples), ndd.batch([one[0] for one in fields]))
     for sample, field, one, other in zip(samples, fields, made.evaluate(), theirs, strict=True):
         _same(F.elastic(sample, field), other, 2e-3)
         compare(one.torch(), other.as_subclass(torch.Tensor), 2e-3)
     points = [points_of(h, w, seed=k) for k, (h, w) in enumerate(SIZES)]
     points = [single.wrap(one.floor(), like=one) for one in points]
-    moved = F.elastic(join_samples(points), ndd.batch([one[0] for one in fields]))
+    moved = F.elastic(joined(points), ndd.batch([one[0] for one in fields]))
     for sample, field, one in zip(points, fields, moved.evaluate(), strict=True):
         other = reference.elastic(sample, field)
         _same(F.elastic(sample, field), other, 2e-4)
@@ -115,7 +115,7 @@ def test_elastic(format: str) -> None:
 def test_clamping(format: str, mode: Any) -> None:
     samples = [boxes_of(2 * h, 2 * w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
     samples = [single.wrap(one, like=one, canvas_size=size, clamping_mode="hard") for one, size in zip(samples, SIZES, strict=True)]
-    made = F.clamp_bounding_boxes(join_samples(samples), clamping_mode=mode)
+    made = F.clamp_bounding_boxes(joined(samples), clamping_mode=mode)
     for sample, one in zip(samples, made.evaluate(), strict=True):
         theirs = reference.clamp_bounding_boxes(sample, clamping_mode=mode)
         compare(one.torch(), theirs.as_subclass(torch.Tensor), 1e-3)
@@ -127,7 +127,7 @@ def test_clamping(format: str, mode: Any) -> None:
 
 def test_clamping_of_points() -> None:
     samples = [single.wrap(points_of(2 * h, 2 * w, seed=k), like=points_of(h, w)) for k, (h, w) in enumerate(SIZES)]
-    for sample, one in zip(samples, F.clamp_keypoints(join_samples(samples)).evaluate(), strict=True):
+    for sample, one in zip(samples, F.clamp_keypoints(joined(samples)).evaluate(), strict=True):
         compare(one.torch(), reference.clamp_keypoints(sample).as_subclass(torch.Tensor))
 
 
@@ -137,19 +137,19 @@ UNROTATED, ROTATED = ("XYXY", "XYWH", "CXCYWH"), ("XYWHR", "CXCYWHR", "XYXYXYXY"
 @pytest.mark.parametrize(("old", "new"), [(a, b) for group in (UNROTATED, ROTATED) for a in group for b in group])
 def test_formats(old: str, new: str) -> None:
     samples = [boxes_of(h, w, old, seed=k, count=k + 1) for k, (h, w) in enumerate(SIZES)]
-    made = F.convert_bounding_box_format(join_samples(samples), new_format=new)
+    made = F.convert_bounding_box_format(joined(samples), new_format=new)
     assert made.format.name == new
     for sample, one in zip(samples, made.evaluate(), strict=True):
         compare(one.torch(), reference.convert_bounding_box_format(sample, new_format=new).as_subclass(torch.Tensor))
     with pytest.raises(ValueError, match="rotated"):
-        F.convert_bounding_box_format(join_samples(samples), new_format="XYXY" if old in ROTATED else "XYWHR")
+        F.convert_bounding_box_format(joined(samples), new_format="XYXY" if old in ROTATED else "XYWHR")
 
 
 @pytest.mark.parametrize("format", [*UNROTATED, *ROTATED])
 def test_sanitizing(format: str) -> None:
     samples = [boxes_of(2 * h, 2 * w, format, seed=k, count=9) for k, (h, w) in enumerate(SIZES)]
     samples = [single.wrap(one, like=one, canvas_size=size) for one, size in zip(samples, SIZES, strict=True)]
-    made, masks = F.sanitize_bounding_boxes(join_samples(samples), min_size=3.0, min_area=20.0)
+    made, masks = F.sanitize_bounding_boxes(joined(samples), min_size=3.0, min_area=20.0)
     for sample, one, mask in zip(samples, made.evaluate(), masks, strict=True):
         theirs, kept = reference.sanitize_bounding_boxes(sample, min_size=3.0, min_area=20.0)
         assert torch.equal(mask.torch(), kept)
@@ -161,7 +161,7 @@ def test_sanitizing_of_points(shape: tuple[int, ...]) -> None:
     samples = [
         single.KeyPoints(points_of(2 * h, 2 * w, shape=(shape[0] + k, *shape[1:]), seed=k), canvas_size=(h, w)) for k, (h, w) in enumerate(SIZES)
     ]
-    made, masks = F.sanitize_keypoints(join_samples(samples))
+    made, masks = F.sanitize_keypoints(joined(samples))
     for sample, one, mask in zip(samples, made.evaluate(), masks, strict=True):
         theirs, kept = reference.sanitize_keypoints(sample)
         assert torch.equal(mask.torch(), kept)
@@ -188,7 +188,7 @@ def test_kernels_of_torch_tensors(name: str) -> None:
 
 def test_a_batch_of_boxes_is_a_batch() -> None:
     samples = [boxes_of(h, w, seed=k, count=k + 1) for k, (h, w) in enumerate(SIZES)]
-    boxes = join_samples(samples)
+    boxes = joined(samples)
     assert boxes.batch_size == 3
     assert [one.shape for one in boxes] == [(1, 4), (2, 4), (3, 4)]
     part = boxes.select([2, 0])

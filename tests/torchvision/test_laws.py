@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _torchvision import boxes_of, image_batch, join_samples, pixels
+from _torchvision import boxes_of, image_batch, joined, pixels
 from scipy import stats
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
@@ -155,7 +155,7 @@ def test_iou_crops() -> None:
     torch.manual_seed(7)
     boxes, image = boxes_of(*SIZE, count=3, seed=2), single.Image(pixels(*SIZE))
     count = 300
-    batch, many = image_batch([pixels(*SIZE)] * count), join_samples([boxes] * count)
+    batch, many = image_batch([pixels(*SIZE)] * count), joined([boxes] * count)
     params = v2.RandomIoUCrop().make_params([batch, many])
     ours = np.stack([params[key].numpy() for key in ("top", "left", "height", "width")], 1)
     expected = [reference.RandomIoUCrop().make_params([image, boxes]) for _ in range(count)]

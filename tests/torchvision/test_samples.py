@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
-from _torchvision import boxes_of, compare, image_batch, join_samples, of_batch, pictures, pixels, points_of
+from _torchvision import boxes_of, compare, image_batch, joined, of_batch, pictures, pixels, points_of
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
@@ -103,7 +103,7 @@ def test_fill_by_kind() -> None:
 
 
 def test_types_by_kind() -> None:
-    boxes = join_samples([boxes_of(*size) for size in SIZES])
+    boxes = joined([boxes_of(*size) for size in SIZES])
     images, rows, labels = v2.ToDtype({single.Image: torch.float32, "others": None}, scale=True)(_images(), boxes, ndd.batch([1, 2]))
     assert (images.dtype, rows.dtype, labels.dtype) == (torch.float32, torch.float32, torch.int32)
     assert float(images.torch(pad=True).max()) <= 1
@@ -123,7 +123,7 @@ def test_kinds_of_batches() -> None:
     assert made.layout == "CHW"
     pure = v2.ToPureTensor()(made)
     assert type(pure) is ndd.Batch
-    copied = pickle.loads(pickle.dumps(join_samples([boxes_of(*size) for size in SIZES])))
+    copied = pickle.loads(pickle.dumps(joined([boxes_of(*size) for size in SIZES])))
     assert type(copied) is tv_tensors.BoundingBoxes
     assert copied.canvas_size == list(SIZES)
 
@@ -189,7 +189,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: v2.AutoAugment()("x"), TypeError, "no image"),
     (lambda: v2.Normalize([0.5], [0.5])(_images()), TypeError, "floating-point"),
     (lambda: v2.Normalize([0.5], [0.0])(image_batch(pictures(3, torch.float32))), ValueError, "std"),
-    (lambda: v2.RandomResizedCrop(20)(_images(), join_samples([boxes_of(5, 5)] * 2)), ValueError, "Found multiple"),
+    (lambda: v2.RandomResizedCrop(20)(_images(), joined([boxes_of(5, 5)] * 2)), ValueError, "Found multiple"),
     (lambda: v2.RandomIoUCrop()(_images()), TypeError, "bounding boxes"),
     (lambda: F.crop(_images(), 0, 0, [1, 2, 3], 5), ValueError, "height has 3 values for 2 samples"),
     (lambda: F.crop(_images(), 0, 0, "a", 5), TypeError, "height"),
@@ -224,10 +224,10 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: F.jpeg(image_batch(pictures(3, torch.float32)), 50), RuntimeError, "uint8"),
     (lambda: F.permute_channels(_images(), [0, 1]), ValueError, "permutation"),
     (lambda: F.rgb_to_grayscale(_images(), 2), ValueError, "num_output_channels"),
-    (lambda: F.adjust_brightness(join_samples([boxes_of(5, 5)]), 1.0), TypeError, "BoundingBoxes"),
+    (lambda: F.adjust_brightness(joined([boxes_of(5, 5)]), 1.0), TypeError, "BoundingBoxes"),
     (lambda: F.adjust_brightness("x", 1.0), TypeError, "str"),
-    (lambda: F.convert_bounding_box_format(join_samples([boxes_of(5, 5)])), TypeError, "new_format"),
-    (lambda: F.clamp_bounding_boxes(join_samples([boxes_of(5, 5)]), format="XYXY"), ValueError, "format"),
+    (lambda: F.convert_bounding_box_format(joined([boxes_of(5, 5)])), TypeError, "new_format"),
+    (lambda: F.clamp_bounding_boxes(joined([boxes_of(5, 5)]), format="XYXY"), ValueError, "format"),
     (lambda: v2.RandomInvert(2.0), ValueError, "p"),
     (lambda: v2.Compose([]), ValueError, "at least one"),
     (lambda: v2.Compose(3), TypeError, "sequence"),

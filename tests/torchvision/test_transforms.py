@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from _torchvision import boxes_of, compare, image_batch, join_samples, of_batch, of_torchvision, pictures, pixels, points_of
+from _torchvision import boxes_of, compare, image_batch, joined, of_batch, of_torchvision, pictures, pixels, points_of
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
@@ -98,7 +98,7 @@ def test_boxes_points_and_masks_follow(name: str, given: dict[str, Any]) -> None
     if name == "ElasticTransform":  # torchvision moves a point from its pixel: at whole pixels the results are equal
         boxes, points = ([single.wrap(one.floor(), like=one) for one in rows] for rows in (boxes, points))
     masks = [single.Mask((pixels(h, w, 2) > 120).to(torch.uint8)) for h, w in sizes]
-    sample = {"image": image_batch(pictures(sizes=sizes)), "boxes": join_samples(boxes), "points": join_samples(points), "n": ndd.batch([1, 2, 3])}
+    sample = {"image": image_batch(pictures(sizes=sizes)), "boxes": joined(boxes), "points": joined(points), "n": ndd.batch([1, 2, 3])}
     sample["masks"] = tv_tensors.Mask(ndd.batch([one.as_subclass(torch.Tensor) for one in masks]))
     if "fill" in given:
         given = {**given, "fill": {single.Image: given["fill"], "others": 0}}
@@ -200,7 +200,7 @@ def test_flips_with_a_probability_move_everything_together() -> None:
     samples = pictures(sizes=sizes)
     boxes, points = [boxes_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)], [points_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)]
     masks = tv_tensors.Mask(ndd.batch([one[:1] for one in samples]))
-    images, moved, dots, planes = v2.RandomHorizontalFlip(0.5)(image_batch(samples), join_samples(boxes), join_samples(points), masks)
+    images, moved, dots, planes = v2.RandomHorizontalFlip(0.5)(image_batch(samples), joined(boxes), joined(points), masks)
     flips = 0
     for k, one in enumerate(of_batch(images)):
         flipped = not torch.equal(one, samples[k])
@@ -279,7 +279,7 @@ def test_sanitizing_removes_labels_and_masks() -> None:
     masks = [torch.stack([torch.full(size, k) for k in range(len(one))]) for one, size in zip(boxes, sizes, strict=True)]
     sample = {
         "image": image_batch(pictures(sizes=sizes)),
-        "boxes": join_samples(boxes),
+        "boxes": joined(boxes),
         "labels": ndd.batch(labels),
         "masks": tv_tensors.Mask(ndd.batch(masks)),
     }
@@ -303,7 +303,7 @@ def test_user_classes_see_samples() -> None:
             return v2.functional.crop(inpt, 0, 0, 10 + params["n"], 12) if isinstance(inpt, single.Image | single.BoundingBoxes) else inpt
 
     sizes = ((37, 53), (64, 48))
-    boxes = join_samples([boxes_of(h, w) for h, w in sizes])
+    boxes = joined([boxes_of(h, w) for h, w in sizes])
     images, moved, labels = Mine()(image_batch(pictures(sizes=sizes)), boxes, ndd.batch([3, 4]))
     assert seen == [[single.Image, single.BoundingBoxes]] * 2
     assert images.shape == [(11, 12, 3), (12, 12, 3)]

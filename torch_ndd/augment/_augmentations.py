@@ -77,14 +77,16 @@ class Augmentation:
 # --- What augmentations do: one function or matrix for each name of the table in ``_spaces.py`` -----------------------------------------------------
 
 
-def _shear_x(amount: float, height: float, width: float) -> Matrix:
+def _shear_matrix(amount: float, height: float, width: float, *, axis: int) -> Matrix:
     del height, width
-    return [[1, -amount, 0], [0, 1, 0]]
+    return [[1, -amount, 0], [0, 1, 0]] if axis == 0 else [[1, 0, 0], [-amount, 1, 0]]
 
 
-def _shear_y(amount: float, height: float, width: float) -> Matrix:
-    del height, width
-    return [[1, 0, 0], [-amount, 1, 0]]
+def _translation_matrix(amount: float, height: float, width: float, *, axis: int, relative: bool = False, timm: bool = False) -> Matrix:
+    distance = amount * (width, height)[axis] if relative else amount
+    # The published policies move by whole pixels; timm interpolates, and moves in the other direction.
+    offset = -distance if timm else int(distance)
+    return [[1, 0, offset], [0, 1, 0]] if axis == 0 else [[1, 0, 0], [0, 1, offset]]
 
 
 def rotation_matrix(degrees: float, height: float, width: float) -> Matrix:
@@ -94,39 +96,16 @@ def rotation_matrix(degrees: float, height: float, width: float) -> Matrix:
     return [[cos, sin, x - cos * x - sin * y], [-sin, cos, y + sin * x - cos * y]]
 
 
-def _translate_x(pixels: float, height: float, width: float) -> Matrix:
-    del height, width
-    return [[1, 0, int(pixels)], [0, 1, 0]]  # the published policies move by whole pixels
-
-
-def _translate_y(pixels: float, height: float, width: float) -> Matrix:
-    del height, width
-    return [[1, 0, 0], [0, 1, int(pixels)]]
-
-
-def _translate_x_relative(fraction: float, height: float, width: float) -> Matrix:
-    return _translate_x(fraction * width, height, width)
-
-
-def _translate_y_relative(fraction: float, height: float, width: float) -> Matrix:
-    return _translate_y(fraction * height, height, width)
-
-
 MATRICES: dict[str, Callable[[float, float, float], Matrix]] = {
-    "shear_x": _shear_x,
-    "shear_y": _shear_y,
-    "translate_x": _translate_x,
-    "translate_y": _translate_y,
-    "translate_x relative": _translate_x_relative,
-    "translate_y relative": _translate_y_relative,
+    "shear_x": functools.partial(_shear_matrix, axis=0),
+    "shear_y": functools.partial(_shear_matrix, axis=1),
+    "translate_x": functools.partial(_translation_matrix, axis=0),
+    "translate_y": functools.partial(_translation_matrix, axis=1),
+    "translate_x relative": functools.partial(_translation_matrix, axis=0, relative=True),
+    "translate_y relative": functools.partial(_translation_matrix, axis=1, relative=True),
     "rotate": rotation_matrix,
 }
-TIMM_MATRICES = MATRICES | {
-    "translate_x": lambda pixels, height, width: [[1, 0, -pixels], [0, 1, 0]],
-    "translate_y": lambda pixels, height, width: [[1, 0, 0], [0, 1, -pixels]],
-    "translate_x relative": lambda fraction, height, width: [[1, 0, -fraction * width], [0, 1, 0]],
-    "translate_y relative": lambda fraction, height, width: [[1, 0, 0], [0, 1, -fraction * height]],
-}
+TIMM_MATRICES = MATRICES | {name: functools.partial(MATRICES[name], timm=True) for name in MATRICES if name.startswith("translate")}
 
 
 def _convert_back(values: Batch, images: Batch) -> Batch:

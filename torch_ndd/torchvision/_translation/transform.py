@@ -16,6 +16,8 @@ from .._single_samples import call_on_tensors, has_tensor
 from .fusion import fuse_steps, use_pillow_rules
 from .steps import CropDecoder, decode_files, is_encoded
 
+_RANDOM_CROPS = ("RandomResizedCrop", "RandomResizedCropAndInterpolation")
+
 
 class BatchTransform:
     """A sequence of steps over whole batches, the function of a loader.
@@ -49,7 +51,7 @@ class BatchTransform:
         if encoded:
             decode: Callable[..., Batch] = decode_files
             # Only the window is decoded if nothing else has to move with it.
-            if len(encoded) == 1 and steps and _is_random_resized_crop(steps[0]) and not any(_is_moving(leaf) for leaf in leaves):
+            if len(encoded) == 1 and steps and type(steps[0]).__name__ in _RANDOM_CROPS and not any(_is_moving(leaf) for leaf in leaves):
                 decode, steps = CropDecoder(steps[0]), steps[1:]
             for k in encoded:
                 leaves[k] = decode(leaves[k], self._device, self._orientation)
@@ -68,10 +70,6 @@ def _may_be_image(leaf: Any) -> bool:
     if isinstance(leaf, Batch | PIL.Image.Image | single.TVTensor):
         return True
     return isinstance(leaf, torch.Tensor | np.ndarray) and leaf.ndim > 1
-
-
-def _is_random_resized_crop(step: Any) -> bool:
-    return type(step).__name__ in ("RandomResizedCrop", "RandomResizedCropAndInterpolation")
 
 
 def _is_moving(leaf: Any) -> bool:

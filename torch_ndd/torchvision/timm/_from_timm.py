@@ -18,6 +18,11 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CROP_PCT = 0.875
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "random")
 
+_MIXUP_ATTRIBUTES = (
+    *("mixup_alpha", "cutmix_alpha", "cutmix_minmax", "mix_prob", "switch_prob"),
+    *("mode", "correct_lam", "label_smoothing", "num_classes"),
+)
+
 Size = int | Sequence[int]
 
 
@@ -219,17 +224,8 @@ class MixupTransform:
         if isinstance(mixup, Mapping):
             mixup = Mixup(**mixup)
         elif not isinstance(mixup, Mixup):
-            mixup = Mixup(
-                mixup.mixup_alpha,
-                mixup.cutmix_alpha,
-                mixup.cutmix_minmax,
-                mixup.mix_prob,
-                mixup.switch_prob,
-                mixup.mode,
-                mixup.correct_lam,
-                mixup.label_smoothing,
-                mixup.num_classes,
-            )
+            # An object of timm's. Its attributes have the names and the order of the parameters, except for the probability.
+            mixup = Mixup(*(getattr(mixup, name) for name in _MIXUP_ATTRIBUTES))
         self.mixup = mixup
 
     def __call__(self, images: Any, labels: Any) -> Any:

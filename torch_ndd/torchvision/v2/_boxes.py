@@ -169,13 +169,8 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         for i in range(draws.count):
             h, w = (int(extent[i]) if isinstance(extent, torch.Tensor) else int(extent) for extent in (height, width))
             own = corners[bounds[i] : bounds[i + 1]]
-            window = self._window(Draws(None), h, w, own) or {
-                "top": 0,
-                "left": 0,
-                "height": h,
-                "width": w,
-                "is_within_crop_area": torch.ones(len(own), dtype=torch.bool),
-            }
+            whole = {"top": 0, "left": 0, "height": h, "width": w, "is_within_crop_area": torch.ones(len(own), dtype=torch.bool)}
+            window = self._window(Draws(None), h, w, own) or whole
             windows.append([window[key] for key in ("top", "left", "height", "width")])
             inside.append(window["is_within_crop_area"])
         table = torch.tensor(windows, dtype=torch.int64)
