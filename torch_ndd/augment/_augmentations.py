@@ -96,16 +96,17 @@ def rotation_matrix(degrees: float, height: float, width: float) -> Matrix:
     return [[cos, sin, x - cos * x - sin * y], [-sin, cos, y + sin * x - cos * y]]
 
 
+_TRANSLATIONS: dict[str, dict[str, Any]] = {
+    **{"translate_x": {"axis": 0}, "translate_x relative": {"axis": 0, "relative": True}},
+    **{"translate_y": {"axis": 1}, "translate_y relative": {"axis": 1, "relative": True}},
+}
 MATRICES: dict[str, Callable[[float, float, float], Matrix]] = {
     "shear_x": functools.partial(_shear_matrix, axis=0),
     "shear_y": functools.partial(_shear_matrix, axis=1),
-    "translate_x": functools.partial(_translation_matrix, axis=0),
-    "translate_y": functools.partial(_translation_matrix, axis=1),
-    "translate_x relative": functools.partial(_translation_matrix, axis=0, relative=True),
-    "translate_y relative": functools.partial(_translation_matrix, axis=1, relative=True),
+    **{name: functools.partial(_translation_matrix, **options) for name, options in _TRANSLATIONS.items()},
     "rotate": rotation_matrix,
 }
-TIMM_MATRICES = MATRICES | {name: functools.partial(MATRICES[name], timm=True) for name in MATRICES if name.startswith("translate")}
+TIMM_MATRICES = MATRICES | {name: functools.partial(_translation_matrix, timm=True, **options) for name, options in _TRANSLATIONS.items()}
 
 
 def _convert_back(values: Batch, images: Batch) -> Batch:

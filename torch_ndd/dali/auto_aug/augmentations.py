@@ -16,10 +16,32 @@ from ._operations import Kernel, apply
 from .core import augmentation
 
 __all__ = [
-    *("augmentation", "auto_contrast", "brightness", "color", "contrast", "equalize", "identity", "invert", "poster_mask_uint8", "posterize"),
-    *("rotate", "sharpness", "sharpness_kernel", "sharpness_kernel_shifted", "shear_x", "shear_y", "shift_enhance_range", "solarize"),
-    *("solarize_add", "solarize_add_shift", "translate_x", "translate_x_no_shape", "translate_y", "translate_y_no_shape", "warp_x_param"),
-    *("warp_y_param"),
+    "augmentation",
+    "auto_contrast",
+    "brightness",
+    "color",
+    "contrast",
+    "equalize",
+    "identity",
+    "invert",
+    "poster_mask_uint8",
+    "posterize",
+    "rotate",
+    "sharpness",
+    "sharpness_kernel",
+    "sharpness_kernel_shifted",
+    "shear_x",
+    "shear_y",
+    "shift_enhance_range",
+    "solarize",
+    "solarize_add",
+    "solarize_add_shift",
+    "translate_x",
+    "translate_x_no_shape",
+    "translate_y",
+    "translate_y_no_shape",
+    "warp_x_param",
+    "warp_y_param",
 ]
 
 # --- Parameters of magnitudes ----------------------------------------------------------------------------------------------------------------------

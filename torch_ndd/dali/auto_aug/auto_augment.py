@@ -16,8 +16,15 @@ from .core._augmentation import Augmentation
 from .core._random import random_index, random_part
 
 __all__ = [
-    *("Policy", "apply_auto_augment", "auto_augment", "auto_augment_image_net", "get_image_net_policy", "get_reduced_cifar10_policy"),
-    *("get_reduced_image_net_policy", "get_svhn_policy", "signed_bin"),
+    "Policy",
+    "apply_auto_augment",
+    "auto_augment",
+    "auto_augment_image_net",
+    "get_image_net_policy",
+    "get_reduced_cifar10_policy",
+    "get_reduced_image_net_policy",
+    "get_svhn_policy",
+    "signed_bin",
 ]
 
 
