@@ -10,7 +10,7 @@ from torch_ndd.augment._augmentations import in_space  # noqa: E402
 from torch_ndd.augment._spaces import POLICIES  # noqa: E402
 
 
-def test_image_net() -> None:
+def test_image_net_policy_equals_dali() -> None:
     theirs = auto_augment.get_image_net_policy(use_shape=True)
     pairs, space, bins = POLICIES["image_net"]
     assert bins == theirs.num_magnitude_bins
@@ -30,7 +30,7 @@ def test_image_net() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("reduced_image_net", "reduced_image_net"), ("cifar10", "reduced_cifar10"), ("svhn", "svhn")])
-def test_pairs_of_the_other_policies(ours: str, theirs: str) -> None:
+def test_other_policies_equal_dali(ours: str, theirs: str) -> None:
     policy = getattr(auto_augment, f"get_{theirs}_policy")
     policy = policy(use_shape=True) if theirs != "reduced_image_net" else policy()
     assert [list(pair) for pair in POLICIES[ours][0]] == [[(one.name, p, m or 0) for one, p, m in pair] for pair in policy.sub_policies]

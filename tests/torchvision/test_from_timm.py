@@ -64,7 +64,7 @@ def of_both(folder: Path, **options: Any) -> tuple[torch.Tensor, list[torch.Tens
         dict(input_size=96, is_training=True, hflip=0.0, scale=(1.0, 1.0), ratio=(1e-9, 1e9), color_jitter=None),
     ],
 )
-def test_evaluation(options: dict[str, Any], folder: Path) -> None:
+def test_evaluation_equals_timm(options: dict[str, Any], folder: Path) -> None:
     if options.get("scale"):  # whole images: no window of the whole area fits another ratio
         options = {**options, "ratio": (3.0, 3.1)}
     expected, made = of_both(folder, **options)
@@ -95,7 +95,7 @@ def test_evaluation(options: dict[str, Any], folder: Path) -> None:
         dict(scale=(0.5, 0.6), ratio=(0.9, 1.1), color_jitter=None),
     ],
 )
-def test_training(options: dict[str, Any], folder: Path) -> None:
+def test_training_has_the_statistics_of_timm(options: dict[str, Any], folder: Path) -> None:
     random.seed(0), np.random.seed(0), torch.manual_seed(0)
     expected, made = of_both(folder, input_size=48, is_training=True, **options)
     for images in made:
@@ -129,7 +129,7 @@ LEVELS = (0.0, 1.0, 3.7, 5.0, 9.0, 10.0)
 
 @pytest.mark.parametrize("name", [name for name in theirs.NAME_TO_OP if name != "GaussianBlurRand"])
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_operator_equals_pillow(name: str, level: float) -> None:
+def test_operator_equals_pillow(name: str, level: float) -> None:
     """Each operator at each level, to both sides, with bilinear interpolation."""
     image = photo()
     if name.startswith("Posterize") and not find_timm_augmentation(name).parameter(level / 10):
@@ -157,7 +157,7 @@ def test_an_operator_equals_pillow(name: str, level: float) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(theirs.LEVEL_TO_ARG))
-def test_levels(name: str) -> None:
+def test_levels_equal_timm(name: str) -> None:
     """The parameters that follow from a level are timm's."""
     hparams = dict(translate_const=100, translate_pct=0.3)
     for level in (0.0, 0.7, 2.0, 4.99, 9.0, 10.0):
@@ -192,7 +192,7 @@ def test_levels(name: str) -> None:
         "3a",
     ],
 )
-def test_texts_mean_the_same(config: str) -> None:
+def test_policy_strings_equal_timm(config: str) -> None:
     ours = from_timm(32, is_training=True, auto_augment=config, color_jitter=None)
     timms = from_torchvision(create_transform(32, is_training=True, auto_augment=config, color_jitter=None))
     kinds = (_policies.RandAugment, _policies.AutoAugment, _policies.AugMixAugment)
@@ -217,12 +217,12 @@ def found_in(policy: Any) -> Any:
 
 
 @pytest.mark.parametrize("config", ["rond-m9", "rand-m9-x3", "rand-m", "augmix-n3", "v0-inc1", "unknown"])
-def test_wrong_texts(config: str) -> None:
+def test_from_timm_rejects_invalid_policy_strings(config: str) -> None:
     with pytest.raises(ValueError, match=r"from_timm: .*auto_augment"):
         from_timm(is_training=True, auto_augment=config)
 
 
-def test_choices_have_their_weights() -> None:
+def test_rand_augment_draws_by_weight() -> None:
     ops = [Candidate(find_timm_augmentation(name), 10.0, 10) for name in ("Invert", "Equalize", "AutoContrast")]
     seen: Counter[str] = Counter()
     policy = _policies.RandAugment(ops, 1, [0.6, 0.3, 0.1])
@@ -238,7 +238,7 @@ def test_choices_have_their_weights() -> None:
 
 
 @pytest.mark.parametrize("mode", ["const", "rand", "pixel"])
-def test_random_erasing(mode: str) -> None:
+def test_random_erasing_has_the_boxes_of_timm(mode: str) -> None:
     """Boxes have timm's sizes, and values of their kind."""
     from torch_ndd.torchvision.timm._transforms import RandomErasing
 
@@ -266,7 +266,7 @@ def test_random_erasing(mode: str) -> None:
 
 @pytest.mark.parametrize("layout", ["CHW", "HWC"])
 @pytest.mark.parametrize("mode", ["const", "pixel"])
-def test_random_erasing_where_images_stand(mode: str, layout: str) -> None:
+def test_random_erasing_modifies_owned_images_in_place(mode: str, layout: str) -> None:
     """What overwrites its images draws and makes the same; the images of others do not change."""
     from torch_ndd.torchvision.timm._transforms import RandomErasing
 
@@ -295,7 +295,7 @@ MIXUPS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", MIXUPS)
-def test_mixup(options: dict[str, Any]) -> None:
+def test_mixup_has_the_weights_of_timm(options: dict[str, Any]) -> None:
     """Pixels and labels have the same weights, and these have timm's mean and spread."""
     size, classes = 16, 16
     images = torch.eye(classes)[:, :, None, None].expand(size, classes, 20, 20).contiguous()  # channel k is image k
@@ -322,7 +322,7 @@ def test_mixup(options: dict[str, Any]) -> None:
     assert abs(ours.std() - reference.std()) < 0.12
 
 
-def test_mixup_in_the_loader(folder: Path) -> None:
+def test_mixup_runs_in_the_loader(folder: Path) -> None:
     for mixup in (dict(num_classes=2), Mixup(num_classes=2), timm_data.Mixup(num_classes=2)):
         fn = from_timm(32, is_training=True, mixup=mixup)
         for images, targets in ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=5):  # an odd number
@@ -331,7 +331,7 @@ def test_mixup_in_the_loader(folder: Path) -> None:
             torch.testing.assert_close(targets.sum(1), torch.ones(5))
 
 
-def test_mixup_mistakes() -> None:
+def test_mixup_rejects_invalid_arguments() -> None:
     images = ndd.batch(torch.zeros(2, 3, 4, 4), layout="CHW")
     with pytest.raises(ValueError, match="mode must be"):
         Mixup(mode="half")
@@ -347,7 +347,7 @@ def test_mixup_mistakes() -> None:
         Mixup()(torch.zeros(2, 3, 4, 4), torch.zeros(2))  # type: ignore[arg-type]
 
 
-def test_mistakes() -> None:
+def test_from_timm_rejects_invalid_arguments() -> None:
     for options, error, words in (
         (dict(nonsense=1), TypeError, "unexpected keyword argument 'nonsense'"),
         (dict(separate=True), TypeError, "separate=True is not supported"),
@@ -363,7 +363,7 @@ def test_mistakes() -> None:
         _policies.make_policy("v0", 250.0, 0.45)(ndd.batch(torch.zeros(1, 2, 2, 3), layout="HWC"))
 
 
-def test_it_repeats(folder: Path) -> None:
+def test_from_timm_repeats_with_a_seed(folder: Path) -> None:
     fn = from_timm(
         32,
         is_training=True,

@@ -43,7 +43,7 @@ def _draw_steps(seed: int) -> list[tuple[str, float]]:
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
 @pytest.mark.parametrize("fill", [None, 0, 77, [10, 20, 30]])
-def test_steps_at_once_are_steps_one_by_one(layout: str, ragged: bool, channels: int, interpolation: str, fill: Any) -> None:
+def test_fused_steps_equal_separate_steps(layout: str, ragged: bool, channels: int, interpolation: str, fill: Any) -> None:
     policy: Any = v2.RandAugment(interpolation=interpolation, fill=fill[:channels] if isinstance(fill, list) else fill)
     images = _images(layout, ragged, channels)
     turns = [_draw_steps(seed) for seed in range(3)]
@@ -55,7 +55,7 @@ def test_steps_at_once_are_steps_one_by_one(layout: str, ragged: bool, channels:
 
 
 @pytest.mark.parametrize("fill", [None, 0, 55])
-def test_rows_that_move_are_copied(fill: Any) -> None:
+def test_translated_rows_equal_torchvision(fill: Any) -> None:
     chosen = random.Random(2)
     for turn in range(60):
         image = torch.randint(0, 256, (3, 50, 61), dtype=torch.uint8)
@@ -65,7 +65,7 @@ def test_rows_that_move_are_copied(fill: Any) -> None:
         torch.testing.assert_close(made, theirs.affine(image, 0.0, move, 1.0, shear, fill=fill), rtol=0, atol=0)
 
 
-def test_other_images_go_through_the_operators() -> None:
+def test_floats_and_videos_use_the_operators() -> None:
     for images in (ndd.as_batch(torch.rand(4, 3, 20, 30), layout="CHW"), ndd.as_batch(torch.zeros(2, 5, 8, 9, 3, dtype=torch.uint8), layout="FHWC")):
         made = v2.RandAugment()(images)
         assert (made.shape, made.dtype, made.layout) == (images.shape, images.dtype, images.layout)

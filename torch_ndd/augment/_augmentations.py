@@ -97,8 +97,7 @@ def rotation_matrix(degrees: float, height: float, width: float) -> Matrix:
 
 
 _TRANSLATIONS: dict[str, dict[str, Any]] = {
-    **{"translate_x": {"axis": 0}, "translate_x relative": {"axis": 0, "relative": True}},
-    **{"translate_y": {"axis": 1}, "translate_y relative": {"axis": 1, "relative": True}},
+    f"translate_{'xy'[axis]}{' relative' if relative else ''}": {"axis": axis, "relative": relative} for axis in (0, 1) for relative in (False, True)
 }
 MATRICES: dict[str, Callable[[float, float, float], Matrix]] = {
     "shear_x": functools.partial(_shear_matrix, axis=0),

@@ -121,6 +121,7 @@ def _are_of_objects(masks: Batch, images: Batch) -> bool:
         return False
     if masks.layout is not None:
         return masks.layout.endswith("HW")
+    # Shapes that fit both are taken for masks with channels, (H, W, C).
     pairs = list(zip(masks.shape, images.shape, strict=True))
     return all(mask[1:] == image[:2] for mask, image in pairs) and not all(mask[:2] == image[:2] for mask, image in pairs)
 

@@ -236,6 +236,7 @@ def blend(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | N
     """Return ``lam * images[i] + (1 - lam) * others[order[i]]``, float32 for integers; ``lam`` is (N,), ``others`` by default the images."""
     kind = np.float64 if images.dtype is torch.float64 else np.float32
     partners = images if others is None else others
+    # One kernel blends without a permuted copy; otherwise the operators do, one by one.
     alike = partners.dtype is images.dtype and partners.buffer.shape == images.buffer.shape
     if len(order) and alike and takes(images) and takes(partners):
         shares = torch.from_numpy(np.stack([lam.astype(kind), (1.0 - lam).astype(kind)], 1))
@@ -245,10 +246,8 @@ def blend(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | N
 
 
 def paste_boxes(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
-    """Return every image with the box of its partner.
-
-    Planes, if the channels come first, are treated as one tall image, in which each plane has its own box.
-    """
+    """Return every image with the box of its partner."""
+    # Planes, if the channels come first, are treated as one tall image, in which each plane has its own box.
     if not images.buffer.numel():
         return images
     layout = images.layout or "HWC"
@@ -283,7 +282,7 @@ def soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> tor
         return None
     labels = unwrap(labels)
     values = as_batch(labels).wait() if isinstance(labels, Operand) else torch.as_tensor(labels)
-    if values.dim() == 2 and values.shape[1] == 1 and not values.is_floating_point():
+    if values.dim() == 2 and values.shape[1] == 1 and not values.is_floating_point():  # readers return labels of shape (1,)
         values = values[:, 0]
     if values.dim() not in (1, 2) or len(values) != size:
         raise ValueError(f"{op}: labels must have the shape (N,) or (N, classes) for {size} images, got {tuple(values.shape)}")
@@ -293,6 +292,7 @@ def soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> tor
         raise ValueError(f"{op}: labels (N,) must be integers, the indices of classes, got {types.dtype_name(values.dtype)}")
     if num_classes is None:
         raise ValueError(f"{op}: num_classes must be passed with integer labels")
+    # On a GPU, the check would wait for the labels.
     if values.device.type == "cpu" and len(values) and not 0 <= int(values.min()) <= int(values.max()) < num_classes:
         raise ValueError(f"{op}: labels must be from 0 to num_classes - 1 = {num_classes - 1}, got {int(values.min())} to {int(values.max())}")
     return (values[:, None] == torch.arange(num_classes, device=values.device)).float()

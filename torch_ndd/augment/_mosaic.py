@@ -96,10 +96,8 @@ def mosaic(
 
 
 def _draw_sources(op: str, size: int, rng: Any) -> np.ndarray:
-    """Return the four images of every mosaic, (N, 4): those at random distances along a random cycle of the batch.
-
-    So every image occurs four times, once in each corner, and the four of a mosaic differ.
-    """
+    """Return the four images of every mosaic, (N, 4): those at random distances along a random cycle of the batch."""
+    # So every image occurs four times, once in each corner, and the four of a mosaic differ.
     cycle = batch_permutation(batch_size=size, rng=rng).torch().numpy().astype(np.int64)
     distances = list(range(1, size)) if size >= 4 else [k % size for k in (1, 2, 3)]
     drawn = [distances.pop(int(u * len(distances))) for u in draw_numbers(op, rng, 1, 3)[0]]
@@ -129,10 +127,8 @@ class _Part:
         self.roi = np.where(after, 0.0, sizes - visible), np.where(after, visible, sizes)
 
     def cut(self, images: Batch, interp_type: types.DALIInterpType) -> Batch:
-        """Return this part of every mosaic.
-
-        Images are scaled in the order of the batch and permuted afterwards, when they are small.
-        """
+        """Return this part of every mosaic."""
+        # Images are scaled in the order of the batch and permuted afterwards, when they are small.
         order = np.argsort(self.source)  # the mosaic that contains each image
         start, end, extent = (_batch(values[order].astype(np.float32)) for values in (*self.roi, self.extent))
         cut = resize(images, size=extent, roi_start=start, roi_end=end, interp_type=interp_type)

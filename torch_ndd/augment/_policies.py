@@ -33,8 +33,7 @@ def trivial_augment(
 ) -> Any:
     """Apply one augmentation of a random magnitude, both drawn per sample: TrivialAugment (Mueller and Hutter, arXiv:2103.10158).
 
-    This is the function to use in new programs; ``torchvision.v2.TrivialAugmentWide`` and ``dali.auto_aug.trivial_augment`` are the compatible
-    spellings of their libraries.
+    Use this function in new programs; ``torchvision.v2.TrivialAugmentWide`` and ``dali.auto_aug.trivial_augment`` are compatible spellings.
 
     The augmentations and their largest magnitudes are those of the paper's wide space: shear 0.99, translation by 32 pixels, rotation by 135 degrees,
     factors 0.01 to 1.99 of brightness, color, contrast and sharpness, 2 bits, a threshold of 0. At the same magnitude they equal torchvision's up to
@@ -103,8 +102,7 @@ def rand_augment(
 ) -> Any:
     """Apply ``n`` augmentations in sequence, each drawn per sample, all of magnitude ``m``: RandAugment (Cubuk et al., arXiv:1909.13719).
 
-    This is the function to use in new programs. ``torch_ndd.torchvision.v2.RandAugment``, ``dali.auto_aug.rand_augment`` and the strings of
-    :func:`from_timm` are the compatible spellings of their libraries, with their ranges and arithmetic.
+    Use this function in new programs; ``torchvision.v2.RandAugment``, ``dali.auto_aug.rand_augment`` and ``from_timm`` are compatible spellings.
 
     At the largest magnitude: shear 0.3, translation by 150/331 of the image, rotation by 30 degrees, factors 0.1 to 1.9 of brightness, color,
     contrast and sharpness, 4 bits, a threshold of 0. Directions are random. See :func:`trivial_augment` for details. :func:`timm_arguments` converts
@@ -194,8 +192,7 @@ def auto_augment(
 ) -> Any:
     """Apply a sub-policy drawn per sample, each of whose augmentations has a probability: AutoAugment (Cubuk et al., arXiv:1805.09501).
 
-    This is the function to use in new programs; ``torchvision.v2.AutoAugment`` and ``dali.auto_aug.auto_augment`` are the compatible spellings of
-    their libraries.
+    Use this function in new programs; ``torchvision.v2.AutoAugment``, ``dali.auto_aug.auto_augment`` and ``from_timm`` are compatible spellings.
 
     Args:
         images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: see :func:`trivial_augment`.

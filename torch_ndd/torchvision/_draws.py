@@ -39,6 +39,7 @@ class Draws:
         """Return uniform numbers in [0, 1), float64 (N, *more)."""
         shape = (self.count, *more)
         total = math.prod(shape)
+        # 32 random bits per number, which is more than torch.rand has in float32.
         words = compiled_draw(None, total) if torch.compiler.is_compiling() else get_default_rng().draw(total)
         return words.to(torch.float64).mul(2.0**-32).reshape(shape)
 
@@ -56,6 +57,7 @@ class Draws:
 
     def choices(self, weights: Sequence[float]) -> torch.Tensor:
         """Return indices with these probabilities, int64 (N,)."""
+        # The clamp is for rounding: the last limit may be a little below 1.
         limits = torch.tensor(weights, dtype=torch.float64).cumsum(0)
         return torch.searchsorted(limits / limits[-1], self.unit(), right=True).clamp(max=len(weights) - 1)
 
@@ -65,7 +67,7 @@ class Draws:
 
     def normal(self, *more: int) -> torch.Tensor:
         """Return numbers of the standard normal distribution, float64 (N, *more)."""
-        pairs = self.unit(2, *more)
+        pairs = self.unit(2, *more)  # Box and Muller; log1p, because u may be 0 but not 1
         return torch.sqrt(-2.0 * torch.log1p(-pairs[:, 0])) * torch.cos(2.0 * torch.pi * pairs[:, 1])
 
     def parts(self, count: int, limits: Sequence[float]) -> torch.Tensor:

@@ -89,6 +89,7 @@ class DataLoader(NddLoader):
         flat = flat_dataset(dataset, _as_native)
         if not isinstance(flat, ImageFolder):
             arguments |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
+        # A data set of ours is wrapped, so that the loader passes ``unknown`` on to the translation.
         super().__init__(_NativeDataset(flat, unknown) if hasattr(flat, "_loading") else dataset, batch_size=batch_size, **arguments)
         self.dataset = dataset
 

@@ -30,7 +30,7 @@ def number(op: str, name: str, value: Any, batch_size: int | None) -> Any:
         TypeError: a value that is not numeric.
         ValueError: another count than the batch size.
     """
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float):  # the usual case
         return value
     if isinstance(value, np.number):
         return value.item()
@@ -66,6 +66,7 @@ def numbers(op: str, name: str, value: Any, count: int, batch_size: int | None) 
     elif isinstance(value, np.ndarray):
         value = torch.from_numpy(value)
     if isinstance(value, torch.Tensor):
+        # A row of ``count`` numbers is for all samples, even if the batch has as many samples.
         if value.dim() == 1 and len(value) == count:
             return tuple(value.tolist())
         table = value.reshape(value.shape[0], -1) if value.dim() > 1 else value[:, None]

@@ -126,6 +126,7 @@ def merge_batches(name: str, parts: Sequence[tuple[Sequence[int], Batch]], batch
                 f"{name}: the results for different samples cannot be joined: {first.dtype} with layout {first.layout!r} and "
                 f"{part.dtype} with layout {part.layout!r}; all transforms must return the same type and layout"
             )
+    # Samples are views: as_batch copies them once, to their places.
     samples: list[Any] = [None] * batch_size
     sizes: list[Any] = [None] * batch_size
     for indices, part in parts:
@@ -170,6 +171,7 @@ def labels_of(sample: Any) -> Any:
             "When using the default labels_getter, the input passed to forward must be a dictionary or a two-tuple whose second item is a dictionary "
             f"or a tensor, but got {target} instead."
         )
+    # torchvision's order: the key "labels" in any case, else the first key that contains "label".
     keys = [key for key in target if isinstance(key, str)]
     key = next((key for key in keys if key.lower() == "labels"), None) or next((key for key in keys if "label" in key.lower()), None)
     if key is None:

@@ -27,7 +27,7 @@ def sample_at(leaf: Any, i: int) -> Any:
         return single.KeyPoints(values, canvas_size=batch.canvas_size[i])  # type: ignore[call-overload]
     if kind is torch.Tensor:
         return values
-    if kind is not single.Mask and (leaf.layout or "").endswith("HWC"):
+    if kind is not single.Mask and (leaf.layout or "").endswith("HWC"):  # torchvision has the channels first
         values = values.movedim(-1, -3)
     return kind(values)
 

@@ -189,7 +189,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None:
             return dataset_reader(self, arguments, options), None
         paths, targets = [path for path, _ in self.samples], self.targets
-        if arguments.sampler is not None:
+        if arguments.sampler is not None:  # it yields indices, so that the paths are read as a data set
             reader: Any = dataset_reader(_Paths(self.samples), arguments, options)
         else:
             reader = readers.File(files=paths, labels=np.asarray(targets, np.int32), scalar_labels=True, **with_order(arguments, options))
@@ -226,7 +226,7 @@ class _TransformFiles:
 
     def _transform(self) -> Callable[..., Any] | None:
         transform = self._dataset.transform
-        if transform is not self._translated[0]:
+        if transform is not self._translated[0]:  # assigned after the loader was made
             from ._translation.from_torchvision import from_torchvision  # needs torchvision
 
             self._translated = transform, None if transform is None else from_torchvision(transform, self._unknown)
@@ -347,7 +347,7 @@ class _TransformDetections:
 
     def _transforms(self) -> Callable[..., Any] | None:
         transforms = self._dataset.transforms
-        if transforms is not self._translated[0]:
+        if transforms is not self._translated[0]:  # assigned after the loader was made
             from ._translation.from_torchvision import from_torchvision  # needs torchvision
 
             self._translated = transforms, None if transforms is None else from_torchvision(transforms, self._unknown)

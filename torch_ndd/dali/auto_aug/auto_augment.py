@@ -38,9 +38,7 @@ def auto_augment(
     max_translate_rel: Any = None,
     seed: int | None = None,
 ) -> Any:
-    """Apply a sub-policy drawn per sample: one or two augmentations, each with a probability.
-
-    This is DALI's spelling; :func:`torch_ndd.augment.auto_augment` is the one for programs without pipelines.
+    """Apply a sub-policy drawn per sample, like :func:`torch_ndd.augment.auto_augment` does outside of pipelines.
 
     Args:
         data: Node of uint8 images ``HWC`` or videos ``FHWC``.

@@ -28,9 +28,7 @@ def rand_augment(
     monotonic_mag: bool = True,
     excluded: Sequence[str] | None = None,
 ) -> Any:
-    """Apply ``n`` augmentations in sequence, each drawn per sample, all of magnitude ``m``.
-
-    This is DALI's spelling; :func:`torch_ndd.augment.rand_augment` is the one for programs without pipelines.
+    """Apply ``n`` augmentations of magnitude ``m``, drawn per sample, like :func:`torch_ndd.augment.rand_augment` does outside of pipelines.
 
     At the largest magnitude: shear 0.3, translation by 100 pixels or 100/224 of the extent, rotation by 30 degrees, factors 1 +- 0.9 of brightness,
     contrast, color and sharpness, 4 bits, a threshold of 0. Directions are random.

@@ -25,9 +25,7 @@ def trivial_augment_wide(
     seed: int | None = None,
     excluded: Sequence[str] | None = None,
 ) -> Any:
-    """Apply one augmentation of a random magnitude, both drawn per sample.
-
-    This is DALI's spelling; :func:`torch_ndd.augment.trivial_augment` is the one for programs without pipelines.
+    """Apply a random augmentation of a random magnitude, like :func:`torch_ndd.augment.trivial_augment` does outside of pipelines.
 
     At the largest magnitude: shear 0.99, translation by 32 pixels or the whole extent, rotation by 135 degrees, factors 1 +- 0.99 of brightness,
     contrast, color and sharpness, 2 bits, a threshold of 0.

@@ -222,10 +222,7 @@ def encode_steps(images: Batch, turns: Sequence[Sequence[Step]]) -> torch.Tensor
 
 
 class AutoAugment(_Policy, reference.AutoAugment):
-    """Apply a random one of 25 pairs of augmentations that were found for ImageNet, CIFAR-10 or SVHN.
-
-    This is torchvision's spelling; :func:`torch_ndd.augment.auto_augment` is the one for new programs, which also moves boxes and masks.
-    """
+    """torchvision's spelling of :func:`torch_ndd.augment.auto_augment`: apply a random one of 25 pairs of augmentations found for a data set."""
 
     def _augment(self, image: Any, draws: Draws) -> Any:
         pairs = self._get_policies(self.policy)
@@ -243,10 +240,7 @@ class AutoAugment(_Policy, reference.AutoAugment):
 
 
 class RandAugment(_Policy, reference.RandAugment):
-    """Apply ``num_ops`` random augmentations of 14, all with the magnitude ``magnitude``.
-
-    This is torchvision's spelling; :func:`torch_ndd.augment.rand_augment` is the one for new programs, which also moves boxes and masks.
-    """
+    """torchvision's spelling of :func:`torch_ndd.augment.rand_augment`: apply ``num_ops`` random augmentations of the magnitude ``magnitude``."""
 
     def _augment(self, image: Any, draws: Draws) -> Any:
         names = list(self._space)
@@ -261,10 +255,7 @@ class RandAugment(_Policy, reference.RandAugment):
 
 
 class TrivialAugmentWide(_Policy, reference.TrivialAugmentWide):
-    """Apply one random augmentation of 14 with a random magnitude.
-
-    This is torchvision's spelling; :func:`torch_ndd.augment.trivial_augment` is the one for new programs, which also moves boxes and masks.
-    """
+    """torchvision's spelling of :func:`torch_ndd.augment.trivial_augment`: apply one random augmentation with a random magnitude."""
 
     def _augment(self, image: Any, draws: Draws) -> Any:
         choices = list(self._space)
@@ -274,10 +265,7 @@ class TrivialAugmentWide(_Policy, reference.TrivialAugmentWide):
 
 
 class AugMix(_Policy, reference.AugMix):
-    """Blend the image with several chains of augmentations of it, by random weights.
-
-    This is torchvision's spelling; :func:`torch_ndd.augment.aug_mix` is the one for new programs.
-    """
+    """torchvision's spelling of :func:`torch_ndd.augment.aug_mix`: blend the image with several chains of augmentations of it."""
 
     def _augment(self, image: Any, draws: Draws) -> Any:
         if isinstance(image, PIL.Image.Image):

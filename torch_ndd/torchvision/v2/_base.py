@@ -65,7 +65,7 @@ class Transform(reference.Transform):
         if size is not None and not self._takes_batches:
             return call_per_sample(self._name, self, inputs, size)
         self.check_inputs(leaves)
-        if size == 0:
+        if size == 0:  # an empty batch has no sizes to draw from
             return sample
         outputs = self._transform_sample(leaves, size)
         return sample if outputs is None else unflatten(outputs, spec)
@@ -120,6 +120,7 @@ class RandomTransform(Batched):
         acts = Draws(size).happens(self.p)
         if size is None:
             return self._transform_leaves(leaves) if bool(acts) else None
+        # Without splitting the batch, where all samples act alike; a graph cannot look at the draws.
         if not torch.compiler.is_compiling():
             if bool(acts.all()):
                 return self._transform_leaves(leaves)

@@ -180,7 +180,7 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
     def _window(self, draws: Draws, height: int, width: int, corners: torch.Tensor) -> dict[str, Any] | None:
         """Return a window for a sample, None to leave it unchanged."""
         boxes = corners.to(torch.float64).numpy()
-        while True:
+        while True:  # ends: one of the options usually leaves the sample unchanged, as in torchvision
             min_overlap = self.options[int(draws.integers(0, len(self.options)))]
             if min_overlap >= 1.0:
                 return None
@@ -189,10 +189,8 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
                 return window
 
     def _first_window(self, numbers: np.ndarray, height: int, width: int, corners: np.ndarray, min_overlap: float) -> dict[str, Any] | None:
-        """Return the window of the first trial that fits.
-
-        All trials are computed together: in sequence they took 8 ms per sample.
-        """
+        """Return the window of the first trial that fits."""
+        # All trials are computed together: in sequence they took 8 ms per sample.
         scales = self.min_scale + (self.max_scale - self.min_scale) * numbers[:, :2]
         new_w, new_h = _scale_in_float32(width, scales[:, 0]), _scale_in_float32(height, scales[:, 1])
         aspect = new_w / np.maximum(new_h, 1)
@@ -213,6 +211,7 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         output: Any = self._call_kernel(F.crop, inpt, **{key: params[key] for key in ("top", "left", "height", "width")})
         if kind_of(output) is not single.BoundingBoxes:
             return output
+        # Boxes that are not in the window are set to 0; torchvision leaves it to SanitizeBoundingBoxes to remove them.
         if not isinstance(output, Batch):
             output[~params["is_within_crop_area"]] = 0
             return output

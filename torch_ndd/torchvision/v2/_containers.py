@@ -54,7 +54,7 @@ class _RandomContainer(Batched):
         for i, order in enumerate(orders):
             groups.setdefault(order, []).append(i)
         has_several = len(inputs) > 1
-        if len(groups) == 1:
+        if len(groups) == 1:  # all samples drew the same: the batch is not split
             return apply_in_order([self.transforms[k] for k in orders[0]], inputs)
         parts, specs, names = [], [], []
         for order, indices in groups.items():
@@ -68,6 +68,7 @@ class _RandomContainer(Batched):
         if any(spec != specs[0] for spec in specs[1:]):
             raise RuntimeError(f"{self._name}: the results of {', '.join(names)} have different structures")
         outputs = []
+        # Batches are merged leaf by leaf; other leaves are common to all samples.
         for k, first in enumerate(parts[0][1]):
             columns = [(indices, leaves[k]) for indices, leaves in parts]
             if isinstance(first, Batch):

@@ -42,6 +42,7 @@ class RandomErasing(RandomTransform, reference.RandomErasing):
         rows, columns = (torch.as_tensor(extent, dtype=torch.float64).expand(draws.count) for extent in (height, width))
         tries = 10  # as in torchvision; all are drawn, so that the number of draws does not depend on the image
         area = (rows * columns)[:, None] * draws.parts(tries, self.scale)
+        # Height first: torchvision defines the aspect ratio of RandomErasing as height over width, that of RandomResizedCrop the other way.
         h, w = (side.T for side in draws.sides(area, self.ratio))
         fits = (h < rows) & (w < columns)
         first, found = fits.to(torch.int8).argmax(0, keepdim=True), fits.any(0)

@@ -171,9 +171,9 @@ class RandomZoomOut(RandomTransform, reference.RandomZoomOut):
         """Draw borders."""
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
-        ratio = draws.uniform(self.side_range[0], self.side_range[1])
+        ratio = draws.uniform(self.side_range[0], self.side_range[1])  # one ratio for both sides
         canvas_width, canvas_height = scaled_in_float32(width, ratio), scaled_in_float32(height, ratio)
-        places = draws.unit(2)
+        places = draws.unit(2)  # relative to the spare width and height
         left = scaled_in_float32(canvas_width - width, places[:, 0])
         top = scaled_in_float32(canvas_height - height, places[:, 1])
         borders = (left, top, canvas_width - (left + width), canvas_height - (top + height))
@@ -209,6 +209,7 @@ class RandomCrop(Batched, reference.RandomCrop):
         crop_height, crop_width = cast("list[int]", self.size)
         height, width = height + top + bottom, width + left + right
         if self.pad_if_needed:
+            # torchvision adds the missing amount to both sides, so that the padded image is larger than the crop.
             more_y, more_x = _at_least_zero(crop_height - height), _at_least_zero(crop_width - width)
             left, right, top, bottom = left + more_x, right + more_x, top + more_y, bottom + more_y
             height, width = height + 2 * more_y, width + 2 * more_x
@@ -223,6 +224,7 @@ class RandomCrop(Batched, reference.RandomCrop):
         y = draws.result(draws.integers(0, height - crop_height + 1), int)
         x = draws.result(draws.integers(0, width - crop_width + 1), int)
         return {
+            # A crop of the whole image is left out, unless a graph cannot know the sizes.
             "needs_crop": torch.compiler.is_compiling() or not (holds(height == crop_height) and holds(width == crop_width)),
             "top": y,
             "left": x,

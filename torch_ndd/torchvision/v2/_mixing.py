@@ -24,10 +24,7 @@ _MIN_WEIGHT, _MAX_WEIGHT = np.finfo(np.float32).tiny, np.nextafter(np.float32(1)
 
 
 class _Mixing(Batched):
-    """A transform that mixes each image of a batch and its label with the previous one.
-
-    One draw serves the whole batch, as in torchvision.
-    """
+    """A transform that mixes each image of a batch and its label with the previous one, with one draw for the batch."""
 
     _takes_tensors = False
     num_classes: int | None
@@ -35,7 +32,7 @@ class _Mixing(Batched):
 
     def __init__(self, *, alpha: float = 1.0, num_classes: int | None = None, labels_getter: Any = "default") -> None:
         super().__init__(alpha=alpha, num_classes=num_classes, labels_getter=labels_getter)  # type: ignore[call-arg]
-        if labels_getter == "default":
+        if labels_getter == "default":  # torchvision's function does not accept a Batch
             self._labels_getter = labels_of
 
     def forward(self, *inputs: Any) -> Any:
@@ -66,7 +63,7 @@ class _Mixing(Batched):
             if value.ragged_shapes is not None:
                 raise ValueError(f"{self._name}: all labels of a Batch must have the same shape, got {value.shape}")
             labels = value.wait()
-            if labels.dim() == 2 and labels.shape[1] == 1 and not labels.dtype.is_floating_point:
+            if labels.dim() == 2 and labels.shape[1] == 1 and not labels.dtype.is_floating_point:  # readers return (1,)
                 labels = labels[:, 0]
         if not isinstance(labels, torch.Tensor):
             raise ValueError(f"The labels must be a tensor, but got {type(labels)} instead.")
@@ -120,10 +117,7 @@ def _mix_labels(labels: torch.Tensor, weight: float, classes: int | None) -> tor
 
 
 class MixUp(_Mixing, reference.MixUp):
-    """Blend each image with the previous one, and their labels, by one random weight.
-
-    This is torchvision's spelling; :func:`torch_ndd.augment.mixup` is the one for new programs, which draws per sample.
-    """
+    """torchvision's spelling of :func:`torch_ndd.augment.mixup`: blend each image and label with the previous one, by one random weight."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw the weight."""
@@ -143,10 +137,7 @@ class MixUp(_Mixing, reference.MixUp):
 
 
 class CutMix(_Mixing, reference.CutMix):
-    """Paste a random window of the previous image into each image, and mix their labels by its area.
-
-    This is torchvision's spelling; :func:`torch_ndd.augment.cutmix` is the one for new programs, which draws per sample.
-    """
+    """torchvision's spelling of :func:`torch_ndd.augment.cutmix`: paste a random window of the previous image, and mix the labels by its area."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw the window."""
@@ -155,6 +146,7 @@ class CutMix(_Mixing, reference.CutMix):
         if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor):
             raise ValueError("CutMix: all images of a Batch must have the same shape")
         x, y = int(draws.integers(0, width)), int(draws.integers(0, height))
+        # The window is clipped to the image, so that the weight of the labels follows from its area.
         half = 0.5 * math.sqrt(1.0 - weight)
         w, h = int(half * width), int(half * height)
         x1, y1, x2, y2 = max(x - w, 0), max(y - h, 0), min(x + w, width), min(y + h, height)

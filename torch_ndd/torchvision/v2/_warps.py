@@ -67,6 +67,7 @@ class RandomPerspective(RandomTransform, reference.RandomPerspective):
         max_y = to_int(self.distortion_scale * real(height // 2)) + 1
         max_x = to_int(self.distortion_scale * real(width // 2)) + 1
         end, start = [], []
+        # The corners of the image move inwards; a coefficient per sample follows from four pairs of points.
         for right, low in ((False, False), (True, False), (True, True), (False, True)):
             x = draws.integers(width - max_x, width) if right else draws.integers(0, max_x)
             y = draws.integers(height - max_y, height) if low else draws.integers(0, max_y)
@@ -98,6 +99,7 @@ class ElasticTransform(Batched, reference.ElasticTransform):
 
 def smooth_displacements(draws: Draws, height: Column, width: Column, alpha: Any, sigma: Any) -> Any:
     """Return blurred uniform numbers from -1 to 1, times ``alpha`` and divided by width and height: a tensor, or a Batch."""
+    # The noise is drawn and blurred as two planes per sample, x first.
     sizes = torch.stack([torch.as_tensor(extent).expand(draws.count) for extent in (height, width)], 1).to(torch.int64)
     x, y = smooth_planes(sizes, (sigma[0], sigma[1]))
     scales = torch.as_tensor(list(alpha), dtype=torch.float64) / sizes.flip(1)

@@ -36,6 +36,7 @@ def check_channels(op: str, images: Batch) -> None:
 
 
 def _check_precision(op: str, images: Batch) -> None:
+    # float32 has 24 bits of precision.
     if images.dtype in (torch.int32, torch.int64):
         raise RuntimeError(f"{op}: {images.dtype} cannot be computed safely in float32; convert the images to a smaller or floating-point type")
 
@@ -80,7 +81,7 @@ def grayscale_to_rgb(inpt: Any) -> Any:
 
 def _grayscale_to_rgb(images: Batch) -> Batch:
     channels = extent(images, "C")
-    if not isinstance(channels, torch.Tensor) and channels >= 3:
+    if not isinstance(channels, torch.Tensor) and channels >= 3:  # also RGBA
         return images
     return grayscale(images, channels=3)
 
@@ -182,6 +183,7 @@ def jitter_images(inpt: Batch, brightness: Any, contrast: Any, saturation: Any, 
     images = as_images("ColorJitter", inpt)
     check_channels("ColorJitter", images)
     named = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
+    # One operator for all four: each sample goes through its order while its pixels are in the cache.
     factors = {name: None if value is None else _as_double(value) for name, value in named.items()}
     output = images if all(factor is None for factor in factors.values()) else color_jitter(images, order=batch_of(order.to(torch.int32)), **factors)
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
@@ -227,12 +229,14 @@ def posterize(inpt: Any, bits: Any) -> Any:
 
 
 def _posterize(images: Batch, bits: Any) -> Batch:
+    # torchvision's check. It comes first because a recorded call with 1 must not serve 1.0 or True.
     if isinstance(bits, bool | float):
         raise TypeError(f"posterize: bits must be an integer from 0 to 8, got {bits!r}")
     kept_bits = number("posterize", "bits", bits, images.batch_size)
     fits = (kept_bits >= 0) & (kept_bits <= 8)
     if not holds(fits):
         raise TypeError(f"posterize: {first_failure(fits)}bits must be an integer from 0 to 8, got {kept_bits}")
+    # All bits remain: torchvision returns the image itself.
     if not images.dtype.is_floating_point and not isinstance(kept_bits, torch.Tensor) and kept_bits >= value_bits(images.dtype):
         return images
     if _is_wide(images):
@@ -333,6 +337,7 @@ def equalize(inpt: Any) -> Any:
 
 
 def _equalize(images: Batch) -> Batch:
+    # The rule counts 256 levels: other dtypes are mapped to uint8 with their range, as in torchvision.
     if images.dtype is torch.uint8:
         return histogram.equalize(images, rule="pillow")
     return convert_dtype(histogram.equalize(convert_dtype(images, torch.uint8, True), rule="pillow"), images.dtype, True)

@@ -90,14 +90,12 @@ class Rows:
         return output
 
     def each(self, kernel: Callable[..., Any], *columns: Number) -> "Rows":
-        """Apply a kernel of torchvision to every sample: ``kernel(rows, canvas, *numbers)`` returns rows, or rows and their canvas.
-
-        For rotated boxes, whose arithmetic is torchvision's.
-        """
+        """Apply a kernel of torchvision to every sample: ``kernel(rows, canvas, *numbers)`` returns rows, or rows and their canvas."""
         if self.owner is None:
             output = kernel(self.values, self.canvas, *columns)
             rows, canvas = output if isinstance(output, tuple) else (output, self.canvas)
             return replace(self, values=rows, canvas=canvas)
+        # Sample by sample: torchvision's kernels take one canvas.
         count = next(len(column) for column in (*self.canvas, self.owner) if isinstance(column, torch.Tensor))
         parts, canvases = [], []
         for i in range(count):
@@ -132,6 +130,7 @@ def of_batch(inpt: Any) -> Rows:
     format, columns = getattr(inpt, "format", None), 2
     if format is not None:
         columns = tv_tensors.box_columns(format)
+    # A dense batch has equally many rows per sample; a ragged one states their shapes.
     if inpt.ragged_shapes is None:
         per_sample = values[0:1].numel() // columns
         counts = torch.full((inpt.batch_size,), per_sample, dtype=torch.int64)

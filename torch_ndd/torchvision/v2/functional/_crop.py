@@ -59,6 +59,7 @@ def _crop(images: Batch, top: Any, left: Any, height: Any, width: Any) -> Batch:
 
 def _view(image: torch.Tensor, top: Any, left: Any, height: Any, width: Any) -> torch.Tensor | None:
     """Return the window of a tensor as a view, None if it exceeds the image."""
+    # Only plain numbers, the usual case: bool, numpy integers and numbers per sample go through the kernel, which checks them.
     if not (type(top) is type(left) is type(height) is type(width) is int) or image.dim() < 2:
         return None
     bottom, right = top + height, left + width
@@ -78,7 +79,7 @@ def _shift(rows: Rows, x: Any, y: Any) -> torch.Tensor:
         by = rows.of(by)
         by = by.to(output.dtype) if isinstance(by, torch.Tensor) else torch.tensor(by, dtype=output.dtype)
         output[:, k] += by
-        if rows.format == BoundingBoxFormat.XYXY:
+        if rows.format == BoundingBoxFormat.XYXY:  # the other formats store extents behind the position
             output[:, k + 2] += by
     return output
 
@@ -150,6 +151,7 @@ def as_height_width(output_size: Any) -> tuple[int, int]:
 
 def _middle_start(extent: Number, size: int) -> Number:
     """Return the start of the window: (extent - size) / 2, half to even; or minus the padding in front, rounded down."""
+    # torchvision pads a smaller image first, with the larger half behind it, and crops afterwards.
     if not isinstance(extent, torch.Tensor):
         return -((size - extent) // 2) if size > extent else round_half_even((extent - size) / 2.0)
     return torch.where(extent < size, -((size - extent) // 2), round_half_even((extent - size).to(torch.float64) / 2.0))
@@ -246,6 +248,7 @@ def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "con
     if padding_mode != "constant" and len(values) > 1:
         raise ValueError(f"pad: padding mode {padding_mode!r} is not supported if fill is not one number")
     height, width = size_of(images)
+    # A reflected border must not need more pixels than the image has; "reflect" leaves out the edge pixel.
     if padding_mode in ("reflect", "symmetric"):
         _check_borders(padding_mode, height, width, left, top, right, bottom)
     size = height + top + bottom, width + left + right
@@ -256,6 +259,7 @@ def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "con
     return window_of(images, -top, -left, *size, border_fill(images, fill))
 
 
+# torchvision's names, and those of the operators, which follow OpenCV.
 _BORDERS = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
 
 

@@ -275,6 +275,7 @@ def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
         return planes, lambda output: new_batch(
             output.buffer, output.ragged_shapes, layout, output.pending, output.caller_owned, output.shared_extents
         )
+    # Other axes than height and width are merged to one.
     if masks.ragged_shapes is None:
         shape = masks.buffer.shape
         planes = new_batch(masks.buffer.reshape(shape[0], -1, *shape[-2:]), None, "CHW", masks.pending, masks.caller_owned)
@@ -317,6 +318,7 @@ def rows(*columns: Number) -> Any:
     """Return an argument of several numbers: a list if all samples share them, else a Batch with a row per sample."""
     if not any(isinstance(column, torch.Tensor) for column in columns):
         return list(columns)
+    # One column per number: those that all samples share are repeated.
     count = max(len(column) for column in columns if isinstance(column, torch.Tensor))
     dtype = (
         torch.float64
@@ -346,10 +348,8 @@ def fills(value: Any, images: Batch, op: str) -> list[float] | None:
 
 
 def blend_fills(value: Any, images: Batch, op: str) -> list[float] | None:
-    """Return fill values that are rounded to torchvision's integers.
-
-    torchvision rounds halves to even and the operators round them up, so that halves are moved a little towards the even neighbor.
-    """
+    """Return fill values that are rounded to torchvision's integers."""
+    # torchvision rounds halves to even and the operators round them up: halves are moved a little towards the even neighbor.
     fill = fills(value, images, op)
     if fill is None or images.dtype.is_floating_point:
         return fill

@@ -34,9 +34,9 @@ def _erase(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool 
     top, left, height, width = (number("erase", name, value, size) for name, value in (("i", i), ("j", j), ("h", h), ("w", w)))
     if not isinstance(v, list | tuple):
         value = torch.as_tensor(v)
-        if value.dim() == 0 or value.numel() == value.shape[0]:
+        if value.dim() == 0 or value.numel() == value.shape[0]:  # one color, or one number: the operator fills windows with it
             values = value.reshape(-1)
-            if not images.dtype.is_floating_point:
+            if not images.dtype.is_floating_point:  # assignment to integers truncates, the operator would round
                 values = values.to(images.dtype)
             values = values.to(torch.float32)
             fill = batch_of(values.expand(size, -1)) if torch.compiler.is_compiling() else values.tolist()  # a graph has no numbers to list
@@ -51,6 +51,7 @@ def _erase_with_arrays(images: Batch, top: Number, left: Number, height: Number,
     layout = output.layout or ""
     order = [layout.index(letter) for letter in "CHW"]
     rest = [axis for axis in range(len(layout)) if axis not in order]
+    # Noise differs in size from sample to sample: it is written window by window.
     for k, sample in enumerate(output):
         y, x, h, w = (int(n[k]) if isinstance(n, torch.Tensor) else int(n) for n in (top, left, height, width))
         if h and w and v[k] is not None:

@@ -70,7 +70,7 @@ _out_of_place = normalize_image
 
 
 def _normalize_tensor(image: torch.Tensor, mean: Any, std: Any, inplace: bool = False) -> torch.Tensor:
-    if image.is_floating_point() and image.dim() < 3:
+    if image.is_floating_point() and image.dim() < 3:  # other dtypes raise TypeError in the kernel, as in torchvision
         raise ValueError(f"normalize: images must have the shape (..., C, H, W), got {tuple(image.shape)}")
     output = _out_of_place(image, mean, std)
     return image.copy_(output) if inplace else output
@@ -175,6 +175,7 @@ def _gaussian_noise(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool
         raise ValueError(f"{op}: images must be uint8 or floating-point, got {images.dtype}")
     unit = 1.0 if floats else 255.0
     center, width = as_argument(shift * unit), as_argument(spread * unit)
+    # torchvision truncates the noise of uint8 to whole levels before it adds them.
     if floats or clip:
         noisy = noise.gaussian(images, mean=center, stddev=width, truncate=not floats)
         return cast(math.clamp(noisy, 0.0, 1.0), dtype=images.dtype) if floats and clip else noisy
@@ -213,7 +214,7 @@ def _jpeg(images: Batch, quality: Any) -> Batch:
     check_channels("jpeg", images)
     checked_quality = number("jpeg", "quality", quality, images.batch_size)
     layout = images.layout or ""
-    last = layout.replace("C", "") + "C"
+    last = layout.replace("C", "") + "C"  # libjpeg reads interleaved pixels
     pixels = images if layout == last else transpose(images, perm=[layout.index(letter) for letter in last])
     gray = extent(images, "C") == 1
     if isinstance(gray, torch.Tensor):

@@ -56,6 +56,7 @@ def flip_box_rows(rows: Rows, axis: int) -> Rows:
         return rows.each(lambda values, canvas: kernel(values, format=rows.format, canvas_size=canvas))
     extent, output = rows.of(rows.canvas[1 - axis]), rows.values.clone()
     low, high = rows.values[:, axis], rows.values[:, axis + 2]
+    # The canvas ends at its extent: a box that ends there begins at 0 afterwards.
     if rows.format == BoundingBoxFormat.XYXY:
         output[:, axis], output[:, axis + 2] = extent - high, extent - low
     elif rows.format == BoundingBoxFormat.XYWH:
@@ -68,6 +69,7 @@ def flip_box_rows(rows: Rows, axis: int) -> Rows:
 def flip_point_rows(rows: Rows, axis: int) -> Rows:
     """Flip points along x (0) or y (1); the pixels of the canvas are 0 to its extent - 1."""
     output = rows.values.clone()
+    # Points are pixels: the last one is extent - 1.
     output[:, axis] = rows.of(rows.canvas[1 - axis]) - 1 - output[:, axis]
     return rows.with_values(output)
 
@@ -102,6 +104,7 @@ def flip_where(inpt: Any, acts: torch.Tensor, axis: int) -> Any:
         rows = of_batch(inpt)
         output = (flip_point_rows if rows.format is None else flip_box_rows)(rows, axis)
         return to_batch(rows.with_values(torch.where(rows.of(acts)[:, None], output.values, rows.values)), inpt)
+    # Images take a flag per sample, so that the batch is not split.
     flags = acts.to(torch.int32)
     horizontal, vertical = (flags, 0) if axis == 0 else (0, flags)
     if tv_tensors.is_batch_of(tv_tensors.Mask, inpt):

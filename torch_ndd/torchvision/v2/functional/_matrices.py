@@ -34,7 +34,8 @@ def affine_matrix(
     b = -(a * _call("tan", sx) + _call("sin", turn))
     c = _call("sin", turn - sy) / _call("cos", sy)
     d = _call("cos", turn) - c * _call("tan", sx)
-    if inverse:  # the determinant without the scale is 1
+    # The order of torchvision: shear along x, then along y, then rotation. The determinant without the scale is 1.
+    if inverse:
         a, b, c, d = d / scale, -b / scale, -c / scale, a / scale
         return (a, b, cx - a * (cx + tx) - b * (cy + ty), c, d, cy - c * (cx + tx) - d * (cy + ty))
     a, b, c, d = a * scale, b * scale, c * scale, d * scale
@@ -107,7 +108,7 @@ def projective_coefficients(op: str, startpoints: Any, endpoints: Any, coefficie
 def _points(op: str, name: str, value: Any, batch_size: int | None) -> torch.Tensor:
     values = value.torch() if hasattr(value, "torch") else value
     table = torch.as_tensor(np.asarray(values), dtype=torch.float64) if not isinstance(values, torch.Tensor) else values.to(torch.float64)
-    table = table[None] if table.dim() == 2 else table
+    table = table[None] if table.dim() == 2 else table  # the same points for all samples
     if table.dim() != 3 or table.shape[1:] != (4, 2) or (len(table) > 1 and len(table) != batch_size):
         raise ValueError(f"{op}: {name} must be four points (x, y), got the shape {tuple(table.shape)}")
     return table
@@ -117,6 +118,7 @@ def solve_coefficients(start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
     """Return float32 coefficients (N, 8) that map ``end`` (N, 4, 2) to ``start``, by least squares in double."""
     count = max(len(start), len(end))
     start, end = start.expand(count, 4, 2), end.expand(count, 4, 2)
+    # Two equations per point: x (g u + h v + 1) = a u + b v + c, and alike for y.
     ones, zero = torch.ones_like(end[..., :1]), torch.zeros_like(end)
     plane = torch.cat([end, ones], 2)
     nothing = torch.cat([zero, zero[..., :1]], 2)

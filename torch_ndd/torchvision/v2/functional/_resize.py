@@ -65,6 +65,7 @@ def output_size(height: Number, width: Number, size: Any, max_size: int | None, 
             raise ValueError("resize: with max_size, size must be an int or a sequence of length 1, for the shorter side, or None")
         return to_int(pair[0]), to_int(pair[1])
     short, long = _sort_sides(height, width)
+    # The longer side is truncated, and so is the shorter one if max_size limits the longer one.
     new_short, new_long = shorter, _truncate_ratio(shorter, long, short)
     if max_size is not None:
         fits = max_size > new_short
@@ -132,7 +133,7 @@ def _resize(
     height, width = size_of(images)
     new = output_size(height, width, size, max_size, images.batch_size)
     if not any(isinstance(extent, torch.Tensor) for extent in (height, width, *new)) and new == (height, width):
-        return images
+        return images  # as torchvision does, whatever the interpolation
     return _resample(images, *new, mode, smooth, rule)
 
 
@@ -169,6 +170,7 @@ def resize_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | No
 
 
 def _mask_mode(interpolation: Any) -> InterpolationMode:
+    # Mixed labels would be meaningless: torchvision resizes masks by nearest neighbor whatever the mode.
     mode = interpolation_mode("resize", interpolation)
     return mode if mode is InterpolationMode.NEAREST_EXACT else InterpolationMode.NEAREST
 
@@ -186,7 +188,7 @@ def _scale(rows: Rows, new: tuple[Number, Number]) -> torch.Tensor:
     for k, (to, old) in enumerate(((new[1], rows.canvas[1]), (new[0], rows.canvas[0]))):
         to, old = (extent.to(torch.float64) if isinstance(extent, torch.Tensor) else extent for extent in (to, old))
         ratio = rows.of(to / old)
-        if not isinstance(ratio, torch.Tensor):
+        if not isinstance(ratio, torch.Tensor):  # torchvision multiplies boxes of a single sample by a float32 tensor
             ratio = torch.tensor(ratio, dtype=torch.float32)
         output[:, k::2] *= ratio[:, None] if ratio.dim() else ratio
     return output
@@ -196,6 +198,7 @@ def _resize_boxes(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
     new = output_size(*rows.canvas, size, max_size, rows.batch_size)
     if rows.owner is None and new == tuple(rows.canvas):
         return rows
+    # Rotated boxes do not stay rectangles if the aspect ratio changes: torchvision has rules for them.
     if rows.rotated:
 
         def resize_rows(values: torch.Tensor, canvas: Any, h: Any, w: Any) -> Any:

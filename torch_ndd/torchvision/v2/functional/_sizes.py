@@ -101,6 +101,7 @@ def get_num_frames_video(video: torch.Tensor) -> int:
 
 
 def _list_extents(inpt: Batch, letters: str) -> list[list[int]]:
+    """Return the extents of the axes of each sample."""
     images = as_images("get_dimensions", inpt)
     layout = images.layout or ""
     return [[shape[layout.index(letter)] for letter in letters] for shape in images.shape]

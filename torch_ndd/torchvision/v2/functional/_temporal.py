@@ -25,7 +25,7 @@ def uniform_temporal_subsample(inpt: Any, num_samples: int) -> Any:
 
 
 def _frame_indices(count: int, num_samples: int) -> torch.Tensor:
-    return torch.linspace(0, count - 1, num_samples).long()
+    return torch.linspace(0, count - 1, num_samples).long()  # truncates, as torchvision does
 
 
 def uniform_temporal_subsample_video(video: torch.Tensor, num_samples: int) -> torch.Tensor:

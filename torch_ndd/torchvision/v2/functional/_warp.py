@@ -70,6 +70,7 @@ def _affine_arguments(batch_size: int | None, angle: Any, translate: Any, scale:
     positive = scale > 0.0
     if not holds(positive):
         raise ValueError(f"affine: {first_failure(positive)}scale must be positive, got {scale}")
+    # As in torchvision: a number shears along x, a sequence of one along both axes.
     if isinstance(shear, abstract.Number):
         shear = (shear, 0.0)
     elif isinstance(shear, list | tuple) and len(shear) == 1:
@@ -98,6 +99,7 @@ def _offset_from_middle(center: Any, height: Number, width: Number) -> tuple[Num
 def _warp(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None, interpolation: Any, fill: Any, op: str) -> Batch:
     """Warp images by a map between coordinates relative to the centers of the output and of the input; the size is by default the images'."""
     source = size_of(images)
+    # torchvision computes relative to the centers, the operator from the upper left corner.
     values = rows(*about_centers(matrix, source, source if target is None else target))
     chosen = warp_filter(op, interpolation)
     size = None if target is None else rows(*target)
@@ -106,6 +108,7 @@ def _warp(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None, i
 
 def _blend_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
     options: Any = {"matrix": matrix, "size": size, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
+    # With a fill, 0 too, torchvision blends border pixels with it; without, the pixels outside count as 0. The results differ.
     return warp_in_float32(images, chosen, lambda pixels: warp_affine(pixels, **options))
 
 
@@ -291,6 +294,7 @@ def _rotated_canvas(matrix: Matrix, turn: Number, height: Number, width: Number,
     extents = rotated_size(matrix, height, width)
     if not about_middle:
         return extents
+    # Rounding could add a pixel to the sides that a quarter turn only exchanges.
     half, quarter = turn % 180 == 0, turn % 180 == 90
     if not isinstance(turn, torch.Tensor):
         return (height, width) if half else (width, height) if quarter else extents
@@ -408,6 +412,7 @@ def _perspective_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients
             return reference.perspective_bounding_boxes(values, rows.format, canvas, None, None, list(c), rows.mode)
 
         return rows.each(project, *found)
+    # Points move from the input to the output; the coefficients map the other way, as warps need.
     p, q, r, s, t, u, g, h = (rows.of(number) for number in inverse_coefficients(found))
     boxes = rows.format is not None
     points = _four_corners(rows.corners()) if boxes else rows.real
