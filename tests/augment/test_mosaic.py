@@ -174,7 +174,7 @@ def test_mosaic_repeats_with_a_seed(threads: int) -> None:
         (ValueError, "output_size", {"output_size": [9]}),
         (ValueError, "center_range", {"center_range": (0.7, 0.3)}),
         (ValueError, "min_visibility", {"min_visibility": 2}),
-        (ValueError, "labels belong to boxes", {"labels": [[1]] * 5}),
+        (ValueError, "labels need boxes", {"labels": [[1]] * 5}),
         (ValueError, "one for each box", {"boxes": [[[0, 0, 1, 1]]] * 5, "labels": [[1, 2]] * 5}),
         (ValueError, "masks", {"masks": ndd.batch(torch.zeros(5, 3, 3))}),
         (ValueError, "random.RNG", {"rng": 1}),

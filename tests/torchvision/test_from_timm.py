@@ -337,7 +337,7 @@ def test_mixup_rejects_invalid_arguments() -> None:
         Mixup(mode="half")
     with pytest.raises(ValueError, match="must be positive"):
         Mixup(0.0)
-    with pytest.raises(ValueError, match="cutmix_minmax takes two"):
+    with pytest.raises(ValueError, match="cutmix_minmax must be two"):
         Mixup(cutmix_minmax=[0.1])
     with pytest.raises(ValueError, match="for 2 images"):
         Mixup()(images, torch.zeros(3, dtype=torch.int64))

@@ -327,7 +327,7 @@ class Preset(nn.Module):
         (v1.Compose([v1.CenterCrop(3), Custom()]), r"transform\[1\] \(Custom of .*\) is not a transform of torchvision; .*per_sample"),
         (v2.Compose([v2.RandomApply([v2.Lambda(abs)])]), r"transform\[0\]\[0\] is a Lambda"),
         (Preset(), r"transform \(Preset of .*give its attribute transforms, a Compose"),
-        ([v2.CenterCrop(3), 7], r"transform\[1\] is not a transform but a int"),
+        ([v2.CenterCrop(3), 7], r"transform\[1\] must be a transform, got a value of type int"),
         (lambda image: image, r"transform \(<lambda> of"),
     ],
 )

@@ -180,8 +180,8 @@ def test_mixing_rejects_invalid_samples() -> None:
 F = v2.functional
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: v2.Resize(20)(_images(), ndd.batch([1, 2, 3])), ValueError, "Resize.*same size"),
-    (lambda: v2.Resize(20)(_images(), single.Mask(torch.zeros(3, 3))), TypeError, "Mask.*beside a Batch"),
-    (lambda: v2.Resize(20)(_images(), PIL.Image.new("RGB", (3, 3))), TypeError, "beside a Batch"),
+    (lambda: v2.Resize(20)(_images(), single.Mask(torch.zeros(3, 3))), TypeError, "Mask.*combined with a Batch"),
+    (lambda: v2.Resize(20)(_images(), PIL.Image.new("RGB", (3, 3))), TypeError, "combined with a Batch"),
     (lambda: v2.RandomRotation(20)(ndd.batch([1, 2])), TypeError, "rotate.*layout"),
     (lambda: v2.RandomCrop(60)(_images()), ValueError, "RandomCrop: sample 0"),
     (lambda: v2.FiveCrop(50)(_images()), ValueError, "five_crop: sample 0"),
@@ -204,7 +204,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: F.resize(_images(), 9, interpolation="box"), NotImplementedError, "PIL"),
     (lambda: F.resize(_images(), 9, interpolation="cubic"), ValueError, "interpolation"),
     (lambda: F.rotate(_images(), 9, interpolation="bicubic"), ValueError, "bicubic"),
-    (lambda: F.rotate(_images(), 9, fill=[1, 2]), ValueError, "fill has 2 values"),
+    (lambda: F.rotate(_images(), 9, fill=[1, 2]), ValueError, "fill must have one value"),
     (lambda: F.affine(_images(), 0, [0, 0], 0.0, [0, 0]), ValueError, "scale"),
     (lambda: F.affine(torch.zeros(3, 8, 8), 0, 3, 1.0, [0, 0]), TypeError, "translate"),
     (lambda: F.perspective(_images(), None, None), ValueError, "coefficients"),

@@ -114,7 +114,7 @@ def test_labels_pass_through() -> None:
 
 
 def test_tensor_beside_a_batch_is_refused() -> None:
-    with pytest.raises(TypeError, match="cannot stand beside a Batch of 2"):
+    with pytest.raises(TypeError, match="cannot be combined with a Batch of 2"):
         v2.Resize(8)(_image(), ndd.as_batch([_image(), _image()]))
     labels = ndd.as_tensor(torch.tensor([3, 1]))
     assert v2.Resize(8)(ndd.as_batch([_image(), _image()]), labels)[1] is labels

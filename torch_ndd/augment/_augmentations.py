@@ -124,6 +124,7 @@ def _scale_saturation(images: Batch, factors: Batch) -> Batch:
 
 def _scale_contrast(images: Batch, factors: Batch) -> Batch:
     """Scale the difference from the mean gray of each image."""
+    # The mean of each channel is weighted afterwards, which reads the pixels once.
     gray = reductions.mean(images, axes=[-3, -2], keep_dims=True)
     if images.shared_extent(-1) == 3:
         gray = reductions.sum(gray * torch.tensor([0.299, 0.587, 0.114], device=images.buffer.device), axes=-1, keep_dims=True)
@@ -165,6 +166,7 @@ def _stretch_contrast(images: Batch, _: Batch) -> Batch:
 
 
 def _equalize(images: Batch, _: Batch, rule: str = "opencv") -> Batch:
+    # The rules count 256 levels.
     if images.dtype.is_floating_point:
         return cast(equalize(cast(images * 255.0, dtype=torch.uint8), rule=rule) * (1 / 255), dtype=images.dtype)
     return equalize(images, rule=rule)

@@ -63,6 +63,7 @@ def elastic(
     mask_batch = as_masks(op, masks, batch, is_batch)
     axis = (batch.layout or "").index("H")
     sizes = torch.tensor([shape[axis : axis + 2] for shape in batch.shape], dtype=torch.int64).reshape(-1, 2)
+    # torchvision's displacements are in units of half the image, and its alpha is divided by the extent.
     x, y = (plane * (alpha / 2) for plane in smooth_planes(sizes, (sigma, sigma), rng))
     output = remap(batch, x, y, interp=interp_type, relative=True, fill_value=fill_value)
     moved = None
@@ -81,7 +82,7 @@ def smooth_planes(sizes: torch.Tensor, sigma: tuple[float, float], rng: Any = No
     for deviation in sigma:
         noise = as_batch(uniform(shape=new_batch(sizes), range=[-1.0, 1.0], batch_size=len(sizes), rng=rng), layout="HW")
         if deviation > 0.0:
-            window = int(8 * deviation + 1) | 1
+            window = int(8 * deviation + 1) | 1  # torchvision's window, made odd; it blurs with both sigmas
             noise = gaussian_blur(noise, window_size=[window, window], sigma=[float(sigma[1]), float(sigma[0])])
         planes.append(noise)
     return planes[0], planes[1]

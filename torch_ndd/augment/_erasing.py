@@ -114,6 +114,7 @@ def _erased_boxes(
     ratios = np.exp(low + rest[..., _TRIES : 2 * _TRIES] * (high - low))
     h, w = np.round(np.sqrt(areas * ratios)), np.round(np.sqrt(areas / ratios))
     fits = (h < extents[..., :1]) & (w < extents[..., 1:])
+    # The first attempt that fits, without a loop over samples.
     first = fits.argmax(2)[..., None]
     erased = fits.any(2) & acts[:, None]
     box = np.where(erased[..., None], np.concatenate([np.take_along_axis(side, first, 2) for side in (h, w)], 2), 0)

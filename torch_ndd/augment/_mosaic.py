@@ -78,7 +78,7 @@ def mosaic(
     size = batch.batch_size
     low, high = center_range
     centers = np.rint((low + (high - low) * draw_numbers(op, rng, size, 2)) * canvas).astype(np.int64)
-    centers = np.clip(centers, 1, np.array(canvas) - 1)
+    centers = np.clip(centers, 1, np.array(canvas) - 1)  # every part has pixels
     sources = _draw_sources(op, size, rng)
 
     parts = [_Part(batch, sources[:, k], centers, canvas, *corner) for k, corner in enumerate(_CORNERS)]

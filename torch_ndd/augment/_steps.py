@@ -58,6 +58,7 @@ def draw_steps(op: str, candidates: Sequence[Sequence[Candidate]], n: int, weigh
     def sample_steps(candidates: Sequence[Candidate], row: np.ndarray) -> list[Step]:
         left = None if weights is None else weights.copy()
         steps: list[Step] = []
+        # The first number chooses the augmentation, the second its side; the rest the magnitude and whether it acts.
         for which, side, *more in row[: per_step * n].reshape(n, per_step):
             index = int(which * len(candidates)) if left is None else _find_index(which, left)
             if left is not None:

@@ -109,6 +109,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         allow_empty: bool = False,
     ) -> list[tuple[str, int]]:
         """Return path and class of all files. Raise FileNotFoundError for classes without files."""
+        # Hidden folders, such as those of notebooks, would become classes or contain duplicates.
         endings = tuple(extensions or ())
         hidden = [name for name in subfolders(directory) if is_hidden(name) and name not in class_to_idx]
 
@@ -120,6 +121,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         valid = is_valid_file or (lambda path: path.lower().endswith(endings))
         found: list[tuple[str, int]] = []
         empty = []
+        # torchvision's order: classes, then folders, then files, each sorted.
         for name in sorted(class_to_idx):
             before = len(found)
             for folder, files in sorted(walk(os.path.join(directory, name), enters)):
@@ -160,6 +162,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
     def _of(cls, theirs: Any) -> "ImageFolder":
         """Return torchvision's data set as one of ours."""
         dataset = cls.__new__(cls)
+        # Their files are listed already, so that the folder is not read again.
         dataset.__dict__.update(theirs.__dict__, loader=default_loader, _whole=theirs)
         return dataset
 
@@ -178,6 +181,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
 
     def _with_samples(self, samples: list[tuple[str, int]]) -> "ImageFolder":
         dataset = copy.copy(self)
+        # Transforms stay attributes of the original, which the user may change.
         dataset.__dict__["_whole"] = self._origin
         dataset.samples = dataset.imgs = samples
         dataset.targets = [target for _, target in samples]
@@ -294,6 +298,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         if not -self._length <= index < self._length:
             raise IndexError(f"CocoDetection: sample {index} is out of range for {self._length} images")
         index %= self._length
+        # One item through the reader's own steps, so that it equals the loader's.
         reader, number = self._parts[self._which[index]]._reader, self._numbers[index : index + 1]
         file, boxes, labels, *masks, ids = (output.nth(0).torch() for output in reader._finish(reader._start(number), number))
         image = Image.open(BytesIO(file.numpy().tobytes())).convert("RGB")
@@ -308,6 +313,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         is_custom = type(self).__getitem__ is not CocoDetection.__getitem__
         if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None or arguments.sampler is not None:
             return dataset_reader(self, arguments, options), None
+        # All images in order: the COCO reader itself. A selection of them is read by index.
         if self._parts == (self,) and np.array_equal(self._numbers, np.arange(self._reader._scan())):
             reader: readers.Reader = self._new_reader(with_order(arguments, options))
         else:

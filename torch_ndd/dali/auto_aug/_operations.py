@@ -76,6 +76,7 @@ def _apply_steps(
     title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]]], shapes: Batch | None, fill_value: Any, interp_type: Any
 ) -> Batch:
     """Return the images after the steps of each sample."""
+    # DALI's augmentations accept images without a layout; results have the layout of the input.
     layout, original = images.layout, images
     if layout is None and images.ndim == 3:
         images = as_batch(images, layout="HWC")
@@ -91,6 +92,7 @@ def _apply_steps(
         for kernel, parameter in sample_steps:
             if kernel.relative:
                 assert extents is not None
+                # Parameters are pairs (x, y), shapes begin with the height.
                 parameter = parameter * extents[k][[1, 0]]
             row.append((KERNELS[kernel.name], parameter))
         augment_steps.append(row)
@@ -100,6 +102,7 @@ def _apply_steps(
 
 def _apply_by_channels(title: str, images: Batch, steps: list[list[AugmentStep]], fill_value: Any, interp_type: Any) -> Batch:
     """Return the images after their steps; images with different numbers of channels are in different calls."""
+    # The usual case. A graph may mix gray and colored images, for which no operator makes one batch.
     if not images.batch_size or images.shared_extent(-1) is not None:
         return apply_steps(title, images, steps, None, None, fill_value, 0, interp_type)[0]
     groups: dict[int, list[int]] = {}
@@ -190,6 +193,7 @@ class Choices:
         kernel = Kernel(name, relative)
         if table is None or magnitude is None:
             return kernel, 0.0
+        # Parameters that are negated come in pairs, see Augmentation.signed_params.
         return kernel, table[2 * magnitude + (side < 0.5) if has_negatives else magnitude]
 
 
@@ -202,6 +206,7 @@ def _trivial(row: Sequence[float], choices: Choices, bins: int) -> list[tuple[Ke
 
 
 def _auto(row: Sequence[float], choices: Choices, sub_policies: Sequence[Sequence[Sequence[Any]]]) -> list[tuple[Kernel, Any]]:
+    # One number chooses the sub-policy, then a coin and a side for each step; short sub-policies ignore the last ones.
     steps = zip(sub_policies[int(row[0] * len(sub_policies))], row[1::2], row[2::2], strict=False)
     return [choices.step(which, magnitude, side) for (which, probability, magnitude), coin, side in steps if coin < probability]
 
@@ -279,9 +284,11 @@ def is_known(augmentations: Sequence[Any], arguments: Mapping[str, Any]) -> bool
     # A subclass that overrides __call__ has to be called, as part of the graph.
     if any(kernel is None or type(augmentation).__call__ is not _PLAIN_CALL for kernel, augmentation in zip(kernels, augmentations, strict=True)):
         return False
+    # Per-sample fill values and other arguments of custom functions need the graph of conditions.
     if set(arguments) - {"shape", "fill_value", "interp_type"} or isinstance(arguments.get("fill_value"), DataNode):
         return False
     return arguments.get("shape") is not None or not any(kernel.relative for kernel in kernels if kernel is not None)
 
 
+# Compared by identity in is_known.
 _PLAIN_CALL = Pipelined.__call__

@@ -22,6 +22,7 @@ def make_suite(space: Space, use_shape: bool = False, max_translate_abs: Any = N
     limits = _translation_limits(use_shape, max_translate_abs, max_translate_rel)
     suite = []
     for name, range in space.items():
+        # The space has one entry for each augmentation of the module, by the same name.
         augmentation = getattr(a, name)
         if name in limits:
             last = limits[name]
@@ -31,7 +32,7 @@ def make_suite(space: Space, use_shape: bool = False, max_translate_abs: Any = N
         elif name in FACTORS and range.origin == 0:  # the magnitude is the factor, not a change of it
             mag_to_param = a.sharpness_kernel_shifted if name == "sharpness" else None
             suite.append(augmentation.augmentation(mag_range=(range.first, range.last), randomly_negate=False, mag_to_param=mag_to_param))
-        elif not name.startswith("translate"):
+        elif not name.startswith("translate"):  # of the two kinds of translations, only those in limits are used
             suite.append(augmentation.augmentation(mag_range=(range.first, range.last)))
     return suite
 

@@ -69,6 +69,7 @@ def sharpness_kernel(magnitude: float) -> np.ndarray:
 
 def sharpness_kernel_shifted(magnitude: float) -> np.ndarray:
     """Return the 3x3 filter of a factor, float32: 0 blurs with (1 1 1, 1 5 1, 1 1 1) / 13, 1 changes nothing, more sharpens."""
+    # Pillow's smoothing filter; between it and the identity, factors interpolate.
     blur, same = np.full((3, 3), 1 / 13), np.zeros((3, 3))
     blur[1, 1], same[1, 1] = 5 / 13, 1
     return ((1 - magnitude) * blur + magnitude * same).astype(np.float32)
@@ -96,6 +97,7 @@ def _define(
     """Return a decorator that makes a function an augmentation with DALI's default range; with ``kernel``, policies of it can be one operation."""
 
     def decorate(function: Callable[..., Any]) -> Any:
+        # Read by is_known in _operations.py; custom augmentations do not have it.
         function.kernel = kernel  # type: ignore[attr-defined]
         range = DALI_DEFAULTS[function.__name__]
         limits = {} if range is None else {"mag_range": (range.first, range.last), "randomly_negate": range.signed or None}

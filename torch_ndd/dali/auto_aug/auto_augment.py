@@ -58,6 +58,7 @@ def auto_augment(
     """
     if policy_name not in _POLICIES:
         raise Exception(f"The `policy_name` must be a string that takes one of the values: {list(_POLICIES)}. Got {policy_name!r}")
+    # Without translations in the policy, their arguments would be ignored silently.
     if policy_name == "reduced_image_net":
         if max_translate_abs is not None or max_translate_rel is not None or shape is not None:
             raise Exception(
@@ -117,6 +118,7 @@ def _as_conditions(policy: Policy, data: Any, longest: int, seed: int | None, kw
     for k, steps in enumerate(policy.sub_policies):
         for stage, (_, probability, magnitude) in enumerate(steps):
             probabilities[k, stage], magnitudes[k, stage] = probability, magnitude or 0
+    # All numbers are drawn before the first condition: operators in branches would draw for some samples only.
     index = random_index(len(policy.sub_policies), seed)
     coins = random_part(derive_seed(seed, 1), [longest])
     signs = random_index(2, derive_seed(seed, 2), [longest])
@@ -131,6 +133,7 @@ def _as_conditions(policy: Policy, data: Any, longest: int, seed: int | None, kw
 
 def _sub_policy_to_augmentation_matrix_map(policy: Policy) -> tuple[np.ndarray, list[list[Augmentation]]]:
     """Return int32 (sub-policies, stages), places in the lists of the augmentations of each stage; short sub-policies end with ``identity``."""
+    # Each stage has its own list, so that its tree of conditions has only the augmentations that occur there.
     longest = max(map(len, policy.sub_policies))
     matrix = np.zeros((len(policy.sub_policies), longest), np.int32)
     stages: list[list[Augmentation]] = []
@@ -147,6 +150,7 @@ def _sub_policy_to_augmentation_matrix_map(policy: Policy) -> tuple[np.ndarray, 
 
 
 def _make_policy(name: str, policy: str, *translations: Any) -> Policy:
+    # DALI uses the ranges of the ImageNet policy for all four, with 11 magnitudes.
     by_name = {augmentation.name: augmentation for augmentation in make_suite(DALI_AUTO_AUGMENT, *translations)}
     sub_policies = [
         [(by_name[step], probability, None if by_name[step].mag_range is None else magnitude) for step, probability, magnitude in pair]

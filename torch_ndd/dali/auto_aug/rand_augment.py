@@ -77,13 +77,14 @@ def apply_rand_augment(
     check_bins(num_magnitude_bins)
     if not isinstance(m, int) or not 0 <= m < num_magnitude_bins:
         raise Exception(f"The magnitude bin `m` must be an integer from `[0, {num_magnitude_bins - 1}]` range. Got {m}.")
-    if n == 0:
+    if n == 0:  # as in DALI, before the list is checked
         return data
     check_list(augmentations)
     check_arguments(augmentations, kwargs, "apply_rand_augment")
     if _operations.is_known(augmentations, kwargs):
         choices = _operations.Choices.of(augmentations, num_magnitude_bins)
         return _operations.policy("rand_augment", data, choices, {"n": n, "m": m}, seed, kwargs)
+    # A custom augmentation is among them: conditions choose its branch. All numbers are drawn before.
     index = random_index(len(augmentations), seed, [n])
     magnitude = signed_bin(m, seed=derive_seed(seed, 1), shape=[n]) if any(augmentation.randomly_negate for augmentation in augmentations) else None
     for k in range(n):

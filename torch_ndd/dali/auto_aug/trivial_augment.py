@@ -64,6 +64,7 @@ def apply_trivial_augment(
     if _operations.is_known(augmentations, kwargs):
         choices = _operations.Choices.of(augmentations, num_magnitude_bins)
         return _operations.policy("trivial_augment", data, choices, {"bins": num_magnitude_bins}, seed, kwargs)
+    # A custom augmentation is among them: conditions choose its branch. All numbers are drawn before.
     index = random_index(len(augmentations), seed)
     magnitude = random_index(num_magnitude_bins, derive_seed(seed, 1))
     if any(augmentation.randomly_negate for augmentation in augmentations):

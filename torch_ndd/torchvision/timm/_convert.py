@@ -20,6 +20,7 @@ def convert_timm(transform: Any) -> Any:
     name = type(transform).__name__
     if name == "MaybeToTensor":
         return [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+    # With timm's loader, the conversion to floats follows on the device.
     if name in ("MaybePILToTensor", "ToNumpy"):
         return v2.ToImage()
     if name == "ToTensor":  # timm's does not scale
@@ -36,6 +37,7 @@ def convert_timm(transform: Any) -> Any:
     if name == "TrimBorder":
         return transforms.TrimBorder(transform.border_size)
     if name == "RandomErasing":
+        # timm stores the logarithms of the aspect ratios.
         low, high = (float(torch.tensor(exponent, dtype=torch.float64).exp()) for exponent in transform.log_aspect_ratio)
         keys = ("probability", "min_area", "max_area", "min_count", "max_count", "num_splits")
         return transforms.RandomErasing(
@@ -54,6 +56,7 @@ def convert_timm(transform: Any) -> Any:
 
 
 def _interpolation(interpolation: Any) -> str:
+    # timm stores a pair of modes for "random", and otherwise an enumeration.
     return _RANDOM if isinstance(interpolation, list | tuple) else interpolation.value
 
 

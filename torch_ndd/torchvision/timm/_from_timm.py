@@ -174,8 +174,10 @@ def _colors(
     steps: list[Any] = []
     if auto_augment:
         pct = 0.3 if auto_augment.startswith("augmix") else 0.45
+        # timm's values: the mean color, and translations relative to the smaller side.
         fill = [min(255, round(255 * value)) for value in mean]
         steps.append(make_policy(auto_augment, float(int(min(size) * 0.45)), pct, fill=fill, nearest=interpolation == "nearest"))
+    # Policies change colors: timm leaves the jitter out beside all but "3a".
     if jitter is not None and (not auto_augment or "3a" in auto_augment):
         strengths = [float(jitter)] * 3 if isinstance(jitter, int | float) else [float(strength) for strength in jitter]
         if len(strengths) not in (3, 4):
@@ -206,6 +208,7 @@ def _evaluation(
     if mode == "border":
         fill = [round(255 * value) for value in mean]
         return [*steps, transforms.ResizeKeepRatio(scaled, 1.0, interpolation), transforms.CenterCropOrPad(size, fill)]
+    # As in timm, which has a class of its own for targets that are not square.
     resize: Any = v2.Resize(scaled[0], interpolation=interpolation) if scaled[0] == scaled[1] else None
     return [*steps, resize or transforms.ResizeKeepRatio(scaled, 0.0, interpolation), v2.CenterCrop(list(size))]
 

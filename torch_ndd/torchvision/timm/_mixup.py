@@ -103,6 +103,7 @@ class Mixup:
         lam = np.where(is_cutmix, self._draw_beta(draws, self.cutmix_alpha), self._draw_beta(draws, self.mixup_alpha))
         lam = np.where(draws.unit().numpy() < self.prob, lam, 1.0)
         is_cutmix = is_cutmix & (lam != 1.0)
+        # Boxes are drawn for all rows, so that the number of draws does not depend on the modes that were drawn.
         boxes = self._draw_boxes(draws, lam, height, width)
         boxes[~is_cutmix] = 0
         if self.correct_lam or self.cutmix_minmax is not None:
@@ -131,6 +132,7 @@ class Mixup:
                 sides.append((start.numpy(), (start + cut).numpy()))
             (top, bottom), (left, right) = sides
             return np.stack([left, top, right, bottom], 1)
+        # timm's box around a center, clipped to the image; correct_lam takes the clipped area.
         ratio = np.sqrt(1.0 - lam)
         edges = []
         for extent in (height, width):

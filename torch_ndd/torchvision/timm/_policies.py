@@ -36,7 +36,7 @@ class _Policy(ImageTransform):
         if images.dtype != torch.uint8:
             dtype = types.dtype_name(images.dtype)
             raise ValueError(f"{type(self).__name__}: images must be uint8, got {dtype}; put the policy before the conversion to floats")
-        if images.layout == "CHW":
+        if images.layout == "CHW":  # the operators of augment have the channels last
             return transpose(self._augment(transpose(images, perm=[1, 2, 0])), perm=[2, 0, 1])
         return self._augment(images)
 

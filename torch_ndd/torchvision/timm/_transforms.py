@@ -100,6 +100,7 @@ class ResizeKeepRatio(ImageTransform):
 
     def transform_images(self, images: Batch) -> Batch:
         height, width = (column.to(torch.float64) for column in extents(images))
+        # How many times the image is larger than the target, along each axis.
         over_h, over_w = height / self.size[0], width / self.size[1]
         ratio = torch.maximum(over_h, over_w) * self.longest + torch.minimum(over_h, over_w) * (1.0 - self.longest)
         draws = Draws(images.batch_size)
@@ -196,6 +197,7 @@ class RandomErasing(ImageTransform):
             acts[: images.batch_size // self.num_splits] = False
         count = draws.integers(self.min_count, self.max_count + 1)
         output = images
+        # A box per round for the samples whose count is not reached: all samples share the call.
         for k in range(self.max_count):
             output = self._erase_box(output, draws, acts & (count > k), count)
         return output
@@ -210,6 +212,7 @@ class RandomErasing(ImageTransform):
         acts = acts & fits.any(1)
         h, w = (torch.where(acts, side.gather(1, first)[:, 0], torch.zeros(())).to(torch.int64) for side in (h, w))
         top, left = draws.integers(0, height - h + 1), draws.integers(0, width - w + 1)
+        # Kernels that fill only the windows; erase would copy the batch.
         in_place = self._in_place and takes(images) and not images.caller_owned
         if in_place and self.mode == "const":
             fill_windows(images, torch.stack((top, left, h, w), 1), [0.0])
@@ -229,6 +232,7 @@ class RandomErasing(ImageTransform):
     def _erase_with_noise(self, images: Batch, top: torch.Tensor, left: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> Batch:
         channels = images.shared_extent((images.layout or "").index("C")) or 1
         sizes = (channels * h * w).tolist()
+        # One draw for all boxes, split to their sizes.
         values = normal(shape=[max(1, sum(sizes))]).torch()
         parts = torch.split(values[: sum(sizes)], sizes)
         boxes = [part.reshape(channels, a, b) for part, a, b in zip(parts, h.tolist(), w.tolist(), strict=True)]

@@ -111,10 +111,12 @@ class _Policy(Batched):
         """Apply to each sample its step of every turn."""
         fill = self._fill_for(image)
         if not isinstance(image, Batch):
+            # A single sample has one step per turn.
             for steps in turns:
                 image = apply_step(image, *steps[0], self.interpolation, fill)
             return image
         plain = as_images(self._name, image)
+        # uint8 on the CPU: all steps of an image in one pass. Else one operator call for each augmentation of a turn.
         if takes(plain):
             filter = warp_filter(self._name, self.interpolation)
             output = with_steps(plain, encode_steps(plain, turns), filter, fills(fill, plain, self._name))
@@ -127,6 +129,7 @@ class _Policy(Batched):
         """Apply to each sample its step, with one call for all samples that share an augmentation."""
         groups: dict[str, list[int]] = {}
         for k, (name, _) in enumerate(steps):
+            # Warps of all kinds are one call, since each sample has its own matrix.
             groups.setdefault("warp" if name in _WARPS else name, []).append(k)
         parts = []
         for name, indices in groups.items():

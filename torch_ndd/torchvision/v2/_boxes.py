@@ -78,6 +78,7 @@ class _Sanitizing(Batched):
             return self._reference.forward(self, *inputs)
         labels = labels_of(sample) if self.labels_getter == "default" else self._labels_getter(sample)
         labels = [] if labels is None else [labels] if isinstance(labels, Batch) else list(labels)
+        # The rows that are valid are found once, then taken from all leaves that belong to them.
         rows = self._rows(leaves)
         counts = [shape[0] for shape in rows.shape]
         for label in labels:
@@ -88,6 +89,7 @@ class _Sanitizing(Batched):
         valid = self._valid(rows)
         outputs = []
         for leaf in leaves:
+            # Labels are compared by identity: equal labels elsewhere in the sample are other data.
             if leaf is rows or any(leaf is label for label in labels) or self._follows(leaf, counts):
                 outputs.append(keep_rows(leaf, valid))
             else:
@@ -180,7 +182,7 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
     def _window(self, draws: Draws, height: int, width: int, corners: torch.Tensor) -> dict[str, Any] | None:
         """Return a window for a sample, None to leave it unchanged."""
         boxes = corners.to(torch.float64).numpy()
-        while True:  # ends: one of the options usually leaves the sample unchanged, as in torchvision
+        while True:  # as in torchvision, until a window fits or an option of 1 or more is drawn
             min_overlap = self.options[int(draws.integers(0, len(self.options)))]
             if min_overlap >= 1.0:
                 return None

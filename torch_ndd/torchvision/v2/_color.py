@@ -41,6 +41,7 @@ class RGB(Batched, reference.RGB):
         return self._call_kernel(F.grayscale_to_rgb, inpt)
 
 
+# In the order of torchvision, to whose indices the drawn permutations refer.
 _FUNCTIONALS = (
     (F.adjust_brightness, "brightness_factor"),
     (F.adjust_contrast, "contrast_factor"),
@@ -57,6 +58,7 @@ class ColorJitter(Batched, reference.ColorJitter):
         draws = draws_for(flat_inputs)
         order = draws.permutations(4)
         params: dict[str, Any] = {"fn_idx": order[0] if draws.batch_size is None else order}
+        # Factors that are switched off are not drawn.
         for (_, name), limits in zip(_FUNCTIONALS, (self.brightness, self.contrast, self.saturation, self.hue), strict=True):
             params[name] = None if limits is None else draws.result(draws.uniform(limits[0], limits[1]))
         return params
@@ -104,6 +106,7 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
         limits = (self.brightness, self.contrast, self.saturation, self.hue)
         single = draws.batch_size is None
         for (_, name), (low, high) in zip(_FUNCTIONALS, limits, strict=True):
+            # Drawn even if it does not act, so that a batch and a single sample draw the same.
             acts, value = draws.happens(self.p), draws.uniform(low, high)
             neutral = 0.0 if name == "hue_factor" else 1.0
             params[name] = (value.item() if bool(acts) else None) if single else torch.where(acts, value, neutral)

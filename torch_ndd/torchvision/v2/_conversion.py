@@ -21,6 +21,7 @@ class ToDtype(Batched, reference.ToDtype):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Convert a leaf."""
+        # A plain dtype is for images and videos only; a dict may name the type of every leaf.
         kind = kind_of(inpt)
         is_image = is_pure_tensor(inpt) or kind in (torch.Tensor, single.Image, single.Video) or issubclass(kind, single.Image | single.Video)
         if isinstance(self.dtype, torch.dtype):
@@ -47,6 +48,7 @@ class _Conversion(Batched):
     """A conversion, which applies to every image Batch of a sample and not only to the first."""
 
     def _needs_transform_list(self, flat_inputs: list[Any]) -> list[bool]:
+        # A batch HWC beside another image has to become CHW as well.
         needs = super()._needs_transform_list(flat_inputs)
         alone = not any(map(is_explicit_image, flat_inputs))
         return [wanted or _is_convertible(leaf, alone) for wanted, leaf in zip(needs, flat_inputs, strict=True)]

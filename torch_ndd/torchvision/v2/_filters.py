@@ -41,6 +41,7 @@ class LinearTransformation(Batched, reference.LinearTransformation):
         if not isinstance(inpt, Batch):
             output = self._multiply(inpt.as_subclass(torch.Tensor))
             return output if is_pure_tensor(inpt) else tv_tensors.wrap(output, like=inpt)
+        # The matrix is for images of one size, flattened with the channels first.
         images = as_images(self._name, inpt)
         if images.ragged_shapes is not None:
             raise ValueError(f"{self._name}: all images of a Batch must have the same shape, got {images.shape[:4]}")

@@ -67,7 +67,7 @@ class RandomPerspective(RandomTransform, reference.RandomPerspective):
         max_y = to_int(self.distortion_scale * real(height // 2)) + 1
         max_x = to_int(self.distortion_scale * real(width // 2)) + 1
         end, start = [], []
-        # The corners of the image move inwards; a coefficient per sample follows from four pairs of points.
+        # Every corner of the image moves inwards; the coefficients follow from the four pairs of points.
         for right, low in ((False, False), (True, False), (True, True), (False, True)):
             x = draws.integers(width - max_x, width) if right else draws.integers(0, max_x)
             y = draws.integers(height - max_y, height) if low else draws.integers(0, max_y)

@@ -18,6 +18,7 @@ class _Unchanged:
         return "<unchanged>"
 
 
+# Distinguishes an argument that was not passed from None, which restores the default.
 _UNCHANGED: Any = _Unchanged()
 
 
@@ -88,6 +89,7 @@ class Augmentation:
         if param_device not in (None, "cpu", "gpu", "auto"):
             raise Exception(f"The `param_device` must be 'cpu', 'gpu' or 'auto', got {param_device!r}")
         self._op = op
+        # Settings as they were passed: a copy with other settings keeps the defaults of the rest.
         self._config = {
             "mag_range": mag_range,
             "randomly_negate": randomly_negate,
@@ -182,6 +184,7 @@ class Augmentation:
             raise Exception(
                 f"The augmentation `{self.name}`: the `magnitude_bin` must be an int from `[0, {len(magnitudes) - 1}]` range. Got `{index}`"
             )
+        # Constants of the graph: a parameter, or a table of all parameters that the node of the magnitude indexes.
         device = self._device(data)
         if not self.randomly_negate:
             if not isinstance(index, DataNode):
@@ -205,6 +208,7 @@ class Augmentation:
 
     def signed_params(self, num_magnitude_bins: int | None) -> np.ndarray:
         """Return the parameters of all magnitudes, each followed by that of its negative."""
+        # The layout that SignedBin.signed_magnitude_idx indexes.
         magnitudes = self._get_magnitudes(num_magnitude_bins)
         return self._map_mags_to_params([signed for magnitude in magnitudes for signed in (magnitude, -magnitude)])
 
@@ -227,6 +231,7 @@ class Augmentation:
 
     def _map_mag_to_param(self, magnitude: float) -> np.ndarray:
         value = self.mag_to_param(magnitude)
+        # A tensor of DALI or a node has no values while the graph is defined.
         parameter = np.array(value) if not isinstance(value, DataNode) and not hasattr(value, "source") else np.array(None)
         if parameter.dtype.kind not in "biuf":
             raise Exception(

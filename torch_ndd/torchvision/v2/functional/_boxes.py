@@ -39,6 +39,7 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
     format = BoundingBoxFormat[new_format.upper()] if isinstance(new_format, str) else new_format
     if format == inpt.format:
         return inpt
+    # torchvision's arithmetic on the rows of all samples together.
     rows = of_batch(inpt)
     values = reference.convert_bounding_box_format(rows.values, inpt.format, format)
     columns = tv_tensors.box_columns(format)
@@ -72,6 +73,7 @@ def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None,
     if isinstance(format, str):
         format = BoundingBoxFormat[format.upper()]
     rotated = isinstance(inpt, single.BoundingBoxes) or (format is not None and single.is_rotated_bounding_format(format))
+    # torchvision handles its own objects, rotated boxes and missing arguments, with its errors.
     if not is_pure_tensor(inpt) or rotated or format is None or canvas_size is None or clamping_mode == "auto":
         return reference.clamp_bounding_boxes(inpt, format, canvas_size, clamping_mode)
     clamped = _clamp(of_tensor(inpt, canvas_size, format, clamping_mode)).values.reshape(inpt.shape)

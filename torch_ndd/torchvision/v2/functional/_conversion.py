@@ -65,12 +65,14 @@ def convert_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if old.is_floating_point:
         if (old is torch.float32 and dtype in (torch.int32, torch.int64)) or (old is torch.float64 and dtype is torch.int64):
             raise RuntimeError(f"to_dtype: the conversion from {old} to {dtype} cannot be performed safely, because not all integers are exact")
+        # Nearly largest + 1, so that the truncated levels are equally wide and 1.0 is the largest.
         return values.mul(float(_largest(dtype)) + 1.0 - 1e-3).to(dtype)
     if dtype.is_floating_point:
         return values.to(dtype).mul_(1.0 / _largest(old))
     for integer_type in (old, dtype):
         if integer_type not in _BITS:
             raise TypeError(f"to_dtype: dtypes must be integer or floating-point, got {integer_type}")
+    # A shift by the difference of value bits; torch has no shifts of uint16.
     shift = _BITS[old] - _BITS[dtype]
     if shift > 0:
         return (values.to(torch.int32) if old is torch.uint16 else values).bitwise_right_shift(shift).to(dtype)

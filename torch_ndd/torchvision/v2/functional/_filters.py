@@ -122,6 +122,7 @@ def _gaussian_blur(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
     if sigma is None:
         sigma = [window * 0.15 + 0.35 for window in kernel_size]
     size = images.batch_size
+    # One number, one for each axis, or for a Batch one number or pair per sample.
     if isinstance(sigma, int | float):
         sigma = [sigma, sigma]
     elif isinstance(sigma, list | tuple) and len(sigma) == 1:
@@ -173,7 +174,7 @@ def _gaussian_noise(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool
     floats = images.dtype.is_floating_point
     if not floats and images.dtype is not torch.uint8:
         raise ValueError(f"{op}: images must be uint8 or floating-point, got {images.dtype}")
-    unit = 1.0 if floats else 255.0
+    unit = 1.0 if floats else 255.0  # noise is relative to the range
     center, width = as_argument(shift * unit), as_argument(spread * unit)
     # torchvision truncates the noise of uint8 to whole levels before it adds them.
     if floats or clip:

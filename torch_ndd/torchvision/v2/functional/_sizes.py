@@ -107,6 +107,7 @@ def _list_extents(inpt: Batch, letters: str) -> list[list[int]]:
     return [[shape[layout.index(letter)] for letter in letters] for shape in images.shape]
 
 
+# Sizes are read without kernels of images: no pixels are needed.
 add_kernel(get_dimensions, torch.Tensor, single.Image, single.Video)(get_dimensions_image)
 add_kernel(get_dimensions, Batch)(lambda inpt: _list_extents(inpt, "CHW"))
 add_kernel(get_dimensions, PIL.Image.Image)(reference.get_dimensions)
