@@ -19,7 +19,7 @@ policies combine them with operators of their own arithmetic:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 _INFINITY = float("inf")
@@ -48,19 +48,20 @@ class Range:
     limits: tuple[float, float] = (-_INFINITY, _INFINITY)
     unit: float = 1.0
 
-    def parameter(self, position: float, other_side: bool = False) -> float:
-        """Return the parameter at a position; positions above 1 extend the range as far as ``limits``."""
-        magnitude = self.first + position * (self.last - self.first)
+    def parameter(self, position: float, other_side: bool = False, extent: float = 1.0) -> float:
+        """Return the parameter at a position; of a ``relative`` range in pixels for the extent of an image.
+
+        Positions above 1 extend the range as far as ``limits``.
+        """
+        scale = extent if self.relative else 1.0
+        first, last = self.first * scale, self.last * scale
+        magnitude = first + position * (last - first)
         if self.truncated:
             magnitude = int(magnitude)
         parameter = self.origin - magnitude if other_side and self.signed else self.origin + magnitude
         parameter = min(max(parameter, self.limits[0]), self.limits[1])
         # Not divided by 1: whole numbers stay whole, which users see in return_params.
         return parameter if self.unit == 1 else parameter / self.unit
-
-    def for_extent(self, extent: float) -> "Range":
-        """Return the range in pixels of an image of this width or height, if it is ``relative``."""
-        return replace(self, first=self.first * extent, last=self.last * extent, relative=False) if self.relative else self
 
 
 Space: TypeAlias = Mapping[str, Range | None]  # None: the augmentation has no magnitude

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...augment._spaces import FACTORS, Space
 from . import augmentations as a
-from .core._args import filter_accepted, forbid_unused_kwargs, missing
+from .core._args import filter_arguments, forbid_unused_kwargs, missing
 from .core._augmentation import Augmentation
 
 
@@ -57,7 +57,7 @@ def _translation_limits(use_shape: bool, max_translate_abs: Any, max_translate_r
 def taken_arguments(augmentations: Sequence[Augmentation], shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:
     """Return the arguments that are parameters of at least one augmentation."""
     arguments = {"fill_value": fill_value, "interp_type": interp_type} | ({} if shape is None else {"shape": shape})
-    names = {name for augmentation in augmentations for name in filter_accepted(augmentation.op, arguments)}
+    names = {name for augmentation in augmentations for name in filter_arguments(augmentation.op, arguments)}
     return {name: value for name, value in arguments.items() if name in names}
 
 

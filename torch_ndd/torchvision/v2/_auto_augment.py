@@ -103,7 +103,7 @@ class _Policy(Batched):
             parameter = 0.0
             if (range := space.get(name)) is not None:
                 extent = widths[k] if name == "translate_x" else heights[k]
-                parameter = range.for_extent(extent).parameter(float(fractions[k]), other_side[k])
+                parameter = range.parameter(float(fractions[k]), other_side[k], extent)
             steps.append((name, round(parameter) if name == "posterize" else parameter))
         return steps
 

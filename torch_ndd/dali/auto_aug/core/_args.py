@@ -51,7 +51,7 @@ def _keyword_parameters(function: Callable[..., Any]) -> tuple[dict[str, inspect
     return {parameter.name: parameter for parameter in named}, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def filter_accepted(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def filter_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that are parameters of a function."""
     parameters, has_kwargs = _keyword_parameters(function)
     return {name: value for name, value in arguments.items() if has_kwargs or name in parameters}
@@ -65,7 +65,7 @@ def missing(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[
 def forbid_unused_kwargs(augmentations: Iterable[Any], kwargs: Mapping[str, Any], call_name: str) -> None:
     """Raise UnusedArgException for arguments that are not parameters of any augmentation."""
     functions = [augmentation.op for augmentation in augmentations]
-    unused = [name for name in kwargs if not any(name in filter_accepted(function, kwargs) for function in functions)]
+    unused = [name for name in kwargs if not any(name in filter_arguments(function, kwargs) for function in functions)]
     if not unused:
         return
     names, verb = (f"The kwarg `{unused[0]}` is", "") if len(unused) == 1 else (f"The kwargs `{', '.join(unused)}` are", "")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import types
 from ...data_node import DataNode
-from ._args import MissingArgException, check_positional, filter_accepted, missing
+from ._args import MissingArgException, check_positional, filter_arguments, missing
 from ._random import random_index
 
 
@@ -171,7 +171,7 @@ class Augmentation:
                 f"The augmentation `{self.name}` requires arguments that were not provided to the call: {', '.join(absent)}", self.name, absent
             )
         parameter = None if self.mag_range is None else self._parameter(data, magnitude_bin, num_magnitude_bins)
-        return self._op(data, parameter, **filter_accepted(self._op, kwargs))
+        return self._op(data, parameter, **filter_arguments(self._op, kwargs))
 
     # --- Parameters
 
