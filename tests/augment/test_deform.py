@@ -81,7 +81,7 @@ def test_random_erasing_overwrites_boxes(mode: str, layout: str) -> None:
         ({"area": (0.5, 0.1)}, "area must be two positive numbers"),
         ({"probability": 2.0}, "probability must be from 0 to 1"),
         ({"count": 0}, "count must be 1 or more"),
-        ({"mode": "pixel"}, "is for floating-point images, got u8"),
+        ({"mode": "pixel"}, "needs floating-point images, got u8"),
     ],
 )
 def test_random_erasing_rejects_invalid_arguments(arguments: dict[str, Any], message: str) -> None:

@@ -168,7 +168,7 @@ def test_mosaic_repeats_with_a_seed(threads: int) -> None:
     [
         (TypeError, "Batch", {"images": torch.zeros(4, 5, 3)}),
         (ValueError, "layout", {"images": ndd.batch(torch.zeros(2, 3, 4, 5), layout="CHW")}),
-        (ValueError, "at least one", {"images": ndd.batch(torch.zeros(0, 4, 5, 3), layout="HWC")}),
+        (ValueError, "must not be an empty batch", {"images": ndd.batch(torch.zeros(0, 4, 5, 3), layout="HWC")}),
         (ValueError, r"pixels.*\(0, 5, 3\)", {"images": ndd.batch(torch.zeros(2, 0, 5, 3), layout="HWC")}),
         (ValueError, "output_size", {"output_size": [1, 9]}),
         (ValueError, "output_size", {"output_size": [9]}),
