@@ -274,12 +274,12 @@ def test_random_erasing_modifies_owned_images_in_place(mode: str, layout: str) -
     made = []
     for overwrites in (False, True):
         ndd.random.set_seed(5)
-        made.append(RandomErasing(0.6, mode=mode, max_count=2, overwrites=overwrites)(images).torch().clone())
+        made.append(RandomErasing(0.6, mode=mode, max_count=2, in_place=overwrites)(images).torch().clone())
         assert (made[0] != 9.0).any()
         assert (images.torch() == 9.0).all() or overwrites
     assert torch.equal(*made)
     given = torch.full((4, 3, 24, 30), 9.0)
-    RandomErasing(1.0, mode=mode, overwrites=True)(ndd.as_batch(given, layout="CHW")).torch()
+    RandomErasing(1.0, mode=mode, in_place=True)(ndd.as_batch(given, layout="CHW")).torch()
     assert (given == 9.0).all()
 
 
