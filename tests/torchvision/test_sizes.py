@@ -38,7 +38,7 @@ def _size(params: dict[str, Any], keys: tuple[str, ...], k: int | None = None) -
 
 
 @pytest.mark.parametrize(("keys", "make"), TRANSFORMS)
-def test_drawn_sizes(keys: tuple[str, ...], make: Callable[[Any], Any]) -> None:
+def test_drawn_sizes_equal_torchvision(keys: tuple[str, ...], make: Callable[[Any], Any]) -> None:
     ours, theirs = make(v2), make(reference)
     expected = [_size(theirs.make_params([torch.empty(3, h, w, device="meta")]), keys) for h, w in SIZES]
     assert [_size(ours.make_params([torch.empty(3, h, w, device="meta")]), keys) for h, w in SIZES[:300]] == expected[:300]
@@ -48,7 +48,7 @@ def test_drawn_sizes(keys: tuple[str, ...], make: Callable[[Any], Any]) -> None:
 
 
 @pytest.mark.parametrize("given", [{"size": 70}, {"size": [70], "max_size": 90}, {"size": None, "max_size": 80}])
-def test_resized_sizes(given: dict[str, Any]) -> None:
+def test_resized_sizes_equal_torchvision(given: dict[str, Any]) -> None:
     sizes = SIZES[:200]
     points: list[Any] = [single.KeyPoints(torch.zeros(1, 2), canvas_size=size) for size in sizes]
     resized: list[Any] = [R.resize(one, **given) for one in points]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``from_timm``: the function of a loader from the arguments of ``timm.data.create_transform``."""
+"""``from_timm``: the function of a loader for the arguments of ``timm.data.create_transform``."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,15 +8,20 @@ from typing import Any
 import torch
 
 from ..._core.context.device import DeviceLike
-from .._timm_mixup import Mixup
-from .._timm_policies import policy_of
-from . import _classes as v2
-from . import _timm_transforms as transforms
-from ._translate import Translated
+from .. import v2
+from .._translation.transform import BatchTransform
+from . import _transforms as transforms
+from ._mixup import Mixup
+from ._policies import make_policy
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CROP_PCT = 0.875
 _INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "random")
+
+_MIXUP_ATTRIBUTES = (
+    *("mixup_alpha", "cutmix_alpha", "cutmix_minmax", "mix_prob", "switch_prob"),
+    *("mode", "correct_lam", "label_smoothing", "num_classes"),
+)
 
 Size = int | Sequence[int]
 
@@ -53,13 +58,15 @@ def from_timm(
     adjust_orientation: bool = False,
     **others: Any,
 ) -> Any:
-    """Return what does to batches what ``timm.data.create_transform`` with the same arguments does to an image; timm is not needed.
+    """Return the transform for whole batches that ``timm.data.create_transform`` with the same arguments is for images; timm is not needed.
 
-    The result is the function of a :class:`torch_ndd.DataLoader`: it is called with encoded files or images, and labels, which pass. Images are
-    float32 (3, H, W), normalized; with ``use_prefetcher`` or without ``normalize`` uint8, as timm's loader gets them.
+    The result is the function of a :class:`torch_ndd.DataLoader`: it takes encoded files or images, and labels, which pass through. Images become
+    float32 (3, H, W), normalized; with ``use_prefetcher`` or without ``normalize`` uint8, as timm's loader expects them.
 
-    The laws of all draws and the tables of the policies are timm's. Images are uint8 tensors rather than PIL images: a policy moves pixels with
-    bilinear interpolation, where timm draws bilinear or bicubic, and Gaussian blur is one, where Pillow has three box filters.
+    ``torch_ndd.torchvision.from_timm`` is the recommended name; ``v2.from_timm`` is the same function.
+
+    The distributions of all draws and the search spaces of the policies are timm's. Images are uint8 tensors rather than PIL images: a policy
+    interpolates bilinearly, where timm draws bilinear or bicubic, and Gaussian blur is exact, where Pillow applies three box filters.
 
     Args:
         input_size: side of the result, (height, width) or (channels, height, width).
@@ -90,7 +97,7 @@ def from_timm(
     >>> train(images).shape
     [(3, 32, 32), (3, 32, 32)]
     """
-    _check_others(others)
+    _check_unsupported(others)
     if interpolation not in _INTERPOLATIONS:
         raise ValueError(f"from_timm: interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation!r}")
     size = (int(input_size), int(input_size)) if isinstance(input_size, int) else (int(input_size[-2]), int(input_size[-1]))
@@ -98,27 +105,27 @@ def from_timm(
     if is_training and not no_aug:
         steps = _geometry(size, train_crop_mode, scale, ratio, interpolation, hflip, vflip)
         steps += _colors(size, color_jitter, color_jitter_prob, grayscale_prob, gaussian_blur_prob, auto_augment, interpolation, mean)
-        steps += _ending(mean, std, tensor_only)
+        steps += _conversion(mean, std, tensor_only)
         if re_prob > 0 and not tensor_only:
-            # Normalizing has made the images.
-            steps.append(transforms.RandomErasing(re_prob, mode=re_mode, max_count=re_count, num_splits=0, overwrites=True))
+            # The images are new results of the normalization: nothing else refers to them.
+            steps.append(transforms.RandomErasing(re_prob, mode=re_mode, max_count=re_count, num_splits=0, in_place=True))
     else:
-        calm = "bilinear" if interpolation == "random" else interpolation
-        steps = _plain(size, calm) if is_training else _evaluation(size, crop_pct, crop_mode, crop_border_pixels, calm, mean)
-        steps += _ending(mean, std, tensor_only)
-    made = Translated(steps, device, adjust_orientation)
-    del re_num_splits  # of timm's loader: create_transform erases image by image
-    return made if mixup is None else Mixed(made, mixup)
+        fixed = "bilinear" if interpolation == "random" else interpolation
+        steps = _resize_and_crop(size, fixed) if is_training else _evaluation(size, crop_pct, crop_mode, crop_border_pixels, fixed, mean)
+        steps += _conversion(mean, std, tensor_only)
+    transform = BatchTransform(steps, device, adjust_orientation)
+    del re_num_splits  # an argument of timm's loader: create_transform erases in single images
+    return transform if mixup is None else MixupTransform(transform, mixup)
 
 
-def _check_others(others: Mapping[str, Any]) -> None:
-    usual = {"tf_preprocessing": False, "separate": False, "naflex": False, "patchify": False, "force_color_jitter": False}
-    silent = ("patch_size", "max_seq_len", "patchify_channels_last", "patchify_flatten")
-    for name, value in others.items():
-        if name not in usual and name not in silent:
+def _check_unsupported(arguments: Mapping[str, Any]) -> None:
+    defaults = {"tf_preprocessing": False, "separate": False, "naflex": False, "patchify": False, "force_color_jitter": False}
+    ignored = ("patch_size", "max_seq_len", "patchify_channels_last", "patchify_flatten")
+    for name, value in arguments.items():
+        if name not in defaults and name not in ignored:
             raise TypeError(f"from_timm: got an unexpected keyword argument {name!r}")
-        if name in usual and value != usual[name]:
-            raise TypeError(f"from_timm: {name}={value!r} is not supported: build these steps in fn with torch_ndd's operators")
+        if name in defaults and value != defaults[name]:
+            raise TypeError(f"from_timm: {name}={value!r} is not supported; write these steps in fn with torch_ndd's operators")
 
 
 def _geometry(
@@ -132,7 +139,7 @@ def _geometry(
 ) -> list[Any]:
     if mode not in (None, "rrc", "rkrc", "rkrr"):
         raise ValueError(f'from_timm: train_crop_mode must be "rrc", "rkrc" or "rkrr", got {mode!r}')
-    made: list[Any] = []
+    steps: list[Any] = []
     if mode in ("rkrc", "rkrr"):
         resize = transforms.ResizeKeepRatio(
             size,
@@ -144,14 +151,14 @@ def _geometry(
             random_aspect_range=tuple(ratio or (0.9, 1 / 0.9)),
         )
         crop = transforms.CenterCropOrPad if mode == "rkrc" else transforms.RandomCropOrPad
-        made += [resize, crop(size, padding_mode="reflect")]
+        steps += [resize, crop(size, padding_mode="reflect")]
     else:
-        made.append(transforms.RandomResizedCropAndInterpolation(size, tuple(scale or (0.08, 1.0)), tuple(ratio or (3 / 4, 4 / 3)), interpolation))
+        steps.append(transforms.RandomResizedCropAndInterpolation(size, tuple(scale or (0.08, 1.0)), tuple(ratio or (3 / 4, 4 / 3)), interpolation))
     if hflip > 0:
-        made.append(v2.RandomHorizontalFlip(p=hflip))
+        steps.append(v2.RandomHorizontalFlip(p=hflip))
     if vflip > 0:
-        made.append(v2.RandomVerticalFlip(p=vflip))
-    return made
+        steps.append(v2.RandomVerticalFlip(p=vflip))
+    return steps
 
 
 def _colors(
@@ -164,27 +171,29 @@ def _colors(
     interpolation: str,
     mean: Sequence[float],
 ) -> list[Any]:
-    made: list[Any] = []
+    steps: list[Any] = []
     if auto_augment:
         pct = 0.3 if auto_augment.startswith("augmix") else 0.45
-        fill = [min(255, round(255 * one)) for one in mean]
-        made.append(policy_of(auto_augment, float(int(min(size) * 0.45)), pct, fill=fill, nearest=interpolation == "nearest"))
+        # timm's values: the mean color, and translations relative to the smaller side.
+        fill = [min(255, round(255 * value)) for value in mean]
+        steps.append(make_policy(auto_augment, float(int(min(size) * 0.45)), pct, fill=fill, nearest=interpolation == "nearest"))
+    # Policies change colors: timm leaves the jitter out beside all but "3a".
     if jitter is not None and (not auto_augment or "3a" in auto_augment):
-        strengths = [float(jitter)] * 3 if isinstance(jitter, int | float) else [float(one) for one in jitter]
+        strengths = [float(jitter)] * 3 if isinstance(jitter, int | float) else [float(strength) for strength in jitter]
         if len(strengths) not in (3, 4):
-            raise ValueError(f"from_timm: color_jitter takes one number, three or four, got {jitter!r}")
-        one: Any = v2.ColorJitter(*strengths)
-        made.append(one if jitter_prob is None else v2.RandomApply([one], p=jitter_prob))
+            raise ValueError(f"from_timm: color_jitter must be one number, three or four, got {jitter!r}")
+        color: Any = v2.ColorJitter(*strengths)
+        steps.append(color if jitter_prob is None else v2.RandomApply([color], p=jitter_prob))
     if grayscale_prob:
-        made.append(v2.RandomGrayscale(p=grayscale_prob))
+        steps.append(v2.RandomGrayscale(p=grayscale_prob))
     if blur_prob:
-        made.append(v2.RandomApply([v2.GaussianBlur(kernel_size=23)], p=blur_prob))
-    return made
+        steps.append(v2.RandomApply([v2.GaussianBlur(kernel_size=23)], p=blur_prob))
+    return steps
 
 
-def _plain(size: tuple[int, int], interpolation: str) -> list[Any]:
-    wanted: Any = size[0] if size[0] == size[1] else list(size)
-    return [v2.Resize(wanted, interpolation=interpolation), v2.CenterCrop(list(size))]
+def _resize_and_crop(size: tuple[int, int], interpolation: str) -> list[Any]:
+    target: Any = size[0] if size[0] == size[1] else list(size)
+    return [v2.Resize(target, interpolation=interpolation), v2.CenterCrop(list(size))]
 
 
 def _evaluation(
@@ -192,42 +201,34 @@ def _evaluation(
 ) -> list[Any]:
     if mode not in (None, "center", "squash", "border"):
         raise ValueError(f'from_timm: crop_mode must be "center", "squash" or "border", got {mode!r}')
-    larger = [math.floor(one / (crop_pct or _CROP_PCT)) for one in size]
-    made: list[Any] = [transforms.TrimBorder(border)] if border else []
+    scaled = [math.floor(extent / (crop_pct or _CROP_PCT)) for extent in size]
+    steps: list[Any] = [transforms.TrimBorder(border)] if border else []
     if mode == "squash":
-        return [*made, v2.Resize(larger, interpolation=interpolation), v2.CenterCrop(list(size))]
+        return [*steps, v2.Resize(scaled, interpolation=interpolation), v2.CenterCrop(list(size))]
     if mode == "border":
-        fill = [round(255 * one) for one in mean]
-        return [*made, transforms.ResizeKeepRatio(larger, 1.0, interpolation), transforms.CenterCropOrPad(size, fill)]
-    resize: Any = v2.Resize(larger[0], interpolation=interpolation) if larger[0] == larger[1] else None
-    return [*made, resize or transforms.ResizeKeepRatio(larger, 0.0, interpolation), v2.CenterCrop(list(size))]
+        fill = [round(255 * value) for value in mean]
+        return [*steps, transforms.ResizeKeepRatio(scaled, 1.0, interpolation), transforms.CenterCropOrPad(size, fill)]
+    # As in timm, which has a class of its own for targets that are not square.
+    resize: Any = v2.Resize(scaled[0], interpolation=interpolation) if scaled[0] == scaled[1] else None
+    return [*steps, resize or transforms.ResizeKeepRatio(scaled, 0.0, interpolation), v2.CenterCrop(list(size))]
 
 
-def _ending(mean: Sequence[float], std: Sequence[float], tensor_only: bool) -> list[Any]:
+def _conversion(mean: Sequence[float], std: Sequence[float], tensor_only: bool) -> list[Any]:
     if tensor_only:
         return [v2.ToImage()]
-    return [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([float(one) for one in mean], [float(one) for one in std])]
+    return [v2.ToImage(), v2.ToDtype(torch.float32, scale=True), v2.Normalize([float(value) for value in mean], [float(value) for value in std])]
 
 
-class Mixed:
-    """A translated transform, and mixup of its images with their labels."""
+class MixupTransform:
+    """A transform followed by mixup of its images and their labels."""
 
     def __init__(self, transform: Any, mixup: Any) -> None:
         self.transform = transform
         if isinstance(mixup, Mapping):
             mixup = Mixup(**mixup)
         elif not isinstance(mixup, Mixup):
-            mixup = Mixup(
-                mixup.mixup_alpha,
-                mixup.cutmix_alpha,
-                mixup.cutmix_minmax,
-                mixup.mix_prob,
-                mixup.switch_prob,
-                mixup.mode,
-                mixup.correct_lam,
-                mixup.label_smoothing,
-                mixup.num_classes,
-            )
+            # An object of timm's. Its attributes have the names and the order of the parameters, except for the probability.
+            mixup = Mixup(*(getattr(mixup, name) for name in _MIXUP_ATTRIBUTES))
         self.mixup = mixup
 
     def __call__(self, images: Any, labels: Any) -> Any:

@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.values.batch import Batch, new_batch
-from ..augment._mixing import blended, mixed_labels, pasted, smoothed, soft_labels
-from ._draws import Draws
+from ..._core.values.batch import Batch, new_batch
+from ...augment._mixing import blend, mix_labels, paste_boxes, smooth_labels, soft_labels
+from .._draws import Draws
 
 _MODES = ("batch", "pair", "elem")
 
 
 class Mixup:
-    """Mix every image of a batch and its label with those at the mirrored place: the first with the last.
+    """Mix every image of a batch and its label with those at the mirrored position: the first with the last.
 
-    The parameters, the laws and the results are those of ``timm.data.Mixup``; images are a Batch, and a batch of an odd number of samples mixes its
-    middle one with itself.
+    The parameters, distributions and results are those of ``timm.data.Mixup``; images are a Batch, and in a batch of an odd number of samples the
+    middle one is mixed with itself. In new programs use :func:`torch_ndd.augment.mixup_or_cutmix`, of which this is timm's spelling.
 
     Args:
         mixup_alpha: parameter of the beta distribution of mixup; 0 switches it off.
@@ -55,7 +55,7 @@ class Mixup:
         if mode not in _MODES:
             raise ValueError(f"Mixup: mode must be one of {', '.join(_MODES)}, got {mode!r}")
         if cutmix_minmax is not None and len(cutmix_minmax) != 2:
-            raise ValueError(f"Mixup: cutmix_minmax takes two numbers, got {cutmix_minmax!r}")
+            raise ValueError(f"Mixup: cutmix_minmax must be two numbers, got {cutmix_minmax!r}")
         self.mixup_alpha, self.cutmix_alpha = mixup_alpha, cutmix_alpha if cutmix_minmax is None else 1.0
         if self.mixup_alpha <= 0 and self.cutmix_alpha <= 0:
             raise ValueError("Mixup: mixup_alpha or cutmix_alpha must be positive, or cutmix_minmax given")
@@ -75,61 +75,64 @@ class Mixup:
             TypeError: ``images`` that are not a Batch.
         """
         if not isinstance(images, Batch):
-            raise TypeError(f"Mixup: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
+            raise TypeError(f"Mixup: images must be a Batch, got {type(images).__name__}; convert them with batch() or as_batch()")
         if images.ragged_shapes is not None or images.layout not in ("CHW", "HWC"):
             raise ValueError("Mixup: images must be a Batch CHW or HWC of equal shapes; resize or crop them first")
         size = images.batch_size
         soft = soft_labels("Mixup", labels, self.num_classes, size)
         assert soft is not None
-        boxed, share, boxes = self._drawn(images)
+        is_cutmix, share, boxes = self._draw(images)
         order = torch.arange(size).flip(0)
-        mixed = pasted(images, order, boxes) if boxed.any() else images
-        if bool((share[~boxed] != 1.0).any()):
-            mixed = blended(mixed, order, np.where(boxed, 1.0, share), images)
+        mixed = paste_boxes(images, order, boxes) if is_cutmix.any() else images
+        if bool((share[~is_cutmix] != 1.0).any()):
+            mixed = blend(mixed, order, np.where(is_cutmix, 1.0, share), images)
         if self.label_smoothing:
-            soft = smoothed("Mixup", soft, self.label_smoothing)
+            soft = smooth_labels("Mixup", soft, self.label_smoothing)
             assert soft is not None
-        targets = mixed_labels(soft, order, torch.from_numpy(share))
+        targets = mix_labels(soft, order, torch.from_numpy(share))
         return mixed, new_batch(targets)
 
-    def _drawn(self, images: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return for each sample whether a box is replaced, how much of it remains, and the box: left, top, right, bottom."""
+    def _draw(self, images: Batch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return for each sample whether it is CutMix's, the share of its own pixels, and the box: left, top, right, bottom."""
         size = images.batch_size
         height, width = (images.buffer.shape[1 + (images.layout or "").index(letter)] for letter in "HW")
         count = 1 if self.mode == "batch" else size // 2 if self.mode == "pair" else size
         draws = Draws(count)
-        both = self.mixup_alpha > 0 and self.cutmix_alpha > 0
-        boxed = draws.happens(self.switch_prob).numpy() if both else np.full(count, self.cutmix_alpha > 0)
-        lam = np.where(boxed, self._beta(draws, self.cutmix_alpha), self._beta(draws, self.mixup_alpha))
+        switches = self.mixup_alpha > 0 and self.cutmix_alpha > 0
+        is_cutmix = draws.happens(self.switch_prob).numpy() if switches else np.full(count, self.cutmix_alpha > 0)
+        lam = np.where(is_cutmix, self._draw_beta(draws, self.cutmix_alpha), self._draw_beta(draws, self.mixup_alpha))
         lam = np.where(draws.unit().numpy() < self.prob, lam, 1.0)
-        boxed = boxed & (lam != 1.0)
-        boxes = self._boxes(draws, lam, height, width)
-        boxes[~boxed] = 0
+        is_cutmix = is_cutmix & (lam != 1.0)
+        # Boxes are drawn for all rows, so that the number of draws does not depend on the modes that were drawn.
+        boxes = self._draw_boxes(draws, lam, height, width)
+        boxes[~is_cutmix] = 0
         if self.correct_lam or self.cutmix_minmax is not None:
             area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-            lam = np.where(boxed, 1.0 - area / max(1, height * width), lam)
+            lam = np.where(is_cutmix, 1.0 - area / max(1, height * width), lam)
         if self.mode == "elem":
-            return boxed, lam, boxes
+            return is_cutmix, lam, boxes
         if not count:
             return np.zeros(size, bool), np.ones(size), np.zeros((size, 4), np.int64)
-        place = np.arange(size)
-        rows = np.zeros(size, np.int64) if self.mode == "batch" else np.minimum(place, size - 1 - place).clip(max=count - 1)
-        return boxed[rows], lam[rows], boxes[rows]
+        # Both samples of a pair have its row.
+        index = np.arange(size)
+        rows = np.zeros(size, np.int64) if self.mode == "batch" else np.minimum(index, size - 1 - index).clip(max=count - 1)
+        return is_cutmix[rows], lam[rows], boxes[rows]
 
     @staticmethod
-    def _beta(draws: Draws, alpha: float) -> np.ndarray:
+    def _draw_beta(draws: Draws, alpha: float) -> np.ndarray:
         return draws.dirichlet(alpha, 2)[:, 0].numpy() if alpha > 0 else np.ones(draws.count)
 
-    def _boxes(self, draws: Draws, lam: np.ndarray, height: int, width: int) -> np.ndarray:
+    def _draw_boxes(self, draws: Draws, lam: np.ndarray, height: int, width: int) -> np.ndarray:
         if self.cutmix_minmax is not None:
             sides = []
             for extent in (height, width):
-                low, high = (int(extent * one) for one in self.cutmix_minmax)
+                low, high = (int(extent * limit) for limit in self.cutmix_minmax)
                 cut = draws.integers(low, max(high, low + 1))
                 start = draws.integers(0, extent - cut + 1)
                 sides.append((start.numpy(), (start + cut).numpy()))
             (top, bottom), (left, right) = sides
             return np.stack([left, top, right, bottom], 1)
+        # timm's box around a center, clipped to the image; correct_lam takes the clipped area.
         ratio = np.sqrt(1.0 - lam)
         edges = []
         for extent in (height, width):
