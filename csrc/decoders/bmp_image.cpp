@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/bmp_image.h"
 
-#include "decoders/codec_output.h"
+#include "decoders/codecs/codec_output.h"
 #include "decoders/decoded_pixels.h"
 #include "decoders/headers/bmp_layout.h"
 #include "decoders/headers/file_header.h"

@@ -2,7 +2,7 @@
 // The image decoders on the CPU.
 #include "decoders/cache/image_cache.h"
 #include "decoders/image_samples.h"
-#include "decoders/nvimgcodec_library.h"
+#include "decoders/codecs/nvimgcodec_library.h"
 #include "ndd/args.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"

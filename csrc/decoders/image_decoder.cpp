@@ -2,16 +2,16 @@
 #include "decoders/image_decoder.h"
 
 #include "decoders/bmp_image.h"
-#include "decoders/captured_output.h"
-#include "decoders/codec_instance.h"
-#include "decoders/codec_output.h"
+#include "decoders/codecs/captured_output.h"
+#include "decoders/codecs/codec_instance.h"
+#include "decoders/codecs/codec_output.h"
 #include "decoders/decoded_pixels.h"
 #include "decoders/file_kind.h"
 #include "decoders/headers/file_header.h"
 #include "decoders/jpeg/area.h"
 #include "decoders/jpeg/libjpeg.h"
 #include "decoders/jpeg/scans.h"
-#include "decoders/nvimgcodec_library.h"
+#include "decoders/codecs/nvimgcodec_library.h"
 #include "decoders/raw_image.h"
 #include "decoders/tiff/pieces.h"
 #include "ndd/error.h"
@@ -120,24 +120,6 @@ bool is_jpeg2000(const EncodedImage& image) {
   static constexpr uint8_t kCodestream[4] = {0xff, 0x4f, 0xff, 0x51};
   // Eight bytes of the box are enough for the library's parser, so they are enough here.
   return (image.size >= 8 && !std::memcmp(image.data, kFile, 8)) || (image.size >= 4 && !std::memcmp(image.data, kCodestream, 4));
-}
-
-bool is_baseline_jpeg(const EncodedImage& image) {
-  if (image.size < 4 || image.data[0] != 0xff || image.data[1] != 0xd8) return false;
-  for (size_t at = 2; at + 4 <= image.size;) {
-    if (image.data[at] != 0xff) return false;
-    const int marker = image.data[at + 1];
-    if (marker == 0xff) {  // fill
-      ++at;
-      continue;
-    }
-    if (marker == 0xc0) return true;
-    if (marker == 0 || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8)) return false;  // of no segment
-    const bool other_frame = marker >= 0xc1 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
-    if (other_frame || marker == 0xd9 || marker == 0xda) return false;
-    at += 2 + (static_cast<size_t>(image.data[at + 2]) << 8 | image.data[at + 3]);
-  }
-  return false;
 }
 
 bool can_be_scaled(const ImageHeader& header) {

@@ -50,9 +50,6 @@ struct ImageShape {
 // OpenJPEG writes through it when a header is damaged (SIGSEGV for 2 % of mutated files).
 bool is_jpeg2000(const EncodedImage& image);
 
-// Whether this is a JPEG whose first frame is of the baseline kind (SOF0), the only one that a GPU's JPEG engines know.
-bool is_baseline_jpeg(const EncodedImage& image);
-
 // Not thread-safe; `ImageDecoderLease` gives a thread one of its own.
 class ImageDecoder {
  public:

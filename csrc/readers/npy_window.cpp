@@ -63,10 +63,6 @@ void copy_axes(const T* in, const int64_t* in_strides, T* out, const int64_t* ou
   }
 }
 
-void swap_bytes(char* data, int64_t items, int64_t item_bytes) {
-  for (int64_t i = 0; i < items; ++i) std::reverse(data + i * item_bytes, data + (i + 1) * item_bytes);
-}
-
 // The part of the array that is read, its axes in the order of the file.
 class Reading {
  public:

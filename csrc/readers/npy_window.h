@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "decoders/npy_header.h"
+#include "decoders/npy/npy_header.h"
 #include "ndd/python_interface.h"
 #include "readers/open_files.h"
 

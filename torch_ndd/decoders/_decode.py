@@ -20,6 +20,7 @@ from ..ops._columns import rows
 from ..ops.geometry._crop_window import CropWindow
 from . import _jpeg2000, _library, _scale
 from ._cache import CacheArguments, reduced_shapes
+from ._files import check_encoded, sample_name
 
 # The parameters that the kernels fill: the errors, and the output.
 FILLS = (-6, -2)
@@ -99,7 +100,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
     max_pixels = limit(op, "max_pixels", given.max_pixels, MAX_PIXELS)
     cache = given.caching.chosen(op, given.dtype, on_gpu)
-    check_files(op, files)
+    check_encoded(op, files, "encoded images")
     _library.load()
     if on_gpu:
         _library.load_gpu()
@@ -149,12 +150,6 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     kept = out.select(failures.kept())
     kept.failures = failures
     return launch((), also=(kept,))
-
-
-def check_files(op: str, files: Batch) -> None:
-    """Raise RuntimeError unless the input is encoded bytes."""
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: encoded images must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
 
 
 def output_type_name(op: str, output_type: int) -> str:
@@ -246,8 +241,3 @@ def _check_inside(op: str, files: Batch, windows: torch.Tensor, shapes: torch.Te
         y, x, height, width = windows[i].tolist()
         what = "is empty" if min(height, width) < 1 else f"leaves the image of height {shapes[i, 0]} and width {shapes[i, 1]}"
         raise RuntimeError(f"{op}: {sample_name(files, i)}: the window y=[{y}, {y + height}) x=[{x}, {x + width}) {what}")
-
-
-def sample_name(files: Batch, i: int) -> str:
-    """Return a sample and its file, for messages."""
-    return f"sample {i} ({files.sources[i]})" if files.sources else f"sample {i}"

@@ -2,12 +2,13 @@
 """Encoded files as callers have them: contents, paths, or lists of these."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, overload
 
 import numpy as np
 import torch
 
+from .._core.operators.arguments import NO_VALUE
 from .._core.operators.operator import T, operator
 from .._core.operators.signatures import OfFiles, P, PairOfFiles
 from .._core.values.batch import Batch, batch
@@ -64,3 +65,23 @@ def contents_of(data: Any) -> Tensor | Batch | None:
 
 
 _FILES = (*_PATHS, *_CONTENTS, np.ndarray, torch.Tensor, Operand)
+
+
+def check_encoded(op: str, files: Batch, what: str) -> None:
+    """Raise RuntimeError unless the input of a decoder is bytes."""
+    if files.dtype != torch.uint8 or files.ndim != 1:
+        raise RuntimeError(f"{op}: {what} must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+
+
+def sample_name(files: Batch, i: int) -> str:
+    """Return a sample and its file, for messages."""
+    return f"sample {i} ({files.sources[i]})" if files.sources else f"sample {i}"
+
+
+def sample_numbers(argument: Any, i: int) -> list[int] | None:
+    """Return the numbers of sample i in an argument with a list for each sample or one for all; None if it was left out."""
+    if argument is None:
+        return None
+    if isinstance(argument, torch.Tensor):
+        argument = [number for number in argument[i if len(argument) > 1 else 0].reshape(-1).tolist() if number != NO_VALUE]
+    return [int(number) for number in (argument if isinstance(argument, Sequence) else [argument])]

@@ -3,7 +3,7 @@
 
 nvImageCodec's CPU decoder for JPEG 2000 is OpenCV's, in which OpenJPEG writes through an uninitialized pointer for some damaged headers: 31 of 1,200
 mutated files ended the process. OpenJPEG through pylibjpeg-openjpeg survived 4,500, if it sees nothing but the codestream: it sizes its output
-before OpenJPEG applies a palette, which writes three samples where one was allocated (csrc/decoders/openjpeg_palette.md). So the boxes around the
+before OpenJPEG applies a palette, which writes three samples where one was allocated (csrc/decoders/codecs/openjpeg_palette.md). So the boxes around the
 codestream are read and applied here.
 The decoded samples continue as files of a private raw format, so that windows, output types and dtypes need no second implementation.
 """
@@ -18,7 +18,7 @@ from .._core import native
 from ._jpeg2000_header import Depth, Jpeg2000Header, TooShortError, UnsupportedError, read_header
 
 PACKAGE = "pylibjpeg-openjpeg"
-# Inspected releases, which are told not to print (csrc/decoders/openjpeg_output.md).
+# Inspected releases, which are told not to print (csrc/decoders/codecs/openjpeg_output.md).
 CHECKED = ("2.5.0", "2.6.0")
 
 

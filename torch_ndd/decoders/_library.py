@@ -18,7 +18,7 @@ _EXTENSIONS = ("jpeg_turbo", "tiff", "opencv")
 
 _GPU_EXTENSIONS = ("nvjpeg",)
 
-# The inspected release, which is patched (csrc/decoders/jpeg_extension.md): the SHA-256 of its JPEG extension for Linux on x86-64.
+# The inspected release, which is patched (csrc/decoders/codecs/jpeg_extension.md): the SHA-256 of its JPEG extension for Linux on x86-64.
 CHECKED_VERSION = "0.9.0.20"
 CHECKED = (
     "3d7e9e4bbe69b706acb15e9b3171673e86e2fac62bf06ecd6edcc3c585311fde",  # nvidia-nvimgcodec-cu13

@@ -12,7 +12,7 @@ from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
 from .._core.values.batch import Batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
-from ._files import decoder
+from ._files import check_encoded, decoder
 from ._sndfile import load
 
 _shapes = native.kernel("audio_shapes", writes=(-1,))
@@ -72,8 +72,7 @@ def audio(
         raise RuntimeError(f"{op}: Unsupported output type: {str(dtype).removeprefix('torch.')}; it must be float32, int16 or int32")
     if not 0 <= quality <= 100:
         raise RuntimeError(f"{op}: Resampling quality must be in [0..100] range, got {quality}")
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: encoded sounds must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    check_encoded(op, files, "encoded sounds")
     load()
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)

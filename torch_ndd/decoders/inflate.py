@@ -11,13 +11,12 @@ import numpy as np
 import torch
 
 from .._core.context.pools import get_num_threads
-from .._core.operators.arguments import NO_VALUE, VaryingShape
+from .._core.operators.arguments import VaryingShape
 from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, empty_packed
 from .._core.values.tensor import check_layout
-from ._decode import sample_name
-from ._files import decoder
+from ._files import check_encoded, decoder, sample_name, sample_numbers
 
 # Decompresses into a known number of bytes or raises ValueError.
 _Inflate = Callable[[memoryview, int], bytes]
@@ -87,17 +86,16 @@ def inflate(
     if torch.compiler.is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
     inflate_chunk = _inflater(op, algorithm)
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: compressed data must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    check_encoded(op, files, "compressed data")
     if shape is None:
         raise RuntimeError(f"{op}: the argument 'shape' of a decompressed chunk is needed")
     target = files.buffer.device
     files = files.cpu() if target.type != "cpu" else files
     count = files.batch_size
-    extents = [_of_sample(shape, i) or [] for i in range(count)]
+    extents = [sample_numbers(shape, i) or [] for i in range(count)]
     if any(extent < 0 for row in extents for extent in row):
         raise RuntimeError(f"{op}: shape must not be negative, got {extents}")
-    parts = [_parts(op, files, i, _of_sample(chunk_offsets, i), _of_sample(chunk_sizes, i)) for i in range(count)]
+    parts = [_parts(op, files, i, sample_numbers(chunk_offsets, i), sample_numbers(chunk_sizes, i)) for i in range(count)]
     chunked = chunk_offsets is not None or chunk_sizes is not None
     shapes = [[len(part), *row] if chunked else row for part, row in zip(parts, extents, strict=True)]
     ndim = len(shapes[0]) if shapes else 1
@@ -137,14 +135,6 @@ def inflate(
         for chunk in chunks:
             fill(chunk)
     return launch((), also=(out.to_device(target),))
-
-
-def _of_sample(value: Any, i: int) -> list[int] | None:
-    if value is None:
-        return None
-    if isinstance(value, torch.Tensor):
-        value = [v for v in value[i if len(value) > 1 else 0].reshape(-1).tolist() if v != NO_VALUE]
-    return [int(v) for v in (value if isinstance(value, Sequence) else [value])]
 
 
 def _parts(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list[int] | None) -> list[tuple[int, int]]:

@@ -8,8 +8,8 @@ from .. import types
 from .._core.operators.operator import DeviceLike, T, launch
 from .._core.values.batch import Batch, new_batch
 from . import _jpeg2000, _library
-from ._decode import Options, check_files, output_type_name, read_headers, sample_name
-from ._files import decoder
+from ._decode import Options, output_type_name, read_headers
+from ._files import check_encoded, decoder, sample_name
 from ._scale import JPEG2000
 
 _DTYPES = (torch.int32, torch.uint32, torch.int64, torch.uint64, torch.float32, torch.float64)
@@ -57,7 +57,7 @@ def peek_image_shape(
     if dtype not in _DTYPES:
         names = ", ".join(str(one).removeprefix("torch.") for one in _DTYPES)
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {dtype}")
-    check_files(op, files)
+    check_encoded(op, files, "encoded images")
     _library.load()
     shapes, kinds = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.empty(files.batch_size, dtype=torch.int64)
     options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))

@@ -10,14 +10,13 @@ import torch
 
 from .._core import native
 from .._core.context.pools import get_num_threads
-from .._core.operators.arguments import NO_VALUE, VaryingShape
+from .._core.operators.arguments import VaryingShape
 from .._core.operators.operator import DeviceLike, Hint, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.work.diagnosis import Work
-from ._decode import sample_name
-from ._files import decoder
+from ._files import check_encoded, decoder, sample_name, sample_numbers
 from ._video import EndsEarlyError, Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
 
@@ -75,8 +74,7 @@ def video(
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
     if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: there is no GPU decoder yet; decode on the CPU and call .gpu() on the result")
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: encoded videos must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    check_encoded(op, files, "encoded videos")
     mode, fill = checked_pad_mode(op, pad_mode), fill_values(op, fill_value)
     _check(op, frames, start_frame, end_frame, sequence_length, stride)
     codec()
@@ -88,12 +86,12 @@ def video(
     def choose(i: int, opened: Video) -> np.ndarray:
         """Return the frames of sample i; -1 for filled ones."""
         if frames is not None:
-            wanted = np.array(_numbers(frames, i), np.int64)
+            wanted = np.array(sample_numbers(frames, i), np.int64)
             outside = wanted[(wanted < 0) | (wanted >= opened.count)]
             if mode == "none" and len(outside):
                 raise RuntimeError(f"frame {outside[0]} is not among the {opened.count} of the video; another pad_mode allows it")
         else:
-            wanted = _range(opened, *(_numbers(one, i) for one in (start_frame, end_frame, sequence_length, stride)))
+            wanted = _range(opened, *(sample_numbers(one, i) for one in (start_frame, end_frame, sequence_length, stride)))
         opened.check(len(wanted))
         return padded_frames(wanted, opened.count, mode)
 
@@ -152,13 +150,6 @@ def _check(op: str, frames: Any, start: Any, end: Any, length: Any, stride: Any)
         value = given[name]
         if value is not None and int(torch.as_tensor(value).min()) < least:
             raise RuntimeError(f"{op}: {name} must be at least {least}, got {torch.as_tensor(value).tolist()}")
-
-
-def _numbers(value: Any, i: int) -> list[int] | None:
-    """Return the numbers of sample i."""
-    if isinstance(value, torch.Tensor):
-        return [v for v in value[i if len(value) > 1 else 0].reshape(-1).tolist() if v != NO_VALUE]
-    return None if value is None else list(value) if isinstance(value, Sequence) else [value]
 
 
 def _range(video: Video, start: list[int] | None, end: list[int] | None, length: list[int] | None, stride: list[int] | None) -> np.ndarray:

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "decoders/codec_output.h"
+#include "decoders/codecs/codec_output.h"
 #include "decoders/raw_image.h"
 #include "ndd/error.h"
 #include "ndd/resample/cpu.h"

@@ -2,6 +2,7 @@
 // ITU-T T.81, annex B. What differs between readers: which of two frame headers counts, and whether other bytes, or a marker without a length, a restart
 // say, may stand between the segments. libjpeg itself refuses a second frame header wherever it stands, and skips the rest, so that is left out.
 #include "decoders/headers/file_header.h"
+#include "decoders/jpeg/markers.h"
 #include "ndd/error.h"
 
 #include <algorithm>
@@ -9,21 +10,6 @@
 
 namespace ndd {
 namespace {
-
-enum Marker : int {
-  kTem = 0x01,
-  kDht = 0xc4,
-  kJpg = 0xc8,
-  kDac = 0xcc,
-  kRst0 = 0xd0,
-  kRst7 = 0xd7,
-  kSoi = 0xd8,
-  kEoi = 0xd9,
-  kSos = 0xda,
-  kApp1 = 0xe1
-};
-
-bool is_frame(int marker) { return marker >= 0xc0 && marker <= 0xcf && marker != kDht && marker != kJpg && marker != kDac; }
 
 const char* unusual_coding(int frame) {
   switch (frame) {
@@ -51,10 +37,10 @@ double least_bits(const uint8_t* components, int count, int frame, int64_t heigh
     const double rows = static_cast<double>(height) * (components[3 * i + 1] & 15) / largest_v,
                  columns = static_cast<double>(width) * (components[3 * i + 1] >> 4) / largest_h;
     const double samples = rows * columns;
-    if (frame == 0xc3) bits += samples;
-    else bits += samples / 64 * (frame == 0xc2 ? 1 : 2);
+    if (frame == kLossless) bits += samples;
+    else bits += samples / 64 * (frame == kProgressive ? 1 : 2);
   }
-  return frame > 0xc3 ? 0 : bits;
+  return frame > kLossless ? 0 : bits;
 }
 
 void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& header) {
@@ -85,7 +71,7 @@ size_t find_marker(const EncodedImage& file, size_t at, bool& clean) {
     while (at < file.size && file.data[at] == 0xff) ++at;
     if (at >= file.size) return file.size;
     const int marker = file.data[at];
-    if (marker != 0 && marker != kTem && (marker < kRst0 || marker > kRst7)) return at;
+    if (marker != 0 && !stands_alone(marker)) return at;
     clean = false;
     ++at;
   }
@@ -116,7 +102,7 @@ FileHeader read_jpeg_header(const EncodedImage& file, bool complete) {
       if (!framed) damaged_header("its scan has no frame header");
       break;
     }
-    if (is_frame(marker) && !cut) {
+    if (is_jpeg_frame(marker) && !cut) {
       if (framed) damaged_header("it has two frame headers");
       framed = true;
       read_frame(segment, length, marker, header);

@@ -152,6 +152,7 @@ std::vector<uint8_t> TiffDirectory::with_numbers(const std::map<int, uint16_t>& 
   const uint64_t at = copy.size();
   copy.resize(copy.size() + count_bytes + tags.size() * entry + place);  // the next directory is 0: none
   uint8_t* p = copy.data() + at;
+  const auto write = [&](uint8_t* to, size_t bytes, uint64_t value) { write_number(to, bytes, little_, value); };
   write(p, count_bytes, tags.size());
   p += count_bytes;
   for (const auto& [tag, old] : tags) {
@@ -171,15 +172,5 @@ std::vector<uint8_t> TiffDirectory::with_numbers(const std::map<int, uint16_t>& 
 }
 
 void TiffDirectory::reject(int tag, const std::string& what) { damaged_header("its tag " + std::to_string(tag) + " " + what); }
-
-uint64_t TiffDirectory::read(const uint8_t* p, size_t bytes) const {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value = value << 8 | p[little_ ? bytes - 1 - i : i];
-  return value;
-}
-
-void TiffDirectory::write(uint8_t* p, size_t bytes, uint64_t value) const {
-  for (size_t i = 0; i < bytes; ++i, value >>= 8) p[little_ ? i : bytes - 1 - i] = static_cast<uint8_t>(value);
-}
 
 }  // namespace ndd

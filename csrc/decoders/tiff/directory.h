@@ -62,6 +62,17 @@ struct TiffValues {
   const uint8_t* data;
 };
 
+// A number of up to 8 bytes, in the byte order of a file.
+inline uint64_t read_number(const uint8_t* p, size_t bytes, bool little_endian) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < bytes; ++i) value = value << 8 | p[little_endian ? bytes - 1 - i : i];
+  return value;
+}
+
+inline void write_number(uint8_t* p, size_t bytes, bool little_endian, uint64_t value) {
+  for (size_t i = 0; i < bytes; ++i, value >>= 8) p[little_endian ? i : bytes - 1 - i] = static_cast<uint8_t>(value);
+}
+
 class TiffDirectory {
  public:
   // Throws for a directory outside of the file, and for two entries of one of the tags above: readers take different ones.
@@ -88,8 +99,7 @@ class TiffDirectory {
   [[noreturn]] static void reject(int tag, const std::string& what);
 
  private:
-  uint64_t read(const uint8_t* p, size_t bytes) const;
-  void write(uint8_t* p, size_t bytes, uint64_t value) const;
+  uint64_t read(const uint8_t* p, size_t bytes) const { return read_number(p, bytes, little_); }
 
   EncodedImage file_;
   bool little_, big_;

@@ -12,16 +12,6 @@
 namespace ndd {
 namespace {
 
-uint64_t read_number(const uint8_t* p, size_t bytes, bool little) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value = value << 8 | p[little ? bytes - 1 - i : i];
-  return value;
-}
-
-void write_number(uint8_t* p, size_t bytes, bool little, uint64_t value) {
-  for (size_t i = 0; i < bytes; ++i, value >>= 8) p[little ? i : bytes - 1 - i] = static_cast<uint8_t>(value);
-}
-
 // Numbers of so many bits, from the most significant bit of a byte on.
 class BitReader {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/codec_output.h"
+#include "decoders/codecs/codec_output.h"
 
 #include "ndd/error.h"
 

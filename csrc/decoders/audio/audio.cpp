@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // decoders.audio.
-#include "decoders/audio_file.h"
+#include "decoders/audio/audio_file.h"
 #include "decoders/sample_errors.h"
 #include "decoders/sample_limit.h"
 #include "ndd/args.h"

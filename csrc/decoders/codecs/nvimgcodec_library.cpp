@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/nvimgcodec_library.h"
+#include "decoders/codecs/nvimgcodec_library.h"
 
-#include "decoders/captured_output.h"
-#include "decoders/reclaimed_arrays.h"
+#include "decoders/codecs/captured_output.h"
+#include "decoders/codecs/reclaimed_arrays.h"
 #include "ndd/error.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/sndfile_library.h"
+#include "decoders/audio/sndfile_library.h"
 
-#include "decoders/captured_output.h"
+#include "decoders/codecs/captured_output.h"
 #include "ndd/error.h"
 #include "ndd/python_interface.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/redirected_symbol.h"
+#include "decoders/codecs/redirected_symbol.h"
 
 #if defined(__linux__) && defined(__LP64__)
 #include <elf.h>

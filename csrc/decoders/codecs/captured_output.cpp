@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/captured_output.h"
+#include "decoders/codecs/captured_output.h"
 
-#include "decoders/redirected_symbol.h"
+#include "decoders/codecs/redirected_symbol.h"
 #include "ndd/python_interface.h"
 
 #include <dlfcn.h>

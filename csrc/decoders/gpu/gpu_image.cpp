@@ -4,13 +4,14 @@
 // Baseline JPEGs go to the hardware (a first part of the batch, in one task) and to CUDA (the others, a task each, on the CPU threads of the context);
 // every other file, and what those two refuse, is decoded by the CPU into pinned memory and uploaded. Each decoder has a stream of its own, which the
 // stream of the call waits for. The tasks run on the CPU stream: the call returns at once.
-#include "decoders/gpu_shares.h"
+#include "decoders/gpu/gpu_shares.h"
 #include "decoders/image_samples.h"
+#include "decoders/jpeg/scans.h"
 
 #ifdef USE_CUDA
 
-#include "decoders/gpu_decoder.h"
-#include "decoders/gpu_pixels.h"
+#include "decoders/gpu/gpu_decoder.h"
+#include "decoders/gpu/gpu_pixels.h"
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
 #include "ndd/stream/scheduler.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/gpu_decoder.h"
+#include "decoders/gpu/gpu_decoder.h"
 
 #ifdef USE_CUDA
 
-#include "decoders/captured_output.h"
+#include "decoders/codecs/captured_output.h"
 
 #include <algorithm>
 

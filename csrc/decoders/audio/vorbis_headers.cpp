@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/vorbis_headers.h"
+#include "decoders/audio/vorbis_headers.h"
 
 #include <array>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "decoders/encoded_image.h"
 #include "ndd/error.h"
 
 namespace ndd {
@@ -19,8 +20,6 @@ constexpr int kMostDamaged = 64;
 constexpr size_t kLongestPacket = size_t{64} << 20;
 
 [[noreturn]] void refuse(const char* what) { fail("the headers of the Ogg Vorbis file are damaged: ", what); }
-
-uint32_t number(const uint8_t* bytes) { return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<uint32_t>(bytes[3]) << 24; }
 
 // CRC-32 with polynomial 0x04c11db7, neither reflected nor inverted.
 uint32_t crc(uint32_t value, const uint8_t* bytes, size_t size) {
@@ -40,8 +39,8 @@ struct Page {
   const uint8_t* begin = nullptr;
   size_t header = 0, size = 0;  // bytes of the header with its table, and of all
   int flags() const { return begin[5]; }
-  uint32_t stream() const { return number(begin + 14); }
-  uint32_t place() const { return number(begin + 18); }
+  uint32_t stream() const { return little32(begin + 14); }
+  uint32_t place() const { return little32(begin + 18); }
 };
 
 class Pages {
@@ -74,7 +73,7 @@ class Pages {
     if (left < page.size) return false;
     static const uint8_t nothing[4] = {};
     const uint32_t sum = crc(crc(crc(0, at_, 22), nothing, 4), at_ + 26, page.size - 26);
-    if (sum == number(at_ + 22)) return true;
+    if (sum == little32(at_ + 22)) return true;
     if (++damaged_ > kMostDamaged) refuse("their checksums are wrong");
     return false;
   }
@@ -88,22 +87,22 @@ using Packet = std::vector<uint8_t>;
 bool is_header(const Packet& packet, uint8_t kind) { return packet.size() >= 7 && packet[0] == kind && memcmp(packet.data() + 1, "vorbis", 6) == 0; }
 
 void check_identification(const Packet& packet) {
-  if (packet.size() < 30 || number(&packet[7]) != 0) refuse("they are of another version");
+  if (packet.size() < 30 || little32(&packet[7]) != 0) refuse("they are of another version");
   const int small = packet[28] & 15, large = packet[28] >> 4;
   const bool sane =
-      packet[11] > 0 && static_cast<int32_t>(number(&packet[12])) > 0 && small >= 6 && small <= large && large <= 13 && (packet[29] & 1) != 0;
+      packet[11] > 0 && static_cast<int32_t>(little32(&packet[12])) > 0 && small >= 6 && small <= large && large <= 13 && (packet[29] & 1) != 0;
   if (!sane) refuse("channels, rate or block sizes cannot be");
 }
 
 void check_comments(const Packet& packet) {
   size_t at = 7;
   const auto skip = [&] {
-    if (packet.size() - at < 4 || number(&packet[at]) > packet.size() - at - 4) refuse("the comments are longer than they can be");
-    at += 4 + number(&packet[at]);
+    if (packet.size() - at < 4 || little32(&packet[at]) > packet.size() - at - 4) refuse("the comments are longer than they can be");
+    at += 4 + little32(&packet[at]);
   };
   skip();
   if (packet.size() - at < 4) refuse("the comments end early");
-  const uint32_t count = number(&packet[at]);
+  const uint32_t count = little32(&packet[at]);
   at += 4;
   if (count > (packet.size() - at) / 4) refuse("there are more comments than there can be");
   for (uint32_t k = 0; k < count; ++k) skip();

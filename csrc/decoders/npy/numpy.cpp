@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // decoders.numpy.
-#include "decoders/npy_header.h"
+#include "decoders/npy/npy_header.h"
 #include "decoders/sample_errors.h"
 #include "ndd/elementwise/convert.h"
 #include "ndd/error.h"
@@ -46,12 +46,6 @@ void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::strin
   }
 }
 
-void swap_bytes(const char* in, int64_t n, int64_t item_bytes, char* out) {
-  for (int64_t i = 0; i < n; ++i) {
-    for (int64_t k = 0; k < item_bytes; ++k) out[i * item_bytes + k] = in[i * item_bytes + item_bytes - 1 - k];
-  }
-}
-
 // An array whose first axis is the contiguous one, with the last one contiguous.
 void to_c_order(const NpyHeader& header, const char* in, char* out) {
   const int ndim = static_cast<int>(header.shape.size());
@@ -67,8 +61,8 @@ void decode_array(const NpyHeader& header, const char* data, void* out, DType ou
   static thread_local std::vector<char> swapped, ordered;
   const auto bytes = static_cast<size_t>(header.volume * header.item_bytes);
   if (header.swapped) {
-    swapped.resize(bytes);
-    swap_bytes(data, header.volume, header.item_bytes, swapped.data());
+    swapped.assign(data, data + bytes);
+    swap_bytes(swapped.data(), header.volume, header.item_bytes);
     data = swapped.data();
   }
   const bool converts = header.dtype != out_dtype || header.dtype == DType::boolean;  // any byte but 0 is true

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/reclaimed_arrays.h"
+#include "decoders/codecs/reclaimed_arrays.h"
 
-#include "decoders/redirected_symbol.h"
+#include "decoders/codecs/redirected_symbol.h"
 
 #include <algorithm>
 #include <cstddef>

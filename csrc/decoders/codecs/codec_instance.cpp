@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/codec_instance.h"
+#include "decoders/codecs/codec_instance.h"
 
-#include "decoders/captured_output.h"
-#include "decoders/codec_output.h"
-#include "decoders/reclaimed_arrays.h"
+#include "decoders/codecs/captured_output.h"
+#include "decoders/codecs/codec_output.h"
+#include "decoders/codecs/reclaimed_arrays.h"
 
 #include <algorithm>
 #include <cstring>

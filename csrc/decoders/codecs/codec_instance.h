@@ -2,7 +2,7 @@
 // An instance of nvImageCodec and its decoders. All work is done by the calling thread.
 #pragma once
 
-#include "decoders/nvimgcodec_library.h"
+#include "decoders/codecs/nvimgcodec_library.h"
 
 #include <string>
 #include <vector>

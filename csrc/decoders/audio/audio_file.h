@@ -2,8 +2,8 @@
 // An encoded sound in memory: WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF and whatever else libsndfile reads.
 #pragma once
 
-#include "decoders/audio_lengths.h"
-#include "decoders/sndfile_library.h"
+#include "decoders/audio/audio_lengths.h"
+#include "decoders/audio/sndfile_library.h"
 
 #include <cstddef>
 #include <cstdint>

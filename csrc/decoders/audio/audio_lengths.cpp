@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/audio_lengths.h"
+#include "decoders/audio/audio_lengths.h"
+
+#include "decoders/encoded_image.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,8 +13,6 @@ namespace {
 constexpr size_t kMaxSearch = size_t{1} << 16;  // bytes in which the first frame begins: more than one has
 constexpr int kMinFrames = 3;                   // in a row, for what does not begin with one
 constexpr uint32_t kUnknown = 0xffffffffu;
-
-uint32_t little_endian(const uint8_t* bytes) { return bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<uint32_t>(bytes[3]) << 24; }
 
 bool has(const uint8_t* data, size_t size, size_t at, const char* text) {
   const size_t length = std::strlen(text);
@@ -28,9 +28,9 @@ AudioView with_number(const uint8_t* data, size_t end, size_t at, uint64_t numbe
 
 AudioView wav_with_length(const uint8_t* data, size_t size) {
   // A RIFF file that says it is empty was not finished; in a finished one, a chunk of data may be.
-  if (little_endian(data + 4) > 36 && little_endian(data + 4) != kUnknown) return {};
+  if (little32(data + 4) > 36 && little32(data + 4) != kUnknown) return {};
   for (size_t at = 12; at + 8 <= size;) {
-    const uint32_t length = little_endian(data + at + 4);
+    const uint32_t length = little32(data + at + 4);
     if (has(data, size, at, "data")) {
       if (length != 0 || at + 8 == size) return {};
       return with_number(data, at + 8, at + 4, kUnknown, 4, true);

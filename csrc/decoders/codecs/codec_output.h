@@ -3,7 +3,7 @@
 #pragma once
 
 #include "decoders/image_decoder.h"
-#include "decoders/nvimgcodec_library.h"
+#include "decoders/codecs/nvimgcodec_library.h"
 
 #include <optional>
 #include <string>

@@ -7,9 +7,9 @@
 
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 
-#include "decoders/codec_instance.h"
-#include "decoders/codec_output.h"
-#include "decoders/gpu_shares.h"
+#include "decoders/codecs/codec_instance.h"
+#include "decoders/codecs/codec_output.h"
+#include "decoders/gpu/gpu_shares.h"
 #include "ndd/cuda.h"
 #include "ndd/stream/host_memory.h"
 

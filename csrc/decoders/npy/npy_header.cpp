@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/npy_header.h"
+#include "decoders/npy/npy_header.h"
 
 #include "decoders/file_kind.h"
 
@@ -150,6 +150,10 @@ NpyHeader parse_npy_header(std::string_view dict) {
     header.volume = empty ? 0 : header.volume * extent;
   }
   return header;
+}
+
+void swap_bytes(char* data, int64_t items, int64_t item_bytes) {
+  for (int64_t i = 0; i < items; ++i) std::reverse(data + i * item_bytes, data + (i + 1) * item_bytes);
 }
 
 }  // namespace ndd

@@ -30,4 +30,7 @@ struct NpyPrefix {
 NpyPrefix parse_npy_prefix(const char* file, int64_t available);
 NpyHeader parse_npy_header(std::string_view dict);
 
+// Reverses the bytes of each item, in place.
+void swap_bytes(char* data, int64_t items, int64_t item_bytes);
+
 }  // namespace ndd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/gpu_pixels.h"
+#include "decoders/gpu/gpu_pixels.h"
 
 #ifdef __CUDACC__
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "decoders/audio_file.h"
+#include "decoders/audio/audio_file.h"
 
-#include "decoders/captured_output.h"
+#include "decoders/codecs/captured_output.h"
 #include "decoders/file_kind.h"
-#include "decoders/vorbis_headers.h"
+#include "decoders/audio/vorbis_headers.h"
 #include "ndd/error.h"
 
 #include <algorithm>
