@@ -188,7 +188,7 @@ def test_folder_removed_while_used(files: ndd.Batch, tmp_path: Path) -> None:
     check(files, cache)
     shutil.rmtree(tmp_path / "cache")
     ndd.decoders.image(files, cache=cache).evaluate()
-    with pytest.warns(RuntimeWarning, match=r"nothing more is stored in .*: No such file"):
+    with pytest.warns(RuntimeWarning, match=r"no more images are stored in .*: No such file"):
         check(files, cache)
 
 
@@ -311,7 +311,7 @@ with warnings.catch_warnings(record=True) as seen:
         made = ndd.decoders.image(files, cache=cache)
         assert all(np.array_equal(np.asarray(a), b) for a, b in zip(made.tensors, whole, strict=True)), "a wrong pixel"
 assert len(seen) == 1, seen
-assert "nothing more is stored" in str(seen[0].message) and seen[0].category is RuntimeWarning, seen[0]
+assert "no more images are stored" in str(seen[0].message) and seen[0].category is RuntimeWarning, seen[0]
 assert not list(Path(folder).glob("*/??/.new-*"))
 count = len([path for path in Path(folder).glob("*/??/*")])
 assert cache.stats.images == count < len(whole), (cache.stats, count)
@@ -459,7 +459,7 @@ def test_a_lock_that_is_not_released_does_not_stop_others(files: ndd.Batch, tmp_
     run.wait_for("ready")
     check(files, cache)  # without storing more
     if name == "use":
-        with pytest.raises(RuntimeError, match="does not let go"):
+        with pytest.raises(RuntimeError, match="another process keeps it locked"):
             cache.clear()
     late = ndd.decoders.cache("20MB", tmp_path)
     check(files, late)

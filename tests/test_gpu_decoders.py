@@ -16,7 +16,7 @@ from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd._core import native
-from torch_ndd._core.work.cuda_work import decode_work, on_decode_stream, recorded
+from torch_ndd._core.work.cuda_work import decode_work, on_decode_stream, record_event
 from torch_ndd._core.work.pending import Pending
 
 # The code for a GPU runs on the CPU: tests/emulated_cuda/decoders.py.
@@ -129,7 +129,7 @@ class Host(Pending):
 def decoded(cuda: FakeCuda, error: Exception | None = None) -> tuple[Any, Any]:
     with on_decode_stream(torch.device("cuda", 0)):
         stream = torch.cuda.current_stream(0)
-        event = recorded(stream)
+        event = record_event(stream)
         return stream, decode_work([FakeTensor(cuda, "pixels")], event, Host(cuda.log, error))  # type: ignore[list-item]
 
 

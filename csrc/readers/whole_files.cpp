@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// io.file.read: files whose paths are data.
+// The kernels of io.file.read: files whose paths are data.
 #include <exception>
 #include <string>
 

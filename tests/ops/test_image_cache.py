@@ -345,7 +345,7 @@ def test_pipeline_of_dali(files: ndd.Batch, tmp_path: Path) -> None:
     for _ in range(3):
         (one,), (other,) = kept.run(), plain.run()
         assert all(np.array_equal(one.at(i), other.at(i)) for i in range(IMAGES))
-    stats = _cache._made[11, 17, True].stats
+    stats = _cache._caches[11, 17, True].stats
     # A thread may decode an image of the next iteration while another one is still decoding it for this one.
     assert stats.stored == IMAGES
     assert stats.hits > IMAGES

@@ -492,12 +492,12 @@ def test_kind_without_a_decoder_is_named(layout: Layout, channels: int, text: st
 @pytest.mark.parametrize(
     ("layout", "channels", "text"),
     [
-        (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 532: (RATIONAL, [16, 1] * 6)}), 3, "tag 532 does not tell black from white"),
+        (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 532: (RATIONAL, [16, 1] * 6)}), 3, "tag 532 has equal codes for black and white"),
         (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 529: (RATIONAL, [0, 1] * 3)}), 3, "tag 529 is not three weights"),
         (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 529: (RATIONAL, [1, 0] * 3)}), 3, "tag 529 has a zero denominator"),
         (Layout(photometric=6, tags={530: (SHORT, [3, 1])}), 3, "tag 530 is neither 1, 2 nor 4"),
         (Layout(photometric=6), 1, "YCbCr colors and 1 samples"),
-        (Layout(photometric=8, tags={318: (RATIONAL, [0, 1, 1, 1])}), 3, "tag 318 is not the white of a light"),
+        (Layout(photometric=8, tags={318: (RATIONAL, [0, 1, 1, 1])}), 3, "tag 318 is not a plausible white point"),
         (Layout(photometric=3, tags={320: (SHORT, [0] * 765)}), 1, "its palette does not fit its samples"),
         (Layout(compression=8, predictor=3), 1, "a predictor for floating-point samples, and none such"),
         (Layout(tile=(16, 16), tags={323: (LONG, [1 << 24])}), 1, "its rows or tiles are too large"),

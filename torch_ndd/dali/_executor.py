@@ -13,7 +13,7 @@ from typing import Any
 
 from .._core.context import streams
 from .._core.context.context import EvalContext
-from .._core.context.states import checked, keys, whole
+from .._core.context.states import check_state, keys, whole
 from .._core.process import workers
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch
@@ -197,7 +197,7 @@ class Executor:
 
     def _issue(self, step: Step, values: list[Any], states: dict[str, Any]) -> list[Batch]:
         """Call the operators of an iteration and return the outputs. Runs on the executor's thread."""
-        with _ENTERED if streams.entered() is self._context else self._context:
+        with _ENTERED if streams.entered_context() is self._context else self._context:
             try:
                 for one in self._plan:
                     if workers.ending:
@@ -311,7 +311,7 @@ class Executor:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state before the first iteration. Raise RuntimeError for a state of another graph."""
-        given = checked("Pipeline", _COUNTERS, state)
+        given = check_state("Pipeline", _COUNTERS, state)
         found = {operation.name: operation for operation in self._stateful}
         for name, one in given["operations"].items():
             if name not in found:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from .._core.process.workers import when_gone
+from .._core.process.workers import call_when_freed
 from . import types
 from ._graph import Graph, Operation, Step
 from ._sources import Group, InputOperation, Source
@@ -153,7 +153,7 @@ def _start(pipeline: Graph, operations: list[Operation]) -> None:
     layouts = [group.layout(max(workers, 1), pipeline.max_batch_size) for group in groups]
     pool = WorkerPool([group.called() for group in groups], layouts, workers, pipeline.py_start_method, pipeline._arguments["py_callback_pickler"])
     pipeline.__dict__["_py_pool"] = pool
-    when_gone(pipeline, partial(_end, pool, [weakref.ref(group) for group in groups]))  # a source may refer to the pipeline
+    call_when_freed(pipeline, partial(_end, pool, [weakref.ref(group) for group in groups]))  # a source may refer to the pipeline
     for index, group in enumerate(groups):
         group.assigned(pool, index)
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from .._core.context.states import checked, equal, keys, one_of, or_none, parsed, rows, text, whole, yes_or_no
+from .._core.context.states import check_state, equal, keys, one_of, or_none, parse_state, rows, text, whole, yes_or_no
 from .._core.process.files import read_regular, write_whole
 from .._core.values.elementwise import operand_count
 from . import _calls, _values, data_node
@@ -193,7 +193,9 @@ def _read(data: Any) -> dict[str, Any]:
     try:
         if not isinstance(data, bytes | bytearray | str):
             raise ValueError(f"the bytes of Pipeline.serialize are needed, got {type(data).__name__}")
-        return checked("Pipeline.deserialize", _CONTENT, parsed("Pipeline.deserialize", bytes(data) if isinstance(data, bytearray) else data))
+        return check_state(
+            "Pipeline.deserialize", _CONTENT, parse_state("Pipeline.deserialize", bytes(data) if isinstance(data, bytearray) else data)
+        )
     except ValueError as error:
         raise RuntimeError(f"Pipeline.deserialize: this is no pipeline: {str(error).removeprefix('Pipeline.deserialize: ')}") from None
 

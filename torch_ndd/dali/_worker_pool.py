@@ -21,7 +21,7 @@ from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
 from .._core.process.weak import WeakValues
-from .._core.process.workers import soon
+from .._core.process.workers import call_soon
 from . import pickling
 from ._worker import Called, Memory, Placed, Result, Task, run, view
 
@@ -275,7 +275,7 @@ class WorkerPool:
         try:
             self.close()
         except KeyboardInterrupt:
-            soon(_interrupt_main)
+            call_soon(_interrupt_main)
 
     def kill(self) -> None:
         """Kill the processes that are left, without waiting for their end."""

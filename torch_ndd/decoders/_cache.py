@@ -64,7 +64,7 @@ class Cache:
         self._warned = False
 
     def __reduce__(self) -> Any:
-        return _again, (self.size, self.folder, self.admission, self.threshold, self.shorter)
+        return _recreate, (self.size, self.folder, self.admission, self.threshold, self.shorter)
 
     def __repr__(self) -> str:
         where = "in memory" if self.folder is None else f"in {self.folder}"
@@ -171,7 +171,7 @@ def _check_owner(folder: Path) -> None:
         )
 
 
-def _again(size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> Cache:
+def _recreate(size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> Cache:
     return cache(size, None if folder is None else folder.parent, admission=admission, threshold=threshold, shorter=shorter)
 
 
@@ -191,11 +191,11 @@ def size_in_bytes(size: int | str) -> int:
 @functools.cache
 def _version() -> str:
     """Return what decides about pixels besides the file and the arguments."""
-    codecs = [f"{name} {version}" for name in ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12") if (version := _installed(name))]
+    codecs = [f"{name} {version}" for name in ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12") if (version := _find_version(name))]
     return ", ".join((f"torch_ndd {__version__}", *codecs, torch.backends.cpu.get_cpu_capability()))
 
 
-def _installed(name: str) -> str | None:
+def _find_version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -211,7 +211,7 @@ class CacheArguments(NamedTuple):
     kind: str
     debug: bool
 
-    def chosen(self, op: str, dtype: torch.dtype, on_gpu: bool) -> Cache | None:
+    def select_cache(self, op: str, dtype: torch.dtype, on_gpu: bool) -> Cache | None:
         """Return the cache to use."""
         if self.cache is None:
             return self._of_process(op) if self.size and not on_gpu else None
@@ -235,7 +235,7 @@ class CacheArguments(NamedTuple):
         return _process_cache(self.size, self.threshold, self.kind == "largest", bool(self.debug))
 
 
-_made: dict[tuple[int, int, bool], Cache] = {}
+_caches: dict[tuple[int, int, bool], Cache] = {}
 _reported: set[tuple[int, int, bool]] = set()
 
 
@@ -243,12 +243,12 @@ _reported: set[tuple[int, int, bool]] = set()
 def _process_cache(megabytes: int, threshold: int, largest: bool, debug: bool) -> Cache:
     """Return the cache that all calls of the process with these arguments share."""
     key = megabytes, threshold, largest
-    if key not in _made:
-        _made[key] = cache(megabytes << 20, admission="largest" if largest else "first", threshold=threshold)
+    if key not in _caches:
+        _caches[key] = cache(megabytes << 20, admission="largest" if largest else "first", threshold=threshold)
     if debug and key not in _reported:
         _reported.add(key)
-        atexit.register(_report, _made[key])
-    return _made[key]
+        atexit.register(_report, _caches[key])
+    return _caches[key]
 
 
 def _report(one: Cache) -> None:

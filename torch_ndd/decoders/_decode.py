@@ -14,7 +14,7 @@ from .._core.values.batch import Batch, empty_batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
 from .._core.values.extents import Fixed
 from .._core.work.bad_samples import Failures
-from .._core.work.cuda_work import recorded
+from .._core.work.cuda_work import record_event
 from .._core.work.diagnosis import note_decoding
 from ..ops._columns import rows
 from ..ops.geometry._crop_window import CropWindow
@@ -99,7 +99,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     if given.on_error == "skip" and torch.compiler.is_compiling():
         raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
     max_pixels = limit(op, "max_pixels", given.max_pixels, MAX_PIXELS)
-    cache = given.caching.chosen(op, given.dtype, on_gpu)
+    cache = given.caching.select_cache(op, given.dtype, on_gpu)
     check_encoded(op, files, "encoded images")
     _library.load()
     if on_gpu:
@@ -109,7 +109,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     if not torch.compiler.is_compiling():
         note_decoding(files.buffer, files.batch_size, given.at_least is not None)
     files, shapes, kinds = image_shapes(files, options, max_pixels, failures)
-    least = None if given.at_least is None else _scale.least_of(op, given.at_least, files.batch_size)
+    least = None if given.at_least is None else _scale.min_extents(op, given.at_least, files.batch_size)
     if cache is not None:
         if least is not None:
             raise ValueError(f"{op}: at_least and a cache do not go together; decoders.cache(shorter=...) keeps reduced images")
@@ -137,7 +137,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     else:
         out = empty_packed(shapes, given.dtype, given.target.device, "HWC", fixed)
     out.sources, out.failures = files.sources, failures
-    event = recorded(torch.cuda.current_stream(given.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
+    event = record_event(torch.cuda.current_stream(given.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
     done = 0 if event is None else event.cuda_event
     if event is not None:  # threads record it when the result may be gone, but they keep its values, and a tensor keeps what it is given
         out.buffer.recorded = event  # type: ignore[attr-defined]
@@ -147,7 +147,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
     if given.on_error != "skip" or failures is None:
         return launch(out, arguments, inputs=(files,), event=event)
     submit(OPERATORS[op].kernel, [files.buffer, files.ragged_shapes, *arguments, out.buffer, out.ragged_shapes], [], True, files.sources)
-    kept = out.select(failures.kept())
+    kept = out.select(failures.kept_samples())
     kept.failures = failures
     return launch((), also=(kept,))
 
@@ -180,10 +180,10 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
         return files, shapes, kinds
     if _scale.JPEG2000 in (given := kinds.tolist()):
         jpeg2000 = [k for k, kind in enumerate(given) if kind == _scale.JPEG2000]
-        files = _with_jpeg2000_decoded(options, files, jpeg2000, max_pixels, failures)
+        files = _decode_jpeg2000(options, files, jpeg2000, max_pixels, failures)
         read_headers(files, options, max_pixels, failures, shapes, kinds)
     if failures is not None and len(shapes) and (failed := failures.samples()):
-        kept = failures.kept()
+        kept = failures.kept_samples()
         shapes[failed] = shapes[kept].median(0).values if kept else torch.ones(3, dtype=torch.int64)
         if not kept:
             shapes[:, 2] = 1 if options.output_type == "GRAY" else 3
@@ -191,7 +191,7 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
     return files, shapes, kinds
 
 
-def _with_jpeg2000_decoded(options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
+def _decode_jpeg2000(options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
     encoded = [np.asarray(one) for one in files]
     for i in samples:
         try:

@@ -17,7 +17,7 @@ JPEG2000 = 1
 SCALABLE = 2
 
 
-def least_of(op: str, at_least: Any, samples: int) -> torch.Tensor:
+def min_extents(op: str, at_least: Any, samples: int) -> torch.Tensor:
     """Return the height and width that are asked for, int64 (N, 2). Raise ValueError for negative numbers and another count than one or two."""
     given = at_least if isinstance(at_least, torch.Tensor) else torch.tensor(at_least)[None]
     given = given.reshape(given.shape[0], -1)
@@ -29,7 +29,7 @@ def least_of(op: str, at_least: Any, samples: int) -> torch.Tensor:
     return given.expand(samples, 2)
 
 
-def scaled(extents: torch.Tensor, eighths: torch.Tensor) -> torch.Tensor:
+def scale_extents(extents: torch.Tensor, eighths: torch.Tensor) -> torch.Tensor:
     """Return the extents (N, 2) of images at these scales (N, 1)."""
     return (extents * eighths + WHOLE - 1) // WHOLE
 
@@ -38,25 +38,25 @@ def whole_windows(shapes: torch.Tensor, kinds: torch.Tensor, least: torch.Tensor
     """Return y, x, height, width and eighths (N, 5) of whole images of these shapes (N, 3) at the smallest scales that are not below ``least``."""
     extents = shapes[:, :2].clamp(min=1)
     # ceil(extent * k / 8) >= least where extent * k > 8 (least - 1)
-    eighths = _smallest(torch.div(WHOLE * (least - 1), extents, rounding_mode="floor") + 1, kinds)
-    return torch.cat([torch.zeros_like(extents), scaled(extents, eighths), eighths], 1)
+    eighths = _find_smallest_scale(torch.div(WHOLE * (least - 1), extents, rounding_mode="floor") + 1, kinds)
+    return torch.cat([torch.zeros_like(extents), scale_extents(extents, eighths), eighths], 1)
 
 
 def scaled_windows(windows: torch.Tensor, shapes: torch.Tensor, kinds: torch.Tensor, least: torch.Tensor) -> torch.Tensor:
     """Return windows (N, 4) in the image as windows and eighths (N, 5) in the scaled image, rounded to its pixels."""
     start, extents = windows[:, :2], windows[:, 2:].clamp(min=1)
     # round(extent * k / 8) >= least where 2 extent * k + 8 >= 16 least
-    eighths = _smallest(-torch.div(WHOLE // 2 - WHOLE * least, extents, rounding_mode="floor"), kinds)
-    size = _rounded(extents, eighths).clamp(min=1)
-    begin = torch.minimum(_rounded(start, eighths), scaled(shapes[:, :2], eighths) - size)
+    eighths = _find_smallest_scale(-torch.div(WHOLE // 2 - WHOLE * least, extents, rounding_mode="floor"), kinds)
+    size = _round_scaled(extents, eighths).clamp(min=1)
+    begin = torch.minimum(_round_scaled(start, eighths), scale_extents(shapes[:, :2], eighths) - size)
     return torch.cat([begin, size, eighths], 1)
 
 
-def _rounded(pixels: torch.Tensor, eighths: torch.Tensor) -> torch.Tensor:
+def _round_scaled(pixels: torch.Tensor, eighths: torch.Tensor) -> torch.Tensor:
     return (2 * pixels * eighths + WHOLE) // (2 * WHOLE)
 
 
-def _smallest(needed: torch.Tensor, kinds: torch.Tensor) -> torch.Tensor:
+def _find_smallest_scale(needed: torch.Tensor, kinds: torch.Tensor) -> torch.Tensor:
     """Return the smallest scale (N, 1) that is not below the numbers of eighths (N, 2), which both axes need."""
     needed = needed.amax(1, keepdim=True)
     eighths = torch.full_like(needed, WHOLE)

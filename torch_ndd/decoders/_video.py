@@ -85,7 +85,7 @@ _VIDEOS = ("video", "MP4", "Matroska", "WMV", "Ogg file", "GIF")
 _NO_TIME = 1e12  # seconds; a frame without a time has one beyond, of either sign
 
 
-def _named(error: Exception, begin: bytes) -> Exception:
+def _name_kind(error: Exception, begin: bytes) -> Exception:
     """Return the error of a file that cannot be opened; one of another kind is called what it is."""
     kind, text = native.file_kind(begin), reason(error)
     if not begin:
@@ -129,7 +129,7 @@ class Video:
         try:
             self._reopen()
         except (IndexError, RuntimeError, ValueError) as error:
-            raise _named(error, begin) from None
+            raise _name_kind(error, begin) from None
         metadata = self._decoder.metadata
         self.count = int(metadata.num_frames or 0)
         self.height, self.width = int(metadata.height or 0), int(metadata.width or 0)
@@ -181,7 +181,7 @@ class Video:
         bounds = np.searchsorted(place[order], np.arange(len(wanted) + 1))
         made = torch.empty(0)
         # A decoded frame tells the size; the header's differs in a rotated video.
-        for first, part, times in self._decoded(wanted if len(wanted) else np.zeros(1, np.int64)):
+        for first, part, times in self._decode(wanted if len(wanted) else np.zeros(1, np.int64)):
             if part[0].numel() != self.frame_bytes:
                 raise RuntimeError(f"a frame has {part.shape[1]}x{part.shape[2]} pixels, and the first ones have {self.height}x{self.width}")
             if out is None:
@@ -203,10 +203,10 @@ class Video:
             made[torch.from_numpy(numbers < 0)] = fill.expand(*made.shape[1:])
         return made, seconds
 
-    def _decoded(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
+    def _decode(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
         """Decode increasing frame numbers, in parts: the position of the first one, frames, and times."""
         if self._decodes_in_order():
-            yield from self._decoded_in_order(wanted, 0)
+            yield from self._decode_in_order(wanted, 0)
             return
         step = max(1, _PART_BYTES // self.frame_bytes)
         for first in range(0, len(wanted), step):
@@ -218,7 +218,7 @@ class Video:
                     raise
                 self._in_order = True  # the index of the file is wrong
                 self._reopen()
-                yield from self._decoded_in_order(wanted, first)
+                yield from self._decode_in_order(wanted, first)
                 return
             yield first, batch.data, batch.pts_seconds.numpy()
 
@@ -236,16 +236,16 @@ class Video:
                 self._reopen()
         return in_order
 
-    def _decoded_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
+    def _decode_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
         if self._next > wanted[first]:
             self._reopen()
         for k in range(first, len(wanted)):
-            frame, time = self._following()
+            frame, time = self._decode_next()
             while self._next <= wanted[k]:
-                frame, time = self._following()
+                frame, time = self._decode_next()
             yield k, frame[None], np.array([time])
 
-    def _following(self) -> tuple[torch.Tensor, float]:
+    def _decode_next(self) -> tuple[torch.Tensor, float]:
         """Return the frame that comes next and its time."""
         try:
             with self._reading():
@@ -277,7 +277,7 @@ class Video:
         slack = 1e-6  # times in text have fewer digits than a frame's
         low, high = 0, self.count  # the first frame that begins at the time or, without ``up``, after it
         if self._decodes_in_order():
-            for number, _, (begin,) in self._decoded_in_order(np.arange(high), 0):
+            for number, _, (begin,) in self._decode_in_order(np.arange(high), 0):
                 if begin >= seconds - slack if up else begin > seconds + slack:
                     high = number
                     break

@@ -85,7 +85,7 @@ def inflate(
     assert isinstance(files, Batch)
     if torch.compiler.is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
-    inflate_chunk = _inflater(op, algorithm)
+    inflate_chunk = _find_inflate(op, algorithm)
     check_encoded(op, files, "compressed data")
     if shape is None:
         raise RuntimeError(f"{op}: the argument 'shape' of a decompressed chunk is needed")
@@ -95,7 +95,7 @@ def inflate(
     extents = [sample_numbers(shape, i) or [] for i in range(count)]
     if any(extent < 0 for row in extents for extent in row):
         raise RuntimeError(f"{op}: shape must not be negative, got {extents}")
-    parts = [_parts(op, files, i, sample_numbers(chunk_offsets, i), sample_numbers(chunk_sizes, i)) for i in range(count)]
+    parts = [_chunk_ranges(op, files, i, sample_numbers(chunk_offsets, i), sample_numbers(chunk_sizes, i)) for i in range(count)]
     chunked = chunk_offsets is not None or chunk_sizes is not None
     shapes = [[len(part), *row] if chunked else row for part, row in zip(parts, extents, strict=True)]
     ndim = len(shapes[0]) if shapes else 1
@@ -137,7 +137,7 @@ def inflate(
     return launch((), also=(out.to_device(target),))
 
 
-def _parts(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list[int] | None) -> list[tuple[int, int]]:
+def _chunk_ranges(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list[int] | None) -> list[tuple[int, int]]:
     """Return the offsets and sizes of a sample's chunks."""
     total = files.shape[i][0]
     if offsets is None and sizes is None:
@@ -157,7 +157,7 @@ def _parts(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list
     return list(zip(begins, lengths, strict=True))
 
 
-def _inflater(op: str, algorithm: Any) -> _Inflate:
+def _find_inflate(op: str, algorithm: Any) -> _Inflate:
     name = str(algorithm).lower()
     if name == "lz4":
         try:
@@ -173,7 +173,7 @@ def _inflater(op: str, algorithm: Any) -> _Inflate:
 _WINDOW_BITS = {"deflate": -15, "zlib": 15, "gzip": 31}
 
 
-def inflated(content: bytes, most: int) -> bytes:
+def inflate_gzip(content: bytes, most: int) -> bytes:
     """Decompress a gzip file of one or several members to at most one byte more than ``most``. Raise ValueError if it is damaged."""
     made: list[bytes] = []
     size = 0

@@ -10,7 +10,7 @@ from .._core.values.dispatch import submit
 from ._files import check_encoded, decoder
 
 _shapes = native.kernel("npy_shapes", writes=(-1,))
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
 
 
 @decoder(name="decoders.numpy")
@@ -49,7 +49,7 @@ def numpy(
     if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: arrays are decoded on the CPU; call .cpu() on the input")
     check_encoded(op, files, "encoded arrays")
-    table = torch.empty((files.batch_size, 2 + _MOST_DIMENSIONS), dtype=torch.int64)
+    table = torch.empty((files.batch_size, 2 + _MAX_DIMENSIONS), dtype=torch.int64)
     submit(_shapes, (files.buffer, files.ragged_shapes, op, table), [], True, files.sources)
     kinds, dimensions = (sorted(set(column)) for column in table[:, :2].T.tolist())
     if len(dimensions) > 1:

@@ -73,7 +73,7 @@ class Body:
         return few
 
 
-def moved_bytes(content: bytes | Body) -> bytes:
+def take_bytes(content: bytes | Body) -> bytes:
     """Return all bytes, which are gone from ``content``."""
     if isinstance(content, bytes):
         return content

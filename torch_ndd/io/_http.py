@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from ._body import Body, moved_bytes
+from ._body import Body, take_bytes
 from ._limits import LimitError, Meter, meter
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
@@ -24,11 +24,11 @@ class _Counted:
         return getattr(self._stream, name)
 
     async def readany(self) -> bytes:
-        return self._counted(await self._stream.readany())
+        return self._count_part(await self._stream.readany())
 
     async def read(self, n: int = -1) -> Any:
         if n >= 0:
-            return self._counted(await self._stream.read(n))
+            return self._count_part(await self._stream.read(n))
         body = Body()
         try:
             while part := await self.readany():
@@ -36,15 +36,15 @@ class _Counted:
         except BaseException:  # its traceback refers to the body, and may live long
             body.clear()
             raise
-        return body.content() if self._meter.takes_bodies else moved_bytes(body)
+        return body.content() if self._meter.takes_bodies else take_bytes(body)
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         while part := await self.read(n):
             yield part
 
-    def _counted(self, part: bytes) -> bytes:
+    def _count_part(self, part: bytes) -> bytes:
         self._count += len(part)
-        self._meter.received(len(part))
+        self._meter.note_bytes(len(part))
         if self._count > self._most:
             if self._most < self._meter.most:
                 raise LimitError(f"the server sent more than the requested {self._most} bytes")

@@ -33,7 +33,7 @@ class UrlLimits:
     max_seconds: float | None = None
 
     @classmethod
-    def checked(cls, op: str, max_bytes: Any, stall_seconds: Any, max_seconds: Any) -> "UrlLimits":
+    def from_arguments(cls, op: str, max_bytes: Any, stall_seconds: Any, max_seconds: Any) -> "UrlLimits":
         """Return the limits that arguments mean. Raise TypeError or ValueError naming operator and argument for invalid ones."""
         values = {"url_max_bytes": max_bytes, "url_stall_seconds": stall_seconds, "url_max_seconds": max_seconds}
         for name, value in values.items():
@@ -49,7 +49,7 @@ class UrlLimits:
 _limits: ContextVar[UrlLimits] = ContextVar("torch_ndd_url_limits", default=UrlLimits())  # noqa: B039 (it is frozen)
 
 
-def current() -> UrlLimits:
+def current_limits() -> UrlLimits:
     """Return the limits of the current operation."""
     return _limits.get()
 
@@ -75,7 +75,7 @@ class Meter:
     """Progress of one file, over all attempts."""
 
     def __init__(self, kind: str = "file", limits: UrlLimits | None = None) -> None:
-        limits = current() if limits is None else limits
+        limits = current_limits() if limits is None else limits
         defaults = {"container": _CONTAINER_BYTES, "listing": _LISTING_BYTES}
         self.most = limits.max_bytes or defaults.get(kind, _FILE_BYTES)
         self._stall = limits.stall_seconds
@@ -103,7 +103,7 @@ class Meter:
         """Return the seconds that the attempt may stay silent from now on; 0: give it up."""
         return max(self._last + self._stall / _SHARES - time.monotonic(), 0.0) if self.counts else self._seconds
 
-    def received(self, count: int) -> None:
+    def note_bytes(self, count: int) -> None:
         """Note that bytes have arrived."""
         self._last = time.monotonic()
         self._since += count

@@ -5,8 +5,8 @@ import io
 from collections import OrderedDict
 
 from . import _limits
-from ._body import BLOCK, Body, moved_bytes
-from ._urls import Range, fetched, file_size
+from ._body import BLOCK, Body, take_bytes
+from ._urls import Range, fetch, file_size
 
 # For videos: one block per request and few blocks in memory, because FFmpeg reads a video once sequentially and then seeks to some frames.
 _BLOCK, _BLOCKS = BLOCK, 4
@@ -19,7 +19,7 @@ class RangeFile(io.RawIOBase):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self._url, self._limits = url, _limits.current()
+        self._url, self._limits = url, _limits.current_limits()
         self._position = 0
         self._size: int | None = None
 
@@ -53,13 +53,13 @@ class RangeFile(io.RawIOBase):
 
     def _bytes(self, begin: int, length: int) -> bytes:
         with _limits.using(self._limits):
-            (content,) = fetched([Range(self._url, begin, length)], self._as_sent)
+            (content,) = fetch([Range(self._url, begin, length)], self._as_sent)
         if isinstance(content, Exception):
             raise content
-        return self._received(content)
+        return self._take_content(content)
 
-    def _received(self, content: bytes | Body) -> bytes:
-        return moved_bytes(content)
+    def _take_content(self, content: bytes | Body) -> bytes:
+        return take_bytes(content)
 
 
 class RemoteFile(RangeFile):
@@ -103,7 +103,7 @@ class RemoteFile(RangeFile):
             self.error = error
             return b""
 
-    def _received(self, content: bytes | Body) -> bytes:
+    def _take_content(self, content: bytes | Body) -> bytes:
         if not isinstance(content, Body):
             return content
         # The whole file: from a web server without range requests.

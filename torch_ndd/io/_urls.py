@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from .._core.process.files import check_regular, open_regular, read_regular
-from ._body import Body, moved_bytes, part_of
+from ._body import Body, part_of, take_bytes
 from ._limits import LimitError, Meter, meter
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ def is_url(path: str | bytes | os.PathLike[str]) -> bool:
     return _URL.match(os.fsdecode(path)) is not None
 
 
-def _fsspec(module: str, url: str) -> Any:
+def _import_fsspec(module: str, url: str) -> Any:
     try:
         return importlib.import_module(f"fsspec.{module}")
     except ImportError:
@@ -59,7 +59,7 @@ def _fsspec(module: str, url: str) -> Any:
 
 def filesystem(url: str) -> tuple[Any, str]:
     """Return the fsspec file system of a URL, and the path in it."""
-    core = _fsspec("core", url)
+    core = _import_fsspec("core", url)
     try:
         web = {part.partition("://")[0] for part in url.split("::")} & {"http", "https"}
         options: dict[str, Any] = {protocol: {"get_client": importlib.import_module("torch_ndd.io._http").client} for protocol in web}
@@ -68,11 +68,11 @@ def filesystem(url: str) -> tuple[Any, str]:
         raise RuntimeError(f"{url}: {error}") from None
 
 
-def _by_http(fs: Any) -> bool:
+def _is_http(fs: Any) -> bool:
     return "http" in fs.protocol or "https" in fs.protocol
 
 
-def _failed(url: str, error: BaseException, attempt: int, counts: Meter) -> float:
+def _pause_before_retry(url: str, error: BaseException, attempt: int, counts: Meter) -> float:
     """Return the seconds to wait before the next attempt. Raise RuntimeError naming the URL if no attempt can help."""
     if isinstance(error, RuntimeError) and str(error).startswith(url):
         raise error
@@ -91,7 +91,7 @@ def _failed(url: str, error: BaseException, attempt: int, counts: Meter) -> floa
     return min(_PAUSE * 2**attempt, counts.left())
 
 
-def again(url: str, action: Callable[[], T], kind: str = "file") -> T:
+def retry(url: str, action: Callable[[], T], kind: str = "file") -> T:
     """Return the result of ``action``, after some attempts within the limits. Raise RuntimeError naming the URL."""
     counts = Meter(kind)
     token = meter.set(counts)
@@ -100,26 +100,26 @@ def again(url: str, action: Callable[[], T], kind: str = "file") -> T:
             try:
                 return action()
             except Exception as error:
-                time.sleep(_failed(url, error, attempt, counts))
+                time.sleep(_pause_before_retry(url, error, attempt, counts))
     finally:
         meter.reset(token)
     raise AssertionError
 
 
-async def _attempts(url: str, action: Callable[[], Any], kind: str) -> Any:
+async def _retry_async(url: str, action: Callable[[], Any], kind: str) -> Any:
     """Do the same for a coroutine function, in fsspec's event loop; it is cancelled when its time is over."""
     counts = Meter(kind)
     counts.counts = url.startswith(("http://", "https://"))
     meter.set(counts)  # of this task
     for attempt in range(_ATTEMPTS):
         try:
-            return await _in_time(action(), counts)
+            return await _run_in_time(action(), counts)
         except Exception as error:
-            await asyncio.sleep(_failed(url, error, attempt, counts))
+            await asyncio.sleep(_pause_before_retry(url, error, attempt, counts))
     raise AssertionError
 
 
-async def _in_time(action: Any, counts: Meter) -> Any:
+async def _run_in_time(action: Any, counts: Meter) -> Any:
     task = asyncio.ensure_future(action)
     try:
         counts.begin_attempt()
@@ -167,7 +167,7 @@ current_download: ContextVar[Download | None] = ContextVar("torch_ndd_download",
 """The download of this thread, if it may be abandoned."""
 
 
-def _waited_for(fs: Any, action: Any) -> Any:
+def _run(fs: Any, action: Any) -> Any:
     """Return the result of a coroutine run in a file system's event loop. Ctrl-C cancels it, and so does the end of what it is for."""
     future = asyncio.run_coroutine_threadsafe(action, fs.loop)
     download = current_download.get() or Download()
@@ -188,12 +188,12 @@ def _waited_for(fs: Any, action: Any) -> Any:
         download.futures.discard(future)
 
 
-def asked(url: str, method: str, *arguments: Any, kind: str = "file") -> Any:
+def call_filesystem(url: str, method: str, *arguments: Any, kind: str = "file") -> Any:
     """Return the result of a file system method for a URL, after some attempts within the limits. Raise RuntimeError naming the URL."""
     fs, name = filesystem(url)
     if fs.async_impl:
-        return _waited_for(fs, _attempts(url, lambda: getattr(fs, "_" + method)(name, *arguments), kind))
-    return again(url, lambda: getattr(fs, method)(name, *arguments), kind)
+        return _run(fs, _retry_async(url, lambda: getattr(fs, "_" + method)(name, *arguments), kind))
+    return retry(url, lambda: getattr(fs, method)(name, *arguments), kind)
 
 
 def _is_final(error: BaseException) -> bool:
@@ -230,20 +230,20 @@ def read_all(path: str | bytes) -> bytes:
     if not is_url(path):
         return read_regular(path)
     url = os.fsdecode(path)
-    content = fetched([Range(url, 0, -1)])[0]
+    content = fetch([Range(url, 0, -1)])[0]
     if isinstance(content, Exception):
         raise OSError(0, str(content).removeprefix(url + ": "), url)
-    return moved_bytes(content)
+    return take_bytes(content)
 
 
-def names_in(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]:
+def list_names(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]:
     """Return the names of the folders, or of the files, in a folder that match a pattern, sorted bytewise. Raise OSError if there is no folder."""
     if not is_url(root):
         with os.scandir(root) as entries:
             return sorted(one.name for one in entries if fits.match(one.name) and _is(one, folders))
     url = os.fsdecode(root).rstrip("/")
     try:
-        found = asked(url, "ls", True, kind="listing")
+        found = call_filesystem(url, "ls", True, kind="listing")
     except RuntimeError as error:
         raise OSError(0, str(error).removeprefix(url + ": "), url) from None
     names = [os.fsencode(one["name"].rstrip("/").rpartition("/")[2]) for one in found if (one["type"] == "directory") == folders]
@@ -257,10 +257,10 @@ def _is(entry: "os.DirEntry[bytes]", folder: bool) -> bool:
         return False
 
 
-def matching(pattern: str) -> list[str]:
+def find_urls(pattern: str) -> list[str]:
     """Return the URLs that match one with ``*``, ``?`` or ``[``, sorted bytewise."""
     fs, _ = filesystem(pattern)
-    return sorted((fs.unstrip_protocol(one) for one in asked(pattern, "glob", kind="listing")), key=os.fsencode)
+    return sorted((fs.unstrip_protocol(one) for one in call_filesystem(pattern, "glob", kind="listing")), key=os.fsencode)
 
 
 class Range(NamedTuple):
@@ -286,9 +286,9 @@ class Range(NamedTuple):
         return part
 
 
-def merged(wanted: Sequence[Range]) -> list[Range]:
+def merge_ranges(wanted: Sequence[Range]) -> list[Range]:
     """Return for each range one that contains it; neighboring ranges share one."""
-    merge = _fsspec("utils", max((one.path for one in wanted), default="")).merge_offset_ranges
+    merge = _import_fsspec("utils", max((one.path for one in wanted), default="")).merge_offset_ranges
     paths, begins, ends = merge([one.path for one in wanted], [int(one.begin) for one in wanted], [one.end for one in wanted], _GAP, _MOST)
     wholes = [Range(path, begin, -1 if end is None else end - begin) for path, begin, end in zip(paths, begins, ends, strict=True)]
     places = [(one.path, one.begin) for one in wholes]
@@ -297,7 +297,7 @@ def merged(wanted: Sequence[Range]) -> list[Range]:
     return [whole if whole.end is None or (one.end is not None and one.end <= whole.end) else one for one, whole in zip(wanted, made, strict=True)]
 
 
-def fetched(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body | Exception]:
+def fetch(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body | Exception]:
     """Return the bytes of each range, or the error, after some attempts. Ranges are requested concurrently where the protocol can.
 
     More than a few megabytes are a :class:`Body`.
@@ -312,19 +312,19 @@ def fetched(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body
         try:
             fs, name = filesystem(one.path)
             if fs.async_impl:
-                groups.setdefault(fs, []).append((k, partial(_attempts, one.path, partial(_content, fs, name, one, as_sent), "file")))
+                groups.setdefault(fs, []).append((k, partial(_retry_async, one.path, partial(_fetch_range, fs, name, one, as_sent), "file")))
             else:
-                results[k] = again(one.path, partial(_content_at_once, fs, name, one))
+                results[k] = retry(one.path, partial(_fetch_range_sync, fs, name, one))
         except Exception as error:
             results[k] = error
     for fs, group in groups.items():
-        parts = _waited_for(fs, _together([start for _, start in group]))
+        parts = _run(fs, _run_together([start for _, start in group]))
         for (k, _), part in zip(group, parts, strict=True):
             results[k] = part
     return results
 
 
-async def _together(starts: Sequence[Callable[[], Any]]) -> list[Any]:
+async def _run_together(starts: Sequence[Callable[[], Any]]) -> list[Any]:
     """Return the results or exceptions of some coroutine functions, run together."""
     room = asyncio.Semaphore(_TOGETHER)
 
@@ -335,11 +335,11 @@ async def _together(starts: Sequence[Callable[[], Any]]) -> list[Any]:
     return await asyncio.gather(*(one(start) for start in starts), return_exceptions=True)
 
 
-async def _content(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes | Body:
+async def _fetch_range(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes | Body:
     counts, begin, end = meter.get(), int(wanted.begin), wanted.end
     assert counts is not None
-    if not _by_http(fs):
-        return await _in_steps(fs, name, begin, end, counts)
+    if not _is_http(fs):
+        return await _fetch_in_steps(fs, name, begin, end, counts)
     counts.takes_bodies = True
     content = await fs._cat_file(name, start=begin, end=end) if begin or end is not None else await fs._cat_file(name)
     if end is None:
@@ -352,7 +352,7 @@ async def _content(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes | 
     return content
 
 
-async def _in_steps(fs: Any, name: str, begin: int, end: int | None, counts: Meter) -> bytes | Body:
+async def _fetch_in_steps(fs: Any, name: str, begin: int, end: int | None, counts: Meter) -> bytes | Body:
     """Return a range of a file system that does not count bytes, and holds what it reads twice: no more than a step at a time."""
     body = Body()
     try:
@@ -379,7 +379,7 @@ async def _in_steps(fs: Any, name: str, begin: int, end: int | None, counts: Met
         raise
 
 
-def _content_at_once(fs: Any, name: str, wanted: Range) -> bytes | Body:
+def _fetch_range_sync(fs: Any, name: str, wanted: Range) -> bytes | Body:
     _check_local(fs, name)
     if 0 <= wanted.length <= _STEP:
         return fs.cat_file(name, start=int(wanted.begin), end=wanted.end)
@@ -424,19 +424,19 @@ def local_file(path: str, kind: str = "container") -> Iterator[str]:
     with tempfile.TemporaryFile() as copy:
         here = f"/proc/self/fd/{copy.fileno()}"
         if fs.async_impl:
-            _waited_for(fs, _attempts(path, partial(_copied, fs, name, here), kind))
+            _run(fs, _retry_async(path, partial(_copy_async, fs, name, here), kind))
         else:
-            again(path, partial(_copied_at_once, fs, name, here), kind)
+            retry(path, partial(_copy_sync, fs, name, here), kind)
         yield here
 
 
-async def _copied(fs: Any, name: str, here: str) -> None:
-    if not _by_http(fs) and (counts := meter.get()) is not None:
+async def _copy_async(fs: Any, name: str, here: str) -> None:
+    if not _is_http(fs) and (counts := meter.get()) is not None:
         counts.check_size(await fs._size(name) or 0)
     await fs._get_file(name, here)
 
 
-def _copied_at_once(fs: Any, name: str, here: str) -> None:
+def _copy_sync(fs: Any, name: str, here: str) -> None:
     _check_local(fs, name)
     with fs.open(name, "rb") as file, open(here, "wb") as copy:
         _copy(file, copy.write)
@@ -446,7 +446,7 @@ def file_size(path: str) -> int:
     """Return the size of a file or URL in bytes. Raise OSError or RuntimeError if there is none."""
     if not is_url(path):
         return os.stat(path).st_size
-    size = asked(path, "size")
+    size = call_filesystem(path, "size")
     if size is None:
         raise RuntimeError(f"{path}: the server does not tell its size")
     return size

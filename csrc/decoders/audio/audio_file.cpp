@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/audio/audio_file.h"
 
+#include "decoders/audio/vorbis_headers.h"
 #include "decoders/codecs/captured_output.h"
 #include "decoders/file_kind.h"
-#include "decoders/audio/vorbis_headers.h"
 #include "ndd/error.h"
 
 #include <algorithm>
@@ -17,16 +17,17 @@
 namespace ndd {
 namespace {
 
+// Constants of sndfile.h.
 constexpr int kRead = 0x10, kSubtype = 0xffff;
 constexpr int kPcm16 = 0x2, kFloat = 0x6, kDouble = 0x7, kVorbis = 0x60, kOpus = 0x64, kMpeg1 = 0x80, kMpeg3 = 0x82;
 
-// A damaged header promises more than any file holds. Digital silence is what codecs make smallest: Opus 5760 samples and FLAC 65535 of each of 8
-// channels in some 30 bytes.
-constexpr int64_t kMostSamplesPerByte = 20'000;
+// A damaged header may claim more samples than any file can hold. Digital silence compresses best: Opus needs some 30 bytes for 5760
+// samples, FLAC for 65535 samples of each of 8 channels.
+constexpr int64_t kMaxSamplesPerByte = 20'000;
 
-constexpr int64_t kUnknownFrames = std::numeric_limits<int64_t>::max();  // of libsndfile
+constexpr int64_t kUnknownFrames = std::numeric_limits<int64_t>::max();  // SF_COUNT_MAX
 
-constexpr int64_t kBlock = 8192;  // samples, which fit into the first-level cache
+constexpr int64_t kBlock = 8192;  // samples, so that a block fits into the first-level cache
 
 }  // namespace
 
@@ -35,16 +36,19 @@ AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size
   check_vorbis_headers(data, size);
   open(view_with_length(data, size));
   if (!handle_) {
+    // A stream of MPEG audio may have been cut within a frame, which libsndfile does not recognize.
     AudioView view = view_from_first_frame(data, size);
     if (view.replaced > 0) open(std::move(view));
   }
-  if (!handle_) fail("no sound of a supported format (", sndfile().strerror(nullptr), ")", other_kind(data, size));
+  if (!handle_) fail("not a sound of a supported format (", sndfile().strerror(nullptr), ")", other_kind(data, size));
   const AudioView& view = memory_.view;
+  // Counting by decoding is the last resort: it takes as long as decoding.
   if (view.frames >= 0) info_.frames = view.frames;
   else if ((view.is_estimated || info_.frames == kUnknownFrames) && info_.channels > 0 && info_.channels <= 1024) count_frames();
   const bool sane = info_.frames >= 0 && info_.channels > 0 && info_.channels <= 1024 && info_.samplerate > 0 &&
-                    info_.frames <= kMostSamplesPerByte * static_cast<int64_t>(size) / info_.channels;
+                    info_.frames <= kMaxSamplesPerByte * static_cast<int64_t>(size) / info_.channels;
   if (!sane) {
+    // The destructor of an object whose constructor throws does not run, so the handle is closed here.
     const std::string promised =
         std::to_string(info_.frames) + " frames of " + std::to_string(info_.channels) + " channels at " + std::to_string(info_.samplerate) + " Hz";
     sndfile().close(handle_);
@@ -52,7 +56,8 @@ AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size
   }
 }
 
-// libsndfile reads no more frames than it estimates from the size and the rate of the first frames: rates differ by a factor of up to 20.
+// Size that libsndfile is told. It reads no more frames than it estimates from this size and the bit rate of the first frames; bit rates
+// within a stream differ by a factor of up to 20.
 int64_t AudioFile::Memory::stated_size() const { return view.is_estimated ? 20 * size + (int64_t{1} << 16) : size; }
 
 void AudioFile::Memory::read(uint8_t* out, int64_t count) const {
@@ -90,7 +95,8 @@ void AudioFile::open(AudioView view) {
   handle_ = sndfile().open_virtual(&source, kRead, &info_, &memory_);
 }
 
-// FLAC may leave the length open, and a stream of MPEG audio may be interrupted. Reading all of it tells: FLAC has 200 million samples a second.
+// Counts the frames by decoding them: FLAC may leave the length open, and MPEG audio may be interrupted by other data. FLAC decodes 200
+// million samples per second.
 void AudioFile::count_frames() {
   const SndfileLibrary& library = sndfile();
   std::vector<int32_t> block(static_cast<size_t>(kBlock) * info_.channels);
@@ -100,6 +106,7 @@ void AudioFile::count_frames() {
     for (int64_t got = 1; got > 0; count += got) got = std::max<int64_t>(library.readf_int(handle_, block.data(), kBlock), 0);
     library.close(handle_);
   }
+  // Seeking back is not reliable in a damaged stream, so the file is opened again.
   messages_.clear();
   open(std::move(memory_.view));
   if (!handle_) fail("the file changed while it was read");
@@ -132,7 +139,8 @@ void AudioFile::fail_at(int64_t frames) const {
 void AudioFile::read(int16_t* out) { read_frames(sndfile().readf_short, out); }
 void AudioFile::read(int32_t* out) { read_frames(sndfile().readf_int, out); }
 
-// libsndfile converts one sample at a time: 1.7 ns a sample of a WAV file, of which its own integers take 0.3.
+// libsndfile converts to float one sample at a time: 1.7 ns per sample of a WAV file, of which reading the integers takes 0.3. So 16-bit
+// files are read as integers and converted here in a loop that the compiler vectorizes.
 void AudioFile::read(float* out) {
   if ((info_.format & kSubtype) != kPcm16) return read_frames(sndfile().readf_float, out);
   const CaptureOutput capture(messages_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An encoded sound in memory: WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF and whatever else libsndfile reads.
+// An encoded sound in memory: WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF and the other formats of libsndfile.
 #pragma once
 
 #include "decoders/audio/audio_lengths.h"
@@ -13,7 +13,7 @@ namespace ndd {
 
 class AudioFile {
  public:
-  // Throws for what is no sound. The memory must stay.
+  // Opens the file. Throws Error if it is not a sound or its header is not plausible. The memory must outlive the object.
   AudioFile(const uint8_t* data, size_t size);
   AudioFile(const AudioFile&) = delete;
   AudioFile& operator=(const AudioFile&) = delete;
@@ -22,15 +22,16 @@ class AudioFile {
   int64_t frames() const { return info_.frames; }
   int64_t channels() const { return info_.channels; }
   int rate() const { return info_.samplerate; }
-  // Whether the file holds integers, which are read without going through floats.
+  // Whether the samples are stored as integers and need no conversion through floats.
   bool holds_integers() const;
 
-  // All frames, interleaved. Throws when the file ends before.
+  // Decode all frames, interleaved. Throw Error if the file ends early.
   void read(int16_t* out);
   void read(int32_t* out);
   void read(float* out);
 
  private:
+  // The file as libsndfile sees it: a replaced beginning, then the bytes of the caller, then zeros.
   struct Memory {
     AudioView view;
     const uint8_t* rest;
@@ -50,7 +51,7 @@ class AudioFile {
   const uint8_t* const data_;
   const size_t size_;
   Memory memory_{};
-  std::string messages_;  // what the library prints
+  std::string messages_;  // printed by the library
   SndfileInfo info_{};
   SndfileHandle* handle_ = nullptr;
 };

@@ -15,7 +15,7 @@ namespace {
 
 const SndfileLibrary* loaded = nullptr;  // never deleted: threads may decode while the process exits
 
-// Whether what it prints is captured now.
+// Returns whether the output of the library is captured.
 bool load_sndfile(const char* path, bool patch) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!handle) fail("decoders.audio: cannot load libsndfile: ", dlerror());
@@ -44,7 +44,7 @@ const SndfileLibrary& sndfile() {
 
 }  // namespace ndd
 
-// Called through ctypes before the first decoding, once. Returns the reason of a failure, or null.
+// Called by Python once, before the first file is decoded. Returns the reason of a failure, or null.
 NDD_EXPORT(release, const char*, ndd_load_sndfile, (const char* path, bool patch, bool* patched)) {
   static std::string reason;
   try {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libsndfile, loaded at run time from the wheel of soundfile: the part of its interface that decoding needs, as its manual has it.
+// libsndfile, loaded at run time from the wheel of soundfile: the part of its documented interface that decoding needs. Declared here,
+// because the wheel has no headers.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ struct SndfileInfo {
   int samplerate, channels, format, sections, seekable;
 };
 
-// How libsndfile reads memory.
+// SF_VIRTUAL_IO: callbacks through which libsndfile reads memory.
 struct SndfileSource {
   int64_t (*length)(void* file);
   int64_t (*seek)(int64_t offset, int whence, void* file);
@@ -31,7 +32,7 @@ struct SndfileLibrary {
   int64_t (*readf_float)(SndfileHandle* handle, float* out, int64_t frames);
 };
 
-// The loaded library; throws an error that names the package when there is none.
+// Returns the loaded library. Throws Error with the package to install if it is not loaded.
 const SndfileLibrary& sndfile();
 
 }  // namespace ndd

@@ -14,22 +14,23 @@ namespace {
 
 constexpr size_t kPageHeader = 27;
 constexpr int kContinued = 1, kFirst = 2;
-// Pages with a wrong checksum are skipped, as libogg does, but not without limit: each costs a look at up to 65 kB.
-constexpr int kMostDamaged = 64;
-// The third header, with its codebooks, has some kB; a comment may hold a picture.
-constexpr size_t kLongestPacket = size_t{64} << 20;
+// Pages with a wrong checksum are skipped, as by libogg, but only so many: computing a checksum reads up to 65 kB, and a hostile file could
+// begin a page at every fifth byte.
+constexpr int kMaxDamagedPages = 64;
+// The third header, with the codebooks, has a few kB; a comment may hold a picture.
+constexpr size_t kMaxPacketBytes = size_t{64} << 20;
 
-[[noreturn]] void refuse(const char* what) { fail("the headers of the Ogg Vorbis file are damaged: ", what); }
+[[noreturn]] void reject(const char* what) { fail("the headers of the Ogg Vorbis file are damaged: ", what); }
 
-// CRC-32 with polynomial 0x04c11db7, neither reflected nor inverted.
+// The checksum of Ogg pages (RFC 3533): CRC-32 with polynomial 0x04c11db7, neither reflected nor inverted.
 uint32_t crc(uint32_t value, const uint8_t* bytes, size_t size) {
   static const std::array<uint32_t, 256> table = [] {
-    std::array<uint32_t, 256> made{};
+    std::array<uint32_t, 256> entries{};
     for (uint32_t i = 0; i < 256; ++i) {
-      made[i] = i << 24;
-      for (int bit = 0; bit < 8; ++bit) made[i] = (made[i] << 1) ^ (made[i] & 0x80000000u ? 0x04c11db7u : 0u);
+      entries[i] = i << 24;
+      for (int bit = 0; bit < 8; ++bit) entries[i] = (entries[i] << 1) ^ (entries[i] & 0x80000000u ? 0x04c11db7u : 0u);
     }
-    return made;
+    return entries;
   }();
   for (size_t i = 0; i < size; ++i) value = (value << 8) ^ table[(value >> 24) ^ bytes[i]];
   return value;
@@ -37,18 +38,18 @@ uint32_t crc(uint32_t value, const uint8_t* bytes, size_t size) {
 
 struct Page {
   const uint8_t* begin = nullptr;
-  size_t header = 0, size = 0;  // bytes of the header with its table, and of all
+  size_t header = 0, size = 0;  // bytes: the header with its segment table; the whole page
   int flags() const { return begin[5]; }
   uint32_t stream() const { return little32(begin + 14); }
-  uint32_t place() const { return little32(begin + 18); }
+  uint32_t number() const { return little32(begin + 18); }
 };
 
 class Pages {
  public:
   Pages(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
 
-  // The next page whose checksum is right; false at the end.
-  bool next(Page& page) {
+  // Finds the next page with a correct checksum. Returns false at the end of the file.
+  bool find_next(Page& page) {
     while (static_cast<size_t>(end_ - at_) >= kPageHeader) {
       const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', static_cast<size_t>(end_ - at_)));
       if (!found || static_cast<size_t>(end_ - found) < kPageHeader) return false;
@@ -71,10 +72,11 @@ class Pages {
     page.size = page.header;
     for (size_t k = kPageHeader; k < page.header; ++k) page.size += at_[k];
     if (left < page.size) return false;
-    static const uint8_t nothing[4] = {};
-    const uint32_t sum = crc(crc(crc(0, at_, 22), nothing, 4), at_ + 26, page.size - 26);
+    // The checksum is computed with zeros in its own place.
+    static const uint8_t zeros[4] = {};
+    const uint32_t sum = crc(crc(crc(0, at_, 22), zeros, 4), at_ + 26, page.size - 26);
     if (sum == little32(at_ + 22)) return true;
-    if (++damaged_ > kMostDamaged) refuse("their checksums are wrong");
+    if (++damaged_ > kMaxDamagedPages) reject("their checksums are wrong");
     return false;
   }
 
@@ -87,26 +89,26 @@ using Packet = std::vector<uint8_t>;
 bool is_header(const Packet& packet, uint8_t kind) { return packet.size() >= 7 && packet[0] == kind && memcmp(packet.data() + 1, "vorbis", 6) == 0; }
 
 void check_identification(const Packet& packet) {
-  if (packet.size() < 30 || little32(&packet[7]) != 0) refuse("they are of another version");
+  if (packet.size() < 30 || little32(&packet[7]) != 0) reject("they are of another version");
   const int small = packet[28] & 15, large = packet[28] >> 4;
   const bool sane =
       packet[11] > 0 && static_cast<int32_t>(little32(&packet[12])) > 0 && small >= 6 && small <= large && large <= 13 && (packet[29] & 1) != 0;
-  if (!sane) refuse("channels, rate or block sizes cannot be");
+  if (!sane) reject("channels, rate or block sizes cannot be");
 }
 
 void check_comments(const Packet& packet) {
   size_t at = 7;
   const auto skip = [&] {
-    if (packet.size() - at < 4 || little32(&packet[at]) > packet.size() - at - 4) refuse("the comments are longer than they can be");
+    if (packet.size() - at < 4 || little32(&packet[at]) > packet.size() - at - 4) reject("the comments are longer than they can be");
     at += 4 + little32(&packet[at]);
   };
   skip();
-  if (packet.size() - at < 4) refuse("the comments end early");
+  if (packet.size() - at < 4) reject("the comments end early");
   const uint32_t count = little32(&packet[at]);
   at += 4;
-  if (count > (packet.size() - at) / 4) refuse("there are more comments than there can be");
+  if (count > (packet.size() - at) / 4) reject("there are more comments than there can be");
   for (uint32_t k = 0; k < count; ++k) skip();
-  if (at >= packet.size() || (packet[at] & 1) == 0) refuse("the comments end early");
+  if (at >= packet.size() || (packet[at] & 1) == 0) reject("the comments end early");
 }
 
 }  // namespace
@@ -118,29 +120,29 @@ void check_vorbis_headers(const uint8_t* data, size_t size) {
   Pages pages(data, size);
   Page page;
   Packet packet;
-  uint32_t stream = 0, place = 0;
+  uint32_t stream = 0, number = 0;
   int packets = 0;
-  bool open = false;  // a packet that goes on in the next page
+  bool open = false;  // the packet continues on the next page
   for (int count = 0; packets < 3; ++count) {
-    if (!pages.next(page)) refuse("they are not complete");
+    if (!pages.find_next(page)) reject("they are not complete");
     if (count == 0) {
-      if (!(page.flags() & kFirst)) refuse("the first page is missing");
+      if (!(page.flags() & kFirst)) reject("the first page is missing");
       stream = page.stream();
     } else if (page.stream() != stream) {
-      return;  // several streams: libsndfile looks for the one that it can read
-    } else if (page.place() != place + 1 || open != ((page.flags() & kContinued) != 0)) {
-      refuse("a page is missing");
+      return;  // several streams, among which libsndfile selects one
+    } else if (page.number() != number + 1 || open != ((page.flags() & kContinued) != 0)) {
+      reject("a page is missing");
     }
-    place = page.place();
+    number = page.number();
     const uint8_t* content = page.begin + page.header;
     for (size_t k = kPageHeader; k < page.header && packets < 3; ++k) {
       const size_t bytes = page.begin[k];
-      if (packet.size() + bytes > kLongestPacket) refuse("they are too long");
+      if (packet.size() + bytes > kMaxPacketBytes) reject("they are too long");
       packet.insert(packet.end(), content, content + bytes);
       content += bytes;
-      open = bytes == 255;
+      open = bytes == 255;  // a packet ends with a segment of fewer bytes
       if (open) continue;
-      if (!is_header(packet, static_cast<uint8_t>(1 + 2 * packets))) refuse("one is missing");
+      if (!is_header(packet, static_cast<uint8_t>(1 + 2 * packets))) reject("a header is missing");
       if (packets == 0) check_identification(packet);
       if (packets == 1) check_comments(packet);
       ++packets;

@@ -17,32 +17,32 @@ namespace {
 
 thread_local std::string* captured = nullptr;
 
-// A damaged TIFF can print a line per strip; the first few name the trouble.
+// Bytes per image. A damaged TIFF can print a line for each strip; the first few name the problem.
 constexpr size_t kMaxCaptured = 1000;
 
-size_t write_somewhere(const char* text, size_t size) {
+size_t capture_or_print(const char* text, size_t size) {
   if (!capture_message(text, size) && write(STDERR_FILENO, text, size) < 0) return 0;
   return size;
 }
 
 struct CapturingBuffer : std::streambuf {
   int_type overflow(int_type c) override {
-    const char one = static_cast<char>(c);
-    if (c != traits_type::eof()) write_somewhere(&one, 1);
+    const char character = static_cast<char>(c);
+    if (c != traits_type::eof()) capture_or_print(&character, 1);
     return traits_type::not_eof(c);
   }
   std::streamsize xsputn(const char* text, std::streamsize size) override {
-    return std::streamsize(write_somewhere(text, static_cast<size_t>(size)));
+    return std::streamsize(capture_or_print(text, static_cast<size_t>(size)));
   }
 };
 
 #if defined(__GLIBC__)
-// What the libraries see as the variable `stderr`.
+// The stream that replaces `stderr` in the captured libraries.
 FILE* capturing_file = [] {
   cookie_io_functions_t io{};
-  io.write = [](void*, const char* text, size_t size) { return ssize_t(write_somewhere(text, size)); };
+  io.write = [](void*, const char* text, size_t size) { return ssize_t(capture_or_print(text, size)); };
   FILE* opened = fopencookie(nullptr, "w", io);
-  if (opened) setvbuf(opened, nullptr, _IONBF, 0);  // a buffer would mix the threads' messages
+  if (opened) setvbuf(opened, nullptr, _IONBF, 0);  // with a buffer, the messages of several threads would mix
   return opened;
 }();
 #else
@@ -85,7 +85,7 @@ bool discard_output_of(const void* address_in_library) {
 
 }  // namespace ndd
 
-// Called through ctypes with the path of a library that is loaded already, and a symbol of it. Returns whether its output is discarded.
+// Called by Python with the path of a library that is already loaded, and one of its symbols. Returns whether its output is discarded.
 NDD_EXPORT(release, bool, ndd_discard_output_of, (const char* library, const char* symbol)) {
   void* handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
   const void* address = handle ? dlsym(handle, symbol) : nullptr;

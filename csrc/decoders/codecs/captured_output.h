@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libjpeg, libpng, libtiff and OpenCV print about a damaged image goes into the exception, not to the user's terminal.
+// Captures what libjpeg, libpng, libtiff and OpenCV print about a damaged image: it becomes part of the exception instead of going to the terminal.
 #pragma once
 
 #include <string>
 
 namespace ndd {
 
-// Text printed by this thread from a captured library lands in `text` while the object lives.
+// Appends to `text`, during its lifetime, what captured libraries print on this thread.
 class CaptureOutput {
  public:
   explicit CaptureOutput(std::string& text);
@@ -18,17 +18,17 @@ class CaptureOutput {
   std::string* outer_;
 };
 
-// Adds one message to the text that this thread captures, if any; true when it was taken.
+// Appends a message to the text that this thread captures. Returns false if it captures none.
 bool capture_message(const char* text, size_t size);
 
-// Whether there is a message in the text that this thread captures.
+// Whether this thread has captured a message.
 bool has_captured();
 
-// Lets `stderr` and `std::cerr` of one loaded library, and of no other, mean the capturing stream. Without an active CaptureOutput the
-// stream writes to the real stderr. False where the library imports neither.
+// Redirects `stderr` and `std::cerr` of one loaded library, and of no other, to the capturing stream, which writes to the real stderr while
+// no CaptureOutput is active. Returns false if the library imports neither.
 bool capture_output_of(const void* address_in_library);
 
-// What a loaded library prints to `stderr` is lost. False where it does not import that.
+// Discards what a loaded library prints to `stderr`. Returns false if it does not import it.
 bool discard_output_of(const void* address_in_library);
 
 }  // namespace ndd

@@ -11,7 +11,8 @@
 namespace ndd {
 namespace {
 
-// The library's own pool has a thread even for one image; work that stays on the caller's thread saves the hand-over and survives a fork.
+// An executor that works on the calling thread. The library's own pool starts a thread even for one image; the calling thread saves the
+// hand-over, and works after a fork.
 nvimgcodecStatus_t schedule(void*, int, int sample, void* context, void (*task)(int, int, void*)) {
   task(0, sample, context);
   return NVIMGCODEC_STATUS_SUCCESS;
@@ -51,7 +52,7 @@ CodecInstance::CodecInstance(const std::vector<nvimgcodecExtensionModuleEntryFun
     if (entry(&description) != NVIMGCODEC_STATUS_SUCCESS ||
         library_.ExtensionCreate(handle_, &extension, &description) != NVIMGCODEC_STATUS_SUCCESS) {
       library_.InstanceDestroy(handle_);
-      codec_error("nvImageCodec refuses one of its own extensions");
+      codec_error("nvImageCodec rejects one of its own extensions");
     }
   }
 }
@@ -92,7 +93,7 @@ std::vector<nvimgcodecProcessingStatus_t> decode_images(nvimgcodecDecoder_t deco
     library.FutureDestroy(future);
   }
   if (status != NVIMGCODEC_STATUS_SUCCESS) outcomes.assign(files.size(), NVIMGCODEC_PROCESSING_STATUS_FAIL);
-  // Where OpenCV has decoded what libjpeg-turbo gave up, the outcome is a success: libjpeg-turbo's message tells.
+  // If OpenCV decodes an image on which libjpeg-turbo failed, the outcome is a success; a captured message shows that libjpeg-turbo may have leaked.
   const bool whole = std::all_of(outcomes.begin(), outcomes.end(), [](auto outcome) { return outcome == NVIMGCODEC_PROCESSING_STATUS_SUCCESS; });
   if (!whole || has_captured()) arrays.free_lost();
   return outcomes;

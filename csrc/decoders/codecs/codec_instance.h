@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An instance of nvImageCodec and its decoders. All work is done by the calling thread.
+// An instance of nvImageCodec and its decoders, which work on the calling thread.
 #pragma once
 
 #include "decoders/codecs/nvimgcodec_library.h"
@@ -9,7 +9,7 @@
 
 namespace ndd {
 
-// Where a decoder works. The allocators are for a GPU: both or none.
+// The device of a decoder. The allocators are for a GPU: both or none.
 struct CodecBackend {
   nvimgcodecBackendKind_t kind = NVIMGCODEC_BACKEND_KIND_CPU_ONLY;
   int device = NVIMGCODEC_DEVICE_CPU_ONLY;
@@ -25,7 +25,7 @@ class CodecInstance {
   CodecInstance& operator=(const CodecInstance&) = delete;
 
   nvimgcodecInstance_t handle() const { return handle_; }
-  // Null where the library has no such decoder.
+  // Returns null if the library has no such decoder.
   nvimgcodecDecoder_t make_decoder(const CodecBackend& backend, const std::string& options) const;
 
  private:
@@ -33,7 +33,7 @@ class CodecInstance {
   nvimgcodecInstance_t handle_ = nullptr;
 };
 
-// What became of each image.
+// Decodes images and returns the status of each.
 std::vector<nvimgcodecProcessingStatus_t> decode_images(nvimgcodecDecoder_t decoder, const std::vector<nvimgcodecCodeStream_t>& files,
                                                         const std::vector<nvimgcodecImage_t>& images);
 

@@ -20,13 +20,13 @@ nvimgcodecSampleDataType_t sample_type_of(DType dtype) {
 CodecOutput codec_output(const ImageHeader& header, ImageType type) {
   const CodecOutput rgb{NVIMGCODEC_SAMPLEFORMAT_I_RGB, NVIMGCODEC_COLORSPEC_SRGB, 3};
   const CodecOutput gray{NVIMGCODEC_SAMPLEFORMAT_I_Y, NVIMGCODEC_COLORSPEC_GRAY, 1};
-  if (header.in_pieces) {  // all or the colors, as RGB
+  if (header.in_pieces) {  // decode_tiff_pieces() delivers all channels, or the colors as RGB
     const int channels = type == ImageType::any ? header.channels : header.color_channels;
     return {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, channels};
   }
-  // Asked for another number of channels, the TIFF decoder reads behind the pixels of gray and alpha.
+  // For gray and alpha, the TIFF decoder reads beyond the pixels if another number of channels is requested.
   if (header.codec == "tiff" && header.channels == 2) return {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, 2};
-  // libjpeg has no conversion of colors for lossless files.
+  // libjpeg does not convert the colors of lossless files.
   if (header.codec == "jpeg" && header.channels == 1 && !header.unusual.empty()) return gray;
   switch (type) {
     case ImageType::rgb:
@@ -35,12 +35,12 @@ CodecOutput codec_output(const ImageHeader& header, ImageType type) {
     case ImageType::gray: return header.is_cmyk || (header.gamma && header.channels >= 3) ? rgb : gray;
     case ImageType::any: break;
   }
-  // Not "unchanged": for a grayscale JPEG the library then writes three channels into a buffer of one.
+  // Not "unchanged": for a grayscale JPEG the library would write three channels into a buffer for one.
   if (header.channels == 1) return gray;
   if (header.channels == 3) return rgb;
-  // Asked for RGBA, the TIFF decoder multiplies the colors by alpha.
+  // With RGBA the TIFF decoder would multiply the colors by alpha.
   if (header.codec == "tiff") return {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, header.channels};
-  // Gray and alpha are picked out of RGBA.
+  // Gray and alpha are extracted from RGBA.
   const bool has_alpha = header.channels == 2 || header.channels == 4;
   if (has_alpha && !header.is_cmyk) return {NVIMGCODEC_SAMPLEFORMAT_I_RGBA, NVIMGCODEC_COLORSPEC_SRGB, 4};
   codec_error("output_type=ANY_DATA is not supported for " + std::string(header.is_cmyk ? "CMYK" : "multi-channel") + " images of this format");
@@ -52,7 +52,7 @@ void codec_error(std::string reason, std::string details) {
   while (!details.empty() && (details.back() == '\n' || details.back() == ' ')) details.pop_back();
   for (char& c : details) {
     if (c == '\n') c = ';';
-    if (c < ' ' || c > '~') c = '?';  // libpng quotes the damaged bytes
+    if (c < ' ' || c > '~') c = '?';  // messages quote damaged bytes, which must not reach a terminal
   }
   fail(details.empty() ? reason : reason + " (" + details + ")");
 }
@@ -62,6 +62,7 @@ DecodeSteps decode_steps(const ImageHeader& header, const DecodeOptions& options
   steps.format = codec_output(header, options.type);
   steps.samples = header.dtype;
   steps.orientation = options.adjust_orientation ? header.orientation : Orientation{};
+  // `shape` is that of the displayed image.
   const bool swapped = steps.orientation.swaps_axes();
   steps.stored = {swapped ? shape.width : shape.height, swapped ? shape.height : shape.width, steps.format.channels};
   if (options.window) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvImageCodec, loaded at run time: its functions, and the CPU extensions a decoder is made of.
+// nvImageCodec, loaded at run time: its functions, and its CPU extensions.
 #pragma once
 
 #include <cstddef>  // before nvimgcodec.h, which uses ptrdiff_t without it
@@ -28,25 +28,25 @@ struct NvimgcodecLibrary {
   decltype(&nvimgcodecFutureGetProcessingStatus) FutureGetProcessingStatus;
   decltype(&nvimgcodecFutureDestroy) FutureDestroy;
 
-  // One per extension. Registering the CPU extensions one by one, instead of letting the library scan its folder, keeps the GPU
-  // extensions out: those print "Failed to load nvjpeg library!" on every machine without a GPU.
+  // Entry points, one per extension. The CPU extensions are registered individually, instead of letting the library scan its folder, because the GPU
+  // extensions print "Failed to load nvjpeg library!" on every machine without a GPU.
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> extensions;
-  std::vector<nvimgcodecExtensionModuleEntryFunc_t> tiff_extensions;  // the one of `extensions` that is libtiff
+  std::vector<nvimgcodecExtensionModuleEntryFunc_t> tiff_extensions;  // only libtiff
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> gpu_extensions;  // empty until a GPU decodes
   bool patched = false;
 };
 
-// Called once from Python, which knows where the wheel lies and what its extensions are called. Throws when one cannot be loaded.
-// `patch` is for binaries that were looked at: what they print becomes part of the exceptions, and what the JPEG extension loses is freed.
+// Loads the library once; Python locates the wheel and its extensions. Throws Error if one cannot be loaded. `patch` is for inspected
+// binaries: their output is captured, and memory that the JPEG extension leaks is freed.
 void load_nvimgcodec(const std::string& library_path, const std::vector<std::string>& extension_paths, bool patch);
 
-// The same for those that need a GPU, before it decodes for the first time.
+// Loads the extensions that need a GPU, before the first image is decoded on it.
 void load_gpu_extensions(const std::vector<std::string>& extension_paths);
 
-// The loaded library; throws an error that names the package when there is none.
+// Returns the loaded library. Throws Error with the package to install if it is not loaded.
 const NvimgcodecLibrary& nvimgcodec();
 
-// A structure of the C API with its type and size filled in and all else zero.
+// Returns a structure of the C API with its type and size set and everything else zero.
 template <class T>
 T nvimgcodec_struct(nvimgcodecStructureType_t type) {
   T value{};

@@ -11,6 +11,8 @@
 namespace ndd {
 namespace {
 
+// The arrays that the JPEG extension has allocated on this thread and not deleted, while a ReclaimArrays exists. Decoding happens on the
+// calling thread, see codec_instance.cpp, so no array is deleted by another one.
 thread_local std::vector<void*> arrays;
 thread_local bool watching = false;
 

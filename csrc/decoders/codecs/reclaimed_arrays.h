@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// nvImageCodec 0.9's JPEG extension decodes into an array of its own and loses it when the image data turn out damaged: 560 kB for each
-// such 500x375 image (jpeg_extension.md). Arrays that it has not deleted when a decoding has failed are deleted here.
+// nvImageCodec 0.9's JPEG extension decodes to its own array and leaks it if the image data are damaged: 560 kB for each such 500x375 image
+// (jpeg_extension.md). Arrays that it has not deleted after a failed decoding are deleted here.
 #pragma once
 
 namespace ndd {
 
-// Watches the arrays of this thread while it lives.
+// Records the arrays of this thread during its lifetime.
 class ReclaimArrays {
  public:
   ReclaimArrays();
@@ -13,11 +13,11 @@ class ReclaimArrays {
   ReclaimArrays(const ReclaimArrays&) = delete;
   ReclaimArrays& operator=(const ReclaimArrays&) = delete;
 
-  // Only behind a decoding that has failed: what another one keeps may be in use.
+  // Deletes the recorded arrays. Only to be called after a failed decoding: a successful one may keep arrays that are still in use.
   void free_lost();
 };
 
-// Lets `new[]` and `delete[]` of one loaded library, and of no other, take part in that.
+// Redirects `new[]` and `delete[]` of one loaded library, and of no other, to the recording functions.
 void reclaim_arrays_of(const void* address_in_library);
 
 }  // namespace ndd

@@ -23,11 +23,12 @@ struct Request {
   bool done = false;
 };
 
-// A library reaches the symbols of others through slots that the loader has filled with addresses.
+// A library accesses imported symbols through slots (GOT entries) that the loader has filled with addresses. Replacing the content of a
+// slot affects only that library.
 bool replace_slot(void** slot, void* replacement) {
   const auto page_size = uintptr_t(sysconf(_SC_PAGESIZE));
   const auto page = uintptr_t(slot) & ~(page_size - 1);
-  // The slots can be read-only after relocation (RELRO); they stay writable then, as they are in every library without RELRO.
+  // The slots may be read-only after relocation (RELRO). They then remain writable, as in every library without RELRO.
   if (mprotect(reinterpret_cast<void*>(page), page_size, PROT_READ | PROT_WRITE) != 0) return false;
   *slot = replacement;
   return true;
@@ -42,7 +43,7 @@ bool contains(const dl_phdr_info& info, uintptr_t address) {
   return false;
 }
 
-// The part of the dynamic section that describes the slots.
+// The entries of the dynamic section that describe the slots: two tables of relocations, for data and for calls.
 struct Imports {
   const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;

@@ -21,7 +21,8 @@ cudaEvent_t make_event() {
   return event;
 }
 
-// nvJPEG's memory comes from torch's allocator, on the stream that uses it. The library calls these from within decoding, on the thread of the call.
+// nvJPEG's memory comes from torch's allocator, for the stream that uses it. The library calls these functions while it decodes, on the
+// calling thread; an exception must not cross its C code.
 int allocate_device(void* device, void** data, size_t bytes, cudaStream_t stream) {
   try {
     const OnStream scope(*static_cast<const int*>(device), stream);
@@ -41,14 +42,14 @@ int free_device(void* device, void* data, size_t, cudaStream_t stream) {
   }
 }
 
-// Without an error that the check after the next launch would find.
+// Returns whether a status is an error, and clears it: otherwise the check after the next launch would report it.
 int outcome(cudaError_t status) {
   if (status == cudaSuccess) return 0;
   cudaGetLastError();
   return 1;
 }
 
-// Calls work(decoder) on the decoder's stream, for the codec, which wants a status.
+// Calls work(decoder) on the decoder's stream. Returns a status for the codec.
 template <class Work>
 int on_stream_of(void* context, Work work) {
   try {
@@ -70,28 +71,28 @@ int free_pinned(void* context, void* data, size_t, cudaStream_t) {
   return on_stream_of(context, [&](const GpuDecoder& decoder) { decoder.pinned().give_back(data, decoder.stream()); });
 }
 
-constexpr size_t kSmallestBlock = 64 << 10;
+constexpr size_t kMinBlockBytes = 64 << 10;
 
 }  // namespace
 
 HostBlock PinnedMemory::take(size_t bytes) {
-  const int size = size_class(std::max(bytes, kSmallestBlock));
-  HostBlock made{nullptr, size_t{1} << size};
+  const int size = size_class(std::max(bytes, kMinBlockBytes));
+  HostBlock block{nullptr, size_t{1} << size};
   {
     std::lock_guard<std::mutex> lock(mutex_);
     auto& free = free_[size];
     const auto idle = [&](void* data) { return outcome(cudaEventQuery(all_[data].idle)) == 0; };
     const auto found = std::find_if(free.begin(), free.end(), idle);
     if (found != free.end()) {
-      made.data = *found;
+      block.data = *found;
       free.erase(found);
-      return made;
+      return block;
     }
   }
-  check_cuda(cudaHostAlloc(&made.data, made.bytes, cudaHostAllocDefault), "decoders.image: pinned memory");
+  check_cuda(cudaHostAlloc(&block.data, block.bytes, cudaHostAllocDefault), "decoders.image: pinned memory");
   std::lock_guard<std::mutex> lock(mutex_);
-  all_[made.data] = {size, make_event()};
-  return made;
+  all_[block.data] = {size, make_event()};
+  return block;
 }
 
 void PinnedMemory::give_back(void* data, cudaStream_t stream) {
@@ -102,7 +103,7 @@ void PinnedMemory::give_back(void* data, cudaStream_t stream) {
 }
 
 OnStream::OnStream(int device, cudaStream_t stream) {
-  if (aoti_torch_create_cuda_stream_guard(stream, device, &guard_) != 0) fail("torch refuses a CUDA stream");
+  if (aoti_torch_create_cuda_stream_guard(stream, device, &guard_) != 0) fail("torch rejects a CUDA stream");
 }
 
 OnStream::~OnStream() { aoti_torch_delete_cuda_stream_guard(guard_); }
@@ -110,7 +111,8 @@ OnStream::~OnStream() { aoti_torch_delete_cuda_stream_guard(guard_); }
 GpuDecoder::GpuDecoder(int device, PinnedMemory& pinned, bool hardware) : device_(device), pinned_(pinned), hardware_(hardware) {
   const NvimgcodecLibrary& library = nvimgcodec();
   if (library.gpu_extensions.empty()) fail("nvImageCodec's GPU decoders are not loaded");
-  const OnStream scope(device, nullptr);  // going back by cudaSetDevice would make a context on GPU 0, where the threads of every process begin
+  const OnStream scope(device,
+                       nullptr);  // restoring the device with cudaSetDevice would create a context on GPU 0, the initial device of every thread
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "decoders.image");
   issued_ = make_event();
   for (Block& block : blocks_) block.copied = make_event();
@@ -170,6 +172,7 @@ std::vector<char> GpuDecoder::issue(const std::vector<GpuJob>& jobs, const std::
   return issued;
 }
 
+// Two blocks take turns, so that the CPU decodes into one while the other is being uploaded.
 void* GpuDecoder::staging(size_t bytes) {
   block_ ^= 1;
   Block& block = blocks_[block_];
@@ -226,12 +229,13 @@ DecodeTimes GpuDecoders::times() const {
   return times_;
 }
 
-void GpuDecoders::note_time(double DecodeTimes::* which, double nanoseconds_per_pixel) {
+void GpuDecoders::record_time(double DecodeTimes::* which, double nanoseconds_per_pixel) {
   std::lock_guard<std::mutex> lock(mutex_);
-  measured(times_.*which, nanoseconds_per_pixel);
+  update_average(times_.*which, nanoseconds_per_pixel);
 }
 
-bool GpuDecoders::goes_to_cuda(double share) {
+// An error accumulator, as in Bresenham's line algorithm: deterministic, and never more than one image from the share.
+bool GpuDecoders::take_cuda_turn(double share) {
   std::lock_guard<std::mutex> lock(mutex_);
   credit_ += share;
   if (credit_ < 1) return false;

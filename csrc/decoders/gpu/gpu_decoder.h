@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JPEGs decoded by nvImageCodec on a GPU, into memory of the caller. The host waits for the CPU's part of the work, and a
-// thread of the decoder for the hardware engine.
+// Decodes JPEGs with nvImageCodec on a GPU, to memory of the caller. The calling thread does the CPU's part of the work, and waits for the
+// hardware engine.
 #pragma once
 
 #ifdef USE_CUDA
@@ -22,7 +22,7 @@
 
 namespace ndd {
 
-// Within its life this thread works on the device, and torch allocates for the stream.
+// During its lifetime, the device is the thread's current one, and torch allocates for the stream.
 class OnStream {
  public:
   OnStream(int device, cudaStream_t stream);
@@ -37,12 +37,12 @@ class OnStream {
 struct GpuJob {
   EncodedImage file;
   DecodeSteps steps;
-  void* samples;  // device memory for what the codec delivers
+  void* samples;  // device memory that the codec fills
 };
 
-// Pinned memory for the decoders of a GPU. cudaFreeHost waits for all work of the device, and the codec frees a buffer for each file that is larger than those
-// before, so nothing is freed: blocks are powers of two, and one that was given back is taken again once its stream has done what it had to do then. Torch's
-// pinned memory would be given out again at once: see pinned_host_memory().
+// Pinned memory for the decoders of a GPU. Nothing is freed, because cudaFreeHost waits for all work of the device, and the codec frees a
+// buffer for each file that is larger than the previous ones. Blocks are powers of two; a returned block is reused once the work that its
+// stream had at that time is done. Torch's pinned memory would be reused immediately: see pinned_host_memory().
 class PinnedMemory {
  public:
   HostBlock take(size_t bytes);
@@ -50,7 +50,7 @@ class PinnedMemory {
 
  private:
   struct Block {
-    int size = 0;  // of size_class()
+    int size = 0;  // see size_class()
     cudaEvent_t idle = nullptr;
   };
 
@@ -59,7 +59,7 @@ class PinnedMemory {
   std::vector<void*> free_[64];  // by size
 };
 
-// A decoder with a stream of its own, for one thread at a time.
+// A decoder with its own stream, for one thread at a time.
 class GpuDecoder {
  public:
   GpuDecoder(int device, PinnedMemory& pinned, bool hardware);
@@ -69,20 +69,20 @@ class GpuDecoder {
   int device() const { return device_; }
   PinnedMemory& pinned() const { return pinned_; }
   cudaStream_t stream() const { return stream_; }
-  // Whether the device has such a decoder. Within OnStream, as all that follows.
+  // Whether the device has such a decoder. This and the following functions must be called within OnStream.
   bool available(const std::string& options) { return decoder(options) != nullptr; }
-  // Whether each image is under way on the stream; the others are left to another decoder.
+  // Issues the decoding of images. Returns for each whether it was accepted; the others need another decoder.
   std::vector<char> issue(const std::vector<GpuJob>& jobs, const std::string& options);
-  // Pinned memory, which the call waits for if it still is being uploaded: two blocks take turns.
+  // Returns pinned memory, after waiting for its previous upload.
   void* staging(size_t bytes);
-  // Copies what was written to the block that staging() gave last.
+  // Copies from the block that staging() returned last.
   void upload(void* device_memory, size_t bytes);
-  // Has `other` wait for all that was issued here.
+  // Makes `other` wait for the work issued so far.
   void join(cudaStream_t other);
-  // Returns when all that was issued here is done.
+  // Waits for the work issued so far.
   void finish();
 
-  bool just_fed = false;  // the last image went to CUDA
+  bool fed_last = false;  // the latest image went to CUDA
 
  private:
   struct Block {
@@ -98,20 +98,20 @@ class GpuDecoder {
   cudaStream_t stream_ = nullptr;
   cudaEvent_t issued_ = nullptr;
   std::unique_ptr<CodecInstance> instance_;
-  nvimgcodecDeviceAllocator_t device_memory_;  // the decoders refer to them
+  nvimgcodecDeviceAllocator_t device_memory_;  // referred to by the decoders
   nvimgcodecPinnedAllocator_t pinned_memory_;
-  std::map<std::string, nvimgcodecDecoder_t> decoders_;  // null where the device has none
-  std::vector<nvimgcodecCodeStream_t> files_, parts_;    // filled again by every call
+  std::map<std::string, nvimgcodecDecoder_t> decoders_;  // null if the device has no such decoder
+  std::vector<nvimgcodecCodeStream_t> files_, parts_;  // reused by every call
   std::vector<nvimgcodecImage_t> images_;
   Block blocks_[2];
   int block_ = 0;
 };
 
 struct DecodeCounts {
-  std::atomic<int64_t> hardware{0}, cuda{0}, cpu{0}, refused{0};  // refused: of the first two, those that another one had to decode
+  std::atomic<int64_t> hardware{0}, cuda{0}, cpu{0}, refused{0};  // refused: images that the first two rejected
 };
 
-// The decoders of one GPU. Never destroyed, as the CPU's.
+// The decoders of one GPU. Never destroyed, like those of the CPU.
 class GpuDecoders {
  public:
   static GpuDecoders& of(int device);
@@ -119,7 +119,7 @@ class GpuDecoders {
 
   std::unique_ptr<GpuDecoder> take();
   void give_back(std::unique_ptr<GpuDecoder> decoder);
-  // Runs with the decoder of the hardware, which there is once.
+  // Calls work(decoder) with the decoder of the hardware engines, of which there is one.
   template <class F>
   void with_hardware(F work) {
     std::lock_guard<std::mutex> lock(hardware_mutex_);
@@ -128,13 +128,13 @@ class GpuDecoders {
   }
 
   DecodeTimes times() const;
-  void note_time(double DecodeTimes::* which, double nanoseconds_per_pixel);
-  // Whether the next image of a thread goes to CUDA, so that in the long run `share` of them do.
-  bool goes_to_cuda(double share);
+  void record_time(double DecodeTimes::* which, double nanoseconds_per_pixel);
+  // Whether the next image goes to CUDA, so that a fraction `share` of them does in the long run.
+  bool take_cuda_turn(double share);
 
   int device() const { return device_; }
   DecodeCounts counts;
-  std::atomic<bool> has_hardware{true};  // until it is found missing
+  std::atomic<bool> has_hardware{true};  // until none is found
 
  private:
   const int device_;

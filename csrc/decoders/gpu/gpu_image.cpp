@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image decoders with device="gpu": files in host memory, pixels on the GPU.
+// The kernels of the image decoders with device="gpu": files in host memory, pixels on the GPU.
 //
-// Baseline JPEGs go to the hardware (a first part of the batch, in one task) and to CUDA (the others, a task each, on the CPU threads of the context);
-// every other file, and what those two refuse, is decoded by the CPU into pinned memory and uploaded. Each decoder has a stream of its own, which the
-// stream of the call waits for. The tasks run on the CPU stream: the call returns at once.
+// Baseline JPEGs go to the hardware engines (the first part of the batch, in one task) and to CUDA (the others, one task each, on the CPU
+// threads of the context); every other file, and those that the two reject, is decoded by the CPU to pinned memory and uploaded. Each
+// decoder has its own stream, and the stream of the call waits for it. The tasks run on the CPU stream, so the call returns immediately.
 #include "decoders/gpu/gpu_shares.h"
 #include "decoders/image_samples.h"
 #include "decoders/jpeg/scans.h"
@@ -22,8 +22,8 @@
 namespace ndd {
 namespace {
 
-// DALI's default. Where it is left, the shares follow the times measured, and which decoder an image meets differs from run to run, and so does the last
-// bit of its pixels; any other value is kept, and every image always meets the same.
+// DALI's default. With it, the shares follow measured times, so that the decoder of an image, and the last bits of its pixels, may differ
+// from run to run. Any other value is used as it is, which makes runs reproducible.
 constexpr double kDefaultHardwareLoad = 0.65;
 
 class GpuCall {
@@ -56,7 +56,7 @@ class GpuCall {
   struct Image {
     GpuJob job;
     ImageShape shape;
-    std::optional<CudaBuffer> stored;  // where the codec's samples are not the output yet
+    std::optional<CudaBuffer> stored;  // the codec's samples, if they are not the output
   };
 
   bool suits_gpu(const EncodedImage& file, const ImageHeader& header) const {
@@ -73,11 +73,11 @@ class GpuCall {
       try {
         const ImageHeader header = decoder->read_header(encoded_image(files_, i));
         if (!suits_gpu(encoded_image(files_, i), header)) continue;
-        // The hardware takes one format at a time; only "as in the file" has several.
+        // The hardware decodes one format per call; only ImageType::any has several.
         if (whole_.type == ImageType::any && channels != 0 && channels != header.channels) continue;
         channels = header.channels;
       } catch (const std::exception&) {
-        continue;  // its task will say why
+        continue;  // its task reports the error
       }
       to_hardware_[i] = 1;
       ++hardware_count_;
@@ -111,8 +111,8 @@ class GpuCall {
   void decode_by_hardware() {
     std::vector<int64_t> samples;
     std::vector<char> issued;
-    // nvJPEG's hardware engine ignores its stream and writes immediately: kernels queued before the call may still use the memory of the output. The host
-    // waits for them, on this thread and without the lock, so that the engine can serve other calls meanwhile.
+    // nvJPEG's hardware engine ignores its stream and writes immediately, although kernels queued before the call may still use the memory
+    // of the output. This thread waits for them without holding the lock, so that other calls can use the engine.
     check_cuda(cudaEventSynchronize(begin_), op_.c_str());
     decoders_.with_hardware([&](GpuDecoder& decoder) {
       const OnStream scope(decoders_.device(), decoder.stream());
@@ -130,13 +130,13 @@ class GpuCall {
       ImageDecoderLease cpu;
       for (int64_t i = 0; i < files_.size(); ++i) {
         if (!to_hardware_[i]) continue;
-        const bool prepared = noted(reasons_, op_, i, [&] {
-          const ImageHeader found = cpu->read_header(encoded_image(files_, i));
-          check_shape(i, found);
-          images.push_back(prepare(i, found));
+        const bool prepared = try_sample(reasons_, op_, i, [&] {
+          const ImageHeader header = cpu->read_header(encoded_image(files_, i));
+          check_shape(i, header);
+          images.push_back(prepare(i, header));
           jobs.push_back(images.back().job);
           samples.push_back(i);
-          pixels += static_cast<double>(found.height) * static_cast<double>(found.width);
+          pixels += static_cast<double>(header.height) * static_cast<double>(header.width);
         });
         if (!prepared) clear(i, decoder);
       }
@@ -145,13 +145,13 @@ class GpuCall {
       for (size_t k = 0; k < samples.size(); ++k) {
         if (issued[k]) finish(samples[k], images[k], decoder.stream());
       }
-      // This thread waits: the library may read the files until then, and the time is what the next share is made from.
+      // Wait, because the library may read the files until then, and the measured time determines the next share.
       decoder.finish();
       const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
       const auto done = std::count(issued.begin(), issued.end(), 1);
       decoders_.counts.hardware += done;
       decoders_.counts.refused += static_cast<int64_t>(issued.size()) - done;
-      if (done == static_cast<int64_t>(issued.size()) && done > 0) decoders_.note_time(&DecodeTimes::hardware, took.count() / pixels);
+      if (done == static_cast<int64_t>(issued.size()) && done > 0) decoders_.record_time(&DecodeTimes::hardware, took.count() / pixels);
     });
     for (size_t k = 0; k < samples.size(); ++k) {
       if (!issued[k]) decode(samples[k]);
@@ -159,7 +159,7 @@ class GpuCall {
   }
 
   void decode(int64_t i) {
-    const bool decoded = noted(reasons_, op_, i, [&] { decode_sample(i); });
+    const bool decoded = try_sample(reasons_, op_, i, [&] { decode_sample(i); });
     if (decoded) return;
     GpuDecoderLease decoder(decoders_);
     const OnStream scope(decoders_.device(), decoder->stream());
@@ -168,7 +168,7 @@ class GpuCall {
     decoder->join(stream_);
   }
 
-  // An image that cannot be decoded is black.
+  // Makes an image that cannot be decoded black.
   void clear(int64_t i, GpuDecoder& decoder) const {
     check_cuda(cudaMemsetAsync(images_.data(i), 0, static_cast<size_t>(images_.volume(i)) * item_bytes(images_.dtype()), decoder.stream()),
                op_.c_str());
@@ -182,7 +182,7 @@ class GpuCall {
     GpuDecoderLease decoder(decoders_);
     const OnStream scope(decoders_.device(), decoder->stream());
     check_cuda(cudaStreamWaitEvent(decoder->stream(), begin_, 0), op_.c_str());
-    // Whatever happens, the stream of the call waits for what was issued: the memory is its own.
+    // Also after an exception the stream of the call must wait for the issued work, because it owns the memory.
     struct Join {
       GpuDecoder& decoder;
       cudaStream_t stream;
@@ -190,7 +190,7 @@ class GpuCall {
         try {
           decoder.join(stream);
         } catch (const std::exception&) {
-          // the device is lost: whoever uses it next will hear of it
+          // the device is lost, which its next user reports
         }
       }
     } join{*decoder, stream_};
@@ -199,25 +199,25 @@ class GpuCall {
     const auto begin = std::chrono::steady_clock::now();
     const auto per_pixel = [&] { return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count() / pixels; };
     const bool suits = suits_gpu(file, header);
-    const bool to_cuda = suits && (!tuned_ || decoders_.goes_to_cuda(cuda_share(times_)));
+    const bool to_cuda = suits && (!tuned_ || decoders_.take_cuda_turn(cuda_share(times_)));
     if (to_cuda) {
       const Image image = prepare(i, header);
       if (decoder->issue({image.job}, gpu_options_)[0]) {
         finish(i, image, decoder->stream());
         ++decoders_.counts.cuda;
-        decoders_.note_time(decoder->just_fed ? &DecodeTimes::cuda_stream : &DecodeTimes::cuda_host, per_pixel());
-        decoder->just_fed = true;
+        decoders_.record_time(decoder->fed_last ? &DecodeTimes::cuda_stream : &DecodeTimes::cuda_host, per_pixel());
+        decoder->fed_last = true;
         return;
       }
       ++decoders_.counts.refused;
     }
-    decoder->just_fed = false;
+    decoder->fed_last = false;
     const size_t bytes = static_cast<size_t>(images_.volume(i)) * item_bytes(images_.dtype());
     void* staging = decoder->staging(bytes);
     cpu->decode(file, options_of(whole_, windows_, i), shape_of(images_, i), staging, images_.dtype());
     decoder->upload(images_.data(i), bytes);
     ++decoders_.counts.cpu;
-    if (suits && !to_cuda) decoders_.note_time(&DecodeTimes::cpu, per_pixel());
+    if (suits && !to_cuda) decoders_.record_time(&DecodeTimes::cpu, per_pixel());
   }
 
   const Samples files_, images_;
@@ -228,7 +228,7 @@ class GpuCall {
   const std::string gpu_options_;
   GpuDecoders& decoders_;
   const cudaStream_t stream_;  // of the call
-  const cudaEvent_t done_;  // Python's, recorded behind the last task; or null
+  const cudaEvent_t done_;  // recorded by the last task for Python; may be null
   cudaEvent_t begin_ = nullptr;
   const bool tuned_;
   const DecodeTimes times_;
@@ -247,7 +247,7 @@ void decode_image_gpu(const Tensor& input, const MaybeTensor& input_shapes, cons
   }
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
   const auto call = std::make_shared<GpuCall>(files, images, windows, Reasons(errors), op, whole, gpu_options, hardware_load, done);
-  constexpr double kNanosecondsPerByte = 5;  // of output, of a CPU thread; more than a chunk's worth: an image is a task
+  constexpr double kNanosecondsPerByte = 5;  // of output, on a CPU thread; more than a chunk's worth, so that each image is a task
   launch_cpu(op, call->tasks(), kNanosecondsPerByte * images.mean_volume(), {input, out}, [call](int64_t task) { call->run(task); });
 }
 
@@ -262,19 +262,19 @@ NDD_KERNEL(decoders_image_slice, CUDA, decode_image_gpu)
 
 #endif
 
-// hardware, cuda, cpu, refused: what the decoders of a GPU have done so far.
+// Fills `counts` with the number of images that the engines of a GPU have decoded so far: hardware, cuda, cpu; and refused.
 NDD_EXPORT(release, void, ndd_gpu_decode_counts, ([[maybe_unused]] int device, int64_t* counts)) {
   std::fill(counts, counts + 4, 0);
 #ifdef USE_CUDA
-  const ndd::DecodeCounts& found = ndd::GpuDecoders::of(device).counts;
-  counts[0] = found.hardware;
-  counts[1] = found.cuda;
-  counts[2] = found.cpu;
-  counts[3] = found.refused;
+  const ndd::DecodeCounts& totals = ndd::GpuDecoders::of(device).counts;
+  counts[0] = totals.hardware;
+  counts[1] = totals.cuda;
+  counts[2] = totals.cpu;
+  counts[3] = totals.refused;
 #endif
 }
 
-// For tests, which have no GPU: the part of the hardware in a batch, that of CUDA in the rest, and what is baseline.
+// For tests without a GPU: the share of the hardware, the share of CUDA in the rest, and whether a JPEG is baseline.
 NDD_EXPORT(keep, double, ndd_hardware_share, (const double* times, int threads)) {
   return ndd::hardware_share({times[0], times[1], times[2], times[3]}, threads);
 }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A pixel each: expected at half of the copy bandwidth, for images that are turned or are not uint8; most are neither and never come here.
+// One thread per pixel; expected to reach half of the copy bandwidth. Only for images that are rotated or not uint8: all others are decoded in place.
 __global__ void __launch_bounds__(kThreads) finish_gpu(DevicePixels p) {
   const int64_t count = p.height * p.width, stride = int64_t{gridDim.x} * blockDim.x;
   const int64_t stored_width = p.orientation.swaps_axes() ? p.height : p.width;
@@ -22,10 +22,10 @@ __global__ void __launch_bounds__(kThreads) finish_gpu(DevicePixels p) {
       using Out = typename decltype(tag)::type;
       Out* out = static_cast<Out*>(p.out) + i * p.channels;
       if (p.ycbcr) {
-        float rgb[3], made[3];
+        float rgb[3], ycbcr[3];
         for (int c = 0; c < 3; ++c) rgb[c] = as_fraction(in[c]);
-        ycbcr_of_pixel(rgb, 3, studio_offset<Out>(), made);
-        for (int c = 0; c < 3; ++c) out[c] = of_fraction<Out>(made[c]);
+        ycbcr_of_pixel(rgb, 3, studio_offset<Out>(), ycbcr);
+        for (int c = 0; c < 3; ++c) out[c] = of_fraction<Out>(ycbcr[c]);
       } else {
         for (int c = 0; c < p.channels; ++c) {
           if constexpr (std::is_same_v<Out, uint8_t>) out[c] = in[c];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps behind the codec on the GPU: orientation, YCbCr, the output's type.
+// The steps after the codec on the GPU: orientation, YCbCr, the type of the output.
 #pragma once
 
 #if defined(USE_CUDA) || defined(__CUDACC__)
@@ -11,7 +11,7 @@
 
 namespace ndd {
 
-// Samples of uint8 as a codec has stored them, and the pixels to make of them: `height` x `width` as displayed, of as many channels.
+// uint8 samples as stored by a codec, and the output: `height` x `width` pixels as displayed, with the same number of channels.
 struct DevicePixels {
   const uint8_t* stored;
   Orientation orientation;

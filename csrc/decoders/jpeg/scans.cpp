@@ -14,7 +14,8 @@ namespace {
 constexpr int kCoefficients = 64, kMaxComponents = 4;
 constexpr uint8_t kUnsent = 255;
 
-// How many of the low bits of each coefficient have not been sent.
+// The number of low bits that are still missing, for each coefficient of each component: a progressive scan sends a range of coefficients of some
+// components down to a bit (T.81, annex G).
 class SentBits {
  public:
   explicit SentBits(const uint8_t* frame) : count_(std::min<int>(frame[7], kMaxComponents)) {
@@ -24,7 +25,7 @@ class SentBits {
     }
   }
 
-  // `scan` has `length` bytes, from its length on.
+  // Adds a scan header of `length` bytes, beginning with its length.
   void add(const uint8_t* scan, size_t length) {
     const size_t components = length >= 3 ? scan[2] : 0;
     if (length != 6 + 2 * components) return;
@@ -38,7 +39,7 @@ class SentBits {
     }
   }
 
-  bool whole() const {
+  bool is_complete() const {
     return std::all_of(low_.begin(), low_.begin() + count_,
                        [](const auto& bits) { return std::all_of(bits.begin(), bits.end(), [](uint8_t low) { return low == 0; }); });
   }
@@ -49,7 +50,7 @@ class SentBits {
   std::array<std::array<uint8_t, kCoefficients>, kMaxComponents> low_{};
 };
 
-// Behind an 0xff, whether it is part of a scan's data: a stuffed zero, a marker without a length, or a fill byte.
+// Whether a byte after 0xff belongs to the data of a scan: a stuffed zero, a marker without a length, or a fill byte.
 bool is_data(int code) { return code == 0 || code == 0xff || stands_alone(code); }
 
 }  // namespace
@@ -76,7 +77,7 @@ bool lacks_scans(const EncodedImage& jpeg) {
     if (code == kSos && sent) sent->add(segment, length);
     p = segment + std::max<size_t>(length, 2);
   }
-  return sent && !sent->whole();
+  return sent && !sent->is_complete();
 }
 
 bool is_baseline_jpeg(const EncodedImage& image) {

@@ -12,12 +12,12 @@
 namespace ndd {
 namespace {
 
-constexpr size_t kMostAxes = 64;
-constexpr int64_t kMostElements = int64_t{1} << 58;
+constexpr size_t kMaxAxes = 64;                     // NumPy's own limit
+constexpr int64_t kMaxElements = int64_t{1} << 58;  // times an item of 8 bytes is still below 2^62, so that sizes cannot overflow
 
-[[noreturn]] void damaged(const std::string& what) { fail("the header of the .npy file is damaged: ", what); }
+[[noreturn]] void reject(const std::string& what) { fail("the header of the .npy file is damaged: ", what); }
 
-// The few forms of Python's text that a header has.
+// Parses the subset of Python literals that occurs in a header: a dict of strings, booleans and a tuple of integers. Nothing is evaluated.
 class Literal {
  public:
   explicit Literal(std::string_view text) : rest_(text) {}
@@ -30,14 +30,14 @@ class Literal {
   }
 
   void expect(char wanted) {
-    if (!skip(wanted)) damaged(std::string("there is no '") + wanted + "' where it belongs");
+    if (!skip(wanted)) reject(std::string("expected '") + wanted + "'");
   }
 
   std::string_view string() {
     const char quote = skip('"') ? '"' : '\'';
     if (quote == '\'') expect(quote);
     const size_t end = rest_.find(quote);
-    if (end == std::string_view::npos) damaged("a text without an end");
+    if (end == std::string_view::npos) reject("a string without an end");
     const auto found = rest_.substr(0, end);
     rest_.remove_prefix(end + 1);
     return found;
@@ -51,7 +51,7 @@ class Literal {
       rest_.remove_prefix(word.size());
       return value;
     }
-    damaged("fortran_order is neither True nor False");
+    reject("fortran_order is neither True nor False");
   }
 
   std::vector<int64_t> tuple() {
@@ -62,10 +62,10 @@ class Literal {
       int64_t value = 0;
       size_t digits = 0;
       for (; digits < rest_.size() && rest_[digits] >= '0' && rest_[digits] <= '9'; ++digits) {
-        if (value > kMostElements) damaged("an extent that cannot be");
+        if (value > kMaxElements) reject("an extent that is too large");
         value = value * 10 + (rest_[digits] - '0');
       }
-      if (digits == 0 || values.size() == kMostAxes) damaged("the shape is none");
+      if (digits == 0 || values.size() == kMaxAxes) reject("the shape is not a tuple of integers");
       rest_.remove_prefix(digits);
       if (!rest_.empty() && rest_.front() == 'L') rest_.remove_prefix(1);  // Python 2
       values.push_back(value);
@@ -96,7 +96,7 @@ constexpr TypeName kTypes[] = {{"b1", DType::boolean, 1}, {"u1", DType::uint8, 1
 
 void set_type(NpyHeader& header, std::string_view descr) {
   const auto name = !descr.empty() && std::strchr("<>|=", descr.front()) ? descr.substr(1) : descr;
-  const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [=](const TypeName& one) { return name == one.name; });
+  const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [=](const TypeName& type) { return name == type.name; });
   if (found == std::end(kTypes)) fail("arrays of type '", descr.substr(0, 100), "' are not supported");
   header.dtype = found->dtype;
   header.item_bytes = found->bytes;
@@ -112,7 +112,7 @@ NpyPrefix parse_npy_prefix(const char* file, int64_t available) {
   const int version = static_cast<unsigned char>(file[6]);
   if (version < 1 || version > 3) fail("a .npy file of unknown version ", version);
   NpyPrefix found{version == 1 ? 10 : 12, 0};
-  if (available < found.bytes) damaged("it ends too early");
+  if (available < found.bytes) reject("it ends too early");
   for (int64_t k = found.bytes - 1; k >= 8; --k) found.length = found.length * 256 + static_cast<unsigned char>(file[k]);
   return found;
 }
@@ -136,17 +136,18 @@ NpyHeader parse_npy_header(std::string_view dict) {
       header.shape = literal.tuple();
       has_shape = true;
     } else {
-      damaged("it has a key '" + std::string(key.substr(0, 40)) + "'");
+      reject("it has a key '" + std::string(key.substr(0, 40)) + "'");
     }
     if (!literal.skip(',')) {
       literal.expect('}');
       break;
     }
   }
-  if (!has_type || !has_order || !has_shape) damaged("it does not say descr, fortran_order and shape");
+  if (!has_type || !has_order || !has_shape) reject("it lacks descr, fortran_order or shape");
   const bool empty = std::find(header.shape.begin(), header.shape.end(), 0) != header.shape.end();
   for (const int64_t extent : header.shape) {
-    if (!empty && header.volume > kMostElements / extent) damaged("more elements than there can be");
+    // An array with an extent of 0 is empty whatever the others are: they must not overflow the product.
+    if (!empty && header.volume > kMaxElements / extent) reject("too many elements");
     header.volume = empty ? 0 : header.volume * extent;
   }
   return header;

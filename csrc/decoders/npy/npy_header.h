@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a .npy file: magic, version, length, and a dict of Python in text.
+// The header of an .npy file: magic, version, length, and a Python dict as text. Shared by decoders.numpy and the reader of .npy files.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,16 @@ struct NpyHeader {
   bool swapped = false;        // big-endian
   bool fortran_order = false;  // the first axis is the contiguous one
   std::vector<int64_t> shape;
-  int64_t data = 0;  // where the elements begin
+  int64_t data = 0;  // offset of the elements
   int64_t volume = 1;
 };
 
-// Where the dict begins and how long it is.
+// Offset and length of the dict.
 struct NpyPrefix {
   int64_t bytes, length;
 };
 
-// Error says what is wrong, or what is not supported.
-// `available`: bytes of the file that are here.
+// Parse the beginning of a file, of which `available` bytes are in memory, and the dict. Throw Error for damaged and for unsupported headers.
 NpyPrefix parse_npy_prefix(const char* file, int64_t available);
 NpyHeader parse_npy_header(std::string_view dict);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// decoders.numpy.
+// The kernels of decoders.numpy.
 #include "decoders/npy/npy_header.h"
 #include "decoders/sample_errors.h"
 #include "ndd/elementwise/convert.h"
@@ -29,7 +29,7 @@ NpyHeader npy_header(const Samples& files, int64_t i) {
   return header;
 }
 
-// Fills `out` (N, 2 + axes) with the type, the number of dimensions and the extents.
+// Fills `out` (N, 2 + axes) with the type, the number of dimensions and the extents of each array.
 void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
   const Samples files(input, input_shapes);
   auto* row = static_cast<int64_t*>(out.data_ptr());
@@ -46,7 +46,7 @@ void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::strin
   }
 }
 
-// An array whose first axis is the contiguous one, with the last one contiguous.
+// Converts an array in Fortran order to C order.
 void to_c_order(const NpyHeader& header, const char* in, char* out) {
   const int ndim = static_cast<int>(header.shape.size());
   std::vector<int64_t> stored(header.shape.rbegin(), header.shape.rend());

@@ -17,7 +17,7 @@ import pytest
 
 from tests._forks import Forks
 from torch_ndd import EvalContext
-from torch_ndd._core.process.workers import soon
+from torch_ndd._core.process.workers import call_soon
 from torch_ndd.dali import Pipeline, _worker_pool, fn
 
 
@@ -158,7 +158,7 @@ def test_an_interrupt_while_the_workers_end_is_not_lost() -> None:
 
 class EndsSlowly:
     def __del__(self) -> None:
-        soon(_worker_pool._interrupt_main)
+        call_soon(_worker_pool._interrupt_main)
         time.sleep(0.3)  # an exception in here is dropped
 
 

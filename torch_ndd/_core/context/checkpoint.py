@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..process.files import read_regular, text_of, write_whole
-from .states import checked, equal, keys, or_none, parsed, shown, text
+from .states import check_state, equal, format_value, keys, or_none, parse_state, text
 from .streams import context_stream
 
 _VERSION = 2
@@ -188,7 +188,7 @@ class Checkpoint:
 
     def deserialize(self, text: str) -> None:
         """Replace all states by those of a text of :meth:`serialize`. Raise ValueError for any other text, keeping the current states."""
-        self._states = _parsed(text)
+        self._states = _parse_entries(text)
         self._dirty = set(self._states)
         self._loaded, self._complete = True, False
 
@@ -227,7 +227,7 @@ _ENTRY = keys({"type": or_none(text)}, state=text)
 
 def _entries(value: Any, name: str) -> dict[str, _Entry]:
     if not isinstance(value, dict):
-        raise ValueError(f"{name} must be a dict, got {shown(value)}")
+        raise ValueError(f"{name} must be a dict, got {format_value(value)}")
     found = {key: _ENTRY(entry, f"{name}: {key!r}") for key, entry in value.items()}
     return {key: _Entry(entry["state"], entry.get("type")) for key, entry in found.items()}
 
@@ -235,8 +235,8 @@ def _entries(value: Any, name: str) -> dict[str, _Entry]:
 _CHECKPOINT = keys(version=equal(_VERSION), states=_entries)
 
 
-def _parsed(content: str) -> dict[str, _Entry]:
-    return checked("Checkpoint", _CHECKPOINT, parsed("Checkpoint", content))["states"]
+def _parse_entries(content: str) -> dict[str, _Entry]:
+    return check_state("Checkpoint", _CHECKPOINT, parse_state("Checkpoint", content))["states"]
 
 
 class _Family:

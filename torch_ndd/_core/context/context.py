@@ -65,7 +65,7 @@ class EvalContext:
         self._pool = ThreadPool(num_threads, device_id=self.device_id) if num_threads is not None else thread_pool
         self._stream = given
         if given is None and self.device_id is not None:
-            self._stream = streams.set_stream(self.device_id) or Stream(device_id=self.device_id)
+            self._stream = streams.find_set_stream(self.device_id) or Stream(device_id=self.device_id)
         self._is_default = False
         self._calls: WeakValues[Any] = WeakValues()  # those whose work may not have ended
         self._prepare()
@@ -120,7 +120,7 @@ class EvalContext:
     @staticmethod
     def current() -> "EvalContext":
         """Return the innermost context entered in the calling thread, else the default one."""
-        return streams.entered() or EvalContext.default()
+        return streams.entered_context() or EvalContext.default()
 
     def cache_results(self, invocation: Any, results: Any) -> None:
         """Do nothing, like DALI, which reserves this method: results are kept by the values that operators return."""
@@ -134,11 +134,11 @@ class EvalContext:
 
     def evaluate_all(self) -> None:
         """Wait for the work of all calls in this context whose results are in use. Raise the first error that was not raised yet."""
-        self._run_registered()
+        self._run_invocations()
         for call in sorted(self._calls, key=lambda call: call.number):
             call.wait_for_news()
 
-    def _run_registered(self) -> None:
+    def _run_invocations(self) -> None:
         registered, self._registered = self._registered, []
         for reference in registered:
             if (invocation := reference()) is not None:
@@ -162,7 +162,7 @@ class EvalContext:
             raise RuntimeError("EvalContext: exit without enter")
         try:
             if self._depth == 1 and error[:1] in ((), (None,)):
-                self._run_registered()
+                self._run_invocations()
         finally:
             self._depth -= 1
             streams.local.entered.pop()

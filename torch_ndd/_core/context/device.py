@@ -82,7 +82,7 @@ class Device:
                 raise ValueError(f"Invalid device id {device_id} for the CPU. Must be `None`")
             self.device_id = None
         else:
-            self.device_id = _current_gpu(name) if device_id is None else _checked_gpu(device_id)
+            self.device_id = _current_gpu(name) if device_id is None else _check_gpu(device_id)
 
     @staticmethod
     def current() -> "Device":
@@ -152,7 +152,7 @@ def _current_gpu(name: str) -> int:
     return torch.cuda.current_device()
 
 
-def _checked_gpu(device_id: int) -> int:
+def _check_gpu(device_id: int) -> int:
     number = operator.index(device_id)
     count = gpu_count()
     if not 0 <= number < count:

@@ -17,7 +17,7 @@ from torch.utils.data import get_worker_info
 from .. import native
 from ..process.fork_locks import new_lock
 from ..process.weak import WeakValues
-from .states import checked, equal, keys, shown, text
+from .states import check_state, equal, format_value, keys, text
 
 WORDS_PER_CALL = 7  # what a random operator draws from its generator
 
@@ -40,7 +40,7 @@ class RNGState:
             raise TypeError(f"the state of an RNG is text, got {type(given).__name__}")
         found = _STATE.fullmatch(given)
         if found is None:
-            raise ValueError(f"{shown(given)} is no state of an RNG; its 'state' looks like Philox_<16 hex>_<16 hex>:<16 hex>_<0 to 3>")
+            raise ValueError(f"{format_value(given)} is no state of an RNG; its 'state' looks like Philox_<16 hex>_<16 hex>:<16 hex>_<0 to 3>")
         self._key, sequence, counter, phase = (int(group, 16) for group in found.groups())
         self._position = 4 * (sequence << 64 | counter) + phase  # in words
         self._text = _text(self._key, self._position)
@@ -147,7 +147,7 @@ class RNG:
         made._key, made._position = self._key, position % _PERIOD
         return made
 
-    def moved_on(self, key: int, position: int, count: int) -> bool:
+    def skip_if_at(self, key: int, position: int, count: int) -> bool:
         """Skip ``count`` words if the generator is at this position, and return whether it was."""
         with self._lock:
             found = (self._key, self._position) == (key, position % _PERIOD)
@@ -196,7 +196,7 @@ class RNG:
         >>> generator() == first
         True
         """
-        self.set_state(checked("RNG", _DICT, state)["state"])
+        self.set_state(check_state("RNG", _DICT, state)["state"])
 
     @property
     def state(self) -> RNGState:

@@ -34,7 +34,7 @@ class _Local(threading.local):
 local = _Local()
 
 
-def entered() -> Any:
+def entered_context() -> Any:
     """Return the innermost context that the calling thread has entered; None outside any."""
     return local.entered[-1] if local.entered else None
 
@@ -112,13 +112,13 @@ def get_current_stream() -> Stream | None:
     return None if device_id is None else thread_stream(device_id)
 
 
-def set_stream(device_id: int) -> Stream | None:
+def find_set_stream(device_id: int) -> Stream | None:
     return local.streams.get(device_id) or _default_streams.get(device_id)
 
 
 def thread_stream(device_id: int) -> Stream:
     """Return the stream of this thread's default context for a GPU: the one that was set, else its own, which stays until one is set."""
-    if (found := set_stream(device_id)) is not None:
+    if (found := find_set_stream(device_id)) is not None:
         return found
     changes = _default_changes.get(device_id, 0) + local.changes.get(device_id, 0)
     own = local.own.get(device_id)
@@ -129,7 +129,7 @@ def thread_stream(device_id: int) -> Stream:
 
 def launch_stream(device_id: int) -> Stream:
     """Return the stream for GPU work: the current context's, or the thread's own if the context is for another GPU."""
-    context = entered()
+    context = entered_context()
     if context is not None and context.device_id == device_id and context.cuda_stream is not None:
         return context.cuda_stream
     return thread_stream(device_id)
@@ -137,7 +137,7 @@ def launch_stream(device_id: int) -> Stream:
 
 def context_stream() -> Stream | None:
     """Return the stream of the calling thread's current context."""
-    context: HasStream | None = entered()
+    context: HasStream | None = entered_context()
     return get_current_stream() if context is None else context.cuda_stream
 
 

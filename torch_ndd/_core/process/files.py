@@ -84,7 +84,7 @@ def whole_file(path: Path, *, dir_fd: int | None = None, unfinished_dir_fd: int 
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if replace or not _linked(unfinished, name, unfinished_dir_fd, dir_fd):
+        if replace or not _link_new(unfinished, name, unfinished_dir_fd, dir_fd):
             os.replace(unfinished, name, src_dir_fd=unfinished_dir_fd, dst_dir_fd=dir_fd)
         _sync_folder(os.path.dirname(name), dir_fd)
     except OSError as error:
@@ -102,7 +102,7 @@ def write_whole(path: Path, content: bytes | str, **options: Any) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def _linked(unfinished: str, name: str, unfinished_dir_fd: int | None, dir_fd: int | None) -> bool:
+def _link_new(unfinished: str, name: str, unfinished_dir_fd: int | None, dir_fd: int | None) -> bool:
     """Give a file its name unless it is taken; return False where the file system has no links and nothing has the name."""
     try:
         os.link(unfinished, name, src_dir_fd=unfinished_dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
@@ -143,6 +143,6 @@ def text_of(content: bytes) -> bytes:
     return content.removeprefix(b"\xef\xbb\xbf")
 
 
-def opened_text(content: bytes) -> io.BytesIO:
+def open_text(content: bytes) -> io.BytesIO:
     """Return a text as a file, see :func:`text_of`."""
     return io.BytesIO(text_of(content))

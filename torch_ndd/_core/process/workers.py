@@ -28,17 +28,17 @@ _gone: SimpleQueue[Any] = SimpleQueue()
 _guards: dict[int, "weakref.ref[Any]"] = {}  # by the action that they queue; a dead weak reference does nothing
 _janitor: threading.Thread | None = None
 _process = 0
-_told = False
+_warned = False
 ending = False  # the program ends: what runs in threads of Python should stop
 
 # Seconds that the end of the program waits for calls in progress, first for their end, then for the SystemExit that they are sent.
 _PATIENCE, _PATIENCE_AFTER_EXIT = 0.1, 0.2
 
 
-def _tell(running: int, wanted: int) -> None:
-    global _told
-    if not _told:
-        _told = True
+def _warn_of_threads(running: int, wanted: int) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
         warnings.warn(
             f"the system refuses further threads: {running} of {wanted} work, and whoever waits for a result, more slowly. "
             "`ulimit -u`, `ulimit -v` and the limits of the container tell what is allowed; set_num_threads() tells how many are wanted",
@@ -47,11 +47,11 @@ def _tell(running: int, wanted: int) -> None:
         )
 
 
-def tell_refused() -> None:
+def warn_of_refused_threads() -> None:
     """Warn, once per process, if the system refused the native library a thread."""
     refused = native.refused_threads.value
-    if refused and not _told:
-        _tell(refused >> 32, refused & 0xFFFFFFFF)
+    if refused and not _warned:
+        _warn_of_threads(refused >> 32, refused & 0xFFFFFFFF)
 
 
 def _work(gone: "SimpleQueue[Any]") -> None:
@@ -82,13 +82,13 @@ def is_janitor(thread: threading.Thread) -> bool:
     return thread is _janitor
 
 
-def when_gone(owner: Any, action: Callable[[], Any]) -> None:
+def call_when_freed(owner: Any, action: Callable[[], Any]) -> None:
     """Call ``action``, which must not refer to ``owner``, on a thread of this module after ``owner`` was collected; not in forked children."""
     _start_janitor()
     _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
 
 
-def soon(action: Callable[[], Any]) -> None:
+def call_soon(action: Callable[[], Any]) -> None:
     """Call ``action`` on a thread of this module, which receives no signals."""
     _start_janitor()
     _gone.put(action)
@@ -135,7 +135,7 @@ class Workers(Executor):
         self._process = os.getpid()
         _all[id(self)] = self
         if owner is not None:
-            when_gone(owner, partial(self.shutdown, wait=False, cancel_futures=True))
+            call_when_freed(owner, partial(self.shutdown, wait=False, cancel_futures=True))
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Schedule a function. Raise RuntimeError after the end of the threads; in exit functions of the program, do it here."""
@@ -189,7 +189,7 @@ class Workers(Executor):
         try:
             thread.start()
         except (RuntimeError, MemoryError):
-            _tell(len(self._threads), self.max_workers)
+            _warn_of_threads(len(self._threads), self.max_workers)
             self._serve_here()
 
     def _serve(self) -> None:

@@ -29,7 +29,7 @@ class StreamWork(Pending):
         self._stream = stream
         self._tensors = tensors
         self._captured = torch.cuda.is_current_stream_capturing()
-        self._event = recorded(stream) if event is None else event
+        self._event = record_event(stream) if event is None else event
         self._joined: set[int] = set()
         self._handle = next(_numbers)
         _alive[self._handle] = self
@@ -98,7 +98,7 @@ class DecodeWork(StreamWork):
         super().wait()
 
 
-def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
+def record_event(stream: torch.cuda.Stream) -> torch.cuda.Event:
     """Record an event after what is on the stream so far."""
     event = torch.cuda.Event()
     event.record(stream)

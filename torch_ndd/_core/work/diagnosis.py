@@ -17,8 +17,8 @@ import torch
 from .. import native
 from ..process.fork_locks import new_lock
 
-_MOST_SPANS = 4096  # of a loader's own stages: 1,000 batches
-_MOST_SOURCES = 64  # batches whose files are compared
+_MAX_SPANS = 4096  # of a loader's own stages: 1,000 batches
+_MAX_SOURCES = 64  # batches whose files are compared
 
 
 class Span(NamedTuple):
@@ -225,10 +225,10 @@ class Stopwatch:
 
     def _begin(self) -> None:
         self.number = _number_of(self)
-        self._worked_before, self._images_before = worked(self.number), images_asked(self.number)
+        self._worked_before, self._images_before = measure_operators(self.number), count_images(self.number)
         self._others_before: float | None = None  # what others had worked when the loop began
-        self._spans: deque[Span] = deque(maxlen=_MOST_SPANS)
-        self.sources: deque[tuple[int, Sequence[str]]] = deque(maxlen=_MOST_SOURCES)
+        self._spans: deque[Span] = deque(maxlen=_MAX_SPANS)
+        self.sources: deque[tuple[int, Sequence[str]]] = deque(maxlen=_MAX_SOURCES)
         self._decoding: set[int] = set()  # addresses of what this call of fn has had decoded
         self._decoded_again = self._scaled = 0
 
@@ -328,11 +328,11 @@ class Stopwatch:
 
     def stats(self) -> Stats:
         """Return all figures up to now."""
-        taken = {op: (now - self._worked_before.get(op, 0)) * 1e-9 for op, now in worked(self.number).items()}
+        taken = {op: (now - self._worked_before.get(op, 0)) * 1e-9 for op, now in measure_operators(self.number).items()}
         operators = dict(sorted(((op, seconds) for op, seconds in taken.items() if seconds > 0), key=lambda pair: -pair[1]))
         decode = sum(seconds for op, seconds in operators.items() if op.startswith("decoders."))
         augment = sum(operators.values()) - decode
-        images, size, cached = (now - before for now, before in zip(images_asked(self.number), self._images_before, strict=True))
+        images, size, cached = (now - before for now, before in zip(count_images(self.number), self._images_before, strict=True))
         others = self._others + (0.0 if self._others_before is None else _of_others(self.number) - self._others_before)
         times = (self._read, self._call, self._wait, self._model, decode, augment)
         asked = (images, cached, size, others, self._decoded_again, self._scaled)
@@ -344,14 +344,14 @@ class Stopwatch:
         return len(names) / len(set(names)) if names else 1.0
 
 
-def images_asked(owner: int) -> tuple[int, int, int]:
+def count_images(owner: int) -> tuple[int, int, int]:
     """Return the images that decoders were asked for, their values (height * width * channels, whole), and how many came from a cache."""
     counts = (ctypes.c_int64 * 3)()
     native.cache_totals(owner, counts)
     return counts[0], counts[1], counts[2]
 
 
-def worked(owner: int) -> dict[str, int]:
+def measure_operators(owner: int) -> dict[str, int]:
     """Return the nanoseconds of all threads together in each operator of an owner."""
     return {op: nanoseconds for (whose, op), nanoseconds in _all_work().items() if whose == owner}
 

@@ -66,7 +66,7 @@ class _Task:
             _tasks.discard(self)
             _changed.notify_all()
 
-    def abandon_if_cancelled(self, future: Future[None]) -> None:
+    def abandon_on_cancel(self, future: Future[None]) -> None:
         """Fail the samples if the end of the program has cancelled a call of :meth:`run`."""
         if future.cancelled():
             self.abandon("the program ends")
@@ -76,7 +76,7 @@ class _Task:
         before, _local.works = _local.works, True
         try:
             for read in self._reads:
-                if not read.succeeded():
+                if not read.wait_for_success():
                     self._report(0, self._samples, _INPUTS_FAILED, "", 0)
                     return
             while (i := next(self._next)) < self._samples:
@@ -165,7 +165,7 @@ def queue(
             threads = max(1, get_num_threads())
             pool = _pool(threads)
             for _ in range(min(samples, threads)):
-                pool.submit(task.run).add_done_callback(task.abandon_if_cancelled)
+                pool.submit(task.run).add_done_callback(task.abandon_on_cancel)
     except BaseException:  # Ctrl-C, mostly
         task.abandon("it was interrupted")
         raise

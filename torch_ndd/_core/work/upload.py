@@ -56,7 +56,7 @@ def uploads() -> Uploads:
     return Uploads(*_counts)
 
 
-def moved(values: torch.Tensor, pending: Pending | None, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending | None]:
+def copy_to_device(values: torch.Tensor, pending: Pending | None, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending | None]:
     """Return a copy on another device and the work that makes it. The host waits only if the user might overwrite pinned memory."""
     on_gpu = values.device.type == "cuda"
     if pending is not None and not on_gpu:
@@ -66,12 +66,12 @@ def moved(values: torch.Tensor, pending: Pending | None, external: bool, target:
         return values.to(target, copy=True), None
     large = not on_gpu and (values.nbytes > _SMALL or (native.pinned_sizes and not external and _is_large(values)))
     if large and not torch.cuda.is_current_stream_capturing():  # a copy within a CUDA graph stays on the graph's stream
-        return _uploaded(values, external, target)
+        return _upload(values, external, target)
     with on_stream(gpu, [(values, pending)], external):
         if pending is not None and on_gpu:
             pending.wait()
         if target.type != "cuda":
-            return _downloaded(values), None
+            return _download(values), None
         made = values.to(target, copy=True, non_blocking=not (external and values.is_pinned()))
         return made, stream_work([made])
 
@@ -80,12 +80,12 @@ def _is_large(values: torch.Tensor) -> bool:
     return values.untyped_storage().nbytes() >= native.POOLED_BYTES
 
 
-def _uploaded(values: torch.Tensor, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending]:
+def _upload(values: torch.Tensor, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending]:
     stream = _streams.get(target.index) or _streams.setdefault(target.index, torch.cuda.Stream(target.index))
     with torch.cuda.stream(stream):
         pinned = values.is_pinned()
         may_change = external or getattr(values.untyped_storage(), "shown", False)
-        source = values if pinned and (external or not may_change) else _staged(values, external)
+        source = values if pinned and (external or not may_change) else _stage(values, external)
         made = source.to(target, copy=True, non_blocking=not (pinned and may_change and source is values))
         pending = StreamWork(stream, [made])
     way = _STAGED if source is not values else _DIRECT if pinned else _PAGEABLE
@@ -100,7 +100,7 @@ def _uploaded(values: torch.Tensor, external: bool, target: torch.device) -> tup
     return made, pending
 
 
-def _staged(values: torch.Tensor, external: bool) -> torch.Tensor:
+def _stage(values: torch.Tensor, external: bool) -> torch.Tensor:
     """Return a copy in pinned memory; the values themselves if there is none."""
     if values.nbytes > _LARGEST:
         return values
@@ -120,7 +120,7 @@ def _pin_next(values: torch.Tensor) -> None:
         native.pin_size(size)
 
 
-def _downloaded(values: torch.Tensor) -> torch.Tensor:
+def _download(values: torch.Tensor) -> torch.Tensor:
     """Return a copy in host memory, after waiting for it."""
     if values.nbytes < native.POOLED_BYTES:
         return values.to("cpu")
@@ -129,7 +129,7 @@ def _downloaded(values: torch.Tensor) -> torch.Tensor:
     return made
 
 
-def shown(values: torch.Tensor) -> None:
+def note_exposed(values: torch.Tensor) -> None:
     """Note that host memory of ours is given to a caller who may write to it: copies from it are waited for, and later ones are staged."""
     if _is_large(values):
         storage = values.untyped_storage()
