@@ -356,7 +356,7 @@ def test_a_folder_that_others_may_write_is_refused(files: ndd.Batch, tmp_path: P
     check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
     path = tmp_path / "cache" if which == "given" else _place(tmp_path / "cache")
     path.chmod(mode)
-    with pytest.raises(RuntimeError, match=r"decoders.cache: .*other users may write into the folder"):
+    with pytest.raises(RuntimeError, match=r"decoders.cache: .*other users may write to the folder"):
         ndd.decoders.cache("20MB", tmp_path / "cache")
     path.chmod(0o755)
     check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))

@@ -264,8 +264,8 @@ def test_pickled(files: ndd.Batch, place: Path | None) -> None:
         ({"size": "1MB", "admission": "last"}, ValueError, 'admission must be "first" or "largest"'),
         ({"size": "1MB", "threshold": -1}, ValueError, "threshold must not be negative"),
         ({"size": "1MB", "shorter": 0}, ValueError, "shorter must be from 1"),
-        ({"size": "900TB"}, MemoryError, "give a folder"),
-        ({"size": "1MB", "folder": "/dev/null/cache"}, RuntimeError, "cannot make the folder /dev/null/cache"),
+        ({"size": "900TB"}, MemoryError, "use a folder"),
+        ({"size": "1MB", "folder": "/dev/null/cache"}, RuntimeError, "cannot create the folder /dev/null/cache"),
     ],
 )
 def test_wrong_caches(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
@@ -275,7 +275,7 @@ def test_wrong_caches(arguments: dict[str, Any], error: type[Exception], text: s
 
 def test_wrong_uses(files: ndd.Batch) -> None:
     cache = ndd.decoders.cache("1MB")
-    with pytest.raises(TypeError, match=r"decoders\.image: cache must be made by decoders\.cache, got 5"):
+    with pytest.raises(TypeError, match=r"decoders\.image: cache must be created by decoders\.cache, got 5"):
         ndd.decoders.image(files, cache=5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="either cache or cache_size"):
         ndd.decoders.image(files, cache=cache, cache_size=5)

@@ -65,14 +65,14 @@ def image(
             free. Other files, lossless and 12-bit JPEGs, and images that would become too small, are decoded whole, as is everything on a GPU, and
             where the library was built without libjpeg-turbo (``python -m torch_ndd`` says so). The pixels are not those of the whole image reduced
             by averaging, but within a few levels of them: blocks of 8x8 samples are reduced one by one, by leaving out their high frequencies, and
-            an eighth of a file with 4:2:2 chroma repeats its columns. A JPEG that libjpeg gives up, but that can be decoded whole, is reduced by
-            averaging. Files with hundreds of scans are refused.
+            an eighth of a file with 4:2:2 chroma repeats its columns. A JPEG on which libjpeg fails, but that can be decoded whole, is reduced by
+            averaging. Files with hundreds of scans are rejected.
         cache: keeps decoded images for the next epochs, see :func:`decoders.cache`; not on a GPU.
         cache_size: keep decoded images in memory, this many MB at most, in one cache of the process for all calls with equal ``cache_size``,
             ``cache_threshold`` and ``cache_type``. No effect on a GPU.
         cache_threshold: keep only images of at least this many bytes.
         cache_type: "threshold" (or "") keeps what is decoded first, "largest" replaces smaller images by larger ones.
-        cache_debug: print what the cache has done when the process ends.
+        cache_debug: print the counters of the cache when the process ends.
         cache_batch_copy: accepted; the threads copy the images of a batch at the same time in any case.
         dtype: an integer type represents [0, 1] by its full range: 8-bit 128 becomes 0.50196 in a floating-point type and 32896 in uint16. The same
             holds for the depth of the file: the largest sample of 5 or 12 bits (TIFF, JPEG 2000) and PNM's largest value become 255 in uint8, 65535
@@ -113,8 +113,8 @@ def image(
     """
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
     caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching, at_least)
-    return decode("decoders.image", input, given)
+    arguments = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching, at_least)
+    return decode("decoders.image", input, arguments)
 
 
 @decoder(name="decoders.image_random_crop", host_inputs=True, fills=FILLS)
@@ -180,13 +180,13 @@ def image_random_crop(
     name = "decoders.image_random_crop"
 
     def windows(shapes: torch.Tensor) -> torch.Tensor:
-        words: torch.Tensor = rng  # type: ignore[assignment]  # the decorator drew them
+        words: torch.Tensor = rng  # type: ignore[assignment]  # drawn by the decorator
         return random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, op=name)
 
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
     caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching, at_least)
-    return decode(name, input, given, windows)
+    arguments = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching, at_least)
+    return decode(name, input, arguments, windows)
 
 
 @decoder(name="decoders.image_crop", host_inputs=True, fills=FILLS)
@@ -262,8 +262,8 @@ def image_crop(
 
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
     caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching)
-    return decode(name, input, given, windows)
+    options = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching)
+    return decode(name, input, options, windows)
 
 
 @decoder(name="decoders.image_slice", host_inputs=True, fills=FILLS)
@@ -348,5 +348,5 @@ def image_slice(
 
     target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
     caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
-    given = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching)
-    return decode(name, data, given, windows)
+    options = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching)
+    return decode(name, data, options, windows)

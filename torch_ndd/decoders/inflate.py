@@ -22,7 +22,7 @@ from ._files import check_encoded, decoder, sample_name, sample_numbers
 _Inflate = Callable[[memoryview, int], bytes]
 
 # Handing a chunk to another thread takes 20 us, in which LZ4 decompresses 40 kB.
-_WORTH_THREADS = 1 << 18
+_MIN_BYTES_FOR_THREADS = 1 << 18
 
 
 class _Chunk(NamedTuple):
@@ -77,8 +77,8 @@ def inflate(
     >>> import numpy as np
     >>> frames = [zlib.compress(bytes([i, i, i, i])) for i in range(3)]
     >>> sizes = [len(frame) for frame in frames]
-    >>> made = inflate(np.frombuffer(b"".join(frames), np.uint8), algorithm="Zlib", chunk_sizes=sizes, shape=[2, 2], layout="HW")
-    >>> made.layout, made.torch()[2].tolist()
+    >>> decoded = inflate(np.frombuffer(b"".join(frames), np.uint8), algorithm="Zlib", chunk_sizes=sizes, shape=[2, 2], layout="HW")
+    >>> decoded.layout, decoded.torch()[2].tolist()
     ('FHW', [[2, 2], [2, 2]])
     """
     op, files = "decoders.inflate", input
@@ -111,7 +111,7 @@ def inflate(
             chunks.append(_Chunk(i, number, begin, length, at))
             at += sizes[i]
     raw = out.buffer.reshape(-1).view(torch.uint8).numpy()
-    views = [memoryview(np.asarray(one)) for one in files]  # type: ignore[arg-type]
+    views = [memoryview(np.asarray(file)) for file in files]  # type: ignore[arg-type]
 
     def fill(chunk: _Chunk) -> None:
         size = sizes[chunk.sample]
@@ -120,7 +120,7 @@ def inflate(
         except Exception as error:  # each library has its own exceptions
             reason = f"the data are damaged ({error})"
         else:
-            reason = "" if len(data) == size else f"it has {len(data)} bytes, but shape and dtype say {size}"
+            reason = "" if len(data) == size else f"it has {len(data)} bytes, but shape and dtype give {size}"
             if not reason:
                 raw[chunk.target : chunk.target + size] = np.frombuffer(data, np.uint8)
         if reason:
@@ -128,7 +128,7 @@ def inflate(
             raise RuntimeError(f"{op}: {sample_name(files, chunk.sample)}{number}: {reason}")
 
     threads = get_num_threads()
-    if len(chunks) > 1 and threads > 1 and at > _WORTH_THREADS:
+    if len(chunks) > 1 and threads > 1 and at > _MIN_BYTES_FOR_THREADS:
         with Workers(threads, "decoders.inflate") as pool:
             list(pool.map(fill, chunks))
     else:
@@ -173,23 +173,23 @@ def _find_inflate(op: str, algorithm: Any) -> _Inflate:
 _WINDOW_BITS = {"deflate": -15, "zlib": 15, "gzip": 31}
 
 
-def inflate_gzip(content: bytes, most: int) -> bytes:
-    """Decompress a gzip file of one or several members to at most one byte more than ``most``. Raise ValueError if it is damaged."""
-    made: list[bytes] = []
+def inflate_gzip(content: bytes, max_bytes: int) -> bytes:
+    """Decompress a gzip file of one or several members to at most one byte more than ``max_bytes``, so that the caller sees the excess. Raise ValueError if it is damaged."""
+    parts: list[bytes] = []
     size = 0
-    while content and size <= most:
+    while content and size <= max_bytes:
         decoder = zlib.decompressobj(_WINDOW_BITS["gzip"])
-        made.append(decoder.decompress(content, most + 1 - size))
-        size += len(made[-1])
-        if not decoder.eof and size <= most:
+        parts.append(decoder.decompress(content, max_bytes + 1 - size))
+        size += len(parts[-1])
+        if not decoder.eof and size <= max_bytes:
             raise ValueError("they end too early")
         content = decoder.unused_data.lstrip(b"\0")  # files may be padded with zeros
-    return b"".join(made)
+    return b"".join(parts)
 
 
 def _zlib(window_bits: int, data: memoryview, size: int) -> bytes:
     decoder = zlib.decompressobj(window_bits)
-    made = decoder.decompress(data, size + 1)  # at most that much, whatever the data promises
-    if not decoder.eof and len(made) <= size:
+    inflated = decoder.decompress(data, size + 1)  # a bound on the output, whatever the data contain
+    if not decoder.eof and len(inflated) <= size:
         raise ValueError("they end too early")
-    return made
+    return inflated

@@ -8,7 +8,7 @@ from . import _limits
 from ._body import BLOCK, Body, take_bytes
 from ._urls import Range, fetch, file_size
 
-# For videos: one block per request and few blocks in memory, because FFmpeg reads a video once sequentially and then seeks to some frames.
+# For videos: one block per request and few blocks in memory, because FFmpeg first reads a video sequentially and then seeks to some frames.
 _BLOCK, _BLOCKS = BLOCK, 4
 
 
@@ -63,7 +63,7 @@ class RangeFile(io.RawIOBase):
 
 
 class RemoteFile(RangeFile):
-    """A file at a URL read in blocks, for C libraries, which exceptions cannot cross: ``error`` holds it, and the file appears to end."""
+    """A file at a URL read in blocks, for C libraries. Exceptions cannot cross them: an error is stored in ``error``, and the file appears to end."""
 
     _as_sent = True
 
@@ -75,14 +75,14 @@ class RemoteFile(RangeFile):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         try:
             return super().seek(offset, whence)
-        except BaseException as error:  # KeyboardInterrupt too: the reading thread raises it
+        except BaseException as error:  # including KeyboardInterrupt: the caller of the library raises it
             self.error = error
             return -1
 
     def size(self) -> int:
         """Return the size in bytes. Raise RuntimeError if it cannot be determined."""
         if self._size is None and not self._blocks:
-            self._block(0)  # most videos of data sets are one block, which makes their size known without another request
+            self._block(0)  # most videos of data sets are one block, which gives their size without another request
         return super().size()
 
     def read(self, count: int = -1) -> bytes:
@@ -116,7 +116,7 @@ class RemoteFile(RangeFile):
         if number not in self._blocks:
             begin = number * _BLOCK
             content = self._bytes(begin, _BLOCK)
-            if number in self._blocks:
+            if number in self._blocks:  # _take_content() has stored the whole file
                 return self._blocks[number]
             if len(content) < _BLOCK and self._size is None:
                 self._size = begin + len(content)

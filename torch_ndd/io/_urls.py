@@ -25,15 +25,15 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 
 # Seconds before the next attempt, doubled each time: 3 s in total.
 _ATTEMPTS, _PAUSE = 6, 0.1
-# Bytes of one request to a file system that returns them at once.
+# Bytes per request to a file system that returns the whole range as one object.
 _STEP = 16 * 1024 * 1024
 # Files of a batch that are requested at the same time.
 _TOGETHER = 64
-# Bytes to read at once when copying.
+# Bytes per read when copying.
 _PART = 4 * 1024 * 1024
 # Ranges of a file that are closer than this are fetched as one: a request costs as much as some 100 kB at 10 Gbit/s and 0.1 ms.
-_GAP, _MOST = 64 * 1024, 8 * 1024 * 1024
-# Errors that another attempt cannot help.
+_MAX_GAP, _MAX_MERGED = 64 * 1024, 8 * 1024 * 1024
+# Errors for which another attempt is useless.
 _FINAL = (
     FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError, ImportError, TypeError, ValueError, LimitError,
 )  # fmt: skip
@@ -73,7 +73,7 @@ def _is_http(fs: Any) -> bool:
 
 
 def _pause_before_retry(url: str, error: BaseException, attempt: int, counts: Meter) -> float:
-    """Return the seconds to wait before the next attempt. Raise RuntimeError naming the URL if no attempt can help."""
+    """Return the seconds to wait before the next attempt. Raise RuntimeError naming the URL if another attempt is useless or too late."""
     if isinstance(error, RuntimeError) and str(error).startswith(url):
         raise error
     cause = error.__cause__
@@ -81,7 +81,7 @@ def _pause_before_retry(url: str, error: BaseException, attempt: int, counts: Me
         # fsspec raises this for every web server that does not report a size
         error = error if cause is None or getattr(cause, "status", None) in (404, 410) else cause
     if type(error).__name__ == "TooManyRedirects":  # from aiohttp, without a message
-        error = LimitError("it is redirected again and again")
+        error = LimitError("too many redirects")
     if attempt == _ATTEMPTS - 1 or _is_final(error):
         raise RuntimeError(f"{url}: {reason_of(error)}") from None
     try:
@@ -92,7 +92,7 @@ def _pause_before_retry(url: str, error: BaseException, attempt: int, counts: Me
 
 
 def retry(url: str, action: Callable[[], T], kind: str = "file") -> T:
-    """Return the result of ``action``, after some attempts within the limits. Raise RuntimeError naming the URL."""
+    """Call ``action`` until it succeeds, a few times and within the limits. Raise RuntimeError naming the URL."""
     counts = Meter(kind)
     token = meter.set(counts)
     try:
@@ -107,9 +107,9 @@ def retry(url: str, action: Callable[[], T], kind: str = "file") -> T:
 
 
 async def _retry_async(url: str, action: Callable[[], Any], kind: str) -> Any:
-    """Do the same for a coroutine function, in fsspec's event loop; it is cancelled when its time is over."""
+    """Do what :func:`retry` does for a coroutine function, in fsspec's event loop; it is cancelled when its time is over."""
     counts = Meter(kind)
-    counts.counts = url.startswith(("http://", "https://"))
+    counts.counts = url.startswith(("http://", "https://"))  # a server that never answers is a stall as well
     meter.set(counts)  # of this task
     for attempt in range(_ATTEMPTS):
         try:
@@ -120,13 +120,14 @@ async def _retry_async(url: str, action: Callable[[], Any], kind: str) -> Any:
 
 
 async def _run_in_time(action: Any, counts: Meter) -> Any:
+    """Await a coroutine. Raise LimitError at a limit, TimeoutError if it stays silent; it has ended in either case."""
     task = asyncio.ensure_future(action)
     try:
         counts.begin_attempt()
         while not (await asyncio.wait({task}, timeout=min(counts.left(), counts.patience()) + 1e-3))[0]:
             counts.check()
             if not counts.patience():
-                raise TimeoutError("nothing arrives")
+                raise TimeoutError("no data arrive")
         return task.result()
     finally:
         if not task.done():
@@ -134,7 +135,7 @@ async def _run_in_time(action: Any, counts: Meter) -> Any:
             await asyncio.gather(task, return_exceptions=True)
 
 
-# The futures that the program waits for. They are cancelled at exit, because the waiting threads are joined before.
+# The futures that threads wait for. They are cancelled at exit, because the interpreter joins these threads before it exits.
 _running: "set[Future[Any]]" = set()
 _exiting = False
 
@@ -146,11 +147,11 @@ def _cancel_all() -> None:
         future.cancel()
 
 
-threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]  # as concurrent.futures does, and before it
+threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]  # runs before the exit function of concurrent.futures, which joins threads
 
 
 class Download:
-    """What a thread is downloading for an object, which may go before the end."""
+    """The downloads of a thread for an object that may be freed before they end."""
 
     def __init__(self) -> None:
         self.is_abandoned = False
@@ -168,7 +169,7 @@ current_download: ContextVar[Download | None] = ContextVar("torch_ndd_download",
 
 
 def _run(fs: Any, action: Any) -> Any:
-    """Return the result of a coroutine run in a file system's event loop. Ctrl-C cancels it, and so does the end of what it is for."""
+    """Run a coroutine in a file system's event loop and return its result. Ctrl-C cancels it, and so does :meth:`Download.abandon`."""
     future = asyncio.run_coroutine_threadsafe(action, fs.loop)
     download = current_download.get() or Download()
     _running.add(future)
@@ -178,7 +179,7 @@ def _run(fs: Any, action: Any) -> Any:
             future.cancel()
         return future.result()
     except CancelledError:
-        why = "nobody waits for it any more" if download.is_abandoned else "nothing is read from URLs any more: the program ends"
+        why = "the download was abandoned" if download.is_abandoned else "the program ends, so that nothing more is read from URLs"
         raise RuntimeError(why) from None
     except BaseException:
         future.cancel()
@@ -189,7 +190,7 @@ def _run(fs: Any, action: Any) -> Any:
 
 
 def call_filesystem(url: str, method: str, *arguments: Any, kind: str = "file") -> Any:
-    """Return the result of a file system method for a URL, after some attempts within the limits. Raise RuntimeError naming the URL."""
+    """Call a method of a URL's file system and return the result, with retries within the limits. Raise RuntimeError naming the URL."""
     fs, name = filesystem(url)
     if fs.async_impl:
         return _run(fs, _retry_async(url, lambda: getattr(fs, "_" + method)(name, *arguments), kind))
@@ -237,16 +238,16 @@ def read_all(path: str | bytes) -> bytes:
 
 
 def list_names(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]:
-    """Return the names of the folders, or of the files, in a folder that match a pattern, sorted bytewise. Raise OSError if there is no folder."""
+    """Return the names of the subfolders, or files, of a folder that match a pattern, sorted bytewise. Raise OSError if it does not exist."""
     if not is_url(root):
         with os.scandir(root) as entries:
-            return sorted(one.name for one in entries if fits.match(one.name) and _is(one, folders))
+            return sorted(entry.name for entry in entries if fits.match(entry.name) and _is(entry, folders))
     url = os.fsdecode(root).rstrip("/")
     try:
         found = call_filesystem(url, "ls", True, kind="listing")
     except RuntimeError as error:
         raise OSError(0, str(error).removeprefix(url + ": "), url) from None
-    names = [os.fsencode(one["name"].rstrip("/").rpartition("/")[2]) for one in found if (one["type"] == "directory") == folders]
+    names = [os.fsencode(entry["name"].rstrip("/").rpartition("/")[2]) for entry in found if (entry["type"] == "directory") == folders]
     return sorted(name for name in names if name and fits.match(name))
 
 
@@ -260,7 +261,7 @@ def _is(entry: "os.DirEntry[bytes]", folder: bool) -> bool:
 def find_urls(pattern: str) -> list[str]:
     """Return the URLs that match one with ``*``, ``?`` or ``[``, sorted bytewise."""
     fs, _ = filesystem(pattern)
-    return sorted((fs.unstrip_protocol(one) for one in call_filesystem(pattern, "glob", kind="listing")), key=os.fsencode)
+    return sorted((fs.unstrip_protocol(path) for path in call_filesystem(pattern, "glob", kind="listing")), key=os.fsencode)
 
 
 class Range(NamedTuple):
@@ -288,17 +289,20 @@ class Range(NamedTuple):
 
 def merge_ranges(wanted: Sequence[Range]) -> list[Range]:
     """Return for each range one that contains it; neighboring ranges share one."""
-    merge = _import_fsspec("utils", max((one.path for one in wanted), default="")).merge_offset_ranges
-    paths, begins, ends = merge([one.path for one in wanted], [int(one.begin) for one in wanted], [one.end for one in wanted], _GAP, _MOST)
+    merge = _import_fsspec("utils", max((part.path for part in wanted), default="")).merge_offset_ranges
+    paths, begins, ends = merge(
+        [part.path for part in wanted], [int(part.begin) for part in wanted], [part.end for part in wanted], _MAX_GAP, _MAX_MERGED
+    )
     wholes = [Range(path, begin, -1 if end is None else end - begin) for path, begin, end in zip(paths, begins, ends, strict=True)]
-    places = [(one.path, one.begin) for one in wholes]
-    made = [wholes[bisect_right(places, one[:2]) - 1] for one in wanted]
-    # fsspec before 2026 forgets the end of a range that contains another one.
-    return [whole if whole.end is None or (one.end is not None and one.end <= whole.end) else one for one, whole in zip(wanted, made, strict=True)]
+    places = [(whole.path, whole.begin) for whole in wholes]
+    containing = [wholes[bisect_right(places, part[:2]) - 1] for part in wanted]
+    # fsspec before 2026 loses the end of a range that contains another one: such a part is fetched alone.
+    pairs = zip(wanted, containing, strict=True)
+    return [whole if whole.end is None or (part.end is not None and part.end <= whole.end) else part for part, whole in pairs]
 
 
 def fetch(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body | Exception]:
-    """Return the bytes of each range, or the error, after some attempts. Ranges are requested concurrently where the protocol can.
+    """Return the bytes of each range, or its error, with retries. Ranges are requested concurrently if the protocol supports it.
 
     More than a few megabytes are a :class:`Body`.
 
@@ -308,31 +312,31 @@ def fetch(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body |
     """
     results: list[bytes | Body | Exception] = [EOFError()] * len(wanted)
     groups: dict[Any, list[tuple[int, Any]]] = {}
-    for k, one in enumerate(wanted):
+    for k, part in enumerate(wanted):
         try:
-            fs, name = filesystem(one.path)
+            fs, name = filesystem(part.path)
             if fs.async_impl:
-                groups.setdefault(fs, []).append((k, partial(_retry_async, one.path, partial(_fetch_range, fs, name, one, as_sent), "file")))
+                groups.setdefault(fs, []).append((k, partial(_retry_async, part.path, partial(_fetch_range, fs, name, part, as_sent), "file")))
             else:
-                results[k] = retry(one.path, partial(_fetch_range_sync, fs, name, one))
+                results[k] = retry(part.path, partial(_fetch_range_sync, fs, name, part))
         except Exception as error:
             results[k] = error
     for fs, group in groups.items():
-        parts = _run(fs, _run_together([start for _, start in group]))
-        for (k, _), part in zip(group, parts, strict=True):
-            results[k] = part
+        contents = _run(fs, _run_together([start for _, start in group]))
+        for (k, _), content in zip(group, contents, strict=True):
+            results[k] = content
     return results
 
 
 async def _run_together(starts: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return the results or exceptions of some coroutine functions, run together."""
+    """Run coroutine functions concurrently, some at a time, and return their results or exceptions."""
     room = asyncio.Semaphore(_TOGETHER)
 
-    async def one(start: Callable[[], Any]) -> Any:
+    async def start_in_room(start: Callable[[], Any]) -> Any:
         async with room:
             return await start()
 
-    return await asyncio.gather(*(one(start) for start in starts), return_exceptions=True)
+    return await asyncio.gather(*(start_in_room(start) for start in starts), return_exceptions=True)
 
 
 async def _fetch_range(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes | Body:
@@ -353,7 +357,7 @@ async def _fetch_range(fs: Any, name: str, wanted: Range, as_sent: bool) -> byte
 
 
 async def _fetch_in_steps(fs: Any, name: str, begin: int, end: int | None, counts: Meter) -> bytes | Body:
-    """Return a range of a file system that does not count bytes, and holds what it reads twice: no more than a step at a time."""
+    """Read a range in steps, because file systems other than HTTP do not report progress and hold the bytes of a request twice."""
     body = Body()
     try:
         while end is None or begin < end:
@@ -363,7 +367,7 @@ async def _fetch_in_steps(fs: Any, name: str, begin: int, end: int | None, count
             except (FileNotFoundError, PermissionError, LimitError):
                 raise
             except Exception:
-                # A range at the end of a file, or of an empty one, is refused.
+                # A range that begins at the end of a file is an error in some file systems.
                 if end is not None or await fs._size(name) != begin:
                     raise
                 break
@@ -401,7 +405,7 @@ def _check_local(fs: Any, name: str) -> None:
 
 
 def _copy(file: Any, put: Callable[[bytes], Any], length: int | None = None) -> None:
-    """Give the rest of a file, or its first ``length`` bytes, to ``put`` in parts, within the limits."""
+    """Pass the rest of a file, or its first ``length`` bytes, to ``put`` in parts, within the limits."""
     counts, download, size = meter.get(), current_download.get(), 0
     assert counts is not None
     while part := file.read(_PART if length is None else min(_PART, length - size)):
@@ -410,7 +414,7 @@ def _copy(file: Any, put: Callable[[bytes], Any], length: int | None = None) -> 
             counts.check_size(size)
         counts.check()
         if download is not None and download.is_abandoned:
-            raise LimitError("nobody waits for it any more")
+            raise LimitError("the download was abandoned")
         put(part)
 
 
@@ -421,6 +425,7 @@ def local_file(path: str, kind: str = "container") -> Iterator[str]:
         yield path
         return
     fs, name = filesystem(path)
+    # Without a name, so that it is freed whatever happens to the process; native code opens it through /proc.
     with tempfile.TemporaryFile() as copy:
         here = f"/proc/self/fd/{copy.fileno()}"
         if fs.async_impl:
@@ -448,5 +453,5 @@ def file_size(path: str) -> int:
         return os.stat(path).st_size
     size = call_filesystem(path, "size")
     if size is None:
-        raise RuntimeError(f"{path}: the server does not tell its size")
+        raise RuntimeError(f"{path}: the server does not report its size")
     return size

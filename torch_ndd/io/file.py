@@ -31,8 +31,8 @@ def read(
 ) -> T:
     """Read whole files: their contents, uint8 (length,).
 
-    The sizes are looked up at the call; the files are read on demand by the compute threads. URLs (``s3://``, ``https://`` and others, with ``pip
-    install torch_ndd[remote]``) are fetched at the call, all of a batch at once; not in a compiled graph.
+    The sizes are determined at the call; the files are read on demand by the compute threads. URLs (``s3://``, ``https://`` and others, with ``pip
+    install torch_ndd[remote]``) are fetched at the call, all of a batch concurrently; not in a compiled graph.
 
     Args:
         filepaths: the bytes of paths or URLs, uint8 or int8 (length,).
@@ -81,6 +81,6 @@ def _download(op: str, paths: Sequence[str]) -> Batch:
         if isinstance(content, Exception):
             raise RuntimeError(f'{op}: sample {k}: "{paths[k]}" cannot be read: {reason_of(content).removeprefix(paths[k] + ": ")}')
         contents.append(content)
-    out = empty_packed(torch.tensor([[len(one)] for one in contents], dtype=torch.int64), torch.uint8, torch.device("cpu"))
+    out = empty_packed(torch.tensor([[len(content)] for content in contents], dtype=torch.int64), torch.uint8, torch.device("cpu"))
     fill(out.buffer.view(-1).numpy().data, contents)
     return out
