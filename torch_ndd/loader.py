@@ -226,7 +226,7 @@ class DataLoader:
         if loop is not None:
             loop._discard()
         with self._preparing if wait else nullcontext():
-            self._watch.left()
+            self._watch.end_loop()
 
     def _thread(self) -> Workers:
         if self._executor is None or self._process != os.getpid():
@@ -427,7 +427,7 @@ class _Loop(Iterator[Any]):
         watch, waiting = loader._watch, self._waiting
         if not self._is_latest(loader):
             raise self._stop(loader)
-        watch.asked()
+        watch.note_request()
         if loader.prefetch and not waiting:
             self._submit(loader)
         try:
@@ -448,7 +448,7 @@ class _Loop(Iterator[Any]):
             if loader.pin_memory and torch.cuda.is_available():
                 result = _map(_pinned, result)
         loader._position, loader._delivered = after, True
-        watch.yielded(size)
+        watch.note_batch(size)
         return result
 
     def _submit(self, loader: DataLoader) -> None:

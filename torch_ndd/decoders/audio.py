@@ -40,7 +40,7 @@ def audio(
     Args:
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
         downmix: average the channels; the result is (frames,).
-        max_sample_bytes: the largest sound to decode, as a protection against small files that claim a lot of data; by default the environment variable
+        max_sample_bytes: the largest sound to decode, a guard against small files that claim a lot of data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         dtype: float32, from -1 to 1, or int16 or int32 over their full range. Integers from a file are kept or shifted; values that went through
             floats (lossy codecs, float files, downmix, resampling) are rounded and saturated.

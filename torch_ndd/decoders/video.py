@@ -54,7 +54,7 @@ def video(
             and "reflect_101" ("reflect") with the reversed video including and excluding the last frame; with "none" the result is shorter.
         fill_value: one number, or one per channel.
         build_index: scan the whole file first for exact frame numbers; False trusts the header.
-        max_sample_bytes: the largest result to decode, as a protection against small files that claim a lot of data; by default the environment variable
+        max_sample_bytes: the largest result to decode, a guard against small files that claim a lot of data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
 
     Raises:

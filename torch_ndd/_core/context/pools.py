@@ -53,7 +53,7 @@ class ThreadPool:
     """A pool of CPU threads for the contexts that share it: at most this many of their tasks run at a time.
 
     Args:
-        num_threads: Number of threads; by default :func:`get_num_threads`. With 0 no work starts by itself: the thread that needs a result runs it.
+        num_threads: Number of threads; by default :func:`get_num_threads`. With 0 there are no threads: the thread that needs a result runs the work.
         device_id: The GPU of the pool; by default that of the current device, None for none.
 
     Raises:
@@ -125,7 +125,7 @@ unsettled = True
 
 
 def settle() -> None:
-    """Update the default number of threads before the first work of a process: a DataLoader worker does not know at import that it is one."""
+    """Update the default number of threads before the first work of a process: at import, a DataLoader worker is not yet recognizable as one."""
     global unsettled
     unsettled = False
     if not _threads.chosen and (number := _default_threads()) != _threads.number:
@@ -167,7 +167,7 @@ def set_num_threads(n: int | None) -> None:
 
 
 def _in_child() -> None:
-    """Look at the environment again after a fork: the child may be one of several workers."""
+    """Recompute the default after a fork: the child may be one of several workers."""
     global unsettled
     unsettled = True
 

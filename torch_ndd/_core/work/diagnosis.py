@@ -22,7 +22,7 @@ _MAX_SOURCES = 64  # batches whose files are compared
 
 
 class Span(NamedTuple):
-    """A piece of work: its name, who did it, and when, in nanoseconds of ``time.perf_counter_ns``."""
+    """A piece of work: its name, its thread, begin and end in nanoseconds of ``time.perf_counter_ns``."""
 
     name: str
     thread: str
@@ -74,7 +74,7 @@ class Stats(NamedTuple):
     def diagnosis(
         self, threads: int, reading: tuple[str, str] = ("files", "read further ahead"), epoch: int | None = None, cpus: int | None = None
     ) -> str:
-        """Return what limits the training, and what to change, in one line.
+        """Return the bottleneck of the training, and what to change, in one line.
 
         ``reading`` is what is read, and how to do it faster; ``epoch`` is the number of samples in an epoch, if it is known; ``cpus`` is the number
         of CPUs that this process may use.
@@ -85,6 +85,7 @@ class Stats(NamedTuple):
         waited = f"the model waits {self.waited:.0%} of the time for its batches"
         if self.waited < 0.05:
             return f"The model is the limit: {waited}; faster loading would gain nothing."
+        # Fractions of the threads' time that this loader's work, and other work, took.
         busy, elsewhere = (min(1.0, spent / (threads * total)) for spent in (self.decode + self.augment, self.others))
         if busy > 0.7:
             decoding, most = self.decode / (self.decode + self.augment), self._most()
@@ -173,11 +174,11 @@ class _Thread(threading.local):
 _thread = _Thread()
 _lock = new_lock()
 _owners: "list[weakref.ref[Stopwatch]]" = []  # the loader's stopwatch that has each number, from 1 on
-_by_python: dict[tuple[int, str], int] = {}  # nanoseconds of work that no native thread has counted, by owner and operator
+_by_python: dict[tuple[int, str], int] = {}  # nanoseconds of work on threads of other libraries, by owner and operator
 
 
 def _number_of(watch: "Stopwatch") -> int:
-    """Return the number of a loader, perhaps that of one that was freed. No finalizer gives it back: a KeyboardInterrupt would be lost there."""
+    """Return the number of a loader, possibly reused from a freed one. No finalizer returns it: a KeyboardInterrupt would be lost there."""
     with _lock:
         owner = weakref.ref(watch)
         for k, other in enumerate(_owners):
@@ -291,20 +292,20 @@ class Stopwatch:
             yield
         self._wait += self._note("wait", "program", begin)
 
-    def asked(self) -> None:
+    def note_request(self) -> None:
         """Note that the caller requests a batch."""
         if self._since is not None:
             self._model += self._note("model", "program", self._since)
             self._since = None
 
-    def yielded(self, size: int) -> None:
+    def note_batch(self, size: int) -> None:
         """Note that the caller gets a batch."""
         self._batches += 1
         self._bytes += size
         self._since = time.perf_counter_ns()
 
     def _note(self, name: str, thread: str, begin: int) -> float:
-        """Remember a span that ends now, and return its seconds."""
+        """Record a span that ends now, and return its seconds."""
         end = time.perf_counter_ns()
         self._spans.append(Span(name, thread, begin, end))
         return (end - begin) * 1e-9
@@ -319,7 +320,7 @@ class Stopwatch:
         of_threads = [Span(op, f"thread {thread}", int(begin), int(end)) for op, thread, begin, end in lines]
         return own + [span for span in of_threads if span.end > first]
 
-    def left(self) -> None:
+    def end_loop(self) -> None:
         """Note that the loop is over; the caller's time afterwards does not count."""
         self._since = None
         if self._others_before is not None:
@@ -335,8 +336,8 @@ class Stopwatch:
         images, size, cached = (now - before for now, before in zip(count_images(self.number), self._images_before, strict=True))
         others = self._others + (0.0 if self._others_before is None else _of_others(self.number) - self._others_before)
         times = (self._read, self._call, self._wait, self._model, decode, augment)
-        asked = (images, cached, size, others, self._decoded_again, self._scaled)
-        return Stats(self._batches, self.samples, self._bytes, *times, *asked, operators=operators)
+        requests = (images, cached, size, others, self._decoded_again, self._scaled)
+        return Stats(self._batches, self.samples, self._bytes, *times, *requests, operators=operators)
 
     def repeats(self) -> float:
         """Return how many samples of an epoch come from one file."""

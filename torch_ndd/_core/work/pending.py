@@ -22,7 +22,7 @@ KINDS: tuple[type[Exception], ...] = tuple(getattr(builtins, f"{name}Error") for
 class Pending:
     """The work of a call that had not ended when the call returned."""
 
-    stays = False  # after one wait nobody needs to wait again
+    stays = False  # later waits are no-ops
 
     def __init__(self, handle: int, reads: "list[Pending]", sources: Sequence[str] = UNKNOWN) -> None:
         self._owner = native.own(handle, native.OF_CALL, 0)  # not by owned(): every call comes here
@@ -31,7 +31,7 @@ class Pending:
         self._site = caller()
         self.sources = sources
         self._status: int | None = None
-        self._raised = False  # whether the error that began here has reached the program
+        self._raised = False  # whether the error that originated here was raised to the program
 
     def wait(self) -> None:
         """Wait until the work is done; raise its error, each time."""
@@ -111,10 +111,10 @@ class Pending:
         seen: set[int] = set()
         open_: list[Pending] = [self]
         while open_:
-            one = open_.pop()
-            if native.identity(one._handle) == identity:
-                return one
-            for read in one._reads:
+            call = open_.pop()
+            if native.identity(call._handle) == identity:
+                return call
+            for read in call._reads:
                 if id(read) not in seen:
                     seen.add(id(read))
                     open_.append(read)
@@ -153,7 +153,7 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
 
 
 def finish_call(handle: int, mode: int, reads: list[Pending], sources: Sequence[str]) -> Pending | None:
-    """Return the pending work of the call that :func:`native.end` closed, or None if it is done. Raise what must be raised at the call."""
+    """Return the pending work of the call that :func:`native.end` closed, or None if it is done. Raise the errors of synchronous calls."""
     pending = Pending(handle & ~1, reads, sources)
     if handle & 1 or mode >= EvalMode.sync_cpu:
         pending.end_of_call()
