@@ -112,7 +112,7 @@ def cache(
     JPEG 2000 files are not kept, and nothing is with ``device="gpu"``.
 
     Args:
-        size: maximum number of bytes of the images, or a string such as "20GB" or "8GiB". An RGB image takes height * width * 3 bytes, rounded up to 4096.
+        size: maximum number of bytes, or a string such as "20GB" or "8GiB". An RGB image takes height * width * 3 bytes, rounded up to 4096.
         folder: where to keep the images. It is created if it does not exist.
         admission: "first" keeps what is decoded first, until the cache is full; "largest" replaces smaller images by larger ones.
         threshold: keep only images of at least this many bytes.

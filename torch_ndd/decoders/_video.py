@@ -108,8 +108,8 @@ class EndsEarlyError(RuntimeError):
 class Video:
     """An open video: RGB frames, uint8 (height, width, 3).
 
-    FFmpeg seeks to a frame by its time. In MPEG transport and program streams that fails: torchcodec returns a frame of the next group of pictures. In
-    AVI files with B-frames the times in the file are not those of the frames. Such videos are decoded in order, counting frames.
+    FFmpeg seeks to a frame by its time. In MPEG transport and program streams that fails: torchcodec returns a frame of the next group of pictures.
+    In AVI files with B-frames the times in the file are not those of the frames. Such videos are decoded in order, counting frames.
     """
 
     def __init__(self, source: torch.Tensor | str | Path, exact: bool = True, threads: int = 1, max_bytes: int | None = None) -> None:

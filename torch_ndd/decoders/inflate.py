@@ -174,7 +174,7 @@ _WINDOW_BITS = {"deflate": -15, "zlib": 15, "gzip": 31}
 
 
 def inflate_gzip(content: bytes, max_bytes: int) -> bytes:
-    """Decompress a gzip file of one or several members to at most one byte more than ``max_bytes``, so that the caller sees the excess. Raise ValueError if it is damaged."""
+    """Decompress a gzip file of one or several members to at most ``max_bytes`` + 1 bytes. Raise ValueError if it is damaged."""
     parts: list[bytes] = []
     size = 0
     while content and size <= max_bytes:

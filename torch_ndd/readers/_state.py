@@ -100,22 +100,22 @@ def _checked(op: str, given: Any) -> dict[str, Any]:
     if "worker" in state:
         state["worker"] = Blocks(*state["worker"])
         if state["worker"].worker >= state["worker"].workers:
-            raise ValueError(f"{op}: this is no state: 'worker' is number {state['worker'].worker} of {state['worker'].workers}")
+            raise ValueError(f"{op}: not a valid saved state: 'worker' is number {state['worker'].worker} of {state['worker'].workers}")
     size = state["size"]
     if sum(shards for shards, _ in state["taken"]) > 4 * MAX_SHARDS:
-        raise ValueError(f"{op}: this is no state: 'taken' has too many shards")
+        raise ValueError(f"{op}: not a valid saved state: 'taken' has too many shards")
     for shards, count in state["taken"]:
         most = count if isinstance(count, int) else max(count)
         if size is None:
             if most:
-                raise ValueError(f"{op}: this is no state: 'taken' says that samples of a data set of unknown 'size' were delivered")
+                raise ValueError(f"{op}: not a valid saved state: 'taken' says that samples of a data set of unknown 'size' were delivered")
         elif shards > max(1, size) or most > size + MOST_SAMPLES:  # the last batch of a pass may be counted as if it were full
-            raise ValueError(f"{op}: this is no state: 'taken' does not fit 'size': {shards} shards, {most} samples of one, of {size} in all")
+            raise ValueError(f"{op}: not a valid saved state: 'taken' does not fit 'size': {shards} shards, {most} samples of one, of {size} in all")
     shards = state["taken"][-1][0]
     if state["shard"] is not None and state["shard"] >= shards:
-        raise ValueError(f"{op}: this is no state: 'shard' is {state['shard']}, and there are {shards} in 'taken'")
+        raise ValueError(f"{op}: not a valid saved state: 'shard' is {state['shard']}, and there are {shards} in 'taken'")
     if state["shard"] is None and isinstance(state["taken"][-1][1], int):
-        raise ValueError(f"{op}: this is no state: 'shard' is missing, and 'taken' lacks the counts of some shards")
+        raise ValueError(f"{op}: not a valid saved state: 'shard' is missing, and 'taken' lacks the counts of some shards")
     return state
 
 

@@ -70,7 +70,7 @@ def spans(op: str, listed: Sequence[Listed], limits: Limits, most: int, bad: Cal
     def span(number: int) -> Span | tuple[str, str]:
         one = listed[number]
         try:
-            video = Video(one.path, most=most)
+            video = Video(one.path, max_bytes=most)
             count = video.count
             if limits.frames or (one.start is None and one.end is None):
                 start, end = (0 if one.start is None else int(one.start)), (count if one.end is None else int(one.end))
