@@ -165,7 +165,7 @@ PACKERS = {
 
 @pytest.mark.parametrize("algorithm", PACKERS)
 @pytest.mark.parametrize("dtype", NUMERIC)
-def test_inflate(algorithm: str, dtype: str) -> None:
+def test_inflate_decompresses_every_algorithm(algorithm: str, dtype: str) -> None:
     array = numbers((20, 30), dtype)
     packed = np.frombuffer(PACKERS[algorithm](array.tobytes()), np.uint8)
     made = ndd.decoders.inflate(packed, algorithm=algorithm, shape=[20, 30], dtype=getattr(ndd, dtype), layout="HW")

@@ -256,7 +256,7 @@ def test_unused_images_of_other_processes_stay(sources: Path, forks: Forks, tmp_
 
 
 @pytest.mark.parametrize("where", ["memory", "folder"])
-def test_fork(files: ndd.Batch, tmp_path: Path, where: str, forks: Forks, sources: Path) -> None:
+def test_cache_works_in_a_forked_child(files: ndd.Batch, tmp_path: Path, where: str, forks: Forks, sources: Path) -> None:
     """A child goes on with what the parent has, whatever the parent's threads were doing."""
     code = """
 import os, sys, threading, numpy as np, torch_ndd as ndd

@@ -298,7 +298,7 @@ def test_hardware_waits_for_queued_work_on_its_memory(turned: bool) -> None:
 
 
 @pytest.mark.parametrize("load", [0.0, 1.0])
-def test_errors(emulated: str, load: float) -> None:
+def test_damaged_files_raise_or_become_black(emulated: str, load: float) -> None:
     damaged = FILES[1].copy()
     damaged[len(damaged) // 3 :] = 0
     files = ndd.as_batch([FILES[0], damaged, encode(gradient(9, 9), "PNG")[:60], FILES[2]])

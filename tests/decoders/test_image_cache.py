@@ -133,7 +133,7 @@ def test_changed_file(tmp_path: Path, place: Path | None) -> None:
     assert cache.stats.hits == 1
 
 
-def test_threshold(files: ndd.Batch, place: Path | None) -> None:
+def test_smaller_images_than_threshold_are_not_kept(files: ndd.Batch, place: Path | None) -> None:
     sizes = [height * width * 3 for height, width, _ in ndd.decoders.image(files).shape]
     threshold = sorted(sizes)[IMAGES // 2]
     cache = ndd.decoders.cache("5MB", place, threshold=threshold)
@@ -142,7 +142,7 @@ def test_threshold(files: ndd.Batch, place: Path | None) -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_largest(files: ndd.Batch, place: Path | None, order: int) -> None:
+def test_largest_replaces_smaller_images(files: ndd.Batch, place: Path | None, order: int) -> None:
     """What is left are the largest images, whatever came first."""
     shapes = ndd.decoders.image(files).shape
     taken = sorted((-(-height * width * 3 // 4096) * 4096 + 4096 * (place is not None), i) for i, (height, width, _) in enumerate(shapes))
@@ -247,7 +247,7 @@ def test_in_a_graph(files: ndd.Batch, place: Path | None) -> None:
     assert cache.stats.hits == IMAGES
 
 
-def test_pickled(files: ndd.Batch, place: Path | None) -> None:
+def test_pickled_cache_keeps_its_arguments(files: ndd.Batch, place: Path | None) -> None:
     cache = ndd.decoders.cache("5MB", place, threshold=100, admission="largest", shorter=64)
     ndd.decoders.image(files, cache=cache).evaluate()
     again = pickle.loads(pickle.dumps(cache))

@@ -90,7 +90,7 @@ bool is_baseline_jpeg(const EncodedImage& image) {
       continue;
     }
     if (marker == kBaseline) return true;
-    // Stricter than libjpeg: what is not clearly baseline goes to the CPU.
+    // Stricter than libjpeg: files that are not clearly baseline go to the CPU.
     if (marker == 0 || stands_alone(marker) || marker == kSoi || marker == kEoi || marker == kSos || is_jpeg_frame(marker)) return false;
     at += 2 + big16(image.data + at + 2);
   }

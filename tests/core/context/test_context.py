@@ -79,7 +79,7 @@ def test_no_context_in_two_threads() -> None:
     assert isinstance(error, RuntimeError)
 
 
-def test_properties() -> None:
+def test_context_reports_its_resources() -> None:
     context = EvalContext(num_threads=3)
     assert (context.num_threads, context.thread_pool.num_threads) == (3, 3)
     assert context.thread_pool is context.thread_pool

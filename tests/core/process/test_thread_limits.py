@@ -71,7 +71,7 @@ print(json.dumps({"read": read, "said": said}))
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_operators(tmp_path: Path, limit: int, forks: Forks) -> None:
+def test_operators_work_with_few_threads(tmp_path: Path, limit: int, forks: Forks) -> None:
     run = forks.run(OPERATORS, tmp_path, limit)
     assert (run.wait(120), run.errors) == (0, "")
     result = json.loads(run.output)
@@ -82,7 +82,7 @@ def test_operators(tmp_path: Path, limit: int, forks: Forks) -> None:
     assert result["threads"] <= limit
 
 
-def test_readers(tmp_path: Path, forks: Forks) -> None:
+def test_readers_work_with_few_threads(tmp_path: Path, forks: Forks) -> None:
     pytest.importorskip("lmdb")
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     import numpy as np
