@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._core.context.pools import share_cpus
-from ._core.context.states import anything, checked, keys, whole, yes_or_no
+from ._core.context.states import anything, check_state, keys, whole, yes_or_no
 from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader
@@ -100,7 +100,7 @@ class DataModule(_Parent):
 
         Raise ValueError for anything but a result of :meth:`state_dict`, with the key; the reader's part is checked when the loader is created.
         """
-        self._state = None if state_dict == {} else checked("lightning.DataModule", _STATE, state_dict)
+        self._state = None if state_dict == {} else check_state("lightning.DataModule", _STATE, state_dict)
 
     def _loader(self, stage: str) -> DataLoader:
         trainer = self.trainer
@@ -174,7 +174,7 @@ class _TrainLoader:
         return {**state, "ended": bool(begun and self._trainer.is_last_batch), "steps": steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        found = checked("lightning.DataModule", _STATE, state)
+        found = check_state("lightning.DataModule", _STATE, state)
         ended, steps = found.pop("ended"), found.pop("steps", 0)
         self.loader.load_state_dict(found)
         if ended:

@@ -19,7 +19,7 @@ from ._core.context.device import DeviceLike, torch_device
 from ._core.context.modes import EvalMode
 from ._core.context.pools import available_cpus, get_num_threads
 from ._core.context.rng import RNG, get_default_rng, using_rng
-from ._core.context.states import anything, checked, equal, keys, whole
+from ._core.context.states import anything, check_state, equal, keys, whole
 from ._core.native import MOST_SAMPLES
 from ._core.process.fork_locks import new_lock
 from ._core.process.workers import Workers
@@ -29,7 +29,7 @@ from ._core.values.samples import Samples
 from ._core.values.tensor import Tensor, new_tensor
 from ._core.work.diagnosis import Span, Stats, Stopwatch
 from ._core.work.sources import name_in_batch
-from ._core.work.upload import moved
+from ._core.work.upload import copy_to_device
 from .readers import Reader
 from .readers._choice import OfTorch, reader_of
 from .readers._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
@@ -226,7 +226,7 @@ class DataLoader:
         if loop is not None:
             loop._discard()
         with self._preparing if wait else nullcontext():
-            self._watch.left()
+            self._watch.end_loop()
 
     def _thread(self) -> Workers:
         if self._executor is None or self._process != os.getpid():
@@ -344,7 +344,7 @@ class DataLoader:
 
         A running loop ends. Raise ValueError for other dicts, with the key; the loader does not move.
         """
-        checked_state = checked("DataLoader", _STATE, state)
+        checked_state = check_state("DataLoader", _STATE, state)
         restored = self._state_of_reader(checked_state["reader"])
         self._end_loop()
         self.reader._go_to(restored)
@@ -427,7 +427,7 @@ class _Loop(Iterator[Any]):
         watch, waiting = loader._watch, self._waiting
         if not self._is_latest(loader):
             raise self._stop(loader)
-        watch.asked()
+        watch.note_request()
         if loader.prefetch and not waiting:
             self._submit(loader)
         try:
@@ -448,7 +448,7 @@ class _Loop(Iterator[Any]):
             if loader.pin_memory and torch.cuda.is_available():
                 result = _map(_pinned, result)
         loader._position, loader._delivered = after, True
-        watch.yielded(size)
+        watch.note_batch(size)
         return result
 
     def _submit(self, loader: DataLoader) -> None:
@@ -528,7 +528,7 @@ def _on_device(value: Any, device: DeviceLike) -> Any:
         return value
     if type(value) is not torch.Tensor or value.layout != torch.strided or value.is_nested:
         return value.to(target, non_blocking=True)
-    values, pending = moved(value, None, False, target)
+    values, pending = copy_to_device(value, None, False, target)
     return new_tensor(values, None, pending)
 
 

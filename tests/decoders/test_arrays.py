@@ -165,7 +165,7 @@ PACKERS = {
 
 @pytest.mark.parametrize("algorithm", PACKERS)
 @pytest.mark.parametrize("dtype", NUMERIC)
-def test_inflate(algorithm: str, dtype: str) -> None:
+def test_inflate_decompresses_every_algorithm(algorithm: str, dtype: str) -> None:
     array = numbers((20, 30), dtype)
     packed = np.frombuffer(PACKERS[algorithm](array.tobytes()), np.uint8)
     made = ndd.decoders.inflate(packed, algorithm=algorithm, shape=[20, 30], dtype=getattr(ndd, dtype), layout="HW")
@@ -196,8 +196,8 @@ def test_inflate_refuses() -> None:
     packed = np.frombuffer(zlib.compress(bytes(100)), np.uint8)
     for options, reason in (
         ({}, "'shape' of a decompressed chunk is needed"),
-        ({"shape": [99]}, "shape and dtype say 99"),
-        ({"shape": [101]}, "has 100 bytes, but shape and dtype say 101"),
+        ({"shape": [99]}, "shape and dtype give 99"),
+        ({"shape": [101]}, "has 100 bytes, but shape and dtype give 101"),
         ({"shape": [-1]}, "must not be negative"),
         ({"shape": [100], "chunk_offsets": [0, 500]}, "chunk 0 is bytes"),
         ({"shape": [100], "chunk_sizes": [3, 500]}, "chunk 1 is bytes"),
@@ -218,7 +218,7 @@ def test_inflate_refuses() -> None:
 
 def test_inflate_does_not_write_more_than_was_asked_for() -> None:
     bomb = np.frombuffer(zlib.compress(bytes(100_000_000)), np.uint8)
-    with pytest.raises(RuntimeError, match="shape and dtype say 10"):
+    with pytest.raises(RuntimeError, match="shape and dtype give 10"):
         ndd.decoders.inflate(bomb, algorithm="Zlib", shape=[10])
     block = np.frombuffer(lz4(bytes(100_000_000)), np.uint8)
     with pytest.raises(RuntimeError, match="damaged"):

@@ -138,7 +138,7 @@ def test_flac_behind_other_metadata() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize(("dtype", "full"), [("int16", 2**15 - 1), ("int32", 2**31 - 1)])
-def test_integers(name: str, dtype: str, full: int) -> None:
+def test_integer_files_keep_their_values(name: str, dtype: str, full: int) -> None:
     file = encode(sound(), *FORMATS[name])
     made = decode(file, dtype=getattr(ndd, dtype))
     assert made.dtype == dtype
@@ -155,7 +155,7 @@ def test_floats_beyond_one_saturate() -> None:
     assert decode(file).ravel().tolist() == [1.5, -3.0, 0.25, 1.0]
 
 
-def test_downmix() -> None:
+def test_downmix_averages_channels() -> None:
     samples = sound(channels=5)
     file = encode(samples, "WAV", "FLOAT")
     mixed = decode(file, downmix=True)
@@ -168,7 +168,7 @@ def test_downmix() -> None:
 
 @pytest.mark.parametrize("quality", [0, 50, 100])
 @pytest.mark.parametrize("rate", [8000.0, 16001.0, 22050.0, 44100.0, 15999.5, 12345.678])
-def test_resampling(rate: float, quality: float) -> None:
+def test_resampling_interpolates_with_a_windowed_sinc(rate: float, quality: float) -> None:
     file = encode(sound(500), "WAV", "FLOAT")
     samples, new_rate = ndd.decoders.audio(ndd.tensor(file), sample_rate=rate, quality=quality)
     expected, _ = resampled(file, rate, quality)
@@ -193,7 +193,7 @@ def test_rates_of_a_batch() -> None:
     assert (samples.shape, rates.torch().tolist()) == ([(300,), (151,), (302,), (455,)], [8000.0, 8000.0, 24000.0, 48000.0])
 
 
-def test_edges() -> None:
+def test_short_and_empty_sounds() -> None:
     assert decode(encode(sound(0))).shape == (0, 2)
     assert decode(encode(sound(0)), sample_rate=8000.0).shape == (0, 2)
     assert decode(encode(sound(1)), sample_rate=1.0).shape == (1, 2)
@@ -202,7 +202,12 @@ def test_edges() -> None:
 
 def test_bad_files() -> None:
     good = encode(sound(4000), "FLAC")
-    for bad, reason in ((good[:0], "empty"), (good[:20], "no sound"), (np.zeros(100, np.uint8), "no sound"), (good[: len(good) // 2], "damaged")):
+    for bad, reason in (
+        (good[:0], "empty"),
+        (good[:20], "not a sound"),
+        (np.zeros(100, np.uint8), "not a sound"),
+        (good[: len(good) // 2], "damaged"),
+    ):
         with pytest.raises(RuntimeError) as caught:
             np.asarray(ndd.decoders.audio(ndd.batch([good, bad]))[0].tensors[1])
         text = str(caught.value)
@@ -275,7 +280,7 @@ def test_frames_of_an_mp3_cut_from_a_stream_are_counted(mode: str, rate: int, ch
     np.testing.assert_array_equal(decoded(tagged), cut)
     interrupted = content[first:] + bytes(300) + content[first:]
     assert len(decoded(interrupted)) >= len(cut)
-    with pytest.raises(RuntimeError, match="no sound of a supported format"):
+    with pytest.raises(RuntimeError, match="not a sound of a supported format"):
         decoded(content[first : first + 3])
 
 

@@ -133,7 +133,7 @@ def packed_indices(numbers: np.ndarray, bits: int) -> bytes:
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
-def test_palette(bits: int) -> None:
+def test_palette_colors_are_looked_up(bits: int) -> None:
     file = bmp(packed_indices(indices(bits), bits), bits, palette=palette_bytes(1 << bits))
     assert np.array_equal(decode(file), PALETTE[indices(bits)])
 

@@ -188,7 +188,7 @@ def test_folder_removed_while_used(files: ndd.Batch, tmp_path: Path) -> None:
     check(files, cache)
     shutil.rmtree(tmp_path / "cache")
     ndd.decoders.image(files, cache=cache).evaluate()
-    with pytest.warns(RuntimeWarning, match=r"nothing more is stored in .*: No such file"):
+    with pytest.warns(RuntimeWarning, match=r"no more images are stored in .*: No such file"):
         check(files, cache)
 
 
@@ -256,7 +256,7 @@ def test_unused_images_of_other_processes_stay(sources: Path, forks: Forks, tmp_
 
 
 @pytest.mark.parametrize("where", ["memory", "folder"])
-def test_fork(files: ndd.Batch, tmp_path: Path, where: str, forks: Forks, sources: Path) -> None:
+def test_cache_works_in_a_forked_child(files: ndd.Batch, tmp_path: Path, where: str, forks: Forks, sources: Path) -> None:
     """A child goes on with what the parent has, whatever the parent's threads were doing."""
     code = """
 import os, sys, threading, numpy as np, torch_ndd as ndd
@@ -311,7 +311,7 @@ with warnings.catch_warnings(record=True) as seen:
         made = ndd.decoders.image(files, cache=cache)
         assert all(np.array_equal(np.asarray(a), b) for a, b in zip(made.tensors, whole, strict=True)), "a wrong pixel"
 assert len(seen) == 1, seen
-assert "nothing more is stored" in str(seen[0].message) and seen[0].category is RuntimeWarning, seen[0]
+assert "no more images are stored" in str(seen[0].message) and seen[0].category is RuntimeWarning, seen[0]
 assert not list(Path(folder).glob("*/??/.new-*"))
 count = len([path for path in Path(folder).glob("*/??/*")])
 assert cache.stats.images == count < len(whole), (cache.stats, count)
@@ -356,7 +356,7 @@ def test_a_folder_that_others_may_write_is_refused(files: ndd.Batch, tmp_path: P
     check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
     path = tmp_path / "cache" if which == "given" else _place(tmp_path / "cache")
     path.chmod(mode)
-    with pytest.raises(RuntimeError, match=r"decoders.cache: .*other users may write into the folder"):
+    with pytest.raises(RuntimeError, match=r"decoders.cache: .*other users may write to the folder"):
         ndd.decoders.cache("20MB", tmp_path / "cache")
     path.chmod(0o755)
     check(files, ndd.decoders.cache("20MB", tmp_path / "cache"))
@@ -459,7 +459,7 @@ def test_a_lock_that_is_not_released_does_not_stop_others(files: ndd.Batch, tmp_
     run.wait_for("ready")
     check(files, cache)  # without storing more
     if name == "use":
-        with pytest.raises(RuntimeError, match="does not let go"):
+        with pytest.raises(RuntimeError, match="another process keeps it locked"):
             cache.clear()
     late = ndd.decoders.cache("20MB", tmp_path)
     check(files, late)

@@ -111,7 +111,7 @@ def test_nothing_good() -> None:
 
 
 @pytest.mark.parametrize("policy", ["skip", "replace"])
-def test_windows(policy: str) -> None:
+def test_windows_of_bad_samples_follow_on_error(policy: str) -> None:
     files = ndd.batch(FILES)
     crops = ndd.decoders.image_crop(files, crop=[16, 24], on_error=policy)
     parts = ndd.decoders.image_slice(files, [0.25, 0.25], [0.5, 0.5], on_error=policy)

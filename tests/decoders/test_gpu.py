@@ -16,7 +16,7 @@ from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd._core import native
-from torch_ndd._core.work.cuda_work import decode_work, on_decode_stream, recorded
+from torch_ndd._core.work.cuda_work import decode_work, on_decode_stream, record_event
 from torch_ndd._core.work.pending import Pending
 
 # The code for a GPU runs on the CPU: tests/emulated_cuda/decoders.py.
@@ -129,7 +129,7 @@ class Host(Pending):
 def decoded(cuda: FakeCuda, error: Exception | None = None) -> tuple[Any, Any]:
     with on_decode_stream(torch.device("cuda", 0)):
         stream = torch.cuda.current_stream(0)
-        event = recorded(stream)
+        event = record_event(stream)
         return stream, decode_work([FakeTensor(cuda, "pixels")], event, Host(cuda.log, error))
 
 
@@ -298,7 +298,7 @@ def test_hardware_waits_for_queued_work_on_its_memory(turned: bool) -> None:
 
 
 @pytest.mark.parametrize("load", [0.0, 1.0])
-def test_errors(emulated: str, load: float) -> None:
+def test_damaged_files_raise_or_become_black(emulated: str, load: float) -> None:
     damaged = FILES[1].copy()
     damaged[len(damaged) // 3 :] = 0
     files = ndd.as_batch([FILES[0], damaged, encode(gradient(9, 9), "PNG")[:60], FILES[2]])

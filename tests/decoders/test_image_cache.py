@@ -133,7 +133,7 @@ def test_changed_file(tmp_path: Path, place: Path | None) -> None:
     assert cache.stats.hits == 1
 
 
-def test_threshold(files: ndd.Batch, place: Path | None) -> None:
+def test_smaller_images_than_threshold_are_not_kept(files: ndd.Batch, place: Path | None) -> None:
     sizes = [height * width * 3 for height, width, _ in ndd.decoders.image(files).shape]
     threshold = sorted(sizes)[IMAGES // 2]
     cache = ndd.decoders.cache("5MB", place, threshold=threshold)
@@ -142,7 +142,7 @@ def test_threshold(files: ndd.Batch, place: Path | None) -> None:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_largest(files: ndd.Batch, place: Path | None, order: int) -> None:
+def test_largest_replaces_smaller_images(files: ndd.Batch, place: Path | None, order: int) -> None:
     """What is left are the largest images, whatever came first."""
     shapes = ndd.decoders.image(files).shape
     taken = sorted((-(-height * width * 3 // 4096) * 4096 + 4096 * (place is not None), i) for i, (height, width, _) in enumerate(shapes))
@@ -247,7 +247,7 @@ def test_in_a_graph(files: ndd.Batch, place: Path | None) -> None:
     assert cache.stats.hits == IMAGES
 
 
-def test_pickled(files: ndd.Batch, place: Path | None) -> None:
+def test_pickled_cache_keeps_its_arguments(files: ndd.Batch, place: Path | None) -> None:
     cache = ndd.decoders.cache("5MB", place, threshold=100, admission="largest", shorter=64)
     ndd.decoders.image(files, cache=cache).evaluate()
     again = pickle.loads(pickle.dumps(cache))
@@ -264,8 +264,8 @@ def test_pickled(files: ndd.Batch, place: Path | None) -> None:
         ({"size": "1MB", "admission": "last"}, ValueError, 'admission must be "first" or "largest"'),
         ({"size": "1MB", "threshold": -1}, ValueError, "threshold must not be negative"),
         ({"size": "1MB", "shorter": 0}, ValueError, "shorter must be from 1"),
-        ({"size": "900TB"}, MemoryError, "give a folder"),
-        ({"size": "1MB", "folder": "/dev/null/cache"}, RuntimeError, "cannot make the folder /dev/null/cache"),
+        ({"size": "900TB"}, MemoryError, "use a folder"),
+        ({"size": "1MB", "folder": "/dev/null/cache"}, RuntimeError, "cannot create the folder /dev/null/cache"),
     ],
 )
 def test_wrong_caches(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
@@ -275,9 +275,9 @@ def test_wrong_caches(arguments: dict[str, Any], error: type[Exception], text: s
 
 def test_wrong_uses(files: ndd.Batch) -> None:
     cache = ndd.decoders.cache("1MB")
-    with pytest.raises(TypeError, match=r"decoders\.image: cache must be made by decoders\.cache, got 5"):
+    with pytest.raises(TypeError, match=r"decoders\.image: cache must be created by decoders\.cache, got 5"):
         ndd.decoders.image(files, cache=5)
-    with pytest.raises(ValueError, match="either cache or cache_size"):
+    with pytest.raises(ValueError, match="cache and cache_size cannot be used together"):
         ndd.decoders.image(files, cache=cache, cache_size=5)
     with pytest.raises(ValueError, match='cache_type must be "threshold" or "largest"'):
         ndd.decoders.image(files, cache_size=5, cache_type="small")
@@ -345,7 +345,7 @@ def test_pipeline_of_dali(files: ndd.Batch, tmp_path: Path) -> None:
     for _ in range(3):
         (one,), (other,) = kept.run(), plain.run()
         assert all(np.array_equal(one.at(i), other.at(i)) for i in range(IMAGES))
-    stats = _cache._made[11, 17, True].stats
+    stats = _cache._caches[11, 17, True].stats
     # A thread may decode an image of the next iteration while another one is still decoding it for this one.
     assert stats.stored == IMAGES
     assert stats.hits > IMAGES

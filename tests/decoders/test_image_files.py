@@ -105,7 +105,7 @@ def test_peek_behind_metadata_says_how_many_bytes_it_needs() -> None:
     file = pillow(RGB, "JPEG")
     long = file[:2] + (b"\xff\xe2" + struct.pack(">H", 65535) + bytes(65533)) * 4 + file[2:]
     for length in (100_000, 200_000, 262_149):
-        with pytest.raises(RuntimeError, match="lies behind these") as caught:
+        with pytest.raises(RuntimeError, match="lies after these") as caught:
             ndd.peek_image_shape(np.frombuffer(long[:length], np.uint8))
         needed = int(str(caught.value).split("pass more than ")[1].split()[0])
         assert length <= needed < 262_200

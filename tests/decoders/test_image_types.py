@@ -121,7 +121,7 @@ def test_lossless_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_jpeg(channels: int) -> None:
+def test_jpeg_equals_reference_in_every_type(channels: int) -> None:
     check(*jpeg(COLORS[..., 0] if channels == 1 else COLORS[..., :3]))
 
 

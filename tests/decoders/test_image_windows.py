@@ -149,7 +149,7 @@ def test_peek_image_shape_needs_only_the_header() -> None:
 def test_peek_image_shape_refuses() -> None:
     with pytest.raises(RuntimeError, match=r"peek_image_shape: sample 1: "):
         ndd.peek_image_shape(ndd.batch([FILES["png"], FILES["png"][:10]]))
-    with pytest.raises(RuntimeError, match=r"peek_image_shape: sample 0: the size lies behind these 50 bytes of a JPEG 2000"):
+    with pytest.raises(RuntimeError, match=r"peek_image_shape: sample 0: the size lies after these 50 bytes of a JPEG 2000"):
         ndd.peek_image_shape(FILES["jpeg 2000"][:50])
     with pytest.raises(RuntimeError, match=r"peek_image_shape: dtype must be one of"):
         ndd.peek_image_shape(FILES["png"], dtype=ndd.uint8)

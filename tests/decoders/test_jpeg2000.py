@@ -294,7 +294,7 @@ def test_peek_says_how_many_bytes_it_needs() -> None:
     file = jp2(codestream(RGB), box(b"uuid", bytes(100_000)))
     length = 100
     while length < 100_000:
-        with pytest.raises(RuntimeError, match="lies behind these") as caught:
+        with pytest.raises(RuntimeError, match="lies after these") as caught:
             peek(file[:length])
         needed = int(str(caught.value).split("; pass ")[1].split()[0])
         assert needed > length

@@ -148,7 +148,7 @@ def test_the_size_is_that_of_the_turned_image(orientation: int) -> None:
 
 @needs_libjpeg
 @pytest.mark.parametrize("adobe", [True, False])
-def test_cmyk(adobe: bool) -> None:
+def test_cmyk_jpegs_are_scaled(adobe: bool) -> None:
     file = io.BytesIO()
     Image.fromarray(PHOTO).convert("CMYK").save(file, "JPEG", quality=92)
     content = file.getvalue()

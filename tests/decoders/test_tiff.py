@@ -280,7 +280,7 @@ def test_white_is_zero(bits: int) -> None:
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 12, 16])
-def test_palette(bits: int) -> None:
+def test_palette_colors_are_looked_up(bits: int) -> None:
     colors = RNG.integers(0, 65536, (3, 1 << bits))
     for tile, order, compression in itertools.product((None, (16, 16)), "<>", (1, 8)):
         samples = noise(bits, 1)
@@ -302,7 +302,7 @@ def test_palette_of_bytes_and_palette_with_alpha() -> None:
 
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("planar", [False, True])
-def test_inks(bits: int, planar: bool) -> None:
+def test_inks_become_rgb(bits: int, planar: bool) -> None:
     full, dtype = (1 << bits) - 1, ndd.uint8 if bits == 8 else ndd.uint16
     samples = noise(bits, 4)
     file = write_tiff(samples, Layout(bits, 5, planar=planar))
@@ -338,7 +338,7 @@ def lab(lightness: float, a: int, b: int, bits: int = 8, photometric: int = 8, *
 
 @pytest.mark.parametrize("bits", [8, 16])
 @pytest.mark.parametrize("photometric", [8, 9])
-def test_lab(bits: int, photometric: int) -> None:
+def test_lab_becomes_srgb(bits: int, photometric: int) -> None:
     kind = {"bits": bits, "photometric": photometric}
     assert lab(50.196, 0, 0, **kind).tolist() == [119, 119, 119]
     assert lab(100, 0, 0, **kind).tolist() == [255, 255, 255]
@@ -492,12 +492,12 @@ def test_kind_without_a_decoder_is_named(layout: Layout, channels: int, text: st
 @pytest.mark.parametrize(
     ("layout", "channels", "text"),
     [
-        (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 532: (RATIONAL, [16, 1] * 6)}), 3, "tag 532 does not tell black from white"),
+        (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 532: (RATIONAL, [16, 1] * 6)}), 3, "tag 532 has equal codes for black and white"),
         (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 529: (RATIONAL, [0, 1] * 3)}), 3, "tag 529 is not three weights"),
         (Layout(photometric=6, tags={530: (SHORT, [1, 1]), 529: (RATIONAL, [1, 0] * 3)}), 3, "tag 529 has a zero denominator"),
         (Layout(photometric=6, tags={530: (SHORT, [3, 1])}), 3, "tag 530 is neither 1, 2 nor 4"),
         (Layout(photometric=6), 1, "YCbCr colors and 1 samples"),
-        (Layout(photometric=8, tags={318: (RATIONAL, [0, 1, 1, 1])}), 3, "tag 318 is not the white of a light"),
+        (Layout(photometric=8, tags={318: (RATIONAL, [0, 1, 1, 1])}), 3, "tag 318 is not a plausible white point"),
         (Layout(photometric=3, tags={320: (SHORT, [0] * 765)}), 1, "its palette does not fit its samples"),
         (Layout(compression=8, predictor=3), 1, "a predictor for floating-point samples, and none such"),
         (Layout(tile=(16, 16), tags={323: (LONG, [1 << 24])}), 1, "its rows or tiles are too large"),

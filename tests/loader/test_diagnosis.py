@@ -14,7 +14,7 @@ from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd._core.context.pools import available_cpus
-from torch_ndd._core.work.diagnosis import Work, images_asked
+from torch_ndd._core.work.diagnosis import Work, count_images
 
 IMAGES = 12
 MODEL = {"batches": 10, "samples": 640, "bytes": 640 * 600_000, "read": 0.0, "call": 0.1, "wait": 5.0, "model": 5.0}
@@ -198,9 +198,9 @@ def test_video_decoding_is_decoding(tmp_path: Path) -> None:
 
 
 def test_decoding_without_a_loader_has_no_owner(files: list[str]) -> None:
-    before = images_asked(0)[0]
+    before = count_images(0)[0]
     ndd.decoders.image(files).evaluate()
-    assert images_asked(0)[0] == before + IMAGES
+    assert count_images(0)[0] == before + IMAGES
 
 
 def test_cached_images_belong_to_the_loader(files: list[str], tmp_path: Path) -> None:

@@ -215,7 +215,7 @@ def test_wrong_arguments_are_rejected(images: list[Path]) -> None:
         ndd.DataLoader(object(), augment, batch_size=2)
     loader = loader_of(images)
     for state in ({}, None, {"version": 1, "reader": {}, "seed": 1}, {**loader.state_dict(), "version": 2}):
-        with pytest.raises(ValueError, match="this is no state"):
+        with pytest.raises(ValueError, match="not a valid saved state"):
             loader.load_state_dict(state)
 
 

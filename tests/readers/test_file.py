@@ -290,7 +290,7 @@ def test_state_errors(folder: Path) -> None:
         reader_of(folder, enable_checkpointing=True).get_state()
     for state in ("", "AAAA", "e30="):
         damaged = reader_of(folder)
-        with pytest.raises(ValueError, match=r"readers\.File: this is no state"):
+        with pytest.raises(ValueError, match=r"readers\.File: not a valid saved state"):
             damaged.set_state(state)
         next(damaged.next_epoch())
     with pytest.raises(ValueError, match="version"):

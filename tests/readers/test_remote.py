@@ -182,10 +182,10 @@ def test_neighbours_are_fetched_together() -> None:
         _urls.Range("b", 0, -1),
     ]
     first, large, larger = _urls.Range("a", 0, 40_050), _urls.Range("a", 40_000, 7_990_000), _urls.Range("a", 40_000, 9_000_000)
-    assert _urls.merged(wanted) == [wanted[0], first, wanted[2], first, first, wanted[2]]
-    assert set(_urls.merged([wanted[1], large])) == {_urls.Range("a", 0, 8_030_000)}
-    assert _urls.merged([wanted[1], larger]) == [wanted[1], larger]
-    assert _urls.merged([]) == []
+    assert _urls.merge_ranges(wanted) == [wanted[0], first, wanted[2], first, first, wanted[2]]
+    assert set(_urls.merge_ranges([wanted[1], large])) == {_urls.Range("a", 0, 8_030_000)}
+    assert _urls.merge_ranges([wanted[1], larger]) == [wanted[1], larger]
+    assert _urls.merge_ranges([]) == []
 
 
 @pytest.mark.parametrize("forgets", [False, True])
@@ -198,6 +198,6 @@ def test_each_range_lies_in_what_is_fetched_for_it(forgets: bool, monkeypatch: p
 
         monkeypatch.setattr("fsspec.utils.merge_offset_ranges", ends_of_the_latest)
     wanted = [_urls.Range("a", begin, length) for begin, length in ((0, 1000), (10, 20), (300, 0), (990, 5))]
-    for one, whole in zip(wanted, _urls.merged(wanted), strict=True):
+    for one, whole in zip(wanted, _urls.merge_ranges(wanted), strict=True):
         assert whole.begin <= one.begin
         assert one.begin + one.length <= whole.begin + whole.length

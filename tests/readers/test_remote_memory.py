@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from _forks import Forks
 
-from torch_ndd.io._body import BLOCK, Body, fill, moved_bytes
+from torch_ndd.io._body import BLOCK, Body, fill, take_bytes
 
 pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
@@ -79,7 +79,7 @@ try:
         made = list(ndd.readers.COCO(annotations_file=url, file_root="/", **options).next_epoch())
     else:
         reader = ndd.readers.File(files=[url], **options)
-        with using(UrlLimits.checked("test", options.get("url_max_bytes"), options.get("url_stall_seconds"), None)):
+        with using(UrlLimits.from_arguments("test", options.get("url_max_bytes"), options.get("url_stall_seconds"), None)):
             request = start(reader)
         if way == "abandoned":
             time.sleep(0.5)
@@ -148,7 +148,7 @@ def test_bodies_hold_what_is_appended(size: int) -> None:
     copied = io.BytesIO()
     body.copy_to(copied.write)
     assert copied.getvalue() == expected
-    assert moved_bytes(body) == expected
+    assert take_bytes(body) == expected
     assert len(body) == 0
     content = filled().content()
     assert isinstance(content, bytes) == (size <= BLOCK)

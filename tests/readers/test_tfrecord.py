@@ -80,7 +80,7 @@ def test_missing_features(tmp_path: Path) -> None:
     [
         (tf.FixedLenFeature([3], tf.int64, 0), '"pair" has 2 elements, not 3'),
         (tf.FixedLenFeature([1], tf.int64, 0), '"pair" has 2 elements, not 1'),
-        (tf.VarLenFeature([3], tf.int64, 0), "no rows of 3"),
+        (tf.VarLenFeature([3], tf.int64, 0), "not a multiple of 3"),
         (tf.FixedLenFeature([2], tf.float32, 0), "list of int64, not of float32"),
         (tf.FixedLenFeature([], tf.string, ""), "list of int64, not of string"),
     ],
@@ -128,7 +128,7 @@ def test_damaged_files(path: Path, tmp_path: Path) -> None:
     begins = [int(line.split()[0]) for line in path.with_suffix(".idx").read_text().splitlines()]
     for name, data, reason in (
         ("checksum", bytearray(whole), "checksum"),
-        ("cut in the data", whole[: begins[5] + 20], "the file ends before"),
+        ("cut in the data", whole[: begins[5] + 20], "the file ends earlier"),
         ("cut in the header", whole[: begins[5] + 7], "ends within its header"),
     ):
         if name == "checksum":

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
-from .._core.context.states import shown
+from .._core.context.states import format_value
 from .._core.process.files import read_regular
 from ..io._folders import is_hidden, subfolders, walk
 from ._target import OWN_FILES, WORK
@@ -144,14 +144,14 @@ def _keys(paths: list[str]) -> list[str]:
 def _check_name(path: Any) -> None:
     """Raise ValueError for a name in annotations that does not stay in the source and in the target, whichever system unpacks it."""
     if not isinstance(path, str) or not PurePosixPath(path).name or "\0" in path:
-        raise ValueError(f"an image has the file_name {shown(path)}, which does not name a file")
+        raise ValueError(f"an image has the file_name {format_value(path)}, which does not name a file")
     if path.startswith(("/", "\\")) or PureWindowsPath(path).drive:
-        raise ValueError(f"an image has the file_name {shown(path)}: it must be relative, below the folder of the images")
+        raise ValueError(f"an image has the file_name {format_value(path)}: it must be relative, below the folder of the images")
     if ".." in path.replace("\\", "/").split("/"):
-        raise ValueError(f'an image has the file_name {shown(path)}, which leaves the folder of the images by ".."')
+        raise ValueError(f'an image has the file_name {format_value(path)}, which leaves the folder of the images by ".."')
     first, *others = PurePosixPath(path).parts
     if first == WORK or (not others and first in OWN_FILES):
-        raise ValueError(f"an image has the file_name {shown(path)}, the name of a file of pack; rename it")
+        raise ValueError(f"an image has the file_name {format_value(path)}, the name of a file of pack; rename it")
 
 
 def _coco_plan(source: Path, options: Options, annotations: Path) -> Plan:

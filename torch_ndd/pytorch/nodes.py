@@ -11,7 +11,7 @@ import torch
 from torchdata.nodes import BaseNode
 
 from .._core.context.cuda import Stream
-from .._core.context.states import anything, checked, keys, or_none, whole
+from .._core.context.states import anything, check_state, keys, or_none, whole
 from .._core.values.batch import Batch
 from .._core.values.tensor import Tensor
 from ..readers import Reader as AnyReader
@@ -79,7 +79,7 @@ class Reader(_Node):
         """Begin the next epoch, or resume from a state."""
         super().reset(initial_state)
         if initial_state is not None:
-            state = checked("pytorch.nodes.Reader", _STATE, initial_state)
+            state = check_state("pytorch.nodes.Reader", _STATE, initial_state)
             self._reader.load_state_dict(state["reader"])
             self._left, self._restored = state["left"], True
         elif not self._restored:
@@ -137,7 +137,7 @@ class _Following(_Node):
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:
         """Reset the source, to its state if one is given."""
         super().reset(initial_state)
-        self._source.reset(None if initial_state is None else checked("pytorch.nodes", _STATE_BEHIND, initial_state)["source"])
+        self._source.reset(None if initial_state is None else check_state("pytorch.nodes", _STATE_BEHIND, initial_state)["source"])
 
     def get_state(self) -> dict[str, Any]:
         """Return the state of the source."""

@@ -18,7 +18,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from .._core import native
 from .._core.context.context import EvalContext
 from .._core.context.device import DeviceLike, torch_device
-from .._core.context.states import parsed, whole
+from .._core.context.states import parse_state, whole
 from .._core.process.fork_locks import new_reentrant_lock
 from .._core.process.limits import max_sample_bytes
 from .._core.suggestions import similar
@@ -99,7 +99,9 @@ class Reader(IterableDataset):
         self._on_error: str = options.get("on_error", "raise")
         if self._on_error not in ("raise", "skip", "replace"):
             raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
-        self._url_limits = UrlLimits.checked(self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds"))
+        self._url_limits = UrlLimits.from_arguments(
+            self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds")
+        )
         self._max_sample_bytes = max_sample_bytes(self._op, options.get("max_sample_bytes"))
         seed = self._whole(options, "seed", -1)
         self._state = State(seeds=(0 if seed == -1 else seed, self._whole(options, "shuffle_after_epoch_seed", 0)))
@@ -409,7 +411,7 @@ class Reader(IterableDataset):
         if self._started:
             raise RuntimeError(f"{self._op}: the state cannot be set after iteration has begun")
         content = base64.b64decode(str(state).encode("ascii", "replace"), validate=True)
-        return self._checked_state(parsed(self._op, content))
+        return self._checked_state(parse_state(self._op, content))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the consumer as a small dict of numbers, at any time. Batches read ahead do not count.

@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from .._core.process.files import text_of
-from ..io._urls import is_url, names_in, read_all
+from ..io._urls import is_url, list_names, read_all
 from ._ranges import Ranges, pack_paths
 from ._remote import ranges_of
 
@@ -40,8 +40,8 @@ def files_below(op: str, root: bytes, *patterns: str) -> Ranges:
     names: list[bytes] = []
     try:
         here = b"" if is_url(root) else b"."
-        for folder in sorted([here, *names_in(root, re.compile(b""), True)]):
-            names += [os.path.join(folder, name) for name in names_in(os.path.join(root, folder), fits, False)]
+        for folder in sorted([here, *list_names(root, re.compile(b""), True)]):
+            names += [os.path.join(folder, name) for name in list_names(os.path.join(root, folder), fits, False)]
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
     if not names:

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.process.workers import Workers, when_gone
+from .._core.process.workers import Workers, call_when_freed
 from .._core.work.bad_samples import UnreadableSamples
 from ..io._body import Body, fill
-from ..io._urls import Download, Range, current_download, fetched, is_url, merged, reason_of
+from ..io._urls import Download, Range, current_download, fetch, is_url, merge_ranges, reason_of
 from ._ranges import NativeRequest, Parts, Ranges, pack_paths
 
 # A batch is one fsspec call, which requests its ranges concurrently where the protocol can; the threads serve batches that are read ahead.
@@ -54,9 +54,9 @@ class RemoteRanges(Ranges):
     def _fetch(self, numbers: np.ndarray) -> list[bytes | Body | Exception]:
         wanted = [self._range(number) for number in numbers.tolist()]
         known: dict[Range, int] = {}
-        place = [known.setdefault(whole, len(known)) if one.path else -1 for one, whole in zip(wanted, merged(wanted), strict=True)]
+        place = [known.setdefault(whole, len(known)) if one.path else -1 for one, whole in zip(wanted, merge_ranges(wanted), strict=True)]
         wholes = list(known)
-        contents = fetched(wholes)
+        contents = fetch(wholes)
         return [
             b"" if k < 0 else part if isinstance(part := contents[k], Exception) else one.of(wholes[k], part)
             for one, k in zip(wanted, place, strict=True)
@@ -82,7 +82,7 @@ class RemoteRequest(Parts):
 
     def _started(self) -> "Future[list[bytes | Body | Exception]]":
         download = Download()
-        when_gone(self, download.abandon)
+        call_when_freed(self, download.abandon)
         token = current_download.set(download)
         try:
             return self._ranges.fetch(self._numbers)
@@ -93,15 +93,15 @@ class RemoteRequest(Parts):
         """Wait for the bytes of all ranges. Call once. Raise UnreadableSamples for ranges that could not be fetched."""
         if self._process != os.getpid():  # the fetching threads are in the parent
             self._future, self._process = self._started(), os.getpid()
-        fetched = self._future.result()
+        fetch = self._future.result()
         samples = self._numbers.shape[-1]
         reasons: dict[int, str] = {}
-        for k, one in enumerate(fetched):
+        for k, one in enumerate(fetch):
             if isinstance(one, Exception):
                 reasons.setdefault(k % samples, reason_of(one))
         if reasons:
             raise UnreadableSamples(reasons)
-        return [one for one in fetched if not isinstance(one, Exception)]
+        return [one for one in fetch if not isinstance(one, Exception)]
 
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
         """Return the concatenated bytes of all samples and their lengths, for each component."""

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .._core.context.states import MOST_SHARDS, anything, checked, equal, keys, one_of, or_none, row, rows, whole
+from .._core.context.states import MAX_SHARDS, anything, check_state, equal, keys, one_of, or_none, row, rows, whole
 from .._core.native import MOST_SAMPLES
 from ._order import Blocks, Position, Taken
 
@@ -73,13 +73,13 @@ _MOST_CHANGES = 1000  # of the number of shards, in one pass
 
 
 def _taken(value: Any, name: str) -> Taken:
-    shards, count = row(whole(1, MOST_SHARDS), anything)(value, name)
+    shards, count = row(whole(1, MAX_SHARDS), anything)(value, name)
     if isinstance(count, list | tuple):
         return shards, rows(whole(), shards, shards)(count, f"{name}[1]")
     return shards, whole()(count, f"{name}[1]")
 
 
-_BLOCKS = row(whole(0, MOST_SHARDS), whole(1, MOST_SHARDS), whole(1, MOST_SAMPLES))
+_BLOCKS = row(whole(0, MAX_SHARDS), whole(1, MAX_SHARDS), whole(1, MOST_SAMPLES))
 _STATE = keys(
     {"worker": _BLOCKS, "shuffled": one_of("no", "random_shuffle", "shuffle_after_epoch")},
     version=equal(VERSION),
@@ -96,26 +96,26 @@ _STATE = keys(
 
 def _checked(op: str, given: Any) -> dict[str, Any]:
     """Return the values of a state, checked for consistency."""
-    state = checked(op, _STATE, given)
+    state = check_state(op, _STATE, given)
     if "worker" in state:
         state["worker"] = Blocks(*state["worker"])
         if state["worker"].worker >= state["worker"].workers:
-            raise ValueError(f"{op}: this is no state: 'worker' is number {state['worker'].worker} of {state['worker'].workers}")
+            raise ValueError(f"{op}: not a valid saved state: 'worker' is number {state['worker'].worker} of {state['worker'].workers}")
     size = state["size"]
-    if sum(shards for shards, _ in state["taken"]) > 4 * MOST_SHARDS:
-        raise ValueError(f"{op}: this is no state: 'taken' has too many shards")
+    if sum(shards for shards, _ in state["taken"]) > 4 * MAX_SHARDS:
+        raise ValueError(f"{op}: not a valid saved state: 'taken' has too many shards")
     for shards, count in state["taken"]:
         most = count if isinstance(count, int) else max(count)
         if size is None:
             if most:
-                raise ValueError(f"{op}: this is no state: 'taken' says that samples of a data set of unknown 'size' were delivered")
+                raise ValueError(f"{op}: not a valid saved state: 'taken' says that samples of a data set of unknown 'size' were delivered")
         elif shards > max(1, size) or most > size + MOST_SAMPLES:  # the last batch of a pass may be counted as if it were full
-            raise ValueError(f"{op}: this is no state: 'taken' does not fit 'size': {shards} shards, {most} samples of one, of {size} in all")
+            raise ValueError(f"{op}: not a valid saved state: 'taken' does not fit 'size': {shards} shards, {most} samples of one, of {size} in all")
     shards = state["taken"][-1][0]
     if state["shard"] is not None and state["shard"] >= shards:
-        raise ValueError(f"{op}: this is no state: 'shard' is {state['shard']}, and there are {shards} in 'taken'")
+        raise ValueError(f"{op}: not a valid saved state: 'shard' is {state['shard']}, and there are {shards} in 'taken'")
     if state["shard"] is None and isinstance(state["taken"][-1][1], int):
-        raise ValueError(f"{op}: this is no state: 'shard' is missing, and 'taken' lacks the counts of some shards")
+        raise ValueError(f"{op}: not a valid saved state: 'shard' is missing, and 'taken' lacks the counts of some shards")
     return state
 
 

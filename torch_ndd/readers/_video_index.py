@@ -13,7 +13,7 @@ import numpy as np
 from .._core.process.files import text_of
 from .._core.process.workers import Workers
 from ..decoders._video import Video, reason
-from ..io._urls import is_url, names_in, read_all
+from ..io._urls import is_url, list_names, read_all
 
 _VIDEO = re.compile(rb"(?s).*\.(3gp|avi|flv|m4v|mkv|mov|mp4|mpeg|mpg|ogv|ts|webm|wmv)\Z", re.IGNORECASE)
 _THREADS = 2 + len(os.sched_getaffinity(0))
@@ -70,7 +70,7 @@ def spans(op: str, listed: Sequence[Listed], limits: Limits, most: int, bad: Cal
     def span(number: int) -> Span | tuple[str, str]:
         one = listed[number]
         try:
-            video = Video(one.path, most=most)
+            video = Video(one.path, max_bytes=most)
             count = video.count
             if limits.frames or (one.start is None and one.end is None):
                 start, end = (0 if one.start is None else int(one.start)), (count if one.end is None else int(one.end))
@@ -157,8 +157,8 @@ def _parsed(words: list[str]) -> Listed | None:
 def from_folder(op: str, root: str) -> list[Listed]:
     """List the videos in the subdirectories of a folder, which have the labels 0, 1, ..."""
     try:
-        folders = names_in(os.fsencode(root), re.compile(b""), True)
-        files = [names_in(os.path.join(os.fsencode(root), name), _VIDEO, False) for name in folders]
+        folders = list_names(os.fsencode(root), re.compile(b""), True)
+        files = [list_names(os.path.join(os.fsencode(root), name), _VIDEO, False) for name in folders]
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
     made = [

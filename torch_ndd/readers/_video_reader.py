@@ -126,7 +126,7 @@ class VideoReader(ThreadedReader):
     def _open(self, path: str) -> OpenVideo:
         """Return a video, keeping the last one of this thread open, because consecutive sequences are often from the same video."""
         if getattr(self._opened, "path", None) != path:
-            self._opened.video, self._opened.path = OpenVideo(path, most=self._max_sample_bytes), path
+            self._opened.video, self._opened.path = OpenVideo(path, max_bytes=self._max_sample_bytes), path
         return self._opened.video
 
     def _read(self, sample: int) -> tuple[Array, ...]:

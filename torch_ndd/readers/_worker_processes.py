@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from .._core.process.fork_locks import new_lock
-from .._core.process.workers import when_gone
+from .._core.process.workers import call_when_freed
 from ._items import prepared
 
 _WATCHED = 0.5  # seconds between two looks at the parent
@@ -126,7 +126,7 @@ class Processes:
         except BaseException:
             self._group.end()
             raise
-        when_gone(owner, self._group.end_aside)
+        call_when_freed(owner, self._group.end_aside)
 
     def _start(self, number: int) -> None:
         ours, theirs = self._context.Pipe()

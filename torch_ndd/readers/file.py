@@ -14,9 +14,9 @@ import torch
 from typing_extensions import Unpack
 
 from .._core.context.device import DeviceLike
-from .._core.process.files import opened_text
+from .._core.process.files import open_text
 from .._core.values.batch import Batch, new_batch
-from ..io._urls import names_in, read_all
+from ..io._urls import list_names, read_all
 from ._base import LoaderOptions, Reader
 from ._files import whole_files
 from ._ranges import Path, Sources, as_paths, pack_paths
@@ -207,7 +207,7 @@ def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
     # Keeps no object per line: ten million of them would take gigabytes.
     names, offsets, labels = bytearray(), array("q", [0]), array("i")
     try:
-        lines = opened_text(read_all(path))
+        lines = open_text(read_all(path))
     except OSError as error:
         raise RuntimeError(f'{op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
     for number, line in enumerate(lines, 1):
@@ -229,8 +229,8 @@ def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
 def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re.Pattern[bytes]) -> _Index:
     parts, offsets, counts, classes = bytearray(), [np.zeros(1, np.int64)], [], []
     try:
-        for name in names_in(root, folders, True):
-            found = [os.path.join(name, one) for one in names_in(os.path.join(root, name), files, False)]
+        for name in list_names(root, folders, True):
+            found = [os.path.join(name, one) for one in list_names(os.path.join(root, name), files, False)]
             packed, ends = pack_paths(found)
             offsets.append(ends[1:] + len(parts))
             parts += packed

@@ -22,7 +22,7 @@ from .._core.process.workers import Workers
 from .._core.values.batch import Batch
 from .._core.work.bad_samples import UnreadableSamples
 from ..io._url_files import RangeFile
-from ..io._urls import asked, filesystem, is_url, matching, read_all, reason_of
+from ..io._urls import call_filesystem, filesystem, find_urls, is_url, read_all, reason_of
 from ._base import Reader
 from ._columns import gathered_bytes, is_bytes, promised_bytes, to_batch, unsupported
 from ._options import DecodingOptions
@@ -133,11 +133,11 @@ class Parquet(Reader):
         try:
             if is_url(given):
                 if any(one in given for one in "*?["):
-                    return matching(given)
+                    return find_urls(given)
                 fs, _ = filesystem(given)
-                if given.endswith(".parquet") or not asked(given, "isdir", kind="listing"):
+                if given.endswith(".parquet") or not call_filesystem(given, "isdir", kind="listing"):
                     return [given]
-                found = [fs.unstrip_protocol(one) for one in asked(given, "find", kind="listing")]
+                found = [fs.unstrip_protocol(one) for one in call_filesystem(given, "find", kind="listing")]
             elif os.path.isdir(given):
                 found = [os.path.join(folder, one) for folder, _, names in os.walk(given) for one in names]
             elif any(one in given for one in "*?[") and not os.path.exists(given):

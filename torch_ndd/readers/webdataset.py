@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from .. import types
 from .._core.context.device import DeviceLike
-from .._core.process.files import opened_text
+from .._core.process.files import open_text
 from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import read_all
 from ._archive_paths import expanded
@@ -317,7 +317,7 @@ def _indexed(path: str) -> _Shard:
         return RuntimeError(f'the index "{path}" is damaged: {what}')
 
     try:
-        with opened_text(read_all(path)) as file:
+        with open_text(read_all(path)) as file:
             header = file.readline().split()
             if len(header) != 2 or header[0] not in (b"v1.1", b"v1.2") or not header[1].isdigit():
                 raise damaged("its first line is not of version v1.1 or v1.2")

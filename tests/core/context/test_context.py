@@ -79,7 +79,7 @@ def test_no_context_in_two_threads() -> None:
     assert isinstance(error, RuntimeError)
 
 
-def test_properties() -> None:
+def test_context_reports_its_resources() -> None:
     context = EvalContext(num_threads=3)
     assert (context.num_threads, context.thread_pool.num_threads) == (3, 3)
     assert context.thread_pool is context.thread_pool
@@ -113,7 +113,7 @@ def test_wrong_arguments_of_contexts() -> None:
         EvalContext(device_id=-3)
     with pytest.raises(ValueError, match="Invalid device id 99"):
         ThreadPool(2, device_id=99)
-    with pytest.raises(TypeError, match="is no CUDA stream"):
+    with pytest.raises(TypeError, match="is not a CUDA stream"):
         EvalContext(cuda_stream="x")
 
 

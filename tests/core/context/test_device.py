@@ -63,9 +63,9 @@ def test_the_cpu() -> None:
         (("cpu", 0), "Invalid device id 0 for the CPU. Must be `None`"),
         (("cpu:0",), "Invalid device id"),
         (("gpu:0", 0), 'Invalid device name "gpu:0"'),
-        (("gpu:x",), '"x" is no device id'),
-        (("gpu:",), '"" is no device id'),
-        (("cpu:",), "is no device id"),
+        (("gpu:x",), '"x" is not a device id'),
+        (("gpu:",), '"" is not a device id'),
+        (("cpu:",), "is not a device id"),
         (("cpu:0:1",), "Invalid device name"),
         (("gpu:-1",), "Invalid device id -1"),
         (("gpu", -1), "Invalid device id -1"),
@@ -203,7 +203,7 @@ def test_streams_without_a_gpu() -> None:
             call()
     with pytest.raises(ValueError, match="must not be None"):
         Stream(stream=None)
-    with pytest.raises(TypeError, match="is no CUDA stream"):
+    with pytest.raises(TypeError, match="is not a CUDA stream"):
         ndd.stream(stream="x")
 
 
@@ -260,7 +260,7 @@ def test_wrong_streams(cuda: FakeCuda) -> None:
         with pytest.raises(ValueError, match="is on GPU 1, but device_id=0"):
             ndd.stream(stream=wrong, device_id=0)
     for other in (1.5, "1", object()):
-        with pytest.raises(TypeError, match="is no CUDA stream"):
+        with pytest.raises(TypeError, match="is not a CUDA stream"):
             ndd.stream(stream=other)
     with pytest.raises(ValueError, match="Invalid device id 7"):
         ndd.stream(device_id=7)

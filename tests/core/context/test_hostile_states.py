@@ -233,7 +233,7 @@ def test_states_that_are_named(files: list[Path]) -> None:
             reader.load_state_dict({other: value for other, value in good.items() if other != key})
     loader = ndd.DataLoader(reader_of(files), batch_size=3, seed=1)
     for seed in (True, 1.5, 10**30, None):
-        with pytest.raises(ValueError, match="DataLoader: this is no state: 'seed' must be"):
+        with pytest.raises(ValueError, match="DataLoader: not a valid saved state: 'seed' must be"):
             loader.load_state_dict({**loader.state_dict(), "seed": seed})
     for epoch in (True, -1, 1.5, 10**30):
         with pytest.raises(ValueError, match="epoch"):
@@ -274,7 +274,7 @@ def test_checkpoints(files: list[Path], tmp_path: Path) -> None:
         before = later.serialize()
         if said := refusal(later.deserialize, text):
             refused += 1
-            assert said.startswith("Checkpoint: this is no state")
+            assert said.startswith("Checkpoint: not a valid saved state")
             assert later.serialize() == before
             continue
         taken += 1
@@ -304,7 +304,7 @@ def test_restoring_is_all_or_nothing(files: list[Path]) -> None:
     later.register(reader, "b")
     later.set_state("a", str(ndd.random.RNG(seed=9).state))
     later.set_state("b", "e30=")
-    with pytest.raises(ValueError, match=r"readers\.File: this is no state: the key 'version' is missing"):
+    with pytest.raises(ValueError, match=r"readers\.File: not a valid saved state: the key 'version' is missing"):
         later.restore()
     assert rng.state == before
 

@@ -71,18 +71,18 @@ print(json.dumps({"read": read, "said": said}))
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_operators(tmp_path: Path, limit: int, forks: Forks) -> None:
+def test_operators_work_with_few_threads(tmp_path: Path, limit: int, forks: Forks) -> None:
     run = forks.run(OPERATORS, tmp_path, limit)
     assert (run.wait(120), run.errors) == (0, "")
     result = json.loads(run.output)
     assert (result["shape"], result["value"]) == ([16, 24, 3], 9)
     (said,) = result["said"]
-    assert said.startswith("RuntimeWarning: the system refuses further threads: ")
+    assert said.startswith("RuntimeWarning: could not start more threads (")
     assert " of 64 work" in said
     assert result["threads"] <= limit
 
 
-def test_readers(tmp_path: Path, forks: Forks) -> None:
+def test_readers_work_with_few_threads(tmp_path: Path, forks: Forks) -> None:
     pytest.importorskip("lmdb")
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     import numpy as np

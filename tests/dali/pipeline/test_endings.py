@@ -17,7 +17,7 @@ import pytest
 from _forks import Forks
 
 from torch_ndd import EvalContext
-from torch_ndd._core.process.workers import soon
+from torch_ndd._core.process.workers import call_soon
 from torch_ndd.dali import Pipeline, fn
 from torch_ndd.dali._inputs import worker_pool as _worker_pool
 
@@ -159,7 +159,7 @@ def test_an_interrupt_while_the_workers_end_is_not_lost() -> None:
 
 class EndsSlowly:
     def __del__(self) -> None:
-        soon(_worker_pool._interrupt_main)
+        call_soon(_worker_pool._interrupt_main)
         time.sleep(0.3)  # an exception in here is dropped
 
 

@@ -193,7 +193,7 @@ class Recorder:
             return True
         assert made.generator is not None
         expected, key, position = made.generator
-        return expected is rng and rng.moved_on(key, position, WORDS_PER_CALL)
+        return expected is rng and rng.skip_if_at(key, position, WORDS_PER_CALL)
 
     def _known(self, name: str, perform: Callable[..., Any], inputs: tuple[Any, ...], given: dict[str, Any], draws: bool) -> _RecordedCall | None:
         refs: set[int] = set()

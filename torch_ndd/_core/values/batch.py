@@ -12,8 +12,8 @@ from ... import types
 from ..context.device import Device, DeviceLike, torch_device
 from ..native import check_samples, empty, unfilled
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending
-from ..work.sources import UNKNOWN, chosen, with_source
-from ..work.upload import moved
+from ..work.sources import UNKNOWN, select_sources, with_source
+from ..work.upload import copy_to_device
 from .collect import collected, fence, is_array
 from .dispatch import output, run
 from .extents import Fixed, confirmed, joined, lasting, left
@@ -62,7 +62,7 @@ class Batch(SampleBuffer):
         After ``images = decoders.image(files, on_error="skip")`` the labels of the images are ``labels.select(images.kept)``.
         """
         self.wait()
-        return self.failures.kept() if self.failures else list(range(self.batch_size))
+        return self.failures.kept_samples() if self.failures else list(range(self.batch_size))
 
     @property
     def tensors(self) -> "Samples[Batch]":
@@ -119,7 +119,7 @@ class Batch(SampleBuffer):
             else:
                 made = output(empty_packed, self.ragged_shapes[index], self.buffer.dtype, self.buffer.device, self._layout, self.shared_extents)
             self._take(index, *whole(self.ndim), made)
-        made.sources = chosen(self.sources, keys)
+        made.sources = select_sources(self.sources, keys)
         return made
 
     def _take(self, index: TorchTensor | None, starts: TorchTensor, steps: TorchTensor, out: "Batch") -> None:
@@ -281,7 +281,7 @@ class Batch(SampleBuffer):
         if target == self.buffer.device:
             return self.copy_values() if force_copy else self
         self = self.settle()
-        values, pending = moved(self.buffer, self.pending, self.caller_owned, target)
+        values, pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
         return self.with_buffer(values, pending)
 
     def cpu(self) -> "Batch":

@@ -118,7 +118,7 @@ class Operand:
             if loop.recorder is not None and not values.is_inference():
                 torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not count their writes
             if native.pinned_sizes and values.device.type == "cpu":
-                upload.shown(values)
+                upload.note_exposed(values)
         return values
 
     def evaluate(self) -> Self:

@@ -14,7 +14,7 @@ from ..context.modes import EvalMode, current_mode
 from ..work.call_sites import called_at, caller, traceback_of
 from ..work.pending import Pending
 from ..work.sources import UNKNOWN
-from ..work.upload import moved
+from ..work.upload import copy_to_device
 from . import foreign
 from .arithmetic import Arithmetic
 from .convert import saturated as saturated
@@ -58,7 +58,7 @@ class Tensor(Arithmetic):
         if dtype is not None:
             self._convert(types.to_dtype(dtype), foreign.is_python(data))
         if device is not None and (target := torch_device(device)) != self.buffer.device:
-            self.buffer, self.pending = moved(self.buffer, self.pending, self.caller_owned, target)
+            self.buffer, self.pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
             self.caller_owned = False
         if copy and (self.caller_owned or isinstance(data, Tensor)):
             made = self.copy_values()
@@ -139,7 +139,7 @@ class Tensor(Arithmetic):
         if target == self.buffer.device:
             return self.copy_values() if force_copy else self
         self = self.settle()
-        values, pending = moved(self.buffer, self.pending, self.caller_owned, target)
+        values, pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
         made = new_tensor(values, self._layout, pending)
         made.sources = self.sources
         return made

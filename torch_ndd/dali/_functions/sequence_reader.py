@@ -13,7 +13,7 @@ from ... import decoders
 from ..._core.context.device import DeviceLike
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
-from ...io._urls import names_in
+from ...io._urls import list_names
 from ...readers._base import LoaderOptions, Reader
 from ...readers._files import whole_files
 from ...readers._ranges import Path, Ranges, Sources, pack_paths
@@ -70,8 +70,8 @@ class Sequence(Reader):
         names: list[bytes] = []
         begins = []
         try:
-            for folder in sorted(names_in(self._root, _ALL, True)):
-                paths = [os.path.join(folder, name) for name in sorted(names_in(os.path.join(self._root, folder), _ALL, False))]
+            for folder in sorted(list_names(self._root, _ALL, True)):
+                paths = [os.path.join(folder, name) for name in sorted(list_names(os.path.join(self._root, folder), _ALL, False))]
                 begins.append(len(names) + np.arange(0, max(0, len(paths) - (self._per_sequence - 1) * self._stride), self._distance))
                 names += paths
         except OSError as error:

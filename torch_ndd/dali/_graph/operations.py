@@ -9,7 +9,7 @@ import torch
 
 from ..._core.context.device import gpu_count
 from ..._core.context.rng import RNG, WORDS_PER_CALL
-from ..._core.context.states import checked, keys, whole
+from ..._core.context.states import check_state, keys, whole
 from ..._core.operators.call import Prepared
 from ..._core.operators.definition import Operator
 from ..._core.values import arithmetic as core_arithmetic
@@ -76,7 +76,7 @@ class RandomState(Operation):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore the seed."""
-        self.seed = checked(self.title, _STATE, state)["seed"]
+        self.seed = check_state(self.title, _STATE, state)["seed"]
         self._generator, self._drawn = None, (-1, ())
 
 

@@ -21,7 +21,7 @@ from multiprocessing.reduction import DupFd
 from typing import Any, NamedTuple
 
 from ..._core.process.weak import WeakValues
-from ..._core.process.workers import soon
+from ..._core.process.workers import call_soon
 from .. import pickling
 from .worker import Memory, Placed, Result, Task, WorkerSource, run, view
 
@@ -65,7 +65,7 @@ atexit.register(_kill_all)
 
 
 def _interrupt_main() -> None:
-    """Interrupt the main thread as soon as it is outside ``__del__``, where Python would discard the exception."""
+    """Interrupt the main thread as call_soon as it is outside ``__del__``, where Python would discard the exception."""
     end = time.monotonic() + _LOST_SECONDS
     while time.monotonic() < end:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
@@ -277,7 +277,7 @@ class WorkerPool:
         try:
             self.close()
         except KeyboardInterrupt:
-            soon(_interrupt_main)
+            call_soon(_interrupt_main)
 
     def kill(self) -> None:
         """Kill the remaining processes without waiting for their end."""

@@ -4,7 +4,7 @@
 import json
 from typing import Any
 
-from ..._core.context.states import anything, checked, equal, keys, one_of, or_none, parsed
+from ..._core.context.states import anything, check_state, equal, keys, one_of, or_none, parse_state
 from ..._core.process.files import write_whole
 from .executor import Executor
 
@@ -37,7 +37,7 @@ def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, A
     try:
         if not enabled:
             raise ValueError("checkpoint= needs enable_checkpointing=True")
-        content = checked("Pipeline", _CHECKPOINT, parsed("Pipeline", bytes(data) if isinstance(data, bytearray) else data))
+        content = check_state("Pipeline", _CHECKPOINT, parse_state("Pipeline", bytes(data) if isinstance(data, bytearray) else data))
         state = content["pipeline"]
         operations = state.get("operations") if isinstance(state, dict) else None
         if not isinstance(operations, dict):

@@ -14,7 +14,7 @@ from typing import Any
 from ..._core.context import streams
 from ..._core.context.context import EvalContext
 from ..._core.context.device import gpu_count
-from ..._core.context.states import checked, keys, whole
+from ..._core.context.states import check_state, keys, whole
 from ..._core.process import workers
 from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch
@@ -209,7 +209,7 @@ class Executor:
     # The loop of all operators: native threads may be idle until it submits their work.
     def _issue(self, step: Step, values: list[Any], states: dict[str, Any]) -> list[Batch]:
         """Call the operators of an iteration and return the outputs, which may be pending. Runs on the executor's thread."""
-        with _ENTERED if streams.entered() is self._context else self._context:
+        with _ENTERED if streams.entered_context() is self._context else self._context:
             try:
                 for item in self._order:
                     if workers.ending:
@@ -325,7 +325,7 @@ class Executor:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state before the first iteration. Raise RuntimeError for a state of another graph."""
-        counters = checked("Pipeline", _COUNTERS, state)
+        counters = check_state("Pipeline", _COUNTERS, state)
         operations = {operation.name: operation for operation in self._stateful}
         for name, operation_state in counters["operations"].items():
             if name not in operations:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from ..._core.context.states import MOST_SHARDS, Description, equal, keys, one_of, rows, whole
+from ..._core.context.states import MAX_SHARDS, Description, equal, keys, one_of, rows, whole
 
 _MAX_EPOCHS = 10_000  # from which the samples of one batch may come, as in readers
 
@@ -133,7 +133,7 @@ class ReaderEpochs(Epochs):
             epoch=whole(),
             taken=whole(),
             left=whole(0, self.samples),
-            ahead=rows(whole(), 1, MOST_SHARDS),
+            ahead=rows(whole(), 1, MAX_SHARDS),
         )
         self._begin(0, self.samples, [0] * self.shards)
 

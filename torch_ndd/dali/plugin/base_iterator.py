@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from ..._core.context.states import checked
+from ..._core.context.states import check_state
 from .. import types
 from ._epochs import Epochs, LastBatchPolicy, make_epochs
 
@@ -236,7 +236,7 @@ class BaseIterator:
         if any(state != stored[0] for state in states):
             raise RuntimeError(f"{self._op}: the checkpoint cannot be restored: the pipelines need checkpoints of the same call of checkpoints()")
         try:
-            self._epochs.load_state_dict(checked(self._op, self._epochs.state, stored[0]))
+            self._epochs.load_state_dict(check_state(self._op, self._epochs.state, stored[0]))
         except ValueError as error:
             raise RuntimeError(f"{self._op}: the checkpoint cannot be restored: {error}") from None
 
