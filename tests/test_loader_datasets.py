@@ -25,8 +25,8 @@ from _datasets import Fragile, Squares, Stream
 from PIL import Image
 
 import torch_ndd as ndd
-from torch_ndd.readers import EncodedFile, _worker_processes
-from torch_ndd.readers.dataset import Activity
+from torch_ndd.readers import EncodedFile
+from torch_ndd.readers.dataset import Activity, _worker_processes
 from torch_ndd.testing import assert_resumable
 
 # Forking beside threads is what this tests.

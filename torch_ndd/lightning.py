@@ -111,7 +111,7 @@ class DataModule(_Parent):
         if trainer is not None:
             share_cpus(trainer.num_devices)
         made = self._new_loader(stage, here)
-        if made.reader._num_shards != here["num_shards"] or made.reader._shard_id != here["shard_id"]:
+        if made.reader.num_shards != here["num_shards"] or made.reader.shard_id != here["shard_id"]:
             raise ValueError(f"lightning.DataModule: {stage} must give the reader the arguments that it gets: {dict(here)}")
         if made.device is None and trainer is not None and trainer.strategy.root_device.type == "cuda":
             made.device = trainer.strategy.root_device
@@ -184,7 +184,7 @@ class _TrainLoader:
             # After the last of its batches Lightning begins another epoch, unless there are more batches now: then it goes on with this one.
             if steps and not (ended and steps >= len(self.loader)):
                 self._first = steps
-                self._length = steps + self.loader.reader._length_left(self.loader.batch_size, self.loader.drop_last)
+                self._length = steps + self.loader.reader.count_batches_left(self.loader.batch_size, self.loader.drop_last)
         except TypeError:  # a source without a length
             self._first = 0 if ended else steps
 

@@ -31,11 +31,11 @@ from ._core.work.diagnosis import Span, Stats, Stopwatch
 from ._core.work.sources import name_in_batch
 from ._core.work.upload import moved
 from .readers import Reader
-from .readers._choice import OfTorch, reader_of
-from .readers._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
-from .readers._streams import Stream
-from .readers._told import brief
+from .readers._sources.choice import OfTorch, reader_of
+from .readers._sources.streams import Stream
+from .readers._summary import brief
 from .readers.dataset import Collated
+from .readers.dataset._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
 from .show import _timeline
 
 STATE_VERSION = 1
@@ -177,7 +177,7 @@ class DataLoader:
         """What the loader was given to read."""
         self.fn, self.prefetch, self.device, self.drop_last = fn, prefetch, device, drop_last
         self.pin_memory, self.return_paths = pin_memory, return_paths
-        self.batch_size = self.reader._max_batch_size if batch_size is None else batch_size
+        self.batch_size = self.reader.max_batch_size if batch_size is None else batch_size
         if self.batch_size is None:
             raise ValueError("DataLoader: batch_size must be given, here or as the reader's max_batch_size")
         self.prefetch_bytes = prefetch_bytes
@@ -201,15 +201,15 @@ class DataLoader:
         if before is not None:
             before._replaced = True
         if self._position is not None and not self._delivered:  # the reader is ahead by the batches that nobody got
-            self.reader._go_to(self._state_of_reader(self._position))
-        batches = self.reader._pass(self.batch_size)
+            self.reader.move_to(self._state_of_reader(self._position))
+        batches = self.reader.begin_pass(self.batch_size)
         self._position, self._delivered = self.reader.state_dict(), False
         self._loop = weakref.ref(loop)
         self._watch.begin_loop()
         return batches
 
     def _state_of_reader(self, state: dict[str, Any]) -> Any:
-        return self.reader._checked_state(state)
+        return self.reader.parse_state(state)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None}
@@ -249,7 +249,7 @@ class DataLoader:
         reader, watch, outputs = self.reader, self._watch, None
         try:
             with watch.reading():
-                generator, (epoch, _) = self._generator(), self.reader._place()
+                generator, (epoch, _) = self._generator(), self.reader.locate_next_batch()
                 outputs = next(batches, None)
             if outputs is None:
                 return None
@@ -287,14 +287,14 @@ class DataLoader:
 
     def _generator(self) -> RNG:
         """Return the random generator of the next batch: a separate part of one sequence for each."""
-        epoch, place = self.reader._place()
+        epoch, place = self.reader.locate_next_batch()
         generator = RNG(self._seed)
         generator.advance(((epoch << 48) + place) * _WORDS_OF_A_BATCH)
         return generator
 
     def __len__(self) -> int:
         """Number of batches in an epoch."""
-        return self.reader._length(self.batch_size, self.drop_last)
+        return self.reader.count_batches(self.batch_size, self.drop_last)
 
     @property
     def stats(self) -> Stats:
@@ -309,11 +309,11 @@ class DataLoader:
                 chrome://tracing if the path ends in ``.json``, else a picture. The trace has some 1,000 batches, the picture 2 seconds.
         """
         try:
-            epoch = self.reader._length(1)
+            epoch = self.reader.count_batches(1)
         except TypeError:  # a source without a length
             epoch = None
         stats = self.stats._replace(repeats=self._watch.repeats())
-        text = Diagnosis(stats.diagnosis(get_num_threads(), self.reader._advice(), epoch, available_cpus()))
+        text = Diagnosis(stats.diagnosis(get_num_threads(), self.reader.describe_bottleneck(), epoch, available_cpus()))
         text.stats, text._watch = stats, self._watch
         if path is not None:
             _timeline.write(text.spans, os.fspath(path), text)
@@ -347,7 +347,7 @@ class DataLoader:
         checked_state = checked("DataLoader", _STATE, state)
         restored = self._state_of_reader(checked_state["reader"])
         self._end_loop()
-        self.reader._go_to(restored)
+        self.reader.move_to(restored)
         self._position, self._delivered, self._seed = None, False, checked_state["seed"]
 
     @property

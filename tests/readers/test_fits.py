@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import torch_ndd as ndd
-from torch_ndd.readers import _fork_gate
-from torch_ndd.readers.fits import _image
+from torch_ndd.readers.fits import _fork_gate, _image
 from torch_ndd.testing import assert_resumable
 
 fits = pytest.importorskip("astropy.io.fits")

@@ -9,7 +9,7 @@ import pytest
 from _forks import Forks
 
 import torch_ndd as ndd
-from torch_ndd.readers import _fits_codecs
+from torch_ndd.readers.fits import _codecs as _fits_codecs
 
 fits = pytest.importorskip("astropy.io.fits")
 

@@ -21,7 +21,7 @@ from torchvision.datasets import wrap_dataset_for_transforms_v2  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
 import torch_ndd as ndd  # noqa: E402
-from torch_ndd.readers._selected import Selected  # noqa: E402
+from torch_ndd.readers._sources.selected import Selected  # noqa: E402
 from torch_ndd.testing import assert_resumable  # noqa: E402
 from torch_ndd.torchvision.datasets import CocoDetection, ImageFolder  # noqa: E402
 

@@ -84,9 +84,9 @@ class Reader(_Node):
             self._left, self._restored = state["left"], True
         elif not self._restored:
             self._left = None
-        count, shards = self._batch_size or 1, self._reader._num_shards
+        count, shards = self._batch_size or 1, self._reader.num_shards
         steps = None if self._left is None else math.ceil(self._left / (count * shards))
-        self._epoch = self._reader._epoch(self._batch_size, None, steps)
+        self._epoch = self._reader.iter_epoch(self._batch_size, None, steps)
 
     def next(self) -> dict[str, Any]:
         """Return the next batch. Raise StopIteration at the end of the epoch."""
@@ -95,14 +95,14 @@ class Reader(_Node):
         step = self._batch_size or 1
         with self._on_device():
             if self._left is None:
-                self._left = self._reader._steps(self._batch_size) * step * self._reader._num_shards
+                self._left = self._reader.count_steps(self._batch_size) * step * self._reader.num_shards
             try:
                 outputs = next(self._epoch)
             except StopIteration:
                 self._restored = False
                 raise
         self._restored = False
-        self._left = max(0, self._left - step * self._reader._num_shards)
+        self._left = max(0, self._left - step * self._reader.num_shards)
         return self._named(outputs)
 
     def _named(self, outputs: Any) -> dict[str, Any]:

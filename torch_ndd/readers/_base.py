@@ -28,9 +28,8 @@ from .._core.values.tensor import Tensor
 from .._core.work.bad_samples import BadSample, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
-from ._checked import checked_init
 from ._options import LoaderOptions as LoaderOptions
-from ._options import with_options
+from ._options import checked_init, with_options
 from ._order import Blocks, Order, Position, shard_of_pass
 from ._state import ReaderState, State, decoded, encoded
 
@@ -81,13 +80,13 @@ class Reader(IterableDataset):
             raise type(error)(f"{self._op}: {error}") from None
         if not on_cpu:
             raise ValueError(f"{self._op}: Invalid device {device!r}: it reads on the CPU")
-        self._max_batch_size = max_batch_size
-        self._num_shards = self._whole(options, "num_shards", 1)
-        self._shard_id = self._whole(options, "shard_id", 0)
-        if self._num_shards < 1:
-            raise ValueError(f"{self._op}: num_shards must be positive, got {self._num_shards}")
-        if not 0 <= self._shard_id < self._num_shards:
-            raise ValueError(f"{self._op}: shard_id must be from 0 to {self._num_shards - 1}, got {self._shard_id}")
+        self.max_batch_size = max_batch_size
+        self.num_shards = self._whole(options, "num_shards", 1)
+        self.shard_id = self._whole(options, "shard_id", 0)
+        if self.num_shards < 1:
+            raise ValueError(f"{self._op}: num_shards must be positive, got {self.num_shards}")
+        if not 0 <= self.shard_id < self.num_shards:
+            raise ValueError(f"{self._op}: shard_id must be from 0 to {self.num_shards - 1}, got {self.shard_id}")
         self._stick_to_shard = bool(options.get("stick_to_shard"))
         self._pad_last_batch = bool(options.get("pad_last_batch"))
         self._pad_shards = bool(options.get("pad_shards"))
@@ -123,7 +122,7 @@ class Reader(IterableDataset):
 
     # To be implemented by subclasses.
 
-    def _scan(self) -> int:
+    def scan(self) -> int:
         """Find the samples and return how many there are. Raise RuntimeError on failure; the next step then scans again."""
         raise NotImplementedError
 
@@ -131,12 +130,12 @@ class Reader(IterableDataset):
         """Return where a sample comes from, for messages."""
         raise NotImplementedError
 
-    def _start(self, samples: np.ndarray) -> Any:
+    def start(self, samples: np.ndarray) -> Any:
         """Start reading some samples, without waiting."""
         raise NotImplementedError
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
-        """Wait for a request of :meth:`_start` and return its batches. Raise UnreadableSamples for samples that cannot be read."""
+    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
+        """Wait for a request of :meth:`start` and return its batches. Raise UnreadableSamples for samples that cannot be read."""
         raise NotImplementedError
 
     def _begin_source(self) -> None:
@@ -165,18 +164,18 @@ class Reader(IterableDataset):
             RuntimeError: at the first step, if there is nothing to read; at any step, if a sample cannot be read.
         """
         if batch_size is None:
-            batch_size = self._max_batch_size
-        elif self._max_batch_size is not None and self._batch_size(batch_size) > self._max_batch_size:
-            raise ValueError(f"{self._op}: batch_size {batch_size} is larger than the `max_batch_size` {self._max_batch_size}")
+            batch_size = self.max_batch_size
+        elif self.max_batch_size is not None and self._batch_size(batch_size) > self.max_batch_size:
+            raise ValueError(f"{self._op}: batch_size {batch_size} is larger than the `max_batch_size` {self.max_batch_size}")
         if not (capture or compile):
-            return self._epoch(batch_size, ctx)
+            return self.iter_epoch(batch_size, ctx)
         self._captured = True
         return captured_epoch(self, batch_size, ctx)
 
-    def _epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
+    def iter_epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
         """Yield the batches of an epoch, or ``steps`` batches if it was interrupted."""
         self._begin_epoch()
-        steps = self._steps(batch_size) if steps is None else steps
+        steps = self.count_steps(batch_size) if steps is None else steps
         for step in range(steps):
             yield self._step(batch_size, ctx, left=steps - step - 1)
         with self._lock:
@@ -189,24 +188,24 @@ class Reader(IterableDataset):
         with self._lock:
             self._ahead.clear()
             self._begin_source()
-            if _is_begun(self._state) and (self._resumed or self._scan() == self._state.size):
+            if _is_begun(self._state) and (self._resumed or self.scan() == self._state.size):
                 return
             passes = self._state.position.passes + _is_begun(self._state)
             self._order, self._state = None, self._state._replace(position=Position(passes), history=(), skipped=0, size=None)
 
-    def _steps(self, batch_size: int | None) -> int:
+    def count_steps(self, batch_size: int | None) -> int:
         with self._lock:
             return self._order_of_now().steps(self._state.epochs, self._batch_size(batch_size))
 
     def _order_of_now(self) -> Order:
         """Return the order with the present number of samples, for lengths."""
-        order = self._known_order()
-        if not self._can_change or (size := self._scan()) == order.size:
+        order = self.prepare_order()
+        if not self._can_change or (size := self.scan()) == order.size:
             return order
         return replace(order, size=size, _passes={}, _spans={})
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
-        return self._step(self._max_batch_size if batch_size is None else batch_size, None)
+        return self._step(self.max_batch_size if batch_size is None else batch_size, None)
 
     def _batch_size(self, batch_size: int | None) -> int:
         if batch_size is None:
@@ -225,20 +224,20 @@ class Reader(IterableDataset):
         if not 1 <= self._depth <= _MOST_AHEAD:
             raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {_MOST_AHEAD}, got {self._depth}")
         with using(self._url_limits):
-            size = self._size = self._scan()
+            size = self._size = self.scan()
         if not size:
             raise RuntimeError(f"{self._op}: nothing to read in {self._brief or 'its source'}: the number of input samples: 0")
-        if size < self._num_shards:
+        if size < self.num_shards:
             raise RuntimeError(
-                f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self._num_shards}"
+                f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self.num_shards}"
             )
         if self._state.size not in (None, size) and (not self._can_change or _is_begun(self._state)):
             raise RuntimeError(f"{self._op}: the state is of a data set of {self._state.size} samples, and here are {size}")
         self._state = self._state._replace(size=size)
         order = Order(
             size,
-            self._shard_id,
-            self._num_shards,
+            self.shard_id,
+            self.num_shards,
             self._stick_to_shard,
             self._pad_last_batch,
             self._pad_shards,
@@ -252,7 +251,7 @@ class Reader(IterableDataset):
         self._order = self._ordered(order)
         return self._order
 
-    def _known_order(self) -> Order:
+    def prepare_order(self) -> Order:
         """Return the order of the samples; unless they must be scanned first, without waiting for what another thread reads, which may hang."""
         order = self._order
         if order is not None:
@@ -295,7 +294,7 @@ class Reader(IterableDataset):
                     samples, after = _taken(order, position, count, walk)
                     if not len(samples):  # a worker that has no block
                         break
-                    ahead.append(Ahead((walk, position, count, process), after, samples, self._start(samples)))
+                    ahead.append(Ahead((walk, position, count, process), after, samples, self.start(samples)))
                 outputs, after, drawn = self._finished(ahead, walk)
             except BaseException:
                 ahead.clear()  # the next call reads again
@@ -319,7 +318,7 @@ class Reader(IterableDataset):
         following = after  # where to look for replacements if the whole batch is bad
         while len(samples):
             try:
-                outputs = self._finish(request, samples)
+                outputs = self.finish(request, samples)
                 ahead.popleft()
                 return outputs, after, drawn
             except UnreadableSamples as bad:
@@ -346,7 +345,7 @@ class Reader(IterableDataset):
                 samples = np.concatenate([good, more])
                 while len(ahead) > 1:  # replacements were taken from what was read ahead
                     ahead.pop()
-            request = self._start(samples)
+            request = self.start(samples)
         ahead.clear()
         return None, after, drawn
 
@@ -397,7 +396,7 @@ class Reader(IterableDataset):
             RuntimeError: after the first step.
         """
         restored = self._check_state(state)
-        self._go_to(restored)
+        self.move_to(restored)
         self._checkpointing = True
 
     def _check_state(self, state: ReaderState | str | bytes) -> State:
@@ -409,7 +408,7 @@ class Reader(IterableDataset):
         if self._started:
             raise RuntimeError(f"{self._op}: the state cannot be set after iteration has begun")
         content = base64.b64decode(str(state).encode("ascii", "replace"), validate=True)
-        return self._checked_state(parsed(self._op, content))
+        return self.parse_state(parsed(self._op, content))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the consumer as a small dict of numbers, at any time. Batches read ahead do not count.
@@ -417,10 +416,10 @@ class Reader(IterableDataset):
         All ranks have the same state, because they take the same number of steps. It fits any number of shards and any batch size.
         """
         with self._lock:
-            return encoded(self._state, self._num_shards, self._shard(self._state.position.passes), self._shuffled)
+            return encoded(self._state, self.num_shards, self._shard(self._state.position.passes), self._shuffled)
 
     def _shard(self, passes: int) -> int:
-        return shard_of_pass(passes, self._shard_id, self._num_shards, self._stick_to_shard or self._shuffle_after_epoch)
+        return shard_of_pass(passes, self.shard_id, self.num_shards, self._stick_to_shard or self._shuffle_after_epoch)
 
     @property
     def _shuffled(self) -> str:
@@ -435,18 +434,18 @@ class Reader(IterableDataset):
                 shuffled another way. Or that of one of several ranks that skipped different numbers of bad samples: merge their states with
                 :func:`readers.merge_states`.
         """
-        self._go_to(self._checked_state(state))
+        self.move_to(self.parse_state(state))
 
-    def _checked_state(self, state: Any) -> State:
-        """Return a state that :meth:`_go_to` accepts."""
+    def parse_state(self, state: Any) -> State:
+        """Return a state that :meth:`move_to` accepts."""
         worker = get_worker_info()
         block = None if worker is None else (worker.id, worker.num_workers)
-        found = decoded(self._op, state, None if self._can_change else self._size, self._num_shards, self._shard, block, self._shuffled)
+        found = decoded(self._op, state, None if self._can_change else self._size, self.num_shards, self._shard, block, self._shuffled)
         if self._can_change and _is_begun(found):  # the size matters in the middle of an epoch
-            return decoded(self._op, state, self._size, self._num_shards, self._shard, block, self._shuffled)
+            return decoded(self._op, state, self._size, self.num_shards, self._shard, block, self._shuffled)
         return found
 
-    def _go_to(self, state: State) -> None:
+    def move_to(self, state: State) -> None:
         with self._lock:
             self._ahead.clear()
             self._order = None
@@ -455,9 +454,9 @@ class Reader(IterableDataset):
     # PyTorch's protocol.
 
     def __iter__(self) -> Iterator[Any]:
-        yield from self._pass(self._max_batch_size)  # a generator: nothing moves before its first batch
+        yield from self.begin_pass(self.max_batch_size)  # a generator: nothing moves before its first batch
 
-    def _pass(self, batch_size: int | None) -> Iterator[Any]:
+    def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
         """Begin the next epoch, or the rest of a restored one, and return its batches."""
         worker = get_worker_info()
         blocks = Blocks(worker.id, worker.num_workers, self._batch_size(batch_size)) if worker else Blocks()
@@ -502,26 +501,26 @@ class Reader(IterableDataset):
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
-        return self._length(self._max_batch_size)
+        return self.count_batches(self.max_batch_size)
 
-    def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
+    def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
         order, position = self._order_of_now(), self._state.position
         return order.steps(position.passes + (position.offset > 0), self._batch_size(batch_size), drop_last)
 
-    def _place(self) -> tuple[int, int]:
+    def locate_next_batch(self) -> tuple[int, int]:
         """Return the epoch, and a number that only the next batch of this shard has in it."""
         state = self.state_dict()
         *earlier, (shards, taken) = state["taken"]
         before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
         return state["epoch"], before + taken * shards + state["shard"]
 
-    def _advice(self) -> tuple[str, str]:
+    def describe_bottleneck(self) -> tuple[str, str]:
         """Return what a loader waits for, and how to make it faster."""
         fewer = "from fewer and larger files (readers.Webdataset, readers.TFRecord), or from a faster disk"
         return "files", f"read further ahead (prefetch_queue_depth), {fewer}"
 
-    def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
-        return self._known_order().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
+    def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self.prepare_order().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -533,14 +532,14 @@ class Reader(IterableDataset):
 
     def __repr__(self) -> str:
         size = "" if self._size is None else f", {self._size} samples"  # not scanned for this
-        shard = f", shard {self._shard_id} of {self._num_shards}" if self._num_shards > 1 else ""
+        shard = f", shard {self.shard_id} of {self.num_shards}" if self.num_shards > 1 else ""
         source = f" {self._brief}" if self._brief else ""
         return f"<{self._op}{source}{size}{shard}>"
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, Any]] = [("samples", "not scanned yet" if self._size is None else self._size)]
-        rows += [("shard", f"{self._shard_id} of {self._num_shards}"), ("shuffled", self._random_shuffle or self._shuffle_after_epoch)]
-        rows += [("batch size", self._max_batch_size)] if self._max_batch_size else []
+        rows += [("shard", f"{self.shard_id} of {self.num_shards}"), ("shuffled", self._random_shuffle or self._shuffle_after_epoch)]
+        rows += [("batch size", self.max_batch_size)] if self.max_batch_size else []
         return table(self._op, rows)
 
     def _whole(self, options: LoaderOptions, argument: str, default: int) -> int:

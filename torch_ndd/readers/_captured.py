@@ -23,7 +23,7 @@ class Steps(Protocol):
     @property
     def _lock(self) -> AbstractContextManager[Any]: ...
     def _begin_epoch(self) -> None: ...
-    def _steps(self, batch_size: int | None) -> int: ...
+    def count_steps(self, batch_size: int | None) -> int: ...
     def _step(self, batch_size: int | None, ctx: EvalContext | None, *, left: int) -> Any: ...
 
 
@@ -39,7 +39,7 @@ class Early(NamedTuple):
 def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
     """Yield an epoch like ``next_epoch``, with the calls of the loop's body issued ahead for the next batch."""
     reader._begin_epoch()
-    steps = reader._steps(batch_size)
+    steps = reader.count_steps(batch_size)
     owner = Owner()  # lives as long as this generator
     recorder, early = Recorder(weakref.ref(owner)), None
     for step in range(steps):

@@ -32,7 +32,7 @@ class ThreadedReader(Reader):
     _executor: Workers | None = None
     _process = 0
     _remote = False
-    """Whether samples come from URLs; known after :meth:`_scan`."""
+    """Whether samples come from URLs; known after :meth:`scan`."""
 
     def _read(self, sample: int) -> Sequence[Array]:
         """Return the outputs of one sample, on a thread. Any Exception makes it a bad sample."""
@@ -43,13 +43,13 @@ class ThreadedReader(Reader):
             self._executor, self._process = Workers(_WAITING_THREADS if self._remote else READING_THREADS, self._op, self), os.getpid()
         return self._executor
 
-    def _start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:
+    def start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:
         pool = self._pool()
         return [pool.submit(self._read, sample) for sample in samples.tolist()]
 
-    def _finish(self, request: list[Future[Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
+    def finish(self, request: list[Future[Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
         if self._process != os.getpid():
-            request = self._start(samples)
+            request = self.start(samples)
         return self._together([future.result for future in request], samples)
 
     def _together(self, reads: Sequence[Callable[[], Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:

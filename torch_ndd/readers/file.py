@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from .._core.context.device import DeviceLike
 from .._core.process.files import opened_text
 from .._core.values.batch import Batch, new_batch
 from ..io._urls import names_in, read_all
 from ._base import LoaderOptions, Reader
-from ._files import whole_files
-from ._ranges import Path, Sources, as_paths, pack_paths
+from ._ranges.file_lists import whole_files
+from ._ranges.ranges import Path, Sources, as_paths, pack_paths
 
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
 FILE_FILTERS = tuple("*." + ending for ending in ENDINGS)
@@ -94,7 +94,8 @@ class File(Reader):
         self._index: _Index | None = None
         self._names: Sequence[str] | None = None  # of the classes
 
-    def _scan(self) -> int:
+    @override
+    def scan(self) -> int:
         if self._index is None:
             self._check()
             if self._list is not None:
@@ -159,11 +160,13 @@ class File(Reader):
         assert self._index is not None
         return self._index.ranges.place(sample)
 
-    def _start(self, samples: np.ndarray) -> Any:
+    @override
+    def start(self, samples: np.ndarray) -> Any:
         assert self._index is not None
         return self._index.ranges.start(samples)
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, Batch]:
+    @override
+    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, Batch]:
         index = self._index
         assert index is not None
         files = request.finish()

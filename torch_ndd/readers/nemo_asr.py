@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from .. import types
 from .._core.context.device import DeviceLike
@@ -25,8 +25,8 @@ from .._core.values.tensor import as_tensor
 from ..decoders.audio import audio, lengths
 from ..io._urls import is_url, open_file, read_all
 from ._options import DecodingOptions
-from ._ranges import Path, as_paths, pack_paths
-from ._remote import ranges_of
+from ._ranges.ranges import Path, as_paths, pack_paths
+from ._ranges.remote import ranges_of
 from ._threads import Array, ThreadedReader, packed
 
 _DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
@@ -105,10 +105,12 @@ class NemoAsr(ThreadedReader):
         self._with_number = bool(read_idxs)
         self._index: _Index | None = None
 
-    def _advice(self) -> tuple[str, str]:
+    @override
+    def describe_bottleneck(self) -> tuple[str, str]:
         return "sounds to be decoded", "store them at the sample rate that is used (sample_rate), or read further ahead (prefetch_queue_depth)"
 
-    def _scan(self) -> int:
+    @override
+    def scan(self) -> int:
         if self._index is None:
             if self._dtype not in _DTYPES:
                 name = str(self._dtype).removeprefix("torch.")
@@ -135,16 +137,18 @@ class NemoAsr(ThreadedReader):
         assert self._index is not None
         return self._index.path(sample)
 
-    def _start(self, samples: np.ndarray) -> "_Request":
+    @override
+    def start(self, samples: np.ndarray) -> "_Request":
         assert self._index is not None
         alone = self._index.parts(samples)
         whole, pool = np.flatnonzero(~alone), self._pool()
         files = pool.submit(self._batch, samples[whole]) if len(whole) else None
         return _Request(whole, files, {k: pool.submit(self._read, int(samples[k])) for k in np.flatnonzero(alone).tolist()})
 
-    def _finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, ...]:
+    @override
+    def finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, ...]:
         if self._process != os.getpid():
-            request = self._start(samples)
+            request = self.start(samples)
         whole, files, parts = request
         reads: dict[int, Callable[[], Sequence[Array]]] = {k: part.result for k, part in parts.items()}
         if files is not None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from .._core import native
 from .._core.context.device import DeviceLike, torch_device
@@ -15,9 +15,9 @@ from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.values.pipeline_values import unwrap
 from .._core.values.tensor import Tensor
 from ._base import LoaderOptions, Reader
-from ._files import files_below, listed_files, whole_files
-from ._ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
-from ._remote import RemoteRanges, native_request
+from ._ranges.file_lists import files_below, listed_files, whole_files
+from ._ranges.ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
+from ._ranges.remote import RemoteRanges, native_request
 
 _POLICIES = native.numbers("numpy.Policy")
 _STARTS, _ENDS = ("roi_start", "rel_roi_start"), ("roi_end", "rel_roi_end", "roi_shape", "rel_roi_shape")
@@ -127,7 +127,8 @@ class Numpy(Reader):
                 self._now, self._depth = {}, depth
                 self._ahead.clear()
 
-    def _scan(self) -> int:
+    @override
+    def scan(self) -> int:
         if self._ranges is None:
             self._check()
             if self._list is not None:
@@ -153,7 +154,8 @@ class Numpy(Reader):
         assert self._ranges is not None
         return self._ranges.place(sample)
 
-    def _start(self, samples: np.ndarray) -> Any:
+    @override
+    def start(self, samples: np.ndarray) -> Any:
         assert self._ranges is not None
         roi = self._roi(len(samples))
         if isinstance(self._ranges, RemoteRanges):  # cached headers are keyed by path
@@ -174,7 +176,8 @@ class Numpy(Reader):
         flags = [(start or "").startswith("rel"), (end or "").startswith("rel"), (end or "").endswith("shape"), len(self._axes) > 0]
         return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES[self._policy], self._fill)
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
+    @override
+    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
         assert self._ranges is not None
         made = request.finish()
         if self._target.type != "cpu":

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from .._core import native
 from .._core.context.device import DeviceLike
 from .._core.values.batch import Batch, new_batch
 from ..tfrecord import Feature, string
 from ._base import LoaderOptions, Reader
-from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
-from ._remote import native_request
-from ._scan import TFRECORD, UNCHECKED_TFRECORD, columns, record_ranges, refuse
+from ._ranges.ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
+from ._ranges.records import TFRECORD, UNCHECKED_TFRECORD, columns, record_ranges, refuse
+from ._ranges.remote import native_request
 
 _DTYPES = (torch.int64, torch.uint8, torch.float32)
 
@@ -72,7 +72,8 @@ class TFRecord(Reader):
         self._ranges: Ranges | None = None
         self._damaged: dict[int, str] = {}
 
-    def _scan(self) -> int:
+    @override
+    def scan(self) -> int:
         if not self._features:
             raise RuntimeError(f"{self._op}: features is empty")
         for key, feature in self._features.items():
@@ -86,10 +87,12 @@ class TFRecord(Reader):
     def _source(self, sample: int) -> str:
         return self._found.place(sample)
 
-    def _start(self, samples: np.ndarray) -> Any:
+    @override
+    def start(self, samples: np.ndarray) -> Any:
         return native_request(lambda ranges, numbers: _ExampleRequest(ranges, numbers, self._spec, self._verify), self._found, samples)
 
-    def _finish(self, request: Any, samples: np.ndarray) -> dict[str, Batch]:
+    @override
+    def finish(self, request: Any, samples: np.ndarray) -> dict[str, Batch]:
         refuse(self._damaged, samples)
         request.wait()
         outputs = {}

@@ -24,7 +24,7 @@ def next_batch(value: Any) -> tuple[Any, Any]:
         return value, None
     state = value.state_dict()
     try:
-        outputs = next(iter(value)) if hasattr(value, "fn") else value(batch_size=value._max_batch_size or 16)
+        outputs = next(iter(value)) if hasattr(value, "fn") else value(batch_size=value.max_batch_size or 16)
     except StopIteration:
         raise ValueError("show: the loader has no batch") from None
     finally:

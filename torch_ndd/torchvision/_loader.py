@@ -6,8 +6,8 @@ from typing import Any
 
 from .._core.context.device import DeviceLike
 from ..loader import DataLoader as NddLoader
-from ..readers._choice import Chosen
-from ..readers._selected import flat_dataset
+from ..readers._sources.choice import Chosen
+from ..readers._sources.selected import flat_dataset
 from .datasets import ImageFolder
 
 
@@ -87,7 +87,7 @@ class DataLoader(NddLoader):
         flat = flat_dataset(dataset, _native)
         if not isinstance(flat, ImageFolder):
             given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
-        super().__init__(_Native(flat, unknown) if hasattr(flat, "_loading") else dataset, batch_size=batch_size, **given)
+        super().__init__(_Native(flat, unknown) if hasattr(flat, "choose_reader") else dataset, batch_size=batch_size, **given)
         self.dataset = dataset
 
 
@@ -103,5 +103,5 @@ class _Native:
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
 
-    def _loading(self, given: Any, options: Any) -> Chosen:
-        return Chosen(*self._dataset._loading(given, options, self._unknown))
+    def choose_reader(self, given: Any, options: Any) -> Chosen:
+        return Chosen(*self._dataset.choose_reader(given, options, self._unknown))

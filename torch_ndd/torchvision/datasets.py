@@ -19,9 +19,9 @@ from ..decoders.image import image as decode
 from ..io._folders import is_hidden, subfolders, walk
 from ..ops.generic.convert import cast
 from ..ops.shape.reshape import squeeze
-from ..readers._choice import OfTorch, dataset_reader, with_order
-from ..readers._items import together
-from ..readers._selected import Selected
+from ..readers._sources.choice import OfTorch, dataset_reader, with_order
+from ..readers._sources.selected import Selected
+from ..readers.dataset._items import together
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -161,11 +161,11 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         made.__dict__.update(theirs.__dict__, loader=default_loader, _whole=theirs)
         return made
 
-    def _selected(self, indices: np.ndarray) -> "ImageFolder":
+    def select_samples(self, indices: np.ndarray) -> "ImageFolder":
         """Return a data set of some of the files."""
         return self._with_samples([self.samples[k] for k in indices.tolist()])
 
-    def _joined(self, others: Sequence[Any]) -> "ImageFolder | None":
+    def join_with(self, others: Sequence[Any]) -> "ImageFolder | None":
         """Return a data set of the files of several; None if they are treated differently."""
         for one in others:
             if type(one) is not type(self) or any(
@@ -181,7 +181,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         made.targets = [target for _, target in samples]
         return made
 
-    def _loading(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
+    def choose_reader(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and what runs on its batches."""
         own = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
         if own or given.collate_fn is not None or given.multiprocessing_context is not None:
@@ -262,7 +262,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
     def __init__(self, root: PathLike, annFile: PathLike, transforms: Callable[..., Any] | None = None, *, masks: bool = True) -> None:
         self.root, self.annFile, self.transforms, self.masks = os.fspath(root), os.fspath(annFile), transforms, masks
         self._reader = self._new_reader()
-        self._length = self._reader._scan()
+        self._length = self._reader.scan()
         self._origin: CocoDetection = self  # whose transforms are called
         self._parts: Sequence[CocoDetection] = (self,)
         self._which, self._numbers = np.zeros(self._length, np.int64), np.arange(self._length)
@@ -274,7 +274,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
     @property
     def ids(self) -> list[int]:
         """The ids of the images, in the order of the items: sorted."""
-        ids = [one._reader._index.ids for one in self._parts if one._reader._index is not None]
+        ids = [one._reader.index.ids for one in self._parts if one._reader.index is not None]
         return [int(ids[part][number]) for part, number in zip(self._which.tolist(), self._numbers.tolist(), strict=True)]
 
     def __len__(self) -> int:
@@ -293,7 +293,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
             raise IndexError(f"CocoDetection: sample {index} is out of range for {self._length} images")
         index %= self._length
         reader, number = self._parts[self._which[index]]._reader, self._numbers[index : index + 1]
-        file, boxes, labels, *masks, ids = (one.nth(0).torch() for one in reader._finish(reader._start(number), number))
+        file, boxes, labels, *masks, ids = (one.nth(0).torch() for one in reader.finish(reader.start(number), number))
         image = Image.open(BytesIO(file.numpy().tobytes())).convert("RGB")
         target: dict[str, Any] = {"image_id": int(ids), "boxes": _boxes(tv_tensors, boxes, (image.height, image.width))}
         if masks:
@@ -301,24 +301,24 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         target["labels"] = labels.to(torch.int64)
         return (image, target) if self.transforms is None else self.transforms(image, target)
 
-    def _loading(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
+    def choose_reader(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and what runs on its batches."""
         own = type(self).__getitem__ is not CocoDetection.__getitem__
         if own or given.collate_fn is not None or given.multiprocessing_context is not None or given.sampler is not None:
             return dataset_reader(self, given, options), None
-        if self._parts == (self,) and np.array_equal(self._numbers, np.arange(self._reader._scan())):
+        if self._parts == (self,) and np.array_equal(self._numbers, np.arange(self._reader.scan())):
             reader: readers.Reader = self._new_reader(with_order(given, options))
         else:
             reader = Selected([one._new_reader() for one in self._parts], self._which, self._numbers, with_order(given, options))
         return reader, _Detections(self._origin, unknown)
 
-    def _selected(self, indices: np.ndarray) -> "CocoDetection":
+    def select_samples(self, indices: np.ndarray) -> "CocoDetection":
         """Return a data set of some of the images."""
         made = copy.copy(self)
         made._which, made._numbers, made._length = self._which[indices], self._numbers[indices], len(indices)
         return made
 
-    def _joined(self, others: Sequence[Any]) -> "CocoDetection | None":
+    def join_with(self, others: Sequence[Any]) -> "CocoDetection | None":
         """Return a data set of the images of several; None if they are treated differently."""
         if any(type(one) is not type(self) or one.transforms is not self.transforms or one.masks != self.masks for one in others):
             return None

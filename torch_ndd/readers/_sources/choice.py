@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources of a loader: readers, data sets of torch, ``ExternalSource``, and the arguments of torch's ``DataLoader`` for each."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from torch.utils.data import IterableDataset
+
+from ..._core.suggestions import similar
+from ...io._urls import is_url
+from .._base import Reader
+from .._options import LoaderOptions
+from ..dataset import Dataset
+from .external_source import ExternalSource
+from .in_step import InStep
+from .selected import flat_dataset
+from .streams import ExternalReader, IterableReader, Stream
+
+Fn = Callable[..., Any]
+
+
+class OfTorch(NamedTuple):
+    """Arguments of ``torch.utils.data.DataLoader``."""
+
+    shuffle: bool | None = None
+    sampler: Any = None
+    num_workers: int | None = None
+    collate_fn: Any = None
+    multiprocessing_context: Any = None
+    seed: int | None = None
+    persistent_workers: bool | None = None
+
+    def of_data_sets(self) -> dict[str, Any]:
+        """Return the arguments that concern data sets only."""
+        return {name: value for name, value in self._asdict().items() if name not in ("seed", "persistent_workers")}
+
+
+class Chosen(NamedTuple):
+    """A reader or stream, and what runs on its outputs before the user's function."""
+
+    reader: "Reader | Stream"
+    before: Fn | None
+
+
+_ELSEWHERE = {
+    "batch_sampler": "batch_size and sampler take its place",
+    "generator": "seed is that of the order and of the operators",
+    "in_order": "batches always come in order",
+    "pin_memory_device": "device is where the batches go",
+    "prefetch_factor": "prefetch is the number of batches to prepare ahead",
+    "timeout": "an item that takes long is waited for; readers of URLs have url_max_seconds",
+    "worker_init_fn": "there are no worker processes by default; prepare what __getitem__ needs in the data set",
+}
+_UNSET = (None, 0, "", False)  # defaults of torch's arguments
+
+
+def _is_set(value: Any) -> bool:
+    """Return whether an argument has another value than its default; an array compares by element."""
+    return not (value is None or (isinstance(value, bool | int | float | str) and value in _UNSET))
+
+
+_OF_READERS = {
+    "shuffle": "the reader has the order: readers.File(..., random_shuffle=True)",
+    "sampler": "the reader has the order: random_shuffle, shard_id and num_shards, or its list of files",
+    "num_workers": "native threads read and decode, without worker processes; leave it out, and set their number with ndd.set_num_threads(n)",
+    "collate_fn": "the reader delivers batches, which fn gets; Batch.padded and .nested join samples of different shapes",
+    "multiprocessing_context": "a reader needs no processes",
+}
+_OPTIONS = frozenset(LoaderOptions.__annotations__)
+_OF_LOADER = ("batch_size", "prefetch", "device", "drop_last", "prefetch_bytes", "pin_memory", "return_paths")
+
+
+def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen:
+    """Return what reads from a source.
+
+    Raise TypeError for another source, and for an argument that means nothing there, with what takes its place.
+    """
+    for name, value in options.items():
+        if name in _ELSEWHERE:
+            if value is not True if name == "in_order" else _is_set(value):
+                raise TypeError(f"DataLoader: {name}: {_ELSEWHERE[name]}")
+        elif name not in _OPTIONS:
+            known = (*OfTorch._fields, *_OPTIONS, *_OF_LOADER)
+            raise TypeError(f"DataLoader: got an unexpected keyword argument {name!r}{similar(name, known)}")
+    kept = {name: value for name, value in options.items() if name in _OPTIONS}
+    if isinstance(source, Reader):
+        return Chosen(_checked(source, given, kept), None)
+    if isinstance(source, ExternalSource):
+        _refuse("an ExternalSource", {**given.of_data_sets(), **kept}, "the source decides what comes, and in which order")
+        return Chosen(ExternalReader(source), None)
+    if isinstance(source, Mapping) or _is_in_step(source):
+        return _in_step(source, given, kept)
+    source = flat_dataset(source)
+    loading = getattr(source, "choose_reader", None)
+    if loading is not None:  # a data set of ours
+        return Chosen(*loading(given, kept))
+    return Chosen(_of_dataset(source, given, kept), None)
+
+
+def _checked(reader: Reader, given: OfTorch, options: Mapping[str, Any]) -> Reader:
+    shuffles = reader._random_shuffle or reader._shuffle_after_epoch
+    for name, value in given.of_data_sets().items():
+        if not _is_set(value) if name != "shuffle" else value is None or bool(value) == shuffles:
+            continue
+        raise TypeError(f"DataLoader: {name}: {_OF_READERS[name]}")
+    for argument, path in reader._needs.items():
+        if path is not None and not is_url(path):
+            try:
+                os.stat(path)
+            except OSError as error:
+                raise RuntimeError(f'{reader._op}: {argument} "{os.fsdecode(path)}" cannot be opened: {error.strerror}') from None
+    for name in options:
+        raise TypeError(f"DataLoader: {name} is an argument of the reader: {reader._op}(..., {name}={options[name]!r})")
+    return reader
+
+
+def _refuse(what: str, given: Mapping[str, Any], why: str) -> None:
+    for name, value in given.items():
+        if _is_set(value):
+            raise TypeError(f"DataLoader: {name} is not for {what}: {why}")
+
+
+def _is_in_step(source: Any) -> bool:
+    """Return whether these are readers in step: a list may be a data set itself, unless it holds readers."""
+    if isinstance(source, list):
+        return bool(source) and all(isinstance(one, Reader) or hasattr(one, "choose_reader") for one in source)
+    return isinstance(source, tuple) and all(_is_source(one) for one in source)
+
+
+def _is_source(one: Any) -> bool:
+    return isinstance(one, Reader) or hasattr(one, "choose_reader") or (hasattr(one, "__getitem__") and hasattr(one, "__len__"))
+
+
+def _in_step(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen:
+    named = isinstance(source, Mapping)
+    parts: dict[Any, Any] = {}
+    before: dict[Any, Fn] = {}
+    for name, one in source.items() if named else enumerate(source):
+        parts[name], first = reader_of(one, given, options)
+        if first is not None:
+            before[name] = first
+    reader = InStep(parts if named else tuple(parts.values()))
+    return Chosen(reader, _Each(before, named) if before else None)
+
+
+class _Each:
+    """Calls a function on the outputs of each of several readers."""
+
+    def __init__(self, functions: dict[Any, Fn], named: bool) -> None:
+        self._functions, self._named = functions, named
+
+    def __call__(self, *outputs: Any) -> Any:
+        parts = outputs[0] if self._named else dict(enumerate(outputs))
+        made = {name: self._one(name, one) for name, one in parts.items()}
+        return made if self._named else tuple(made.values())
+
+    def _one(self, name: Any, outputs: Any) -> Any:
+        function = self._functions.get(name)
+        return outputs if function is None else function(*outputs) if isinstance(outputs, tuple) else function(outputs)
+
+
+def _of_dataset(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> "Reader | Stream":
+    if isinstance(dataset, IterableDataset) or (hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")):
+        return _iterable(dataset, given, options)
+    if not hasattr(dataset, "__getitem__") or not (hasattr(dataset, "__len__") or given.sampler is not None) or isinstance(dataset, str | bytes):
+        raise TypeError(
+            "DataLoader: reader must be one of torch_ndd.readers, several of them in a dict or a tuple, an ExternalSource, or a "
+            f"torch.utils.data.Dataset, got {type(dataset).__name__}"
+        )
+    return dataset_reader(dataset, given, options)
+
+
+def dataset_reader(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> Dataset:
+    """Return the reader of a map-style data set."""
+    return Dataset(
+        dataset,
+        collate_fn=given.collate_fn,
+        multiprocessing_context=given.multiprocessing_context,
+        num_workers=given.num_workers,
+        persistent_workers=given.persistent_workers,
+        sampler=given.sampler,
+        **with_order(given, options),
+    )
+
+
+def with_order(given: OfTorch, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a reader, with ``shuffle``."""
+    if given.seed is not None:
+        options = {"seed": given.seed, **options}
+    if given.shuffle is None:
+        return dict(options)
+    if options.get("random_shuffle") not in (None, bool(given.shuffle)):
+        raise ValueError("DataLoader: shuffle and random_shuffle contradict each other")
+    return {**options, "random_shuffle": bool(given.shuffle) and not options.get("shuffle_after_epoch")}
+
+
+def _iterable(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> IterableReader:
+    of_order = {"shuffle": given.shuffle, "sampler": given.sampler}
+    of_order |= {name: value for name, value in options.items() if name not in ("shard_id", "num_shards")}
+    _refuse("an iterable data set", of_order, "it decides itself what comes, and in which order")
+    shards, shard = options.get("num_shards") or 1, options.get("shard_id") or 0
+    if not 0 <= shard < shards:
+        raise ValueError(f"DataLoader: shard_id must be from 0 to {shards - 1}, got {shard}")
+    return IterableReader(dataset, shard, shards, given.multiprocessing_context, bool(given.persistent_workers), given.collate_fn)
