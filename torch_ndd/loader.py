@@ -42,8 +42,8 @@ STATE_VERSION = 1
 _STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63), 2**64 - 1))
 
 # More is rarely in use: two batches of 256 images of 224x224 pixels in float32 are 0.3 GB.
-_PREFETCHED_BYTES = 4 << 30
-_MOST_PREFETCHED = 1 << 16  # each takes some memory, also behind the end of the epoch
+MAX_PREFETCHED_BYTES = 4 << 30
+MAX_PREFETCHED = 1 << 16  # each takes some memory, also behind the end of the epoch
 
 # Words of the generator reserved for a batch: 150,000 calls of random operators.
 _WORDS_OF_A_BATCH = 1 << 20
@@ -153,7 +153,7 @@ class DataLoader:
         device: DeviceLike | None = None,
         drop_last: bool = False,
         seed: int | None = None,
-        prefetch_bytes: int = _PREFETCHED_BYTES,
+        prefetch_bytes: int = MAX_PREFETCHED_BYTES,
         shuffle: bool | None = None,
         sampler: Any = None,
         num_workers: int | None = None,
@@ -166,13 +166,13 @@ class DataLoader:
     ) -> None:
         if fn is not None and not callable(fn):
             raise TypeError(f"DataLoader: fn must be callable, got {fn!r}; batch_size is given by its name")
-        prefetch = whole(0, _MOST_PREFETCHED)(prefetch, "DataLoader: prefetch")
+        prefetch = whole(0, MAX_PREFETCHED)(prefetch, "DataLoader: prefetch")
         prefetch_bytes = whole(1)(prefetch_bytes, "DataLoader: prefetch_bytes")
         batch_size = None if batch_size is None else whole(1, MOST_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
-        given = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
+        torch_arguments = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
         self.reader: Reader | Stream
-        self.reader, self._before = reader_of(reader, given, options)
+        self.reader, self._before = reader_of(reader, torch_arguments, options)
         self.dataset = reader
         """What the loader was given to read."""
         self.fn, self.prefetch, self.device, self.drop_last = fn, prefetch, device, drop_last
@@ -275,7 +275,7 @@ class DataLoader:
                 if self.device is not None:
                     result = _map(partial(_on_device, device=self.device), result)
             sizes: list[int] = []
-            _map(lambda one: sizes.append(_bytes(one)), result)
+            _map(lambda leaf: sizes.append(_bytes(leaf)), result)
             return _Prepared(after, result, None, sum(sizes))
         except StopIteration as error:  # would pass for the end of the epoch
             failed = RuntimeError("DataLoader: fn raised StopIteration")
@@ -446,7 +446,7 @@ class _Loop(Iterator[Any]):
         with watch.waiting():
             result = _map(_as_torch, result)
             if loader.pin_memory and torch.cuda.is_available():
-                result = _map(_pinned, result)
+                result = _map(_pin, result)
         loader._position, loader._delivered = after, True
         watch.yielded(size)
         return result
@@ -499,25 +499,25 @@ def _with_paths(result: Any, outputs: Any) -> Any:
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply ``function`` to all leaves of a structure of tuples, lists, ``batch.tensors``, dicts and dataclasses."""
     if isinstance(value, Samples):
-        return [_map(function, one) for one in value]
+        return [_map(function, part) for part in value]
     if isinstance(value, str | bytes | bytearray | memoryview | range):
         return value
     if isinstance(value, Mapping):
-        return with_entries(value, {key: _map(function, one) for key, one in value.items()})
+        return with_entries(value, {key: _map(function, part) for key, part in value.items()})
     if isinstance(value, Sequence):
-        return with_parts(value, [_map(function, one) for one in value])
+        return with_parts(value, [_map(function, part) for part in value])
     if is_dataclass(value):
-        return with_fields(value, {name: _map(function, one) for name, one in fields_of(value).items()})
+        return with_fields(value, {name: _map(function, part) for name, part in fields_of(value).items()})
     return function(value)
 
 
 def _as_torch(value: Any) -> Any:
     if isinstance(value, Batch):
-        return value.torch() if value.ragged_shapes is None else [one.torch() for one in value.tensors]
+        return value.torch() if value.ragged_shapes is None else [sample.torch() for sample in value.tensors]
     return value.torch() if isinstance(value, Tensor) else value
 
 
-def _pinned(value: Any) -> Any:
+def _pin(value: Any) -> Any:
     return value.pin_memory() if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
 
 

@@ -70,8 +70,8 @@ def between_guards(memory: Guarded) -> None:
         return made.tobytes()
 
     _codecs.decompress_hcompress_1_c, _codecs.decompress_plio_1_c = hcompress, plio
-    padded = _fits_codecs._padded
-    _fits_codecs._padded = lambda *given: memory(padded(*given))
+    padded = _fits_codecs._pad
+    _fits_codecs._pad = lambda *given: memory(padded(*given))
     _fits_codecs._memory = memory
 
 

@@ -29,18 +29,18 @@ from .._core.work.bad_samples import BadSample, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
 from ._options import LoaderOptions as LoaderOptions
-from ._options import checked_init, with_options
+from ._options import check_init_arguments, with_options
 from ._order import Blocks, Order, Position, shard_of_pass
-from ._state import ReaderState, State, decoded, encoded
+from ._state import ReaderState, State, decode_state, encode_state
 
 Outputs = tuple[Any, ...] | dict[str, Any]
 
 
 _NO_CONTEXT = nullcontext()
-_MOST_AHEAD = 1000  # batches
-_MOST_PASSES = 10_000  # that a batch may take its samples from: searching that many takes half a second
+MAX_AHEAD = 1000  # batches
+MAX_PASSES = 10_000  # that a batch may take its samples from: searching that many takes half a second
 # A damaged disk may yield millions; only the latest are kept.
-_ERRORS_KEPT = 10_000
+MAX_ERRORS = 10_000
 
 
 class Ahead(NamedTuple):
@@ -81,8 +81,8 @@ class Reader(IterableDataset):
         if not on_cpu:
             raise ValueError(f"{self._op}: Invalid device {device!r}: it reads on the CPU")
         self.max_batch_size = max_batch_size
-        self.num_shards = self._whole(options, "num_shards", 1)
-        self.shard_id = self._whole(options, "shard_id", 0)
+        self.num_shards = self._read_int(options, "num_shards", 1)
+        self.shard_id = self._read_int(options, "shard_id", 0)
         if self.num_shards < 1:
             raise ValueError(f"{self._op}: num_shards must be positive, got {self.num_shards}")
         if not 0 <= self.shard_id < self.num_shards:
@@ -92,7 +92,7 @@ class Reader(IterableDataset):
         self._pad_shards = bool(options.get("pad_shards"))
         self._random_shuffle = bool(options.get("random_shuffle"))
         self._shuffle_after_epoch = bool(options.get("shuffle_after_epoch"))
-        self._depth = self._whole(options, "prefetch_queue_depth", 1)
+        self._depth = self._read_int(options, "prefetch_queue_depth", 1)
         self._checkpointing = bool(options.get("enable_checkpointing"))
         self._captured = False  # by next_epoch(capture=True)
         self._on_error: str = options.get("on_error", "raise")
@@ -100,9 +100,9 @@ class Reader(IterableDataset):
             raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
         self._url_limits = UrlLimits.checked(self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds"))
         self._max_sample_bytes = max_sample_bytes(self._op, options.get("max_sample_bytes"))
-        seed = self._whole(options, "seed", -1)
-        self._state = State(seeds=(0 if seed == -1 else seed, self._whole(options, "shuffle_after_epoch_seed", 0)))
-        self._errors: deque[BadSample] = deque(maxlen=_ERRORS_KEPT)
+        seed = self._read_int(options, "seed", -1)
+        self._state = State(seeds=(0 if seed == -1 else seed, self._read_int(options, "shuffle_after_epoch_seed", 0)))
+        self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False
         self._order: Order | None = None
         self._size: int | None = None  # of the data set, once scanned
@@ -118,7 +118,7 @@ class Reader(IterableDataset):
             cls._option_names = option_names
         cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
         if "__init__" in cls.__dict__:
-            cls.__init__ = checked_init(cls.__init__, own)
+            cls.__init__ = check_init_arguments(cls.__init__, own)
 
     # To be implemented by subclasses.
 
@@ -195,9 +195,9 @@ class Reader(IterableDataset):
 
     def count_steps(self, batch_size: int | None) -> int:
         with self._lock:
-            return self._order_of_now().steps(self._state.epochs, self._batch_size(batch_size))
+            return self._current_order().steps(self._state.epochs, self._batch_size(batch_size))
 
-    def _order_of_now(self) -> Order:
+    def _current_order(self) -> Order:
         """Return the order with the present number of samples, for lengths."""
         order = self.prepare_order()
         if not self._can_change or (size := self.scan()) == order.size:
@@ -215,14 +215,14 @@ class Reader(IterableDataset):
         native.check_samples(self._op, size := operator.index(batch_size))
         return size
 
-    def _prepared(self) -> Order:
+    def _build_order(self) -> Order:
         if self._order is not None:
             return self._order
-        for other, given in (("random_shuffle", self._random_shuffle), ("stick_to_shard", self._stick_to_shard)):
-            if self._shuffle_after_epoch and given:
+        for other, enabled in (("random_shuffle", self._random_shuffle), ("stick_to_shard", self._stick_to_shard)):
+            if self._shuffle_after_epoch and enabled:
                 raise RuntimeError(f"{self._op}: shuffle_after_epoch and {other} exclude each other")
-        if not 1 <= self._depth <= _MOST_AHEAD:
-            raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {_MOST_AHEAD}, got {self._depth}")
+        if not 1 <= self._depth <= MAX_AHEAD:
+            raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {MAX_AHEAD}, got {self._depth}")
         with using(self._url_limits):
             size = self._size = self.scan()
         if not size:
@@ -248,7 +248,7 @@ class Reader(IterableDataset):
             self._state.position.passes,
             self._state.history,
         )
-        self._order = self._ordered(order)
+        self._order = self._customize_order(order)
         return self._order
 
     def prepare_order(self) -> Order:
@@ -257,9 +257,9 @@ class Reader(IterableDataset):
         if order is not None:
             return order
         with self._lock:
-            return self._prepared()
+            return self._build_order()
 
-    def _ordered(self, order: Order) -> Order:
+    def _customize_order(self, order: Order) -> Order:
         """Return the order of the samples; by default the given one."""
         return order
 
@@ -270,11 +270,9 @@ class Reader(IterableDataset):
         """
         count = self._batch_size(batch_size)
         with self._lock, ctx or _NO_CONTEXT, using(self._url_limits):
-            order = self._prepared()
-            if not walk and count > _MOST_PASSES * max(1, order.size // order.num_shards):
-                raise ValueError(
-                    f"{self._op}: batch_size {count} is more than {_MOST_PASSES} passes over the {order.size // order.num_shards} samples"
-                )
+            order = self._build_order()
+            if not walk and count > MAX_PASSES * max(1, order.size // order.num_shards):
+                raise ValueError(f"{self._op}: batch_size {count} is more than {MAX_PASSES} passes over the {order.size // order.num_shards} samples")
             self._started = True
             ahead, position = self._ahead, self._state.position
             if walk and not len(order.rest(position, 1, walk)):
@@ -291,15 +289,15 @@ class Reader(IterableDataset):
                             break
                         if ended:
                             position = Position(position.passes + 1)
-                    samples, after = _taken(order, position, count, walk)
+                    samples, after = _take(order, position, count, walk)
                     if not len(samples):  # a worker that has no block
                         break
                     ahead.append(Ahead((walk, position, count, process), after, samples, self.start(samples)))
-                outputs, after, drawn = self._finished(ahead, walk)
+                outputs, after, drawn = self._finish_oldest(ahead, walk)
             except BaseException:
                 ahead.clear()  # the next call reads again
                 raise
-            self._state = self._state.moved(after, drawn)
+            self._state = self._state.moved_to(after, drawn)
             if walk and outputs is not None:
                 self._resumed = False
         if outputs is None or batch_size is not None:
@@ -308,9 +306,9 @@ class Reader(IterableDataset):
 
     def _first(self, outputs: Any) -> Any:
         """Return the first sample of the outputs."""
-        return {name: one.nth(0) for name, one in outputs.items()} if isinstance(outputs, dict) else tuple(one.nth(0) for one in outputs)
+        return {name: batch.nth(0) for name, batch in outputs.items()} if isinstance(outputs, dict) else tuple(batch.nth(0) for batch in outputs)
 
-    def _finished(self, ahead: deque[Ahead], walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
+    def _finish_oldest(self, ahead: deque[Ahead], walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
         """Return the oldest batch, the position after it, and how many samples replaced bad ones."""
         assert self._order is not None
         _, after, samples, request = ahead[0]
@@ -340,7 +338,7 @@ class Reader(IterableDataset):
                 else:
                     samples, following = self._order.take(following, len(samples))
             else:
-                more, after = _taken(self._order, after, len(samples) - len(good), walk)
+                more, after = _take(self._order, after, len(samples) - len(good), walk)
                 drawn += len(samples) - len(good)
                 samples = np.concatenate([good, more])
                 while len(ahead) > 1:  # replacements were taken from what was read ahead
@@ -361,7 +359,7 @@ class Reader(IterableDataset):
         The keys are ``epoch_size``, ``epoch_size_padded`` (over all shards), ``number_of_shards``, ``shard_id``, ``pad_last_batch`` and
         ``stick_to_shard``.
         """
-        order = self._order_of_now()
+        order = self._current_order()
         return {
             "epoch_size": order.size,
             "epoch_size_padded": order.padded_shard * order.num_shards if order.pad_last_batch or order.pad_shards else order.size,
@@ -416,7 +414,7 @@ class Reader(IterableDataset):
         All ranks have the same state, because they take the same number of steps. It fits any number of shards and any batch size.
         """
         with self._lock:
-            return encoded(self._state, self.num_shards, self._shard(self._state.position.passes), self._shuffled)
+            return encode_state(self._state, self.num_shards, self._shard(self._state.position.passes), self._shuffled)
 
     def _shard(self, passes: int) -> int:
         return shard_of_pass(passes, self.shard_id, self.num_shards, self._stick_to_shard or self._shuffle_after_epoch)
@@ -440,9 +438,9 @@ class Reader(IterableDataset):
         """Return a state that :meth:`move_to` accepts."""
         worker = get_worker_info()
         block = None if worker is None else (worker.id, worker.num_workers)
-        found = decoded(self._op, state, None if self._can_change else self._size, self.num_shards, self._shard, block, self._shuffled)
+        found = decode_state(self._op, state, None if self._can_change else self._size, self.num_shards, self._shard, block, self._shuffled)
         if self._can_change and _is_begun(found):  # the size matters in the middle of an epoch
-            return decoded(self._op, state, self._size, self.num_shards, self._shard, block, self._shuffled)
+            return decode_state(self._op, state, self._size, self.num_shards, self._shard, block, self._shuffled)
         return found
 
     def move_to(self, state: State) -> None:
@@ -465,10 +463,10 @@ class Reader(IterableDataset):
             if state.blocks not in (None, blocks) and state.position.offset:
                 raise RuntimeError(f"{self._op}: the state is of {state.blocks}; it does not fit {blocks}")
             if not self._resumed and state.position.offset:  # the last loop was left early, or next_epoch is inside this pass
-                state = state.moved(Position(state.position.passes + 1), 0)
+                state = state.moved_to(Position(state.position.passes + 1), 0)
             self._state = state._replace(blocks=blocks if worker else None)
             self._begin_epoch()
-            self._prepared()
+            self._build_order()
             self._loop = loop = object()
         return self._batches(batch_size, blocks, loop)
 
@@ -484,7 +482,7 @@ class Reader(IterableDataset):
         if self._size and self._state.errors - errors >= self._size:
             raise RuntimeError(f"{self._op}: none of the {self._size} samples can be read; the last one: {self._errors[-1].reason}")
         with self._lock:
-            self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
+            self._state = self._state.moved_to(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
             self._resumed = False
 
     def set_epoch(self, epoch: int) -> None:
@@ -497,14 +495,14 @@ class Reader(IterableDataset):
         epoch = whole()(epoch, f"{self._op}: epoch")
         with self._lock:
             if epoch != self._state.position.passes:
-                self._state, self._resumed = self._state.moved(Position(epoch)), False
+                self._state, self._resumed = self._state.moved_to(Position(epoch)), False
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
         return self.count_batches(self.max_batch_size)
 
     def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
-        order, position = self._order_of_now(), self._state.position
+        order, position = self._current_order(), self._state.position
         return order.steps(position.passes + (position.offset > 0), self._batch_size(batch_size), drop_last)
 
     def locate_next_batch(self) -> tuple[int, int]:
@@ -542,7 +540,7 @@ class Reader(IterableDataset):
         rows += [("batch size", self.max_batch_size)] if self.max_batch_size else []
         return table(self._op, rows)
 
-    def _whole(self, options: LoaderOptions, argument: str, default: int) -> int:
+    def _read_int(self, options: LoaderOptions, argument: str, default: int) -> int:
         value: Any = options.get(argument)
         if value is None:
             return default
@@ -559,7 +557,7 @@ def _is_begun(state: State) -> bool:
     return state.position.offset > 0 or any(count if isinstance(count, int) else any(count) for _, count in state.history)
 
 
-def _taken(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:
+def _take(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:
     if walk is None:
         return order.take(position, count)
     return order.rest(position, count, walk), Position(position.passes, position.offset + count)

@@ -43,12 +43,12 @@ def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | Non
     owner = Owner()  # lives as long as this generator
     recorder, early = Recorder(weakref.ref(owner)), None
     for step in range(steps):
-        outputs = _delivered(reader, early)
+        outputs = _deliver(reader, early)
         if outputs is None:
             recorder.forget()
             outputs = reader._step(batch_size, ctx, left=steps - step - 1)
         recorder.begin(outputs)
-        early = _early(reader, batch_size, ctx, steps - step - 2) if recorder.has_calls and step + 1 < steps else None
+        early = _read_early(reader, batch_size, ctx, steps - step - 2) if recorder.has_calls and step + 1 < steps else None
         if early is not None:
             recorder.call_ahead(early.outputs)
         loop.recorder = recorder
@@ -58,7 +58,7 @@ def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | Non
         reader._state = reader._state._replace(epochs=reader._state.epochs + 1)
 
 
-def _early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, left: int) -> Early | None:
+def _read_early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, left: int) -> Early | None:
     """Return the next batch before the consumer reaches it; None if it cannot be read: reading it again in its turn raises the error."""
     with reader._lock:
         before, errors = reader._state, reader._errors
@@ -72,7 +72,7 @@ def _early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, left:
             reader._state, reader._errors = before, errors
 
 
-def _delivered(reader: Steps, early: Early | None) -> Any:
+def _deliver(reader: Steps, early: Early | None) -> Any:
     """Return the batch that was read early, when the consumer reaches it; None if the reader has moved elsewhere meanwhile."""
     with reader._lock:
         if early is None or reader._state is not early.before:

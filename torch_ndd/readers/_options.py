@@ -81,51 +81,51 @@ def with_options(init: Callable[..., Any]) -> tuple[list[inspect.Parameter], fro
 
     They come from the annotation of ``**``: ``Unpack[LoaderOptions]``, or a subclass with more options.
     """
-    given = list(inspect.signature(init).parameters.values())[1:]
-    own = [one for one in given if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    if len(own) == len(given):
+    parameters = list(inspect.signature(init).parameters.values())[1:]
+    own = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    if len(own) == len(parameters):
         return own, None
-    hint = get_args(given[-1].annotation)
+    hint = get_args(parameters[-1].annotation)
     options = (hint[0] if hint and is_typeddict(hint[0]) else LoaderOptions).__annotations__
-    known = {one.name for one in own}
+    known = {parameter.name for parameter in own}
     added = [name for name in sorted(options, key=LoaderOptions.__annotations__.__contains__) if name not in known]
     own += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options[name]) for name in added]
     return own, frozenset(options)
 
 
 # Elements of a sequence that are checked. Checking millions of paths would take seconds; a bad one further on is found when it is used.
-_LOOKED_AT = 16
+MAX_CHECKED_ELEMENTS = 16
 
 
-def check_arguments(op: str, parameters: Collection[inspect.Parameter], given: Mapping[str, Any]) -> None:
+def check_arguments(op: str, parameters: Collection[inspect.Parameter], arguments: Mapping[str, Any]) -> None:
     """Raise TypeError for an argument that does not fit its annotation."""
     for parameter in parameters:
-        value = given.get(parameter.name, parameter.default)
+        value = arguments.get(parameter.name, parameter.default)
         if value is parameter.default or _fits(value, parameter.annotation):
             continue
         wanted = re.sub(r"(collections\.abc|torch_ndd)\.(_?[a-z]\w*\.)*", "", inspect.formatannotation(parameter.annotation))
         raise TypeError(f"{op}: argument {parameter.name!r} must be {wanted}, got {value!r}")
 
 
-def checked_init(init: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+def check_init_arguments(init: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
     """Return the constructor of a reader with a check of its arguments."""
 
     @functools.wraps(init)
-    def checked(self: Any, *args: Any, **given: Any) -> None:
-        names = [one.name for one in parameters if one.kind is not inspect.Parameter.KEYWORD_ONLY]
-        arguments = {**dict(zip(names, args, strict=False)), **given}
+    def init_with_checks(self: Any, *args: Any, **kwargs: Any) -> None:
+        names = [parameter.name for parameter in parameters if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         check_arguments(f"readers.{type(self).__name__}", parameters, arguments)
         self.__dict__.setdefault("_brief", source_of(arguments))  # of the outermost class
-        init(self, *args, **given)
+        init(self, *args, **kwargs)
 
-    return checked
+    return init_with_checks
 
 
 def _fits(value: Any, hint: Any) -> bool:
     """Return whether a value fits an annotation; True for annotations that are not analyzed."""
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (typing.Union, types.UnionType):
-        return any(_fits(value, one) for one in inner)
+        return any(_fits(value, option) for option in inner)
     if kind is Any or not isinstance(kind, type) or typing.is_typeddict(kind):
         return True
     if kind is bool:
@@ -139,5 +139,5 @@ def _fits(value: Any, hint: Any) -> bool:
     if kind in (Sequence, list, tuple):
         if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__") or not hasattr(value, "__len__"):
             return False
-        return not inner or all(_fits(one, inner[0]) for one in islice(value, _LOOKED_AT))
+        return not inner or all(_fits(element, inner[0]) for element in islice(value, MAX_CHECKED_ELEMENTS))
     return isinstance(value, kind)

@@ -41,7 +41,7 @@ class Blocks(NamedTuple):
 
 
 ALL_BLOCKS = Blocks()
-_KNOWN_SPANS = 8
+MAX_CACHED_SPANS = 8
 
 
 class _Span(NamedTuple):
@@ -119,7 +119,7 @@ class Order:
 
     def steps_left(self, position: Position, batch_size: int, drop_last: bool = False) -> int:
         """Return the number of batches in the rest of a pass."""
-        return max(0, self._batches(self._delivered(position.passes) - position.offset, batch_size, drop_last))
+        return max(0, self._batches(self._count_delivered(position.passes) - position.offset, batch_size, drop_last))
 
     def _batches(self, samples: int, batch_size: int, drop_last: bool) -> int:
         return samples // batch_size if drop_last and not self.pad_last_batch else -(-samples // batch_size)
@@ -132,10 +132,10 @@ class Order:
         if span.whole and begin + count < span.end:  # nearly always
             return self._cut(passes, begin, count), Position(passes, offset + count)
         if self.pad_last_batch:
-            if offset >= self._delivered(passes):
+            if offset >= self._count_delivered(passes):
                 passes, offset = passes + 1, 0
-            samples = self._padded(passes, np.arange(offset, offset + count))
-            ended = offset + count >= self._delivered(passes)
+            samples = self._pad_to_shard(passes, np.arange(offset, offset + count))
+            ended = offset + count >= self._count_delivered(passes)
             return samples, Position(passes + 1, 0) if ended else Position(passes, offset + count)
         parts = []
         while count:
@@ -157,8 +157,8 @@ class Order:
         if blocks.workers == 1 and span.whole and span.begin + offset + count <= span.end:  # nearly always: no table of places is needed
             return self._cut(passes, span.begin + offset, count)
         places = blocks.places(offset, count)
-        inside = places < self._delivered(passes)
-        return self._padded(passes, places if self.pad_last_batch and inside[0] else places[inside])
+        inside = places < self._count_delivered(passes)
+        return self._pad_to_shard(passes, places if self.pad_last_batch and inside[0] else places[inside])
 
     def _cut(self, passes: int, begin: int, count: int) -> np.ndarray:
         """Return samples of a pass that no other number of shards has begun."""
@@ -168,16 +168,16 @@ class Order:
         """Return this shard's part of a pass."""
         found = self._spans.get(passes)
         if found is None:
-            if len(self._spans) >= _KNOWN_SPANS:
+            if len(self._spans) >= MAX_CACHED_SPANS:
                 self._spans.clear()
-            found = self._spans[passes] = _Span(*self._bounds(passes), self._delivered(passes), self._begun(passes) is None)
+            found = self._spans[passes] = _Span(*self._bounds(passes), self._count_delivered(passes), self._remaining_intervals(passes) is None)
         return found
 
-    def _padded(self, passes: int, places: np.ndarray) -> np.ndarray:
+    def _pad_to_shard(self, passes: int, places: np.ndarray) -> np.ndarray:
         # A shard left empty, because few samples remained for many shards, repeats the sample before it.
         return self._samples(passes, np.minimum(places, self.length(passes) - 1))
 
-    def _delivered(self, passes: int) -> int:
+    def _count_delivered(self, passes: int) -> int:
         """Return the number of samples of this shard in a pass, including those repeated to make all shards equal."""
         return -(-self._left(passes) // self.num_shards) if self.pad_last_batch or self.pad_shards else self.length(passes)
 
@@ -186,10 +186,10 @@ class Order:
 
     def _left(self, passes: int) -> int:
         """Return the number of samples of a pass for all shards together."""
-        begun = self._begun(passes)
+        begun = self._remaining_intervals(passes)
         return self.size if begun is None else int(begun[1].sum())
 
-    def _begun(self, passes: int) -> tuple[np.ndarray, np.ndarray] | None:
+    def _remaining_intervals(self, passes: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Return what other numbers of shards left of a pass: starts and lengths of intervals."""
         if passes != self.history_pass or not self.history:
             return None
@@ -203,7 +203,7 @@ class Order:
 
     def _samples(self, passes: int, places: np.ndarray) -> np.ndarray:
         places = np.maximum(places + self._bounds(passes)[0], 0)
-        begun = self._begun(passes)
+        begun = self._remaining_intervals(passes)
         if begun is not None and len(places):
             places = _places(*begun, places)
         return self._table(passes)[places] if self._has_table else places

@@ -21,11 +21,15 @@ def brief(value: Any) -> str:
         value = os.fspath(value)
     if isinstance(value, str | bytes | int | float):
         return _cut(repr(value))
-    if isinstance(value, tuple | list) and 0 < len(value) <= 4 and all(hasattr(one, "_brief") or isinstance(one, str | os.PathLike) for one in value):
+    if (
+        isinstance(value, tuple | list)
+        and 0 < len(value) <= 4
+        and all(hasattr(item, "_brief") or isinstance(item, str | os.PathLike) for item in value)
+    ):
         begin, end = "()" if isinstance(value, tuple) else "[]"
         return f"{begin}{', '.join(map(brief, value))}{end}"
     if isinstance(value, Mapping) and 0 < len(value) <= 4:
-        return "{" + ", ".join(f"{brief(key)}: {brief(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{brief(key)}: {brief(item)}" for key, item in value.items()) + "}"
     kind = type(value)
     if kind.__repr__ is not object.__repr__ and not isinstance(value, list | tuple | Mapping):
         text = repr(value)

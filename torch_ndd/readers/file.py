@@ -180,7 +180,7 @@ class File(Reader):
         """Names of the subdirectories of ``file_root`` in the order of their labels. Raise RuntimeError if the files come from a list."""
         if self._names is None:
             with self._lock:
-                self._prepared()
+                self._build_order()
             self._names = None if self._index is None else self._index.classes
         if self._names is None:
             raise RuntimeError(f"{self._op}: classes are the subdirectories of file_root; with files or file_list only their labels are known")
@@ -196,8 +196,8 @@ class _Index:
         self.classes: list[str] | None = None  # names of labels
 
 
-def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if given is None else (given,) if isinstance(given, str) else tuple(given)
+def _patterns(patterns: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if patterns is None else (patterns,) if isinstance(patterns, str) else tuple(patterns)
 
 
 def _int32(op: str, label: int) -> int:
@@ -233,7 +233,7 @@ def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re
     parts, offsets, counts, classes = bytearray(), [np.zeros(1, np.int64)], [], []
     try:
         for name in names_in(root, folders, True):
-            found = [os.path.join(name, one) for one in names_in(os.path.join(root, name), files, False)]
+            found = [os.path.join(name, file) for file in names_in(os.path.join(root, name), files, False)]
             packed, ends = pack_paths(found)
             offsets.append(ends[1:] + len(parts))
             parts += packed
@@ -241,6 +241,6 @@ def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re
             classes.append(os.fsdecode(name))
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
-    made = _Index(root, bytes(parts), np.concatenate(offsets), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
-    made.classes = classes
-    return made
+    index = _Index(root, bytes(parts), np.concatenate(offsets), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+    index.classes = classes
+    return index

@@ -83,15 +83,15 @@ class MXNet(Reader):
     @staticmethod
     def _scalars(values: torch.Tensor, lengths: np.ndarray) -> Batch:
         """Return labels of one number each as int64 ()."""
-        made, reasons = np.zeros(len(lengths), np.int64), {}
+        numbers, reasons = np.zeros(len(lengths), np.int64), {}
         for k, label in enumerate(np.split(values.view(torch.float32).numpy(), np.cumsum(lengths)[:-1])):
             try:
-                made[k] = class_number(label)
+                numbers[k] = class_number(label)
             except ValueError as error:
                 reasons[k] = str(error)
         if reasons:
             raise UnreadableSamples(reasons)
-        return new_batch(torch.from_numpy(made))
+        return new_batch(torch.from_numpy(numbers))
 
     def _written_source(self, sample: int) -> str:
         return self._source(sample).replace(" at byte ", " at index ")  # DALI's wording

@@ -27,7 +27,7 @@ from ..io._urls import is_url, open_file, read_all
 from ._options import DecodingOptions
 from ._ranges.ranges import Path, as_paths, pack_paths
 from ._ranges.remote import ranges_of
-from ._threads import Array, ThreadedReader, packed
+from ._threads import Array, ThreadedReader, pack_samples
 
 _DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
 
@@ -36,7 +36,7 @@ _UNKNOWN, _NO, _YES = 0, 1, 2
 # Uncompressed float32 stereo at 48 kHz. A file with more bytes per wanted second is not even read to its end.
 _BYTES_PER_SECOND = 48000 * 2 * 4
 _HEADER_BYTES = 64 << 10
-_MOST_FRAMES = 1 << 48  # more mean that the header has no number
+MAX_FRAMES = 1 << 48  # more mean that the header has no number
 
 
 class NemoAsr(ThreadedReader):
@@ -160,7 +160,7 @@ class NemoAsr(ThreadedReader):
                 reads.update((k, partial(_row, outputs, row)) for row, k in enumerate(whole.tolist()))
             except Exception:  # reading one by one shows which entry fails, and why
                 reads.update((k, partial(self._read, int(samples[k]))) for k in whole.tolist())
-        return self._together([reads[k] for k in range(len(samples))], samples)
+        return self._join_samples([reads[k] for k in range(len(samples))], samples)
 
     def _batch(self, samples: np.ndarray) -> tuple[Batch, ...]:
         """Decode whole files on native threads and return their outputs: soundfile under the GIL took twice the time."""
@@ -172,16 +172,16 @@ class NemoAsr(ThreadedReader):
         # A part that ends before its file does is resampled from its own frames only.
         alone = (total > 2 * wanted) | ((self._rate > 0) & (wanted < total) & (rates != self._rate))
         index.is_part[samples] = np.where(alone, _YES, _NO)
-        contents = [one.buffer for one in files]
+        contents = [content.buffer for content in files]
         if alone.all():
             sounds = []
         elif alone.any():
-            sounds = list(self._decoded(packed([one for one, part in zip(contents, alone, strict=True) if not part])))
+            sounds = list(self._decode(pack_samples([content for content, part in zip(contents, alone, strict=True) if not part])))
         else:
-            sounds = self._decoded(files)
+            sounds = self._decode(files)
         if (wanted < total).any():  # also because durations have few digits: a frame is missing
             rest = iter(sounds)
-            sounds = packed(
+            sounds = pack_samples(
                 [
                     self._sound(io.BytesIO(content.numpy().data), 0, float(index.durations[sample]))[0] if part else next(rest).buffer[:length]
                     for content, part, sample, length in zip(contents, alone, samples.tolist(), wanted.tolist(), strict=True)
@@ -189,9 +189,9 @@ class NemoAsr(ThreadedReader):
             )
         assert isinstance(sounds, Batch)
         rows = [self._others(sample, rate) for sample, rate in zip(samples.tolist(), rates.tolist(), strict=True)]
-        return sounds, *map(packed, zip(*rows, strict=True))
+        return sounds, *map(pack_samples, zip(*rows, strict=True))
 
-    def _decoded(self, files: Batch) -> Batch:
+    def _decode(self, files: Batch) -> Batch:
         sounds, _ = audio(files, **self._decoding())
         sounds.wait()
         return sounds
@@ -230,19 +230,19 @@ class NemoAsr(ThreadedReader):
 
     def _lacks_length(self, file: Any, source: str | io.BytesIO) -> bool:
         """Return whether libsndfile does not know how many frames there are."""
-        if 0 < file.frames < _MOST_FRAMES and file.format != "MP3":
+        if 0 < file.frames < MAX_FRAMES and file.format != "MP3":
             return False
-        total, _ = lengths(packed([_contents(source)]), self._max_sample_bytes)
+        total, _ = lengths(pack_samples([_contents(source)]), self._max_sample_bytes)
         return bool(total[0] != file.frames)
 
-    def _counted(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
+    def _decode_part(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
         """Return a part of a file that has to be decoded to know how long it is, as a file of its own."""
         whole, rate = audio(as_tensor(_contents(source)), max_sample_bytes=self._max_sample_bytes)
         begin = min(int(max(offset, 0) * rate.item()), len(whole.torch()))
         end = None if duration < 0 else begin + int(duration * rate.item())
-        made = io.BytesIO()
-        _soundfile().write(made, whole.torch()[begin:end].numpy(), int(rate.item()), "FLOAT", format="WAV")
-        sound, _ = audio(as_tensor(np.frombuffer(made.getvalue(), np.uint8)), **self._decoding())
+        wav = io.BytesIO()
+        _soundfile().write(wav, whole.torch()[begin:end].numpy(), int(rate.item()), "FLOAT", format="WAV")
+        sound, _ = audio(as_tensor(np.frombuffer(wav.getvalue(), np.uint8)), **self._decoding())
         return sound.torch(), rate.item()
 
     def _sound(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
@@ -250,7 +250,7 @@ class NemoAsr(ThreadedReader):
         with _soundfile().SoundFile(source) as file:
             rate, total = file.samplerate, file.frames
             if self._lacks_length(file, source):
-                return self._counted(source, offset, duration)
+                return self._decode_part(source, offset, duration)
             begin = min(int(max(offset, 0) * rate), total)
             wanted = total - begin if duration < 0 else int(min(total - begin, duration * rate))
             check_sample(f"{wanted} frames of {file.channels} channels have", wanted * file.channels * 4, self._max_sample_bytes)
@@ -265,9 +265,9 @@ class NemoAsr(ThreadedReader):
             if self._downmix:
                 samples = samples[:, 0] if samples.shape[1] == 1 else samples.mean(1, dtype=np.float32)
             return torch.from_numpy(np.ascontiguousarray(samples)).to(self._dtype), rate
-        made = io.BytesIO()
-        _soundfile().write(made, samples, rate, "FLOAT", format="WAV")
-        content = as_tensor(np.frombuffer(made.getvalue(), np.uint8))
+        wav = io.BytesIO()
+        _soundfile().write(wav, samples, rate, "FLOAT", format="WAV")
+        content = as_tensor(np.frombuffer(wav.getvalue(), np.uint8))
         sound, _ = audio(content, **self._decoding())
         return sound.torch(), rate
 
@@ -288,7 +288,7 @@ def _contents(source: str | io.BytesIO) -> np.ndarray:
 
 
 def _row(outputs: tuple[Batch, ...], row: int) -> list[Array]:
-    return [one.nth(row).torch() for one in outputs]
+    return [output.nth(row).torch() for output in outputs]
 
 
 class _Index:
@@ -303,7 +303,7 @@ class _Index:
         number, skipped = 0, 0
         self._folders.append(folder)
         for entry in _objects(text):
-            values = _checked(entry)
+            values = _parse_entry(entry)
             if values is None:
                 skipped += 1
                 continue
@@ -372,7 +372,7 @@ def _objects(text: str) -> Iterator[Any]:
         yield value
 
 
-def _checked(entry: Any) -> tuple[str, bytes, float, float] | None:
+def _parse_entry(entry: Any) -> tuple[str, bytes, float, float] | None:
     """Return path, text, offset and duration of an entry; None if it is invalid. A negative duration means that of the file."""
     if not isinstance(entry, dict):
         return None

@@ -100,7 +100,7 @@ class Numpy(Reader):
         self._axes = np.array([axes] if isinstance(axes, int) else list(axes), np.int64)
         limits = {"roi_start": roi_start, "roi_end": roi_end, "roi_shape": roi_shape}
         limits |= {"rel_roi_start": rel_roi_start, "rel_roi_end": rel_roi_end, "rel_roi_shape": rel_roi_shape}
-        if any(isinstance(unwrap(one), Batch) for one in limits.values()):
+        if any(isinstance(unwrap(limit), Batch) for limit in limits.values()):
             raise ValueError(f"{self._op}: Readers cannot be constructed with batch keyword arguments")
         self._limits = {key: _values(self._op, key, value) for key, value in limits.items() if value is not None}
         self._now: dict[str, np.ndarray] = {}  # those of a call
@@ -119,7 +119,7 @@ class Numpy(Reader):
         with self._lock:
             self._now = {key: _values(self._op, key, value) for key, value in limits.items()}
             self._ahead.clear()  # what was read ahead has other windows
-            self._prepared()
+            self._build_order()
             depth, self._depth = self._depth, 0  # what would be read ahead now, too
             try:
                 return super().__call__(batch_size=batch_size)
@@ -163,13 +163,13 @@ class Numpy(Reader):
         return _NpyRequest(self._ranges, roi, self._headers, samples)
 
     def _roi(self, samples: int) -> "_Roi":
-        given = {**self._limits, **self._now}
+        limits = {**self._limits, **self._now}
         for names in (_STARTS, _ENDS):
-            both = [name for name in names if name in given]
+            both = [name for name in names if name in limits]
             if len(both) > 1:
                 raise RuntimeError(f"{self._op}: {' and '.join(both)} are mutually exclusive")
-        start, end = (next((name for name in names if name in given), None) for names in (_STARTS, _ENDS))
-        first, last = (np.zeros((0, 0)) if name is None else given[name] for name in (start, end))
+        start, end = (next((name for name in names if name in limits), None) for names in (_STARTS, _ENDS))
+        first, last = (np.zeros((0, 0)) if name is None else limits[name] for name in (start, end))
         for name, rows in ((start, first), (end, last)):
             if len(rows) not in (0, 1, samples):
                 raise ValueError(f"{self._op}: {name} has {len(rows)} samples for a batch of {samples}")
@@ -179,11 +179,11 @@ class Numpy(Reader):
     @override
     def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
         assert self._ranges is not None
-        made = request.finish()
+        arrays = request.finish()
         if self._target.type != "cpu":
-            made = made.to_device(self._target)
-        made.sources = Sources(self._ranges.path, samples)
-        return (made,)
+            arrays = arrays.to_device(self._target)
+        arrays.sources = Sources(self._ranges.path, samples)
+        return (arrays,)
 
 
 def _target(device: DeviceLike) -> torch.device:
@@ -228,7 +228,7 @@ class _NpyRequest(NativeRequest):
 
     def _begin(self) -> int:
         ranges, roi = self._ranges, self._roi
-        limits = [word for one in (roi.start, roi.end) for word in (one.ctypes.data, *one.shape)]
+        limits = [word for limit in (roi.start, roi.end) for word in (limit.ctypes.data, *limit.shape)]
         paths = ranges.root, ranges.paths, ranges.path_offsets.ctypes.data, self._numbers.ctypes.data, len(self._numbers)
         headers = None if self._headers is None else self._headers.handle
         return native.npy_start(headers, *paths, *limits, roi.flags.ctypes.data, roi.axes.ctypes.data, len(roi.axes), roi.policy, roi.fill)

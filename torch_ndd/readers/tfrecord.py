@@ -98,9 +98,9 @@ class TFRecord(Reader):
         outputs = {}
         for k, (key, feature) in enumerate(self._features.items()):
             values, lengths = request.output(k)
-            made = _batch(values, lengths, feature)
-            made.sources = Sources(self._written_source, samples)
-            outputs[key] = made
+            batch = _batch(values, lengths, feature)
+            batch.sources = Sources(self._written_source, samples)
+            outputs[key] = batch
         return outputs
 
     def _written_source(self, sample: int) -> str:
@@ -133,7 +133,7 @@ class _Spec:
     def __init__(self, features: Mapping[str, Feature]) -> None:
         names, missing = [key.encode() for key in features], [feature.missing for feature in features.values()]
         self.names, self.missing = b"".join(names), b"".join(missing)
-        self.name_offsets, self.missing_offsets = (np.cumsum([0, *map(len, one)], dtype=np.int64) for one in (names, missing))
+        self.name_offsets, self.missing_offsets = (np.cumsum([0, *map(len, column)], dtype=np.int64) for column in (names, missing))
         self.types = np.array([feature.dtype for feature in features.values()], np.int64)
         self.counts = np.array([feature.count for feature in features.values()], np.int64)
         self.rows = np.array([max(math.prod(feature.shape), 1) for feature in features.values()], np.int64)
@@ -146,7 +146,7 @@ class _ExampleRequest(RecordRequest):
 
     def _begin(self) -> int:
         spec = self._spec
-        numbers = (one.ctypes.data for one in (spec.types, spec.counts, spec.rows))
+        numbers = (column.ctypes.data for column in (spec.types, spec.counts, spec.rows))
         names, missing = (spec.names, spec.name_offsets.ctypes.data), (spec.missing, spec.missing_offsets.ctypes.data)
         return native.examples_start(*self._native_ranges(), *names, *missing, *numbers, len(spec.types), self._verify)
 

@@ -21,7 +21,7 @@ from ..ops.generic.convert import cast
 from ..ops.shape.reshape import squeeze
 from ..readers._sources.choice import OfTorch, dataset_reader, with_order
 from ..readers._sources.selected import Selected
-from ..readers.dataset._items import together
+from ..readers.dataset._items import collate
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -237,7 +237,7 @@ class _Transformed:
         images = _decoded(files) if transform is None else transform(files)
         if target_transform is None:
             return images, labels
-        return images, together([target_transform(label) for label in labels.torch().tolist()])
+        return images, collate([target_transform(label) for label in labels.torch().tolist()])
 
 
 class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):

@@ -131,7 +131,7 @@ class Parts:
 
     def finish_all(self) -> tuple[Batch, ...]:
         """Wait and return one batch per component."""
-        return tuple(packed_batch(*one) for one in self.parts())
+        return tuple(packed_batch(*part) for part in self.parts())
 
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
         """Return the concatenated bytes of all samples and their lengths, for each component."""
@@ -149,7 +149,7 @@ class RangeRequest(Parts, NativeRequest):
         if ranges.file is None:
             self._given = (numbers.astype(np.int32).tobytes(), None, None)
         else:
-            parts = [ranges.file[numbers], *(None if one is None else one[numbers] for one in (ranges.begin, ranges.length))]
+            parts = [ranges.file[numbers], *(None if column is None else column[numbers] for column in (ranges.begin, ranges.length))]
             parts[0][numbers < 0] = -1
             kinds = (np.int32, np.int64, np.int64)
             self._given = tuple(None if part is None else part.astype(kind, copy=False).tobytes() for part, kind in zip(parts, kinds, strict=True))
@@ -216,6 +216,6 @@ def pack_paths(paths: Sequence[Path | bytes]) -> tuple[bytes, np.ndarray]:
     return b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64)
 
 
-def as_paths(given: Path | Sequence[Path]) -> list[str]:
-    """Return one path or several as a list."""
-    return [os.fsdecode(given)] if isinstance(given, str | bytes | os.PathLike) else [os.fsdecode(one) for one in given]
+def as_paths(paths: Path | Sequence[Path]) -> list[str]:
+    """Return a single path or several as a list."""
+    return [os.fsdecode(paths)] if isinstance(paths, str | bytes | os.PathLike) else [os.fsdecode(path) for path in paths]

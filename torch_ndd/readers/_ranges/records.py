@@ -80,7 +80,7 @@ def record_ranges(
         begins.append(begin)
         lengths.append(length)
         size += len(begin)
-    file = np.repeat(np.arange(len(paths), dtype=np.int32), [len(one) for one in begins])
+    file = np.repeat(np.arange(len(paths), dtype=np.int32), [len(begin) for begin in begins])
     begin, length = (np.concatenate([np.empty(0, np.int64), *parts]) for parts in (begins, lengths))
     return ranges_of(b"", *pack_paths(paths), file, begin, length), damaged
 

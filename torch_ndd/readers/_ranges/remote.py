@@ -54,12 +54,12 @@ class RemoteRanges(Ranges):
     def _fetch(self, numbers: np.ndarray) -> list[bytes | Body | Exception]:
         wanted = [self._range(number) for number in numbers.tolist()]
         known: dict[Range, int] = {}
-        place = [known.setdefault(whole, len(known)) if one.path else -1 for one, whole in zip(wanted, merged(wanted), strict=True)]
+        place = [known.setdefault(whole, len(known)) if part_range.path else -1 for part_range, whole in zip(wanted, merged(wanted), strict=True)]
         wholes = list(known)
         contents = fetched(wholes)
         return [
-            b"" if k < 0 else part if isinstance(part := contents[k], Exception) else one.of(wholes[k], part)
-            for one, k in zip(wanted, place, strict=True)
+            b"" if k < 0 else part if isinstance(part := contents[k], Exception) else part_range.of(wholes[k], part)
+            for part_range, k in zip(wanted, place, strict=True)
         ]
 
     def _range(self, number: int) -> "Range":
@@ -78,9 +78,9 @@ class RemoteRequest(Parts):
 
     def __init__(self, ranges: RemoteRanges, numbers: np.ndarray) -> None:
         self._ranges, self._numbers = ranges, numbers
-        self._future, self._process = self._started(), os.getpid()
+        self._future, self._process = self._submit(), os.getpid()
 
-    def _started(self) -> "Future[list[bytes | Body | Exception]]":
+    def _submit(self) -> "Future[list[bytes | Body | Exception]]":
         download = Download()
         when_gone(self, download.abandon)
         token = current_download.set(download)
@@ -92,27 +92,27 @@ class RemoteRequest(Parts):
     def contents(self) -> list[bytes | Body]:
         """Wait for the bytes of all ranges. Call once. Raise UnreadableSamples for ranges that could not be fetched."""
         if self._process != os.getpid():  # the fetching threads are in the parent
-            self._future, self._process = self._started(), os.getpid()
+            self._future, self._process = self._submit(), os.getpid()
         fetched = self._future.result()
         samples = self._numbers.shape[-1]
         reasons: dict[int, str] = {}
-        for k, one in enumerate(fetched):
-            if isinstance(one, Exception):
-                reasons.setdefault(k % samples, reason_of(one))
+        for k, content in enumerate(fetched):
+            if isinstance(content, Exception):
+                reasons.setdefault(k % samples, reason_of(content))
         if reasons:
             raise UnreadableSamples(reasons)
-        return [one for one in fetched if not isinstance(one, Exception)]
+        return [content for content in fetched if not isinstance(content, Exception)]
 
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
         """Return the concatenated bytes of all samples and their lengths, for each component."""
-        contents, samples, made = self.contents(), self._numbers.shape[-1], []
+        contents, samples, parts = self.contents(), self._numbers.shape[-1], []
         for first in range(0, len(contents), max(samples, 1)):
             component = contents[first : first + samples]
             lengths = np.array([len(each) for each in component], np.int64)
             values = np.empty(lengths.sum(), np.uint8)
             fill(values.data, component)
-            made.append((torch.from_numpy(values), lengths))
-        return made
+            parts.append((torch.from_numpy(values), lengths))
+        return parts
 
 
 # --- for native code, which reads files ---
@@ -136,7 +136,7 @@ class RemoteNative(Generic[R]):
     def wait(self) -> None:
         """Wait for the bytes and for the native request. Raise UnreadableSamples for what could not be read."""
         contents = self._fetching.contents()
-        lengths = np.array([len(one) for one in contents], np.int64)
+        lengths = np.array([len(content) for content in contents], np.int64)
         parts = [[content] for content in contents] if self._whole else [contents]
         self._files = [_InMemory(part) for part in parts]
         paths = pack_paths([file.path for file in self._files])

@@ -71,7 +71,7 @@ _OPTIONS = frozenset(LoaderOptions.__annotations__)
 _OF_LOADER = ("batch_size", "prefetch", "device", "drop_last", "prefetch_bytes", "pin_memory", "return_paths")
 
 
-def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen:
+def reader_of(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Chosen:
     """Return what reads from a source.
 
     Raise TypeError for another source, and for an argument that means nothing there, with what takes its place.
@@ -85,22 +85,22 @@ def reader_of(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen
             raise TypeError(f"DataLoader: got an unexpected keyword argument {name!r}{similar(name, known)}")
     kept = {name: value for name, value in options.items() if name in _OPTIONS}
     if isinstance(source, Reader):
-        return Chosen(_checked(source, given, kept), None)
+        return Chosen(_check_reader(source, arguments, kept), None)
     if isinstance(source, ExternalSource):
-        _refuse("an ExternalSource", {**given.of_data_sets(), **kept}, "the source decides what comes, and in which order")
+        _refuse("an ExternalSource", {**arguments.of_data_sets(), **kept}, "the source decides what comes, and in which order")
         return Chosen(ExternalReader(source), None)
     if isinstance(source, Mapping) or _is_in_step(source):
-        return _in_step(source, given, kept)
+        return _in_step(source, arguments, kept)
     source = flat_dataset(source)
     loading = getattr(source, "choose_reader", None)
     if loading is not None:  # a data set of ours
-        return Chosen(*loading(given, kept))
-    return Chosen(_of_dataset(source, given, kept), None)
+        return Chosen(*loading(arguments, kept))
+    return Chosen(_of_dataset(source, arguments, kept), None)
 
 
-def _checked(reader: Reader, given: OfTorch, options: Mapping[str, Any]) -> Reader:
+def _check_reader(reader: Reader, arguments: OfTorch, options: Mapping[str, Any]) -> Reader:
     shuffles = reader._random_shuffle or reader._shuffle_after_epoch
-    for name, value in given.of_data_sets().items():
+    for name, value in arguments.of_data_sets().items():
         if not _is_set(value) if name != "shuffle" else value is None or bool(value) == shuffles:
             continue
         raise TypeError(f"DataLoader: {name}: {_OF_READERS[name]}")
@@ -115,8 +115,8 @@ def _checked(reader: Reader, given: OfTorch, options: Mapping[str, Any]) -> Read
     return reader
 
 
-def _refuse(what: str, given: Mapping[str, Any], why: str) -> None:
-    for name, value in given.items():
+def _refuse(what: str, arguments: Mapping[str, Any], why: str) -> None:
+    for name, value in arguments.items():
         if _is_set(value):
             raise TypeError(f"DataLoader: {name} is not for {what}: {why}")
 
@@ -124,20 +124,20 @@ def _refuse(what: str, given: Mapping[str, Any], why: str) -> None:
 def _is_in_step(source: Any) -> bool:
     """Return whether these are readers in step: a list may be a data set itself, unless it holds readers."""
     if isinstance(source, list):
-        return bool(source) and all(isinstance(one, Reader) or hasattr(one, "choose_reader") for one in source)
-    return isinstance(source, tuple) and all(_is_source(one) for one in source)
+        return bool(source) and all(isinstance(part, Reader) or hasattr(part, "choose_reader") for part in source)
+    return isinstance(source, tuple) and all(_is_source(part) for part in source)
 
 
-def _is_source(one: Any) -> bool:
-    return isinstance(one, Reader) or hasattr(one, "choose_reader") or (hasattr(one, "__getitem__") and hasattr(one, "__len__"))
+def _is_source(source: Any) -> bool:
+    return isinstance(source, Reader) or hasattr(source, "choose_reader") or (hasattr(source, "__getitem__") and hasattr(source, "__len__"))
 
 
-def _in_step(source: Any, given: OfTorch, options: Mapping[str, Any]) -> Chosen:
+def _in_step(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Chosen:
     named = isinstance(source, Mapping)
     parts: dict[Any, Any] = {}
     before: dict[Any, Fn] = {}
-    for name, one in source.items() if named else enumerate(source):
-        parts[name], first = reader_of(one, given, options)
+    for name, part in source.items() if named else enumerate(source):
+        parts[name], first = reader_of(part, arguments, options)
         if first is not None:
             before[name] = first
     reader = InStep(parts if named else tuple(parts.values()))
@@ -152,54 +152,54 @@ class _Each:
 
     def __call__(self, *outputs: Any) -> Any:
         parts = outputs[0] if self._named else dict(enumerate(outputs))
-        made = {name: self._one(name, one) for name, one in parts.items()}
-        return made if self._named else tuple(made.values())
+        results = {name: self._apply(name, part) for name, part in parts.items()}
+        return results if self._named else tuple(results.values())
 
-    def _one(self, name: Any, outputs: Any) -> Any:
+    def _apply(self, name: Any, outputs: Any) -> Any:
         function = self._functions.get(name)
         return outputs if function is None else function(*outputs) if isinstance(outputs, tuple) else function(outputs)
 
 
-def _of_dataset(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> "Reader | Stream":
+def _of_dataset(dataset: Any, arguments: OfTorch, options: Mapping[str, Any]) -> "Reader | Stream":
     if isinstance(dataset, IterableDataset) or (hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")):
-        return _iterable(dataset, given, options)
-    if not hasattr(dataset, "__getitem__") or not (hasattr(dataset, "__len__") or given.sampler is not None) or isinstance(dataset, str | bytes):
+        return _iterable(dataset, arguments, options)
+    if not hasattr(dataset, "__getitem__") or not (hasattr(dataset, "__len__") or arguments.sampler is not None) or isinstance(dataset, str | bytes):
         raise TypeError(
             "DataLoader: reader must be one of torch_ndd.readers, several of them in a dict or a tuple, an ExternalSource, or a "
             f"torch.utils.data.Dataset, got {type(dataset).__name__}"
         )
-    return dataset_reader(dataset, given, options)
+    return dataset_reader(dataset, arguments, options)
 
 
-def dataset_reader(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> Dataset:
+def dataset_reader(dataset: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Dataset:
     """Return the reader of a map-style data set."""
     return Dataset(
         dataset,
-        collate_fn=given.collate_fn,
-        multiprocessing_context=given.multiprocessing_context,
-        num_workers=given.num_workers,
-        persistent_workers=given.persistent_workers,
-        sampler=given.sampler,
-        **with_order(given, options),
+        collate_fn=arguments.collate_fn,
+        multiprocessing_context=arguments.multiprocessing_context,
+        num_workers=arguments.num_workers,
+        persistent_workers=arguments.persistent_workers,
+        sampler=arguments.sampler,
+        **with_order(arguments, options),
     )
 
 
-def with_order(given: OfTorch, options: Mapping[str, Any]) -> dict[str, Any]:
+def with_order(arguments: OfTorch, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a reader, with ``shuffle``."""
-    if given.seed is not None:
-        options = {"seed": given.seed, **options}
-    if given.shuffle is None:
+    if arguments.seed is not None:
+        options = {"seed": arguments.seed, **options}
+    if arguments.shuffle is None:
         return dict(options)
-    if options.get("random_shuffle") not in (None, bool(given.shuffle)):
+    if options.get("random_shuffle") not in (None, bool(arguments.shuffle)):
         raise ValueError("DataLoader: shuffle and random_shuffle contradict each other")
-    return {**options, "random_shuffle": bool(given.shuffle) and not options.get("shuffle_after_epoch")}
+    return {**options, "random_shuffle": bool(arguments.shuffle) and not options.get("shuffle_after_epoch")}
 
 
-def _iterable(dataset: Any, given: OfTorch, options: Mapping[str, Any]) -> IterableReader:
-    of_order = {"shuffle": given.shuffle, "sampler": given.sampler}
+def _iterable(dataset: Any, arguments: OfTorch, options: Mapping[str, Any]) -> IterableReader:
+    of_order = {"shuffle": arguments.shuffle, "sampler": arguments.sampler}
     of_order |= {name: value for name, value in options.items() if name not in ("shard_id", "num_shards")}
     _refuse("an iterable data set", of_order, "it decides itself what comes, and in which order")
     shards, shard = options.get("num_shards") or 1, options.get("shard_id") or 0
     if not 0 <= shard < shards:
         raise ValueError(f"DataLoader: shard_id must be from 0 to {shards - 1}, got {shard}")
-    return IterableReader(dataset, shard, shards, given.multiprocessing_context, bool(given.persistent_workers), given.collate_fn)
+    return IterableReader(dataset, shard, shards, arguments.multiprocessing_context, bool(arguments.persistent_workers), arguments.collate_fn)

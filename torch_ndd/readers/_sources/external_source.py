@@ -101,7 +101,7 @@ class ExternalSource:
             if cycle is not None:
                 raise ValueError("ExternalSource: cycle is for iterables and generator functions; source is a plain callable")
             self._numbered = self._check_parameters(source, int(self._per_sample)) == 1
-            self._begin = lambda: self._called(source)
+            self._begin = lambda: self._iterate_calls(source)
         elif hasattr(source, "__getitem__"):
             self._begin = lambda: iter(source)  # the old protocol of sequences
         else:
@@ -187,7 +187,7 @@ class ExternalSource:
         self._noted = self._taken = []
         try:
             with ctx or nullcontext():
-                return _own(self._next(batch_size))
+                return _copy_outputs(self._next(batch_size))
         except Exception:
             taken, self._taken = self._taken, []
             self._give_back(taken)
@@ -202,10 +202,10 @@ class ExternalSource:
     def _next(self, batch_size: int | None) -> Any:
         with self._lock:
             if batch_size is None or not self._per_sample:
-                made = self._outputs(self._item(), batch_size)
+                outputs = self._outputs(self._item(), batch_size)
             else:
-                made = self._batch_of_samples(operator.index(batch_size))
-        return made if self._count > 1 else made[0]
+                outputs = self._batch_of_samples(operator.index(batch_size))
+        return outputs if self._count > 1 else outputs[0]
 
     def _item(self) -> Any:
         return self._outcome(self.next_item)
@@ -264,18 +264,18 @@ class ExternalSource:
         return item
 
     def _outputs(self, item: Any, batch_size: int | None) -> tuple[Any, ...]:
-        made = tuple(self._output(one, dtype, layout) for one, dtype, layout in zip(self._parts(item), self._dtypes, self._layouts, strict=True))
+        outputs = tuple(self._output(part, dtype, layout) for part, dtype, layout in zip(self._parts(item), self._dtypes, self._layouts, strict=True))
         if batch_size is not None:
-            return tuple(_of_size(one, operator.index(batch_size)) for one in made)
-        if len({isinstance(one, Batch) for one in made}) > 1:
+            return tuple(_with_batch_size(part, operator.index(batch_size)) for part in outputs)
+        if len({isinstance(part, Batch) for part in outputs}) > 1:
             raise TypeError("ExternalSource: Outputs must be uniformly Tensors or uniformly Batches unless batch_size is given")
-        return made
+        return outputs
 
     def _output(self, item: Any, dtype: Any, layout: str | None) -> Tensor | Batch:
         item = unwrap(item)
         return (as_batch if isinstance(item, Batch) else as_tensor)(item, dtype, self._device, layout)
 
-    def _called(self, source: Callable[..., Any]) -> Iterator[Any]:
+    def _iterate_calls(self, source: Callable[..., Any]) -> Iterator[Any]:
         return _CallableSource(source, self._numbered)
 
     def _for_each(self, argument: str, value: Any) -> tuple[Any, ...]:
@@ -366,24 +366,24 @@ class _Steps:
         if self._early is None:
             recorder.forget()
             with self._ctx or nullcontext():
-                made = source._next(self._batch_size)
+                outputs = source._next(self._batch_size)
         else:
-            made, self._early, source._taken = self._early, None, []
-        made = _own(made)  # the source may reuse its buffer for the next item
-        recorder.begin(made)
+            outputs, self._early, source._taken = self._early, None, []
+        outputs = _copy_outputs(outputs)  # the source may reuse its buffer for the next item
+        recorder.begin(outputs)
         if recorder.has_calls:
             self._early = source._taken_early(self._batch_size, self._ctx)
         if self._early is not None:
             recorder.call_ahead(self._early)
         running.recorder = recorder
-        return made
+        return outputs
 
 
-def _own(made: Any) -> Any:
+def _copy_outputs(outputs: Any) -> Any:
     """Copy the outputs into memory of their own."""
-    if isinstance(made, tuple):
-        return tuple(_own(one) for one in made)
-    return made.copy_values() if made.caller_owned else made
+    if isinstance(outputs, tuple):
+        return tuple(_copy_outputs(output) for output in outputs)
+    return outputs.copy_values() if outputs.caller_owned else outputs
 
 
 class _CallableSource(Iterator[Any]):
@@ -398,12 +398,12 @@ class _CallableSource(Iterator[Any]):
         return item
 
 
-def _of_size(one: Tensor | Batch, size: int) -> Batch:
-    if isinstance(one, Tensor):
+def _with_batch_size(output: Tensor | Batch, size: int) -> Batch:
+    if isinstance(output, Tensor):
         if size < 0:
             raise ValueError(f"ExternalSource: batch_size must not be negative, got {size}")
         check_samples("ExternalSource", size)
-        return repeated(one, size)
-    if one.batch_size != size:
-        raise ValueError(f"ExternalSource: Expected batch size {size}, got {one.batch_size}")
-    return one
+        return repeated(output, size)
+    if output.batch_size != size:
+        raise ValueError(f"ExternalSource: Expected batch size {size}, got {output.batch_size}")
+    return output

@@ -40,33 +40,33 @@ class InStep(Reader):
     def __init__(self, readers: Any) -> None:
         parts: dict[Any, Any] = dict(readers) if isinstance(readers, Mapping) else dict(enumerate(readers))
         if not parts:
-            raise ValueError("readers in step: there are no readers")
-        for name, one in parts.items():
-            if not isinstance(one, Reader):
-                raise TypeError(f"readers in step: {name!r} must be a reader or a map-style data set, got {type(one).__name__}")
+            raise ValueError("readers in step: at least one reader is required")
+        for name, reader in parts.items():
+            if not isinstance(reader, Reader):
+                raise TypeError(f"readers in step: {name!r} must be a reader or a map-style data set, got {type(reader).__name__}")
         (first_name, first), *others = parts.items()
-        for name, one in others:
+        for name, reader in others:
             for attribute, option in _SAME.items():
-                if getattr(one, attribute) != getattr(first, attribute):
-                    found = f"{getattr(first, attribute)!r} and {getattr(one, attribute)!r}"
+                if getattr(reader, attribute) != getattr(first, attribute):
+                    found = f"{getattr(first, attribute)!r} and {getattr(reader, attribute)!r}"
                     raise ValueError(f"readers in step: {option} must be the same for all; {first_name!r} and {name!r} have {found}")
-            if one._state.seeds != first._state.seeds:
+            if reader._state.seeds != first._state.seeds:
                 raise ValueError(f"readers in step: seed must be the same for all; {first_name!r} and {name!r} have {first._state.seeds[0]} "
-                                 f"and {one._state.seeds[0]}")  # fmt: skip
-        for name, one in parts.items():
-            if one._started:
+                                 f"and {reader._state.seeds[0]}")  # fmt: skip
+        for name, reader in parts.items():
+            if reader._started:
                 raise ValueError(f"readers in step: the reader {name!r} has begun already; make one for the loader")
         super().__init__(first.max_batch_size, "cpu", {})
         self._op, self._brief = "readers in step", brief(readers)
         for attribute in (*_SAME, "_shuffle_after_epoch", "_url_limits", "_state"):
             setattr(self, attribute, getattr(first, attribute))
         self._parts, self._named = parts, isinstance(readers, Mapping)
-        self._can_change = any(one._can_change for one in parts.values())
+        self._can_change = any(reader._can_change for reader in parts.values())
 
     def scan(self) -> int:
-        sizes = {name: one.scan() if one._size is None or one._can_change else one._size for name, one in self._parts.items()}
-        for name, one in self._parts.items():
-            one._size = sizes[name]
+        sizes = {name: reader.scan() if reader._size is None or reader._can_change else reader._size for name, reader in self._parts.items()}
+        for name, reader in self._parts.items():
+            reader._size = sizes[name]
         if len(set(sizes.values())) > 1:
             raise RuntimeError(f"{self._op}: they must have the same number of samples, got {sizes}")
         return next(iter(sizes.values()))
@@ -75,33 +75,33 @@ class InStep(Reader):
         return next(iter(self._parts.values()))._source(sample)
 
     def _begin_source(self) -> None:
-        for one in self._parts.values():
-            one._begin_source()
+        for reader in self._parts.values():
+            reader._begin_source()
 
     def start(self, samples: np.ndarray) -> dict[Any, Any]:
-        return {name: one.start(samples) for name, one in self._parts.items()}
+        return {name: reader.start(samples) for name, reader in self._parts.items()}
 
     def finish(self, request: dict[Any, Any], samples: np.ndarray) -> Any:
-        made: dict[Any, Any] = {}
+        results: dict[Any, Any] = {}
         reasons: dict[int, str] = {}
         causes: dict[int, BaseException] = {}
-        for name, one in self._parts.items():
+        for name, reader in self._parts.items():
             try:
-                made[name] = _alone(one.finish(request[name], samples))
+                results[name] = _alone(reader.finish(request[name], samples))
             except UnreadableSamples as bad:
                 for k, reason in bad.reasons.items():
-                    reasons.setdefault(k, f"{name!r}: {one._source(int(samples[k]))}: {reason}")
+                    reasons.setdefault(k, f"{name!r}: {reader._source(int(samples[k]))}: {reason}")
                 causes |= {k: cause for k, cause in bad.causes.items() if k not in causes}
         if reasons:
             raise UnreadableSamples(reasons, causes)
-        return made if self._named else tuple(made.values())
+        return results if self._named else tuple(results.values())
 
     def _first(self, outputs: Any) -> Any:
         return first_sample(outputs)
 
     def describe_bottleneck(self) -> tuple[str, str]:
-        advice = [one.describe_bottleneck() for one in self._parts.values()]
-        return next((one for one in advice if one[0] != "files"), advice[0])
+        advice = [reader.describe_bottleneck() for reader in self._parts.values()]
+        return next((pair for pair in advice if pair[0] != "files"), advice[0])
 
 
 def _alone(outputs: Any) -> Any:

@@ -24,8 +24,8 @@ def flat_dataset(source: Any, native: Any = None) -> Any:
         inner = flat_dataset(source.dataset, native)
         return inner.select_samples(_indices(source.indices, len(inner))) if hasattr(inner, "select_samples") else source
     if kind is ConcatDataset:
-        parts = [flat_dataset(one, native) for one in source.datasets]
-        joined = parts[0].join_with(parts[1:]) if all(hasattr(one, "join_with") for one in parts) else None
+        parts = [flat_dataset(part, native) for part in source.datasets]
+        joined = parts[0].join_with(parts[1:]) if all(hasattr(part, "join_with") for part in parts) else None
         return source if joined is None else joined
     return source if native is None else native(source)
 
@@ -75,16 +75,16 @@ class Selected(Reader):
         if len(found) == 1:
             return found[0][1]
         order = np.argsort(np.concatenate([places for places, _ in found]))
-        return tuple(_merged(column, order) for column in zip(*(outputs for _, outputs in found), strict=True))
+        return tuple(_merge(column, order) for column in zip(*(outputs for _, outputs in found), strict=True))
 
     def describe_bottleneck(self) -> tuple[str, str]:
         return self._parts[0].describe_bottleneck()
 
 
-def _merged(batches: Sequence[Batch], order: np.ndarray) -> Batch:
+def _merge(batches: Sequence[Batch], order: np.ndarray) -> Batch:
     """Return the samples of all batches in this order."""
-    samples = [sample for one in batches for sample in one.tensors]
+    samples = [sample for batch in batches for sample in batch.tensors]
     merged = as_batch([samples[k] for k in order.tolist()], layout=batches[0].layout)
-    sources = [source for one in batches for source in one.sources or ()]
+    sources = [source for batch in batches for source in batch.sources or ()]
     merged.sources = tuple(sources[k] for k in order.tolist()) if len(sources) == len(samples) else ()
     return merged

@@ -7,16 +7,16 @@ from typing import Any, cast
 
 from ..._core.context.states import checked, equal, keys, row, whole
 from ..dataset import Collated
-from ..dataset._items import outputs_of, prepared
-from ..dataset._worker_processes import Processes, WorkerFailure, told
+from ..dataset._items import collate_outputs, prepare_item
+from ..dataset._worker_processes import Processes, WorkerFailure, describe_error
 from .external_source import ExternalSource
 
-_MOST_SHARDS = 1 << 20
+MAX_SHARDS = 1 << 20
 _STATE = keys(
     version=equal(1),
     epoch=whole(),
-    taken=row(row(whole(1, _MOST_SHARDS), whole())),
-    shard=whole(0, _MOST_SHARDS),
+    taken=row(row(whole(1, MAX_SHARDS), whole())),
+    shard=whole(0, MAX_SHARDS),
 )
 
 
@@ -147,11 +147,11 @@ class IterableReader(Stream):
                     self._processes = Processes(self._context, 1, self._items, self._collate is not None, self)
                 return self._processes.item(key)
             item = self._items[key]
-            return item if self._collate is not None else prepared(item)
+            return item if self._collate is not None else prepare_item(item)
         except WorkerFailure as error:
             raise RuntimeError(f"{self._op}: sample {number}: {error}") from (error.__cause__ or error)
         except Exception as error:
-            raise RuntimeError(f"{self._op}: sample {number}: {told(error)}") from error
+            raise RuntimeError(f"{self._op}: sample {number}: {describe_error(error)}") from error
 
     def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
         number = self._position + self.shard_id
@@ -166,12 +166,12 @@ class IterableReader(Stream):
                 items.append(item)
                 number += self.num_shards
             if items:
-                yield self._together(items), batch_size
+                yield self._join_samples(items), batch_size
 
-    def _together(self, items: list[Any]) -> Any:
+    def _join_samples(self, items: list[Any]) -> Any:
         if self._collate is not None:
             return Collated(self._collate(items), len(items), ())
-        return outputs_of(items)
+        return collate_outputs(items)
 
     def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
         return self._batches_after(0, batch_size, drop_last)
@@ -216,6 +216,6 @@ class ExternalReader(Stream):
         self._source._items = None
 
     def _next(self, batch_size: int) -> Any:
-        made = self._source(batch_size=batch_size)
+        outputs = self._source(batch_size=batch_size)
         self._asked += 1
-        return made if isinstance(made, tuple) else (made,)
+        return outputs if isinstance(outputs, tuple) else (outputs,)

@@ -199,9 +199,9 @@ class Caffe2(LmdbReader):
             weights = following("weights of the labels").numbers()
             if len(weights) != len(label):
                 raise ValueError(f"there are {len(weights)} weights for {len(label)} classes")
-        made = np.zeros(self._labels, np.float32)
-        made[label] = weights
-        return made
+        dense = np.zeros(self._labels, np.float32)
+        dense[label] = weights
+        return dense
 
 
 @dataclass
@@ -215,26 +215,26 @@ class _TensorProto:
 
     @staticmethod
     def of(message: memoryview) -> "_TensorProto":
-        made = _TensorProto()
+        tensor = _TensorProto()
         for number, wire, content in fields(message):
             if isinstance(content, int):
                 if number == 1:
-                    made.extents.append(content if content < 2**63 else -1)
+                    tensor.extents.append(content if content < 2**63 else -1)
                 elif number == 2:
-                    made.kind = int32(content)
+                    tensor.kind = int32(content)
                 elif number == 4:
-                    made.ints.append(np.array([int32(content)], np.int32))
+                    tensor.ints.append(np.array([int32(content)], np.int32))
             elif number == 1 and wire == BYTES:
-                made.extents += packed_int32(content).tolist()
+                tensor.extents += packed_int32(content).tolist()
             elif number == 3 and wire in (BYTES, FIXED32):
-                made.floats.append(packed_float(content))
+                tensor.floats.append(packed_float(content))
             elif number == 4 and wire == BYTES:
-                made.ints.append(packed_int32(content))
+                tensor.ints.append(packed_int32(content))
             elif number == 5 and wire == BYTES:
-                made.data = content
+                tensor.data = content
             elif number == 6 and wire == BYTES:
-                made.strings.append(content)
-        return made
+                tensor.strings.append(content)
+        return tensor
 
     def image(self) -> np.ndarray:
         if self.kind == _STRING:

@@ -16,7 +16,7 @@ from ...io._urls import is_url
 from .._base import LoaderOptions, Reader
 from .._ranges.ranges import Path, RangeRequest, Ranges, Sources, as_paths, pack_paths, packed_batch
 from .._ranges.records import LMDB, scan
-from .._threads import packed
+from .._threads import pack_samples
 
 
 class _Database(NamedTuple):
@@ -66,7 +66,7 @@ class LmdbReader(Reader):
             if not sum(counts):
                 raise RuntimeError(f"{self._op}: No samples found in {', '.join(self._paths) or 'an empty list of paths'}")
             files = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-            self._ranges = Ranges(b"", *pack_paths([one.file for one in databases]), files, np.concatenate(begins), np.concatenate(lengths))
+            self._ranges = Ranges(b"", *pack_paths([database.file for database in databases]), files, np.concatenate(begins), np.concatenate(lengths))
             self._begins = np.cumsum([0, *counts])
             self._databases = databases
         return int(self._begins[-1])
@@ -94,7 +94,7 @@ class LmdbReader(Reader):
         outputs[0].sources = Sources(self._source, samples)
         return outputs
 
-    def _changed(self, samples: np.ndarray) -> dict[int, str]:
+    def _convert_record(self, samples: np.ndarray) -> dict[int, str]:
         """Return the samples whose database was modified: a later tree may have other data at the recorded positions."""
         assert self._databases is not None
         number = np.searchsorted(self._begins, samples, "right") - 1
@@ -112,7 +112,7 @@ class LmdbReader(Reader):
 
     def _read(self, request: RangeRequest, samples: np.ndarray) -> tuple[Batch, ...]:
         ((values, lengths),) = request.parts()
-        reasons = self._changed(samples)  # after reading: whatever is unchanged now was read unchanged
+        reasons = self._convert_record(samples)  # after reading: whatever is unchanged now was read unchanged
         if reasons:
             raise UnreadableSamples(reasons)
         rows = []
@@ -124,7 +124,7 @@ class LmdbReader(Reader):
                 reasons[k] = str(error) or type(error).__name__
         if reasons:
             raise UnreadableSamples(reasons)
-        return tuple(map(_packed, zip(*rows, strict=True)))
+        return tuple(map(_pack, zip(*rows, strict=True)))
 
     def _parse(self, value: memoryview) -> Sequence[np.ndarray]:
         """Return the outputs of one value; they may share its memory. Raise ValueError for a damaged value."""
@@ -134,7 +134,7 @@ class LmdbReader(Reader):
         return {**super().__getstate__(), "_executor": None}
 
 
-def _packed(arrays: Sequence[np.ndarray]) -> Batch:
-    if any(one.ndim != 1 or one.dtype != arrays[0].dtype for one in arrays):
-        return packed(arrays)
+def _pack(arrays: Sequence[np.ndarray]) -> Batch:
+    if any(array.ndim != 1 or array.dtype != arrays[0].dtype for array in arrays):
+        return pack_samples(arrays)
     return packed_batch(torch.from_numpy(np.concatenate(arrays)), np.fromiter(map(len, arrays), np.int64, len(arrays)))

@@ -20,7 +20,7 @@ from .._base import Reader
 from .._options import DecodingOptions
 from .._ranges.file_lists import whole_files
 from .._ranges.ranges import Path, Ranges, Sources, pack_paths
-from .._threads import packed
+from .._threads import pack_samples
 from ._index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._preprocessed import load, save
 
@@ -113,7 +113,7 @@ class COCO(Reader):
         **loader: Unpack[DecodingOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
-        given = [images] if isinstance(images, str | os.PathLike) else images
+        paths = [images] if isinstance(images, str | os.PathLike) else images
         self._wanted = Wanted(
             ltrb=bool(ltrb),
             ratio=bool(ratio),
@@ -123,7 +123,7 @@ class COCO(Reader):
             avoid_class_remapping=bool(avoid_class_remapping),
             polygons=bool(polygon_masks or masks),
             pixelwise=bool(pixelwise_masks or object_masks),
-            images=None if given is None else [os.fsencode(one) for one in given],
+            images=None if paths is None else [os.fsencode(path) for path in paths],
         )
         self._legacy = bool(masks)
         self._paint = _paint_objects if object_masks else _paint
@@ -208,7 +208,7 @@ class COCO(Reader):
             assert index.vertex_offsets is not None
             outputs += [_rows(index.polygons, index.polygon_offsets, samples), _rows(index.vertices, index.vertex_offsets, samples)]
         elif self._wanted.pixelwise:
-            outputs.append(_painted(request.masks, "HWC" if self._paint is _paint else None))
+            outputs.append(_collect_masks(request.masks, "HWC" if self._paint is _paint else None))
         if self._ids:
             outputs.append(new_batch(torch.from_numpy(index.ids[samples][:, None])))
         return tuple(outputs)
@@ -223,8 +223,8 @@ class _Request(NamedTuple):
     process: int
 
 
-def _path(given: Path | None) -> str | None:
-    return None if given is None else os.fspath(given) or None
+def _path(path: Path | None) -> str | None:
+    return None if path is None else os.fspath(path) or None
 
 
 def _rows(values: np.ndarray, offsets: np.ndarray, samples: np.ndarray) -> Batch:
@@ -238,16 +238,16 @@ def _rows(values: np.ndarray, offsets: np.ndarray, samples: np.ndarray) -> Batch
     return new_batch(chosen.view(-1), torch.from_numpy(shapes), fixed=(None, *values.shape[1:]))
 
 
-def _painted(masks: "list[Future[np.ndarray]]", layout: str | None) -> Batch:
-    made, reasons = [], {}
+def _collect_masks(masks: "list[Future[np.ndarray]]", layout: str | None) -> Batch:
+    results, reasons = [], {}
     for k, future in enumerate(masks):
         try:
-            made.append(future.result())
+            results.append(future.result())
         except Exception as error:
             reasons[k] = f"its masks cannot be read: {error}"
     if reasons:
         raise UnreadableSamples(reasons)
-    return packed(made, layout)
+    return pack_samples(results, layout)
 
 
 def _coco_masks() -> Any:

@@ -118,7 +118,7 @@ def from_json(op: str, path: str, wanted: Wanted) -> CocoIndex:
         if kind > _INVALID:
             raise RuntimeError(f'{op}: annotations_file "{path}" is no COCO file: {reason}')
         del content
-        return _built(
+        return _build_index(
             _Columns(**{name: _column(handle, number, _COLUMN_TYPES.get(name, np.int64)) for name, number in _COLUMN_NUMBERS.items()}), wanted
         )
     except _Invalid as error:
@@ -140,15 +140,15 @@ def _column(handle: int, number: int, dtype: Any) -> np.ndarray:
     return np.frombuffer((ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(place.value or 0), dtype)
 
 
-def gathered(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def gather_ranges(values: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Concatenate ranges of values."""
     begins, lengths = np.ascontiguousarray(begins, np.int64), np.ascontiguousarray(lengths, np.int64)
-    made = np.empty(int(lengths.sum()), values.dtype)
-    native.gather(values.ctypes.data, values.itemsize, begins.ctypes.data, lengths.ctypes.data, len(begins), made.ctypes.data)
-    return made
+    output = np.empty(int(lengths.sum()), values.dtype)
+    native.gather(values.ctypes.data, values.itemsize, begins.ctypes.data, lengths.ctypes.data, len(begins), output.ctypes.data)
+    return output
 
 
-def _built(columns: _Columns, wanted: Wanted) -> CocoIndex:
+def _build_index(columns: _Columns, wanted: Wanted) -> CocoIndex:
     ids, packed = columns.ids, columns.names.tobytes()
     ends = [0, *columns.name_ends.tolist()]
     names = [packed[begin:end] for begin, end in pairwise(ends)]
@@ -179,12 +179,12 @@ def _built(columns: _Columns, wanted: Wanted) -> CocoIndex:
     rows = annotations[by_id[places]]
     sizes = sizes[order]
     owner = np.repeat(np.arange(len(order)), np.diff(offsets))
-    made = CocoIndex(
+    index = CocoIndex(
         [names[k] for k in order.tolist()],
         ids[order].astype(np.int32 if _fit_32_bits(ids[order]) else np.int64),
         sizes.astype(np.int32),
         offsets,
-        _converted(boxes[rows], sizes[owner], wanted),
+        _convert_boxes(boxes[rows], sizes[owner], wanted),
         _labels(columns, wanted)[rows].astype(np.int32),
     )
     if wanted.polygons:
@@ -192,10 +192,10 @@ def _built(columns: _Columns, wanted: Wanted) -> CocoIndex:
         found = polygons_of(offsets, columns.values, *parts)
         if wanted.ratio:
             found.vertices /= np.repeat(sizes[:, ::-1].astype(np.float32), np.diff(found.vertex_offsets), 0)
-        made.polygons, made.polygon_offsets, made.vertices, made.vertex_offsets = found.rows, found.offsets, found.vertices, found.vertex_offsets
+        index.polygons, index.polygon_offsets, index.vertices, index.vertex_offsets = found.rows, found.offsets, found.vertices, found.vertex_offsets
     if wanted.pixelwise:
-        made.masks = _masks(columns, rows)
-    return made
+        index.masks = _masks(columns, rows)
+    return index
 
 
 def _fit_32_bits(values: np.ndarray) -> bool:
@@ -215,7 +215,7 @@ def _labels(columns: _Columns, wanted: Wanted) -> np.ndarray:
     return np.array([known.get(one, 0) for one in distinct.tolist()], np.int64)[inverse]
 
 
-def _converted(boxes: np.ndarray, sizes: np.ndarray, wanted: Wanted) -> np.ndarray:
+def _convert_boxes(boxes: np.ndarray, sizes: np.ndarray, wanted: Wanted) -> np.ndarray:
     if wanted.ltrb:
         boxes[:, 2:] += boxes[:, :2]
     if wanted.ratio:
@@ -223,16 +223,16 @@ def _converted(boxes: np.ndarray, sizes: np.ndarray, wanted: Wanted) -> np.ndarr
     return np.ascontiguousarray(boxes)
 
 
-def begins_of(ends: np.ndarray) -> np.ndarray:
+def offsets_of(ends: np.ndarray) -> np.ndarray:
     """Return the start of each of several ranges, and the end of the last one."""
     return np.concatenate([np.zeros(1, np.int64), ends])
 
 
 def _parts(columns: _Columns, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return where the parts of each of `rows` begin, and for each part the position of its row in `rows`, its start and its length."""
-    of_row = begins_of(columns.part_ends)
+    of_row = offsets_of(columns.part_ends)
     offsets, parts = spans(of_row[rows], of_row[rows + 1] - of_row[rows])
-    begin = begins_of(columns.value_ends)
+    begin = offsets_of(columns.value_ends)
     return offsets, np.repeat(np.arange(len(rows)), np.diff(offsets)), begin[parts], begin[parts + 1] - begin[parts]
 
 
@@ -250,26 +250,26 @@ def polygons_of(annotations: np.ndarray, values: np.ndarray, of_row: np.ndarray,
     """Build from parts: the annotation of each, the start of its values and their number. `annotations`: where those of each image begin."""
     owner = np.repeat(np.arange(len(annotations) - 1), np.diff(annotations))[of_row]
     counts = lengths // 2
-    offsets = begins_of(np.cumsum(np.bincount(owner, minlength=len(annotations) - 1)))
-    ends = begins_of(np.cumsum(counts))
+    offsets = offsets_of(np.cumsum(np.bincount(owner, minlength=len(annotations) - 1)))
+    ends = offsets_of(np.cumsum(counts))
     first = ends[:-1] - ends[offsets][owner]
     with np.errstate(over="ignore"):
-        vertices = gathered(values, begin, counts * 2).astype(np.float32).reshape(-1, 2)
+        vertices = gather_ranges(values, begin, counts * 2).astype(np.float32).reshape(-1, 2)
     rows = np.stack([of_row - annotations[owner], first, first + counts], 1).astype(np.int32).reshape(-1, 3)
     return Polygons(rows, offsets, vertices, ends[offsets])
 
 
 def _masks(columns: _Columns, rows: np.ndarray) -> Masks:
     part_offsets, _, begin, lengths = _parts(columns, rows)
-    of_text = begins_of(columns.text_ends)
+    of_text = offsets_of(columns.text_ends)
     characters = of_text[rows + 1] - of_text[rows]
     return Masks(
         columns.kinds[rows],
-        gathered(columns.values, begin, lengths),
-        begins_of(np.cumsum(lengths)),
+        gather_ranges(columns.values, begin, lengths),
+        offsets_of(np.cumsum(lengths)),
         part_offsets,
-        gathered(columns.texts, of_text[rows], characters).tobytes(),
-        begins_of(np.cumsum(characters)),
+        gather_ranges(columns.texts, of_text[rows], characters).tobytes(),
+        offsets_of(np.cumsum(characters)),
         columns.sizes.astype(np.int32).reshape(-1, 2)[rows],
     )
 

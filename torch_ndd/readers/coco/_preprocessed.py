@@ -8,7 +8,7 @@ import numpy as np
 
 from ..._core.process.files import write_whole
 from ...io._urls import open_file
-from ._index import COUNTS, NOTHING, POLYGONS, CocoIndex, Masks, Polygons, Wanted, begins_of, gathered, polygons_of
+from ._index import COUNTS, NOTHING, POLYGONS, CocoIndex, Masks, Polygons, Wanted, gather_ranges, offsets_of, polygons_of
 
 _LARGEST = 2**32 - 1  # run length
 
@@ -20,7 +20,7 @@ def save(op: str, folder: str, index: CocoIndex, ids: bool) -> None:
     found = None
     if index.masks is not None:
         try:
-            found = _saved_masks(index, index.masks, arrays)
+            found = _polygons_to_save(index, index.masks, arrays)
         except ValueError as error:
             raise RuntimeError(f"{op}: the masks cannot be preprocessed: {error}") from None
     elif index.polygon_offsets is not None and index.vertex_offsets is not None:
@@ -39,9 +39,9 @@ def save(op: str, folder: str, index: CocoIndex, ids: bool) -> None:
             raise RuntimeError(f"{op}: preprocessed annotations have image ids of 32 bits, and these need 64; leave image_ids out")
         arrays["original_ids"] = index.ids
     try:
-        for name, one in arrays.items():
-            length = one.size if name == "boxes" else len(one)
-            write_whole(os.path.join(folder, name + ".dat"), np.uint32(length).tobytes() + one.tobytes())
+        for name, array in arrays.items():
+            length = array.size if name == "boxes" else len(array)
+            write_whole(os.path.join(folder, name + ".dat"), np.uint32(length).tobytes() + array.tobytes())
         if index.masks is not None:
             write_whole(os.path.join(folder, "masks_rles.dat"), _run_lengths(index, index.masks))
         write_whole(os.path.join(folder, "filenames.dat"), b"".join(name + b"\n" for name in index.names))
@@ -49,7 +49,7 @@ def save(op: str, folder: str, index: CocoIndex, ids: bool) -> None:
         raise RuntimeError(f'{op}: the preprocessed annotations cannot be written to "{folder}": {error.strerror}') from None
 
 
-def _saved_masks(index: CocoIndex, masks: Masks, arrays: dict[str, np.ndarray]) -> Polygons:
+def _polygons_to_save(index: CocoIndex, masks: Masks, arrays: dict[str, np.ndarray]) -> Polygons:
     """Write which annotations have run lengths, and return the polygons of the others."""
     rows = _rows_in_lengths(masks)
     owner = np.repeat(np.arange(len(index.sizes)), np.diff(index.offsets))[rows]
@@ -96,17 +96,18 @@ class _Folder:
         image_ids = self._array("original_ids", np.int32) if ids else np.zeros(images, np.int32)
         if len(image_ids) != images:
             raise self._unfit(f"{images} images and {len(image_ids)} numbers")
-        made = CocoIndex(names, image_ids, np.zeros((images, 2), np.int32), offsets, boxes, labels)
+        index = CocoIndex(names, image_ids, np.zeros((images, 2), np.int32), offsets, boxes, labels)
         if wanted.polygons:
             found = self._polygons()
-            made.polygons, made.polygon_offsets, made.vertices, made.vertex_offsets = found.rows, found.offsets, found.vertices, found.vertex_offsets
+            index.polygons, index.polygon_offsets = found.rows, found.offsets
+            index.vertices, index.vertex_offsets = found.vertices, found.vertex_offsets
         elif wanted.pixelwise:
             heights, widths = self._array("heights", np.int32), self._array("widths", np.int32)
             if len(heights) != images or len(widths) != images or (images and min(heights.min(), widths.min()) <= 0):
                 raise self._unfit("heights.dat and widths.dat")
-            made.sizes = np.stack([heights, widths], 1)
-            made.masks = self._masks(offsets)
-        return made
+            index.sizes = np.stack([heights, widths], 1)
+            index.masks = self._masks(offsets)
+        return index
 
     def _polygons(self) -> Polygons:
         rows, vertices = self._array("polygon_data", np.int32, 3), self._array("vertices", np.float32, 2)
@@ -138,10 +139,10 @@ class _Folder:
         begin = np.concatenate([begin, polygons.vertices.size + ends[:-1]])
         length = np.concatenate([length, np.diff(ends)])
         order = np.argsort(rows, kind="stable")
-        part_offsets = begins_of(np.cumsum(np.bincount(rows, minlength=annotations)))
-        value_offsets = begins_of(np.cumsum(length[order]))
+        part_offsets = offsets_of(np.cumsum(np.bincount(rows, minlength=annotations)))
+        value_offsets = offsets_of(np.cumsum(length[order]))
         return Masks(
-            kinds, gathered(values, begin[order], length[order]), value_offsets, part_offsets, b"", np.zeros(annotations + 1, np.int64), sizes
+            kinds, gather_ranges(values, begin[order], length[order]), value_offsets, part_offsets, b"", np.zeros(annotations + 1, np.int64), sizes
         )
 
     def _rows(self, offsets: np.ndarray, image: np.ndarray, number: np.ndarray, name: str) -> np.ndarray:
@@ -164,7 +165,7 @@ class _Folder:
             at += length * 4
         if len(parts) != count or at != len(content) or int.from_bytes(content[:4], "little") != count:
             raise RuntimeError(f'{self.op}: "{self.path}/masks_rles.dat" is damaged: it does not hold {count} masks')
-        return shapes, np.concatenate([np.zeros(0), *parts]), begins_of(np.cumsum([len(part) for part in parts], dtype=np.int64))
+        return shapes, np.concatenate([np.zeros(0), *parts]), offsets_of(np.cumsum([len(part) for part in parts], dtype=np.int64))
 
     def _content(self, name: str) -> bytes:
         with open_file(self.op, "preprocessed_annotations", f"{self.path}/{name}.dat") as file:
@@ -172,17 +173,17 @@ class _Folder:
 
     def _array(self, name: str, dtype: Any, columns: int = 0) -> np.ndarray:
         content = self._content(name)
-        given = int(np.frombuffer(content[:4], np.uint32)[0]) if len(content) >= 4 else -1
+        stored = int(np.frombuffer(content[:4], np.uint32)[0]) if len(content) >= 4 else -1
         body = len(content) - 4
-        size = given if name == "boxes" else given * max(columns, 1)
-        if given < 0 or body != size * np.dtype(dtype).itemsize or size % max(columns, 1):
-            raise RuntimeError(f'{self.op}: "{self.path}/{name}.dat" is damaged: {body} bytes do not hold {given} elements')
+        size = stored if name == "boxes" else stored * max(columns, 1)
+        if stored < 0 or body != size * np.dtype(dtype).itemsize or size % max(columns, 1):
+            raise RuntimeError(f'{self.op}: "{self.path}/{name}.dat" is damaged: {body} bytes do not hold {stored} elements')
         values = np.frombuffer(content[4:], dtype)
         return values.reshape(-1, columns) if columns else values
 
     def _ranges(self, first: str, count: str, dtype: Any, rows: int) -> np.ndarray:
         begin, counts = self._array(first, dtype).astype(np.int64), self._array(count, dtype).astype(np.int64)
-        offsets = begins_of(np.cumsum(counts))
+        offsets = offsets_of(np.cumsum(counts))
         if len(begin) != self.images or (counts < 0).any() or offsets[-1] != rows or not np.array_equal(begin, offsets[:-1]):
             raise self._unfit(f"{first}.dat and {count}.dat")
         return offsets

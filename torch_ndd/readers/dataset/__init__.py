@@ -20,8 +20,8 @@ from ..._core.work.bad_samples import UnreadableSamples
 from .._base import LoaderOptions
 from .._order import Order
 from .._threads import READING_THREADS, ThreadedReader
-from ._items import first_sample, outputs_of, prepared
-from ._worker_processes import Processes, WorkerFailure, told
+from ._items import collate_outputs, first_sample, prepare_item
+from ._worker_processes import Processes, WorkerFailure, describe_error
 
 
 class Dataset(ThreadedReader):
@@ -108,30 +108,30 @@ class Dataset(ThreadedReader):
     def scan(self) -> int:
         return len(self._dataset if self._sampler is None else self._sampler)
 
-    def _ordered(self, order: Order) -> Order:
+    def _customize_order(self, order: Order) -> Order:
         if self._sampler is None:
             return order
-        return SampledOrder(**{one.name: getattr(order, one.name) for one in fields(order)}, indices=self._indices)
+        return SampledOrder(**{field.name: getattr(order, field.name) for field in fields(order)}, indices=self._indices)
 
     def _indices(self, epoch: int) -> np.ndarray:
         """Return what the sampler yields in an epoch."""
         sampler: Any = self._sampler
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
-        given = getattr(sampler, "generator", None)
+        generator = getattr(sampler, "generator", None)
         seeded = hasattr(sampler, "generator")
         if seeded:
-            first = self._state.seeds[0] if given is None else given.initial_seed()
+            first = self._state.seeds[0] if generator is None else generator.initial_seed()
             sampler.generator = torch.Generator().manual_seed((first + 1_000_003 * epoch) % 2**63)
         try:
             found = list(sampler)
         finally:
             if seeded:
-                sampler.generator = given
+                sampler.generator = generator
         if len(found) != self._size:
             raise RuntimeError(f"{self._op}: the sampler has the length {self._size}, and it yields {len(found)} indices")
-        if not all(hasattr(one, "__index__") for one in found):
-            wrong = next(one for one in found if not hasattr(one, "__index__"))
+        if not all(hasattr(index, "__index__") for index in found):
+            wrong = next(index for index in found if not hasattr(index, "__index__"))
             raise TypeError(f"{self._op}: the sampler must yield integers, got {wrong!r}; in place of a batch sampler give batch_size")
         return np.asarray(found, np.int64)
 
@@ -159,7 +159,7 @@ class Dataset(ThreadedReader):
             if processes is not None:
                 return processes.item(sample)
             item = self._dataset[sample]
-            return item if self._collate is not None else prepared(item)
+            return item if self._collate is not None else prepare_item(item)
 
     @override
     def start(self, samples: np.ndarray) -> Any:
@@ -173,9 +173,9 @@ class Dataset(ThreadedReader):
         if request is not None and self._process != os.getpid():
             request = self.start(samples)
         reads = [partial(self._read, sample) for sample in samples.tolist()] if request is None else [future.result for future in request]
-        return self._together(reads, samples)
+        return self._join_samples(reads, samples)
 
-    def _together(self, reads: Sequence[Callable[[], Any]], samples: np.ndarray) -> Any:
+    def _join_samples(self, reads: Sequence[Callable[[], Any]], samples: np.ndarray) -> Any:
         items, causes, reasons = [], {}, {}
         for k, read in enumerate(reads):
             try:
@@ -183,12 +183,12 @@ class Dataset(ThreadedReader):
             except WorkerFailure as error:
                 reasons[k], causes[k] = str(error), error.__cause__ or error
             except Exception as error:
-                reasons[k], causes[k] = told(error), error
+                reasons[k], causes[k] = describe_error(error), error
         if reasons:
             raise UnreadableSamples(reasons, causes)
         if self._collate is not None:
             return Collated(self._collate(items), len(items), tuple(map(self._source, samples.tolist())))
-        return outputs_of(items, tuple(map(self._source, samples.tolist())))
+        return collate_outputs(items, tuple(map(self._source, samples.tolist())))
 
     def _first(self, outputs: Any) -> Any:
         if isinstance(outputs, Collated):

@@ -16,7 +16,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from ..._core.values.batch import Batch, new_batch
 from ..._core.values.tensor import Tensor
 from ...io._urls import read_all
-from .._threads import packed
+from .._threads import pack_samples
 
 
 class EncodedFile:
@@ -73,8 +73,8 @@ class Items(tuple[Any, ...]):
 _PLAIN = (str, bytes, bool, int, float, complex, np.generic, np.ndarray, torch.Tensor, type(None))
 
 
-def prepared(value: Any) -> Any:
-    """Return what :func:`together` needs of an item; runs where the item was made.
+def prepare_item(value: Any) -> Any:
+    """Return what :func:`collate` needs of an item; runs where the item was made.
 
     Marked files are read, and PIL images become pixels.
     """
@@ -85,13 +85,13 @@ def prepared(value: Any) -> Any:
     if (pil := sys.modules.get("PIL.Image")) is not None and isinstance(value, pil.Image):
         return Pixels(_pixels(value))
     if isinstance(value, Mapping):
-        named = {key: prepared(one) for key, one in value.items()}
-        return value if all(one is value[key] for key, one in named.items()) else with_entries(value, named)
+        named = {key: prepare_item(entry) for key, entry in value.items()}
+        return value if all(entry is value[key] for key, entry in named.items()) else with_entries(value, named)
     if isinstance(value, Sequence):
-        parts = [prepared(one) for one in value]
+        parts = [prepare_item(part) for part in value]
         return value if all(map(_is, parts, value)) else with_parts(value, parts)
     if is_dataclass(value):
-        return with_fields(value, {name: prepared(one) for name, one in fields_of(value).items()})
+        return with_fields(value, {name: prepare_item(part) for name, part in fields_of(value).items()})
     return value
 
 
@@ -122,8 +122,8 @@ def fields_of(value: Any) -> dict[str, Any]:
 def with_fields(value: Any, fields: Mapping[str, Any]) -> Any:
     """Return a copy of a dataclass with other values, also of fields that its constructor does not take."""
     clone = copy.copy(value)
-    for name, one in fields.items():
-        object.__setattr__(clone, name, one)
+    for name, entry in fields.items():
+        object.__setattr__(clone, name, entry)
     return clone
 
 
@@ -154,12 +154,12 @@ def with_parts(value: Sequence[Any], parts: list[Any]) -> Any:
         return parts
 
 
-def outputs_of(items: Sequence[Any], sources: tuple[str, ...] = ()) -> Any:
+def collate_outputs(items: Sequence[Any], sources: tuple[str, ...] = ()) -> Any:
     """Return the items of a batch as a reader's outputs: a mapping, a named tuple, or :class:`Items`."""
     first = items[0]
     if isinstance(first, Mapping | tuple) and not first:
         raise ValueError(f"an item must have at least one part, got {first!r}")
-    value = together(items)
+    value = collate(items)
     for leaf in leaves(value):
         if not leaf.sources:
             leaf.sources = sources
@@ -171,7 +171,7 @@ def outputs_of(items: Sequence[Any], sources: tuple[str, ...] = ()) -> Any:
     return outputs
 
 
-def together(items: Sequence[Any], where: str = "") -> Any:
+def collate(items: Sequence[Any], where: str = "") -> Any:
     """Return the items of a batch as one structure of Batches; values that are no tensors as they are, in a list or a tuple."""
     first = items[0]
     if isinstance(first, str | bytes) or _is_leaf(first):
@@ -180,7 +180,7 @@ def together(items: Sequence[Any], where: str = "") -> Any:
         for item in items:
             if not isinstance(item, Mapping) or item.keys() != first.keys():
                 raise ValueError(f"{where or 'the items'} of one batch must have the same keys, {list(first)}, got {item!r:.200}")
-        return with_entries(first, {key: together([item[key] for item in items], f"{where}[{key!r}]") for key in first})
+        return with_entries(first, {key: collate([item[key] for item in items], f"{where}[{key!r}]") for key in first})
     if isinstance(first, Sequence):
         for item in items:
             if not isinstance(item, Sequence) or isinstance(item, str | bytes) or len(item) != len(first):
@@ -189,14 +189,14 @@ def together(items: Sequence[Any], where: str = "") -> Any:
                     f"{where or 'the items'} of one batch must have the same number of parts, got one with {len(first)} and {what}; "
                     "an array or a tensor may have any shape, and a collate_fn may do anything"
                 )
-        parts = [together(column, f"{where}[{k}]") for k, column in enumerate(zip(*items, strict=True))]
+        parts = [collate(column, f"{where}[{k}]") for k, column in enumerate(zip(*items, strict=True))]
         return parts if isinstance(first, tuple) and not hasattr(first, "_fields") else with_parts(first, parts)
     if is_dataclass(first):
         for item in items:
             if type(item) is not type(first):
                 raise TypeError(f"{where or 'the items'} of one batch must have one type, got {type(first).__name__} and {type(item).__name__}")
         rows = [fields_of(item) for item in items]
-        return with_fields(first, {name: together([row[name] for row in rows], f"{where}.{name}") for name in rows[0]})
+        return with_fields(first, {name: collate([row[name] for row in rows], f"{where}.{name}") for name in rows[0]})
     return _column(items, where)
 
 
@@ -217,12 +217,12 @@ def _column(values: Any, where: str) -> Any:
         raise TypeError(f"{where or 'the items'} of one batch must have one type, got {found}")
     kind = kinds.pop()
     if kind == "file":
-        made = packed([np.frombuffer(value.content, np.uint8) for value in values])
+        files = pack_samples([np.frombuffer(value.content, np.uint8) for value in values])
         if all(value.path is not None for value in values):
-            made.sources = tuple(value.path for value in values)
-        return made
+            files.sources = tuple(value.path for value in values)
+        return files
     if kind == "pixels":
-        return packed([value.array for value in values], "HWC")
+        return pack_samples([value.array for value in values], "HWC")
     if kind == "array":
         return _batch_of_arrays(values, where)
     if kind == "number":
@@ -243,7 +243,7 @@ def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
         tensors = [torch.from_numpy(np.require(value, requirements=["C", "W"])) if isinstance(value, np.ndarray) else value for value in values]
         common = reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
         values = [tensor.to(common) for tensor in tensors]
-    return _with_type(packed(values, _LAYOUTS.get(type(first).__name__) if isinstance(first, torch.Tensor) else None), values)
+    return _with_type(pack_samples(values, _LAYOUTS.get(type(first).__name__) if isinstance(first, torch.Tensor) else None), values)
 
 
 def _numbers(values: Sequence[Any], where: str) -> torch.Tensor:
@@ -272,24 +272,24 @@ _LAYOUTS = {"Image": "CHW", "Video": "FCHW"}  # of torchvision's tv_tensors
 
 def _with_type(batch: Batch, values: Sequence[Any]) -> Any:
     """Return the batch as the class of tv_tensors that its samples have."""
-    theirs = sys.modules.get("torchvision.tv_tensors")
+    tv_types = sys.modules.get("torchvision.tv_tensors")
     first = values[0]
-    if theirs is None or not isinstance(first, theirs.TVTensor):
+    if tv_types is None or not isinstance(first, tv_types.TVTensor):
         return batch
     from ..._core.values import tv_tensors  # needs torchvision, which the samples come from
 
-    if isinstance(first, theirs.BoundingBoxes):
+    if isinstance(first, tv_types.BoundingBoxes):
         sizes = [tuple(value.canvas_size) for value in values]
         return tv_tensors.BoundingBoxes(batch, format=first.format, canvas_size=sizes)
-    if isinstance(first, theirs.Mask):
+    if isinstance(first, tv_types.Mask):
         return tv_tensors.Mask(batch)
-    if isinstance(first, getattr(theirs, "KeyPoints", ())):
+    if isinstance(first, getattr(tv_types, "KeyPoints", ())):
         return tv_tensors.KeyPoints(batch, canvas_size=[tuple(value.canvas_size) for value in values])
     return batch
 
 
 def leaves(value: Any) -> Iterator[Batch]:
-    """Yield the Batches of a structure of :func:`together`."""
+    """Yield the Batches of a structure of :func:`collate`."""
     if isinstance(value, Batch):
         yield value
     else:
@@ -324,15 +324,15 @@ def first_sample(value: Any) -> Any:
     """Return the first sample of a structure of Batches."""
     if isinstance(value, Batch):
         return value.nth(0)
-    return mapped(first_sample, value) if _parts(value) else value[0]
+    return map_parts(first_sample, value) if _parts(value) else value[0]
 
 
-def mapped(function: Callable[[Any], Any], value: Any) -> Any:
+def map_parts(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply a function to the parts of a structure."""
     if isinstance(value, Mapping):
-        return with_entries(value, {key: function(one) for key, one in value.items()})
+        return with_entries(value, {key: function(part) for key, part in value.items()})
     if isinstance(value, Items):
-        return tuple(function(one) for one in value)
+        return tuple(function(part) for part in value)
     if isinstance(value, Sequence):
-        return with_parts(value, [function(one) for one in value])
-    return with_fields(value, {name: function(one) for name, one in fields_of(value).items()})
+        return with_parts(value, [function(part) for part in value])
+    return with_fields(value, {name: function(part) for name, part in fields_of(value).items()})

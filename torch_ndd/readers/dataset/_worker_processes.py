@@ -23,13 +23,13 @@ import torch
 
 from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import when_gone
-from ._items import prepared
+from ._items import prepare_item
 
-_WATCHED = 0.5  # seconds between two looks at the parent
-_PATIENCE = 2.0  # seconds for an idle process to end
-_PATIENCE_AT_EXIT = 0.5  # seconds for a process to end after SIGTERM
+PARENT_CHECK_SECONDS = 0.5  # seconds between two looks at the parent
+EXIT_SECONDS = 2.0  # seconds for an idle process to end
+EXIT_SECONDS_AT_END = 0.5  # seconds for a process to end after SIGTERM
 
-_MAX_FAILED_STARTS = 5  # in a row, of processes that a signal ends before they serve
+MAX_FAILED_STARTS = 5  # in a row, of processes that a signal ends before they serve
 _ENDED = "its worker processes have ended"
 
 
@@ -63,7 +63,7 @@ class _Group:
         return [process for process, _ in stopped]
 
     def end(self) -> None:
-        _kill(self.stop(), _PATIENCE)
+        _kill(self.stop(), EXIT_SECONDS)
 
     def end_aside(self) -> None:
         """End processes without waiting for them: many loaders may be dropped at once."""
@@ -89,7 +89,7 @@ def _end_of_program() -> None:
     stopped = [process for group in list(_groups) for process in group.stop()]
     for process in stopped:
         process.terminate()
-    _kill(stopped, _PATIENCE_AT_EXIT)
+    _kill(stopped, EXIT_SECONDS_AT_END)
 
 
 threading._register_atexit(_end_of_program)  # type: ignore[attr-defined]
@@ -179,7 +179,7 @@ class Processes:
                 connection.send(key)
                 return _receive(connection)
             except (EOFError, OSError):
-                _kill([process], _PATIENCE)
+                _kill([process], EXIT_SECONDS)
             served = number in self._served
             if not served:
                 self._note_failed_start(process.exitcode)
@@ -199,7 +199,7 @@ class Processes:
             self._failed_starts += 1
             if self._failed is None and (code is None or code >= 0):
                 self._failed = f"a worker process could not start: it ended with {_ending(code)}, and its standard error tells why"
-            if self._failed is None and self._failed_starts >= _MAX_FAILED_STARTS:
+            if self._failed is None and self._failed_starts >= MAX_FAILED_STARTS:
                 self._failed = (
                     f"{self._failed_starts} worker processes in a row could not start, the last one ended with {_ending(code)}: the system may have "
                     "too little memory for them (num_workers), or the data set crashes when it is unpickled"
@@ -220,8 +220,8 @@ def _ending(code: int | None) -> str:
 
 def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any, raw: bool, seed: int, parent: int) -> None:
     """Answer requests for items until the parent closes the connection or is gone."""
-    for one in inherited:
-        one.close()
+    for other in inherited:
+        other.close()
     threading.Thread(target=end_with_parent, args=[parent], daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     torch.set_num_threads(1)
@@ -235,10 +235,10 @@ def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any,
         except (EOFError, OSError):
             return
         try:
-            answer: Any = (dataset[key] if raw else prepared(dataset[key]), None)
-            message = _encoded(answer)
+            answer: Any = (dataset[key] if raw else prepare_item(dataset[key]), None)
+            message = _encode(answer)
         except Exception as error:
-            message = _encoded((None, (told(error), traceback.format_exc())))
+            message = _encode((None, (describe_error(error), traceback.format_exc())))
         try:
             _send(connection, *message)
         except OSError:
@@ -248,14 +248,14 @@ def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any,
 def end_with_parent(parent: int) -> None:
     """End this process when the one that started it, whose id is ``parent``, has ended; it may be computing, and so not waiting at the connection."""
     while os.getppid() == parent:
-        time.sleep(_WATCHED)
+        time.sleep(PARENT_CHECK_SECONDS)
     starter = multiprocessing.parent_process()
     if starter is not None:  # the parent of this process was, or is, a fork server
         multiprocessing.connection.wait([starter.sentinel])
     os._exit(1)
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the type and the message of an exception in one line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -273,19 +273,19 @@ class _Pickler(pickle.Pickler):
 _NUMPY_DTYPES = frozenset(torch.from_numpy(np.zeros(1, kind)).dtype for kind in "?bBhHiIlLefdFD")
 
 
-def _encoded(value: Any) -> tuple[bytes, list[memoryview]]:
+def _encode(value: Any) -> tuple[bytes, list[memoryview]]:
     buffers: list[pickle.PickleBuffer] = []
     stream = BytesIO()
     callback: Callable[[pickle.PickleBuffer], None] = buffers.append
     _Pickler(stream, 5, buffer_callback=callback).dump(value)
-    return stream.getvalue(), [one.raw() for one in buffers]
+    return stream.getvalue(), [buffer.raw() for buffer in buffers]
 
 
 def _send(connection: Connection, message: bytes, buffers: list[memoryview]) -> None:
-    connection.send_bytes(struct.pack(f"<{1 + len(buffers)}Q", len(buffers), *(one.nbytes for one in buffers)) + message)
-    for one in buffers:
-        if one.nbytes:
-            connection.send_bytes(one)
+    connection.send_bytes(struct.pack(f"<{1 + len(buffers)}Q", len(buffers), *(buffer.nbytes for buffer in buffers)) + message)
+    for buffer in buffers:
+        if buffer.nbytes:
+            connection.send_bytes(buffer)
 
 
 def _receive(connection: Connection) -> Any:
@@ -293,7 +293,7 @@ def _receive(connection: Connection) -> Any:
     (count,) = struct.unpack_from("<Q", message)
     sizes = struct.unpack_from(f"<{count}Q", message, 8)
     buffers = [bytearray(size) for size in sizes]
-    for one in buffers:
-        if one:
-            connection.recv_bytes_into(one)
+    for buffer in buffers:
+        if buffer:
+            connection.recv_bytes_into(buffer)
     return pickle.loads(memoryview(message)[8 * (1 + count) :], buffers=buffers)

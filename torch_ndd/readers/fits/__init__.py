@@ -125,13 +125,13 @@ class Fits(ThreadedReader):
         """Return a file, decompressed if it is a .fits.gz."""
         content = read_all(path)
         if not content.startswith(b"\x1f\x8b"):
-            return _checked(content)
+            return _check_content(content)
         try:
-            made = inflated(content, self._max_sample_bytes)
+            inflated_content = inflated(content, self._max_sample_bytes)
         except (zlib.error, ValueError) as error:
             raise ValueError(f"its gzip data are damaged: {error}") from None
-        check_sample("the decompressed file has at least", len(made), self._max_sample_bytes)
-        return _checked(made)
+        check_sample("the decompressed file has at least", len(inflated_content), self._max_sample_bytes)
+        return _check_content(inflated_content)
 
     def _read(self, sample: int) -> tuple[torch.Tensor, ...]:
         assert self._ranges is not None
@@ -145,7 +145,7 @@ class Fits(ThreadedReader):
             return tuple(_image(file, part, dtype) for part, dtype in zip(self._parts, self._dtypes, strict=True))
 
 
-def _checked(content: bytes) -> bytes:
+def _check_content(content: bytes) -> bytes:
     if content.startswith(b"SIMPLE"):
         return content
     kind = native.file_kind(content[:512])

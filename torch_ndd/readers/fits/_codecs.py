@@ -22,11 +22,11 @@ from ..._core.process.fork_locks import new_lock
 
 CHECKED_VERSION = "8.0.2"  # of astropy; 6.0 to 8.0 have the same names and the same C code
 _PACKAGE = "astropy.io.fits.hdu.compressed."
-_MOST_PIXELS = 2**31 - 2**16  # the C code counts them in int, and runs reach 4095 beyond
+MAX_PIXELS = 2**31 - 2**16  # the C code counts them in int, and runs reach 4095 beyond
 _RICE = {1: "fits_rdecomp_byte", 2: "fits_rdecomp_short", 4: "fits_rdecomp"}  # by the bytes of a pixel
 _RICE_BYTES = 5  # that one pixel takes where all bits are set
 _HCOMPRESS_HEADER = struct.Struct(">2siiiq3B")  # the mark, rows, columns, scale, sum of all pixels, bit planes of the quadrants
-_MOST_PLANES = 64
+MAX_PLANES = 64
 _lock = new_lock()
 
 
@@ -65,14 +65,14 @@ def _rice(astropys: Any, library: ctypes.PyDLL) -> Any:
     class Rice(astropys):
         def decode(self, buf: Any) -> np.ndarray:
             pixels, block, width = int(self.tilesize), int(self.blocksize), int(self.bytepix)
-            if width not in functions or block < 1 or not 0 <= pixels <= _MOST_PIXELS:
+            if width not in functions or block < 1 or not 0 <= pixels <= MAX_PIXELS:
                 raise ValueError(f"a Rice-compressed tile of {pixels} pixels of {width} bytes in blocks of {block} is not supported")
             tile = _bytes(buf)
-            padded = _padded(tile, 255, _RICE_BYTES * min(block, pixels) + 64)
-            made = np.zeros(pixels, f"i{width}")
-            if functions[width](padded.ctypes.data, len(tile), made.ctypes.data, pixels, min(block, pixels)):
+            padded = _pad(tile, 255, _RICE_BYTES * min(block, pixels) + 64)
+            values = np.zeros(pixels, f"i{width}")
+            if functions[width](padded.ctypes.data, len(tile), values.ctypes.data, pixels, min(block, pixels)):
                 raise ValueError("a Rice-compressed tile is damaged")
-            return made
+            return values
 
     return Rice
 
@@ -88,25 +88,25 @@ def _hcompress(astropys: Any, library: ctypes.PyDLL) -> Any:
     class HCompress(astropys):
         def decode(self, buf: Any) -> np.ndarray:
             rows, columns, tile = int(self.nx), int(self.ny), _bytes(buf)
-            if min(rows, columns) < 1 or rows * columns > _MOST_PIXELS // 8:  # an int counts the bytes of 8 for each
+            if min(rows, columns) < 1 or rows * columns > MAX_PIXELS // 8:  # an int counts the bytes of 8 for each
                 raise ValueError(f"an HCOMPRESS tile of {rows} x {columns} pixels is not supported")
             if len(tile) < _HCOMPRESS_HEADER.size:
                 raise ValueError(f"an HCOMPRESS tile of {len(tile)} bytes is damaged")
             _, *size, _, _, first, second, third = _HCOMPRESS_HEADER.unpack(tile[: _HCOMPRESS_HEADER.size].tobytes())
             if size != [rows, columns]:
                 raise ValueError(f"an HCOMPRESS tile is damaged: it is of {size[0]} x {size[1]} pixels, and the image has {rows} x {columns} there")
-            if max(first, second, third) > _MOST_PLANES:
+            if max(first, second, third) > MAX_PLANES:
                 raise ValueError(f"an HCOMPRESS tile is damaged: {max(first, second, third)} bit planes")
             # Before each bit plane stand four bits, 0 or 15, which 0101... is not wherever it begins: behind its end, a tile has at most the rest of
             # one plane, 6 bits for each four of a quarter of the pixels and for each node of the tree above them, or the signs of all pixels.
-            padded = _padded(tile, 0x55, (rows + 2) * (columns + 2) // 4 + 64)
+            padded = _pad(tile, 0x55, (rows + 2) * (columns + 2) // 4 + 64)
             if function is None or not known:
                 return super().decode(padded)
-            made = _memory(8 * rows * columns)
+            output = _memory(8 * rows * columns)
             height, width, scale, status = (ctypes.c_int(value) for value in (rows, columns, 0, 0))
-            if function(padded.ctypes.data, bool(self.smooth), made.ctypes.data, len(made), width, height, scale, status):
+            if function(padded.ctypes.data, bool(self.smooth), output.ctypes.data, len(output), width, height, scale, status):
                 raise ValueError("an HCOMPRESS tile is damaged")
-            return made.view("i4")[: rows * columns].copy()
+            return output.view("i4")[: rows * columns].copy()
 
     return HCompress
 
@@ -115,10 +115,10 @@ def _plio(astropys: Any, _: ctypes.PyDLL) -> Any:
     class Plio(astropys):
         def decode(self, buf: Any) -> np.ndarray:
             pixels, tile = int(self.tilesize), _bytes(buf)
-            if not 0 <= pixels <= _MOST_PIXELS:
+            if not 0 <= pixels <= MAX_PIXELS:
                 raise ValueError(f"a PLIO tile of {pixels} pixels is not supported")
             # A word's value may stand in the next one, so that the last word is followed by one more.
-            padded = _padded(tile, 0, 16 + len(tile) % 2)
+            padded = _pad(tile, 0, 16 + len(tile) % 2)
             _, header, short, low, high = (int(word) for word in padded.view(np.int16)[:5])
             first, last = (3, short) if short > 0 else (header, (high << 15) + low)
             if first < 0 or not max(first, 1) <= last <= len(tile) // 2:
@@ -148,7 +148,7 @@ def _bytes(buf: Any) -> np.ndarray:
     return values.astype(values.dtype.newbyteorder("="), copy=False).view(np.uint8).reshape(-1)
 
 
-def _padded(tile: np.ndarray, value: int, count: int) -> np.ndarray:
+def _pad(tile: np.ndarray, value: int, count: int) -> np.ndarray:
     return np.concatenate([tile, np.full(count, value, np.uint8)])
 
 

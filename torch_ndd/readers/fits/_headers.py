@@ -12,10 +12,10 @@ from typing import BinaryIO
 from ..._core.process.limits import check_sample
 
 _BLOCK, _CARD = 2880, 80
-_MOST_AXES = 999  # the standard's limit, for columns too
-_MOST_BLOCKS = 10_000  # per header: 360,000 cards
+MAX_AXES = 999  # the standard's limit, for columns too
+MAX_BLOCKS = 10_000  # per header: 360,000 cards
 # Pixels that a compressed image may expand to, per byte of the file. RICE and GZIP compress a constant image to a thousandth.
-_MOST_UNFOLDED = 20_000
+MAX_UNFOLDED = 20_000
 _NUMBER = re.compile(rb"(NAXIS|TFIELDS|ZNAXIS|ZTILE|PCOUNT|GCOUNT|BITPIX|ZBITPIX)(\d*) *= *([+-]?\d+) *(/|$)")
 _COUNTS = ("NAXIS", "TFIELDS", "ZNAXIS")
 
@@ -44,7 +44,7 @@ def check_headers(file: BinaryIO, most: int, parts: Sequence[int]) -> None:
         if "ZNAXIS" in numbers:
             unfolded = math.prod(numbers.get(f"ZNAXIS{k}", 0) for k in range(1, numbers["ZNAXIS"] + 1))
             tile = math.prod(numbers.get(f"ZTILE{k}", 1) for k in range(1, numbers["ZNAXIS"] + 1))
-            if max(unfolded, tile) > _MOST_UNFOLDED * size:
+            if max(unfolded, tile) > MAX_UNFOLDED * size:
                 raise ValueError(f"HDU {number} unfolds to {max(unfolded, tile)} pixels, which a file of {size} bytes cannot hold")
         if "ZNAXIS" in numbers:
             shape = [numbers.get(f"ZNAXIS{k}", 0) for k in range(1, numbers["ZNAXIS"] + 1)]
@@ -60,7 +60,7 @@ def _header(file: BinaryIO, hdu: int) -> tuple[dict[str, int], bool, bool, int]:
     """Return the numbers in a header, whether it is of random groups, whether pixels are scaled, and where it ends. No numbers if it is not there."""
     numbers: dict[str, int] = {}
     groups = scaled = False
-    for block in range(_MOST_BLOCKS):
+    for block in range(MAX_BLOCKS):
         content = file.read(_BLOCK)
         if len(content) < _BLOCK or (block == 0 and not content.startswith((b"SIMPLE", b"XTENSION"))):
             return {}, False, False, 0
@@ -74,7 +74,7 @@ def _header(file: BinaryIO, hdu: int) -> tuple[dict[str, int], bool, bool, int]:
             if found is None:
                 continue
             key, value = (found[1] + found[2]).decode(), int(found[3])
-            most = _MOST_AXES if key in _COUNTS else 64 if key.endswith("BITPIX") else 2**62
+            most = MAX_AXES if key in _COUNTS else 64 if key.endswith("BITPIX") else 2**62
             if not (-64 if key.endswith("BITPIX") else 0) <= value <= most:
                 raise ValueError(f"the header of HDU {hdu} is damaged: {key} is {value}")
             if numbers.setdefault(key, value) != value:

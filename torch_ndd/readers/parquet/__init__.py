@@ -26,7 +26,7 @@ from ...io._urls import asked, filesystem, is_url, matching, read_all, reason_of
 from .._base import Reader
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, Sources, as_paths
-from ._columns import gathered_bytes, is_bytes, promised_bytes, to_batch, unsupported
+from ._columns import gathered_bytes, is_bytes, is_unsupported, promised_bytes, to_batch
 
 # Batches are made on this many threads; Arrow decodes without the GIL.
 _THREADS = 2
@@ -88,7 +88,7 @@ class Parquet(Reader):
         self._given = as_paths(path)
         self._columns = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
         self._paths: list[str] | None = None
-        self._plan: list[_Column] = []
+        self._selected: list[_Column] = []
         self._groups = np.zeros((0, 2), np.int64)  # file, and number in the file, of each row group
         self._begins = np.zeros(1, np.int64)  # the first row of each
         self._reset()
@@ -105,17 +105,18 @@ class Parquet(Reader):
     def scan(self) -> int:
         if self._paths is None:
             _arrow()
-            paths = [one for given in self._given for one in self._found(given)]
+            paths = [path for source in self._given for path in self._find_files(source)]
             if not paths:
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
             with Workers(8, self._op) as executor:
                 footers = list(executor.map(self._footer, paths))
             schema = footers[0].schema_arrow
-            self._plan = self._planned(schema)
-            wanted = [schema.field(one.field) for one in self._plan]
+            self._selected = self._select_columns(schema)
+            wanted = [schema.field(column.field) for column in self._selected]
             groups, rows = [], []
             for number, (path, footer) in enumerate(zip(paths, footers, strict=True)):
-                if any(footer.schema_arrow.field(one.name).type != one.type if one.name in footer.schema_arrow.names else True for one in wanted):
+                schema = footer.schema_arrow
+                if any(field.name not in schema.names or schema.field(field.name).type != field.type for field in wanted):
                     raise RuntimeError(f'{self._op}: "{path}" does not have the columns of "{paths[0]}"')
                 counts = [footer.metadata.row_group(k).num_rows for k in range(footer.metadata.num_row_groups)]
                 if sum(counts) != footer.metadata.num_rows or min(counts, default=0) < 0:
@@ -129,58 +130,58 @@ class Parquet(Reader):
             self._paths = paths
         return int(self._begins[-1])
 
-    def _found(self, given: str) -> list[str]:
+    def _find_files(self, source: str) -> list[str]:
         """Return the files that a path, a folder or a pattern names."""
         try:
-            if is_url(given):
-                if any(one in given for one in "*?["):
-                    return matching(given)
-                fs, _ = filesystem(given)
-                if given.endswith(".parquet") or not asked(given, "isdir", kind="listing"):
-                    return [given]
-                found = [fs.unstrip_protocol(one) for one in asked(given, "find", kind="listing")]
-            elif os.path.isdir(given):
-                found = [os.path.join(folder, one) for folder, _, names in os.walk(given) for one in names]
-            elif any(one in given for one in "*?[") and not os.path.exists(given):
-                found = importlib.import_module("glob").glob(given, recursive=True)
-                return sorted(one for one in found if os.path.isfile(one))
+            if is_url(source):
+                if any(wildcard in source for wildcard in "*?["):
+                    return matching(source)
+                fs, _ = filesystem(source)
+                if source.endswith(".parquet") or not asked(source, "isdir", kind="listing"):
+                    return [source]
+                found = [fs.unstrip_protocol(name) for name in asked(source, "find", kind="listing")]
+            elif os.path.isdir(source):
+                found = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
+            elif any(wildcard in source for wildcard in "*?[") and not os.path.exists(source):
+                found = importlib.import_module("glob").glob(source, recursive=True)
+                return sorted(name for name in found if os.path.isfile(name))
             else:
-                return [given]
+                return [source]
         except (OSError, RuntimeError) as error:
-            raise RuntimeError(f'{self._op}: "{given}" cannot be read: {reason_of(error)}') from None
-        return sorted(one for one in found if one.endswith(".parquet") and not os.path.basename(one).startswith((".", "_")))
+            raise RuntimeError(f'{self._op}: "{source}" cannot be read: {reason_of(error)}') from None
+        return sorted(name for name in found if name.endswith(".parquet") and not os.path.basename(name).startswith((".", "_")))
 
     def _footer(self, path: str) -> Any:
         try:
-            return _opened(path)
+            return _open_file(path)
         except Exception as error:
             raise RuntimeError(f'{self._op}: "{path}" cannot be read: {_other_kind(path) or reason_of(error)}') from None
 
-    def _planned(self, schema: Any) -> "list[_Column]":
-        types, made = _arrow().types, []
+    def _select_columns(self, schema: Any) -> "list[_Column]":
+        types, columns = _arrow().types, []
         for field in schema:
             if types.is_struct(field.type):
                 inner = {field.type.field(k).name: field.type.field(k).type for k in range(field.type.num_fields)}
                 if inner.keys() == {"bytes", "path"} and is_bytes(inner["bytes"], types) and is_bytes(inner["path"], types):
-                    made.append((_Column(field.name, field.name, None), inner["bytes"]))
+                    columns.append((_Column(field.name, field.name, None), inner["bytes"]))
                 else:
-                    made += [(_Column(f"{field.name}.{one}", field.name, one), kind) for one, kind in inner.items()]
+                    columns += [(_Column(f"{field.name}.{inner_name}", field.name, inner_name), kind) for inner_name, kind in inner.items()]
             else:
-                made.append((_Column(field.name, field.name, ""), field.type))
-        known = {one.name: (one, kind) for one, kind in made}
+                columns.append((_Column(field.name, field.name, ""), field.type))
+        known = {column.name: (column, kind) for column, kind in columns}
         if self._columns is None:
-            usable = [one for one, kind in made if not unsupported(kind, types)]
+            usable = [column for column, kind in columns if not is_unsupported(kind, types)]
             if not usable:
-                columns = ", ".join(f"{name} ({kind})" for name, (_, kind) in known.items())
-                raise RuntimeError(f"{self._op}: no samples can be made from any of the columns {columns}")
+                found = ", ".join(f"{name} ({kind})" for name, (_, kind) in known.items())
+                raise RuntimeError(f"{self._op}: none of the columns can be converted to samples: {found}")
             return usable
         if not self._columns:
             raise RuntimeError(f"{self._op}: columns is an empty list")
         for name in self._columns:
             if name not in known:
-                raise RuntimeError(f"{self._op}: there is no column {name!r}; there are {', '.join(known)}")
-            if unsupported(known[name][1], types):
-                raise RuntimeError(f"{self._op}: no samples can be made from column {name!r} of type {known[name][1]}")
+                raise RuntimeError(f"{self._op}: column {name!r} not found; available: {', '.join(known)}")
+            if is_unsupported(known[name][1], types):
+                raise RuntimeError(f"{self._op}: cannot convert column {name!r} to samples: its type is {known[name][1]}")
         return [known[name][0] for name in self._columns]
 
     def _row(self, sample: int) -> tuple[int, int]:
@@ -202,18 +203,18 @@ class Parquet(Reader):
             self._process = os.getpid()
         if self._executor is None:
             self._executor = Workers(_THREADS, self._op, self)
-        return self._executor.submit(self._made, samples)
+        return self._executor.submit(self._read_batch, samples)
 
     @override
     def finish(self, request: "Future[dict[str, Batch]]", samples: np.ndarray) -> dict[str, Batch]:
         if self._process != os.getpid():
             request = self.start(samples)
-        made = request.result()
-        for one in made.values():
-            one.sources = Sources(self._source, samples)
-        return made
+        outputs = request.result()
+        for batch in outputs.values():
+            batch.sources = Sources(self._source, samples)
+        return outputs
 
-    def _made(self, samples: np.ndarray) -> dict[str, Batch]:
+    def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
         arrow = _arrow()
         group_of = np.searchsorted(self._begins, samples, "right") - 1
         groups, place = np.unique(group_of, return_inverse=True)
@@ -234,11 +235,11 @@ class Parquet(Reader):
         rows_of = [(samples - self._begins[group_of])[order[place[order] == k]] for k in range(len(groups))]
         chosen = [arrow.array(rows) for rows in rows_of]
         inverse = arrow.array(np.argsort(order, kind="stable"))
-        made, path = {}, None
-        for column in self._plan:
+        outputs, path = {}, None
+        for column in self._selected:
             whole = gathered_bytes([column.whole(table.column(column.field), arrow) for table in tables], rows_of, order, arrow)
             if whole is not None:
-                made[column.name] = whole
+                outputs[column.name] = whole
                 continue
             parts = [column.of(table.column(column.field), rows, arrow) for table, rows in zip(tables, chosen, strict=True)]
             array = parts[0] if len(parts) == 1 else arrow.concat_arrays(parts)
@@ -247,14 +248,14 @@ class Parquet(Reader):
                 path = self._folders(samples) if path is None else path
                 array = _with_files(array, path, arrow)
             try:
-                made[column.name] = to_batch(array, arrow)
+                outputs[column.name] = to_batch(array, arrow)
             except UnreadableSamples as bad:
                 reasons |= {k: f"column {column.name!r}: {reason}" for k, reason in bad.reasons.items()}
             except Exception as error:
                 raise UnreadableSamples(dict.fromkeys(range(len(samples)), f"column {column.name!r}: {reason_of(error)}")) from None
         if reasons:
             raise UnreadableSamples(reasons)
-        return made
+        return outputs
 
     def _folders(self, samples: np.ndarray) -> list[str]:
         assert self._paths is not None
@@ -270,7 +271,7 @@ class Parquet(Reader):
             self._tables.move_to_end(group)
         if mine:
             try:
-                future.set_result(self._loaded(group))
+                future.set_result(self._load_group(group))
             except BaseException as error:
                 with self._cache_lock:
                     self._tables.pop(group, None)
@@ -286,27 +287,27 @@ class Parquet(Reader):
                         total -= self._sizes.pop(k)
         return future.result()
 
-    def _loaded(self, group: int) -> Any:
+    def _load_group(self, group: int) -> Any:
         assert self._paths is not None
         number, k = self._groups[group].tolist()
         with self._cache_lock:
             found = self._files.get(number)
             if found is None:
-                found = self._files[number] = (_opened(self._paths[number]), threading.Lock())
+                found = self._files[number] = (_open_file(self._paths[number]), threading.Lock())
                 if len(self._files) > _FILES_KEPT:
                     self._files.popitem(last=False)
             self._files.move_to_end(number)
         file, lock = found
-        names = list(dict.fromkeys(one.field for one in self._plan))
+        names = list(dict.fromkeys(column.field for column in self._selected))
         with lock:
             size, longest = promised_bytes(file.metadata.row_group(k), names)
             check_sample(f"row group {k} has", size, self._max_sample_bytes)
             if longest * file.metadata.row_group(k).num_rows > self._max_sample_bytes:  # values that occur often can be more than the file says
-                return self._loaded_in_parts(file, k, names, max(1, self._max_sample_bytes // (_PARTS * longest)))
+                return self._load_group_in_parts(file, k, names, max(1, self._max_sample_bytes // (_PARTS * longest)))
             read = partial(file.read_row_group, k, columns=names, use_threads=False)
             return read().combine_chunks()
 
-    def _loaded_in_parts(self, file: Any, k: int, names: list[str], rows: int) -> Any:
+    def _load_group_in_parts(self, file: Any, k: int, names: list[str], rows: int) -> Any:
         """Return a row group that is read some rows at a time, as long as they are not more than a sample may be."""
         parts, size = [], 0
         for part in file.iter_batches(rows, [k], names, use_threads=False):
@@ -385,7 +386,7 @@ def _arrow() -> Any:
     return arrow
 
 
-def _opened(path: str) -> Any:
+def _open_file(path: str) -> Any:
     parquet = _arrow().parquet
     if not is_url(path):
         check_regular(path)

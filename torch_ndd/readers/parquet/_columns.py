@@ -50,7 +50,7 @@ def number_type(kind: Any, types: Any) -> np.dtype | None:
     return None
 
 
-def unsupported(kind: Any, types: Any) -> bool:
+def is_unsupported(kind: Any, types: Any) -> bool:
     """Return whether values of this type cannot become a batch."""
     while is_list(kind, types):
         kind = kind.value_type
@@ -93,10 +93,10 @@ def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.
         begins[place[at:end]], lengths[place[at:end]] = data.address + first, last - first
         kept.append(large)
         at = end
-    made = empty([int(lengths.sum())], torch.uint8, torch.device("cpu"))
-    native.gather(None, 1, begins.ctypes.data, lengths.ctypes.data, len(place), made.data_ptr())
+    values = empty([int(lengths.sum())], torch.uint8, torch.device("cpu"))
+    native.gather(None, 1, begins.ctypes.data, lengths.ctypes.data, len(place), values.data_ptr())
     del kept
-    return packed_batch(made, lengths)
+    return packed_batch(values, lengths)
 
 
 def _bytes(array: Any, arrow: Any) -> Batch:

@@ -175,5 +175,5 @@ class VideoResize(Video):
             finally:
                 self._now = {}
 
-    def _resized(self, frames: Batch) -> Batch:
+    def _resize(self, frames: Batch) -> Batch:
         return resize(frames, dtype=self._dtype, **{**self._resizing, **self._now})  # type: ignore[arg-type]

@@ -66,8 +66,8 @@ class VideoReader(ThreadedReader):
         file_list, file_root, filenames, labels = (options.get(name) for name in ("file_list", "file_root", "filenames", "labels"))
         self._file_list = os.fspath(file_list) if file_list else None
         self._file_root = os.fspath(file_root) if file_root else None
-        given = [filenames] if isinstance(filenames, str | os.PathLike) else list(filenames or ())
-        self._filenames = [os.fspath(one) for one in given]
+        paths = [filenames] if isinstance(filenames, str | os.PathLike) else list(filenames or ())
+        self._filenames = [os.fspath(path) for path in paths]
         if sum(map(bool, (self._file_list, self._file_root, self._filenames))) != 1:
             raise RuntimeError(f"{self._op}: one of file_list, file_root and filenames must be given, and only one")
         self._labels = None if labels is None else self._checked_labels(labels)
@@ -105,12 +105,12 @@ class VideoReader(ThreadedReader):
                 listed = [Listed(path, label) for path, label in zip(self._filenames, labels, strict=True)]
             found = spans(self._op, listed, self._limits, self._max_sample_bytes, self._cannot_open)
             if self._uniform:
-                used = [one for one in found if one.end > one.start]
-                columns = [np.array([one[k] for one in used], kind) for k, kind in enumerate((np.int32, np.int64, np.int64))]
+                used = [span for span in found if span.end > span.start]
+                columns = [np.array([span[k] for span in used], kind) for k, kind in enumerate((np.int32, np.int64, np.int64))]
             else:
                 columns = list(sequences(found, self._frames, self._advance, self._stride, self._pad_mode != "none"))
             self._index = VideoIndex(listed, *columns)
-            self._remote = any(is_url(one.path) for one in listed)
+            self._remote = any(is_url(entry.path) for entry in listed)
         return self._index.size
 
     def _cannot_open(self, path: str, reason: str) -> None:
@@ -162,14 +162,14 @@ class VideoReader(ThreadedReader):
         sources = frames.sources
         if self._image_type == types.YCbCr:
             frames = color_space_conversion(frames, image_type=types.RGB, output_type=types.YCbCr)
-        frames = self._resized(frames)
+        frames = self._resize(frames)
         if frames.dtype != self._dtype or self._normalized:
             values = frames.wait().to(self._dtype)
             frames = new_batch(values / 255 if self._normalized else values, frames.ragged_shapes, frames.layout, fixed=frames.shared_extents)
         frames.sources = sources
         return frames, *others
 
-    def _resized(self, frames: Batch) -> Batch:
+    def _resize(self, frames: Batch) -> Batch:
         """Return the frames in the requested size."""
         return frames
 

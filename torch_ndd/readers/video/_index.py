@@ -68,45 +68,45 @@ def spans(op: str, listed: Sequence[Listed], limits: Limits, most: int, bad: Cal
     """
 
     def span(number: int) -> Span | tuple[str, str]:
-        one = listed[number]
+        entry = listed[number]
         try:
-            video = Video(one.path, most=most)
+            video = Video(entry.path, most=most)
             count = video.count
-            if limits.frames or (one.start is None and one.end is None):
-                start, end = (0 if one.start is None else int(one.start)), (count if one.end is None else int(one.end))
+            if limits.frames or (entry.start is None and entry.end is None):
+                start, end = (0 if entry.start is None else int(entry.start)), (count if entry.end is None else int(entry.end))
                 start, end = start + count * (start < 0), end + count * (end < 0)
                 if start < 0 or end < 0:
-                    raise ValueError(f"frames {one.start:g} to {one.end:g} begin before the first of {count}")
+                    raise ValueError(f"frames {entry.start:g} to {entry.end:g} begin before the first of {count}")
             else:
-                start, end = _frames_of_times(video, one, limits)
+                start, end = _frames_of_times(video, entry, limits)
         except Exception as error:  # torchcodec has several types
-            return one.path, reason(error)
+            return entry.path, reason(error)
         return Span(number, min(start, count), min(end, count))
 
     with Workers(_THREADS, op) as pool:
-        made = list(pool.map(span, range(len(listed))))
-    for one in made:
-        if not isinstance(one, Span):
-            bad(*one)
-    return [one for one in made if isinstance(one, Span)]
+        spans = list(pool.map(span, range(len(listed))))
+    for result in spans:
+        if not isinstance(result, Span):
+            bad(*result)
+    return [result for result in spans if isinstance(result, Span)]
 
 
-def _frames_of_times(video: Video, one: Listed, limits: Limits) -> tuple[int, int]:
-    start = 0 if one.start is None else video.frame_at(one.start, limits.start_up)
-    return start, video.count if one.end is None else video.frame_at(one.end, limits.end_up)
+def _frames_of_times(video: Video, entry: Listed, limits: Limits) -> tuple[int, int]:
+    start = 0 if entry.start is None else video.frame_at(entry.start, limits.start_up)
+    return start, video.count if entry.end is None else video.frame_at(entry.end, limits.end_up)
 
 
 def sequences(found: Sequence[Span], length: int, step: int, stride: int, padded: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return video, first frame and end of each sequence. ``padded``: also the first incomplete sequence of a video."""
     videos, starts, ends = [], [], []
-    for one in found:
-        room = one.end - one.start - (length - 1) * stride
+    for span in found:
+        room = span.end - span.start - (length - 1) * stride
         count = max(-(-room // step), 0)
-        if padded and one.start + count * step < one.end:
+        if padded and span.start + count * step < span.end:
             count += 1
-        videos.append(np.full(count, one.video, np.int32))
-        starts.append(one.start + step * np.arange(count, dtype=np.int64))
-        ends.append(np.full(count, one.end, np.int64))
+        videos.append(np.full(count, span.video, np.int32))
+        starts.append(span.start + step * np.arange(count, dtype=np.int64))
+        ends.append(np.full(count, span.end, np.int64))
     nothing = np.empty(0, np.int64)
     return np.concatenate([nothing.astype(np.int32), *videos]), np.concatenate([nothing, *starts]), np.concatenate([nothing, *ends])
 
@@ -119,7 +119,7 @@ def uniform_frames(start: int, end: int, length: int) -> np.ndarray:
 def from_list(op: str, path: str) -> list[Listed]:
     """Parse the lines ``path label [start [end]]`` of a file. If it is at a URL, relative paths start there."""
     folder = path.rpartition("/")[0] if is_url(path) else ""
-    made = []
+    entries = []
     try:
         lines = io.StringIO(text_of(read_all(path)).decode(), newline=None).readlines()
     except OSError as error:
@@ -127,20 +127,20 @@ def from_list(op: str, path: str) -> list[Listed]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        parsed = _parsed(line.split())
+        parsed = _parse_line(line.split())
         if parsed is None:
             raise RuntimeError(f'{op}: "{path}", line {number}: expected path, label and perhaps start and end, got {line.strip()!r}')
-        made.append(parsed._replace(path=f"{folder}/{parsed.path}") if folder and not _stands_alone(parsed.path) else parsed)
-    if not made:
+        entries.append(parsed._replace(path=f"{folder}/{parsed.path}") if folder and not _stands_alone(parsed.path) else parsed)
+    if not entries:
         raise RuntimeError(f'{op}: No files found in "{path}"')
-    return made
+    return entries
 
 
 def _stands_alone(path: str) -> bool:
     return is_url(path) or os.path.isabs(path)
 
 
-def _parsed(words: list[str]) -> Listed | None:
+def _parse_line(words: list[str]) -> Listed | None:
     """Parse a line from its end, because the path may contain blanks."""
     numbers: list[float] = []
     while words and len(numbers) < 3:
@@ -161,9 +161,9 @@ def from_folder(op: str, root: str) -> list[Listed]:
         files = [names_in(os.path.join(os.fsencode(root), name), _VIDEO, False) for name in folders]
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
-    made = [
+    entries = [
         Listed(os.path.join(root, os.fsdecode(folder), os.fsdecode(name)), label) for label, folder in enumerate(folders) for name in files[label]
     ]
-    if not made:
+    if not entries:
         raise RuntimeError(f'{op}: No videos found in the subdirectories of "{root}"')
-    return made
+    return entries

@@ -21,7 +21,7 @@ from .._base import LoaderOptions, Reader
 from .._ranges.ranges import Path, Ranges, Sources, as_paths, pack_paths, packed_batch
 from .._ranges.records import TAR, refuse, scan
 from .._ranges.remote import ranges_of
-from ._archive_paths import expanded
+from ._archive_paths import expand_paths
 from ._tar_headers import BLOCK, is_whole, mismatches, name_of, split_name
 
 _DTYPES = (
@@ -93,11 +93,11 @@ class Webdataset(Reader):
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._paths, self._indices = as_paths(paths), as_paths(index_paths or [])
-        self._ext = [";".join(part.removeprefix(".") for part in one.split(";")) for one in ([ext] if isinstance(ext, str) else ext)]
-        self._decoders = [_decoder_of(one) if decode else None for one in self._ext]
+        self._ext = [";".join(part.removeprefix(".") for part in extensions.split(";")) for extensions in ([ext] if isinstance(ext, str) else ext)]
+        self._decoders = [_decoder_of(extensions) if decode else None for extensions in self._ext]
         self._case_sensitive = case_sensitive_extensions is None or bool(case_sensitive_extensions)
-        given = [] if dtypes is None else list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes]
-        self._dtypes = [types.to_dtype(one) for one in given] or [torch.uint8] * len(self._ext)
+        dtype_list = [] if dtypes is None else list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes]
+        self._dtypes = [types.to_dtype(dtype) for dtype in dtype_list] or [torch.uint8] * len(self._ext)
         self._missing = (missing_component_behavior or "empty").lower()
         self._ranges: Ranges | None = None  # of the components
         self._components = np.empty((0, 0), np.int64)  # (outputs, samples)
@@ -112,8 +112,8 @@ class Webdataset(Reader):
         if self._ranges is None:
             self._check()
             if not self._indices:
-                self._paths = expanded(self._op, self._paths)
-            self._ranges, self._components, self._names, self._damaged = self._found()
+                self._paths = expand_paths(self._op, self._paths)
+            self._ranges, self._components, self._names, self._damaged = self._find_components()
         return self._components.shape[1]
 
     def _check(self) -> None:
@@ -129,11 +129,11 @@ class Webdataset(Reader):
         if self._indices and len(self._indices) != len(self._paths):
             raise RuntimeError(f"{self._op}: there are {len(self._indices)} index files for {len(self._paths)} archives")
 
-    def _found(self) -> "tuple[Ranges, np.ndarray, _Names, dict[int, str]]":
+    def _find_components(self) -> "tuple[Ranges, np.ndarray, _Names, dict[int, str]]":
         shards, tables, damaged, components, samples = [], [], {}, 0, 0
         for k, path in enumerate(self._paths):
             try:
-                shard = _indexed(self._indices[k]) if self._indices else _scanned(path)
+                shard = _read_index(self._indices[k]) if self._indices else _scan_archive(path)
             except RuntimeError as error:
                 raise RuntimeError(f"{self._op}: {error}") from None
             table, twice = self._table(shard)
@@ -153,27 +153,27 @@ class Webdataset(Reader):
             samples += table.shape[1]
         empty = np.empty(0, np.int64)
         file = np.repeat(np.arange(len(shards), dtype=np.int32), [len(shard.begin) for shard in shards])
-        begin, length = (np.concatenate([empty, *parts]) for parts in ([one.begin for one in shards], [one.length for one in shards]))
+        begin, length = (np.concatenate([empty, *parts]) for parts in ([shard.begin for shard in shards], [shard.length for shard in shards]))
         self._files, self._compared = len(begin), np.zeros(len(begin), bool)
         if self._indices:  # the headers follow, in the order of their files
             file, begin, length = np.tile(file, 2), np.append(begin, begin - BLOCK), np.append(length, np.full(len(begin), BLOCK))
         found = ranges_of(b"", *pack_paths(self._paths), file, begin, length)
         self._extensions = [shard.extensions[k] for shard in shards for k in shard.extension.tolist()] if self._indices else []
-        return found, np.concatenate([np.empty((len(self._ext), 0), np.int64), *tables], 1), _joined(shards), damaged
+        return found, np.concatenate([np.empty((len(self._ext), 0), np.int64), *tables], 1), _join_names(shards), damaged
 
     def _table(self, shard: "_Shard") -> tuple[np.ndarray, np.ndarray]:
         """Return the component of each output and sample, or -1, int64 (outputs, samples), and which samples have several with one extension."""
 
-        def folded(ext: bytes) -> bytes:
+        def fold_case(ext: bytes) -> bytes:
             return ext if self._case_sensitive else ext.lower()
 
         numbers: dict[bytes, list[int]] = {}
         for k, ext in enumerate(shard.extensions):
-            numbers.setdefault(folded(ext), []).append(k)
+            numbers.setdefault(fold_case(ext), []).append(k)
         table = np.full((len(self._ext), shard.samples), -1, np.int64)
         twice = np.zeros(shard.samples, bool)
         for row, alternatives in zip(table, self._ext, strict=True):
-            choices = [numbers.get(folded(os.fsencode(each)), []) for each in alternatives.split(";")]
+            choices = [numbers.get(fold_case(os.fsencode(each)), []) for each in alternatives.split(";")]
             for choice in choices:
                 counts = np.bincount(shard.sample[np.isin(shard.extension, choice)], minlength=shard.samples) if choice else twice
                 twice |= counts > 1
@@ -201,7 +201,7 @@ class Webdataset(Reader):
         return self._ranges.start(np.ascontiguousarray(numbers))
 
     def _first(self, outputs: Any) -> Any:
-        return tuple(one[0] if isinstance(one, list) else one.nth(0) for one in outputs)
+        return tuple(output[0] if isinstance(output, list) else output.nth(0) for output in outputs)
 
     @override
     def finish(self, request: Any, samples: np.ndarray) -> Any:
@@ -214,7 +214,7 @@ class Webdataset(Reader):
             self._compare(headers, [lengths for _, lengths in parts], self._components[:, samples])
         for k, (values, lengths) in enumerate(parts):
             if (decoder := self._decoders[k]) is not None:
-                outputs.append(_decoded_batch(decoder, np.asarray(values), np.asarray(lengths), bad, self._ext[k]))
+                outputs.append(_decode_batch(decoder, np.asarray(values), np.asarray(lengths), bad, self._ext[k]))
                 continue
             dtype = self._dtypes[k]
             if dtype != torch.uint8:
@@ -223,9 +223,9 @@ class Webdataset(Reader):
                 if bad:
                     continue
                 values, lengths = values.view(dtype), lengths // dtype.itemsize
-            made = packed_batch(values, lengths)
-            made.sources = Sources(self._written_source, self._components[k, samples])
-            outputs.append(made)
+            batch = packed_batch(values, lengths)
+            batch.sources = Sources(self._written_source, self._components[k, samples])
+            outputs.append(batch)
         if bad:
             raise UnreadableSamples(bad)
         return tuple(outputs)
@@ -286,13 +286,13 @@ class _Shard(NamedTuple):
     damaged: int = -1
 
 
-def _joined(shards: Sequence[_Shard]) -> _Names:
+def _join_names(shards: Sequence[_Shard]) -> _Names:
     counts = np.cumsum([0, *(len(shard.names.packed) for shard in shards)])
     offsets = [shard.names.offsets[:-1] + count for shard, count in zip(shards, counts, strict=False)]
     return _Names(b"".join(shard.names.packed for shard in shards), np.concatenate([*offsets, counts[-1:]]))
 
 
-def _scanned(path: str) -> _Shard:
+def _scan_archive(path: str) -> _Shard:
     found = scan(TAR, path)
     sample, extension, kept, known = [], [], [], {}
     last, samples = None, 0
@@ -313,7 +313,7 @@ def _scanned(path: str) -> _Shard:
     return _Shard(sample_of, kind, list(known), found.begin[chosen], found.length[chosen], packed, samples, found.reason, found.damaged)
 
 
-def _indexed(path: str) -> _Shard:
+def _read_index(path: str) -> _Shard:
     sample, extension, begin, length, names, known = [], [], [], [], [], {}
     samples = 0
 
@@ -363,24 +363,24 @@ def _text(content: bytes) -> str:
     return text_of(content).decode()
 
 
-def _parsed(content: bytes) -> Any:
+def _parse_json(content: bytes) -> Any:
     return json.loads(content) if content else None
 
 
 _KINDS: dict[str, Callable[[bytes], Any]] = {
     **dict.fromkeys(("cls", "cls2", "index", "inx", "id", "count"), _number),
     **dict.fromkeys(("txt", "text", "transcript"), _text),
-    **dict.fromkeys(("json", "jsn"), _parsed),
+    **dict.fromkeys(("json", "jsn"), _parse_json),
 }
 
 
 def _decoder_of(alternatives: str) -> Callable[[bytes], Any] | None:
     """Return what makes a value of a file with one of these extensions; None if they mean an array, or different things."""
-    kinds = {_KINDS.get(one.rpartition(".")[2].lower()) for one in alternatives.split(";")}
+    kinds = {_KINDS.get(extension.rpartition(".")[2].lower()) for extension in alternatives.split(";")}
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def _decoded_batch(decoder: Callable[[bytes], Any], values: np.ndarray, lengths: np.ndarray, bad: dict[int, str], ext: str) -> Batch | list[Any]:
+def _decode_batch(decoder: Callable[[bytes], Any], values: np.ndarray, lengths: np.ndarray, bad: dict[int, str], ext: str) -> Batch | list[Any]:
     """Return the values of a batch: int64 of shape () for numbers, else a list. Samples that cannot be decoded are put into ``bad``."""
     ends = np.cumsum(lengths)
     found = []
