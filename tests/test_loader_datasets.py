@@ -754,7 +754,7 @@ def test_changes_are_seen_by_readers_and_states() -> None:
     next(iter(loader))
     state = loader.state_dict()
     data.change()
-    with pytest.raises(RuntimeError, match=rf"the state is of a data set of {data.size - 2} samples, and here are {data.size}"):
+    with pytest.raises(RuntimeError, match=rf"the state is for {data.size - 2} samples, but the data set has {data.size}"):
         next(iter(_loaded(data, state)))
 
 
@@ -798,8 +798,8 @@ def test_empty_sources_say_what_was_searched(images: list[Path], tmp_path: Path)
     (tmp_path / "empty.tar").write_bytes(bytes(10240))
     root = str(tmp_path)
     for make, text in (
-        (lambda: ndd.readers.Dataset([]), "nothing to read in dataset=<list of 0 items>: the number of input samples: 0"),
-        (lambda: ndd.readers.Webdataset(paths=[f"{root}/empty.tar"], ext="jpg"), f"nothing to read in paths=['{root}/empty.tar'], ext='jpg'"),
+        (lambda: ndd.readers.Dataset([]), "no samples found in dataset=<list of 0 items>: the number of input samples: 0"),
+        (lambda: ndd.readers.Webdataset(paths=[f"{root}/empty.tar"], ext="jpg"), f"no samples found in paths=['{root}/empty.tar'], ext='jpg'"),
         (lambda: ndd.readers.File(file_root=root, file_filters="*.zip"), f'No files found in the subdirectories of "{root}": no file in 1 of them '
          "matches *.zip"),
         (lambda: ndd.readers.File(file_root=root, dir_filters="q*"), f'No files found in the subdirectories of "{root}": it has none that match q*'),

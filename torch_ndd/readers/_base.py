@@ -38,13 +38,13 @@ Outputs = tuple[Any, ...] | dict[str, Any]
 
 _NO_CONTEXT = nullcontext()
 MAX_AHEAD = 1000  # batches
-MAX_PASSES = 10_000  # that a batch may take its samples from: searching that many takes half a second
-# A damaged disk may yield millions; only the latest are kept.
+MAX_PASSES = 10_000  # that one batch may span: searching them takes half a second
+# A damaged disk may yield millions of bad samples; only the latest are kept.
 MAX_ERRORS = 10_000
 
 
 class Ahead(NamedTuple):
-    """A batch that is being read ahead."""
+    """A request for a batch, read ahead."""
 
     key: tuple[Blocks | None, Position, int, int]  # walk, position, number of samples, and the process whose threads read them
     after: Position
@@ -63,10 +63,10 @@ class Reader(IterableDataset):
 
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
     _brief = ""
-    """What there is to read, in a few words."""
+    """The source in a few words."""
     _can_change = False
-    """Whether the source may have changed when an epoch begins: then the samples are counted again, and nothing of it is read before."""
-    _needs: Mapping[str, str | bytes | None] = {}  # the folder or the list without which there is nothing to read, by argument
+    """Whether the source may change between epochs: samples are then counted again, and nothing is read before the epoch begins."""
+    _needs: Mapping[str, str | bytes | None] = {}  # paths that must exist, by argument
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
         self._op = f"readers.{type(self).__name__}"
@@ -79,7 +79,7 @@ class Reader(IterableDataset):
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self._op}: {error}") from None
         if not on_cpu:
-            raise ValueError(f"{self._op}: Invalid device {device!r}: it reads on the CPU")
+            raise ValueError(f"{self._op}: Invalid device {device!r}: the reader supports only the CPU")
         self.max_batch_size = max_batch_size
         self.num_shards = self._read_int(options, "num_shards", 1)
         self.shard_id = self._read_int(options, "shard_id", 0)
@@ -106,9 +106,9 @@ class Reader(IterableDataset):
         self._started = False
         self._order: Order | None = None
         self._size: int | None = None  # of the data set, once scanned
-        self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch, of which no batch was delivered yet
+        self._resumed = False  # a state was restored: the next loop of PyTorch's protocol yields the rest of its epoch
         self._ahead: deque[Ahead] = deque()
-        self._loop: object = None  # the latest of PyTorch's protocol
+        self._loop: object = None  # identity of the latest loop of PyTorch's protocol
         self._lock = new_reentrant_lock()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -120,26 +120,35 @@ class Reader(IterableDataset):
         if "__init__" in cls.__dict__:
             cls.__init__ = check_init_arguments(cls.__init__, own)
 
-    # To be implemented by subclasses.
+    # Hooks of subclasses; loaders and pipelines call them too. See README.md for all internal names.
 
     def scan(self) -> int:
-        """Find the samples and return how many there are. Raise RuntimeError on failure; the next step then scans again."""
+        """Find the samples and return their number. Raise RuntimeError on failure; the next step then scans again.
+
+        :meta private:
+        """
         raise NotImplementedError
 
     def _source(self, sample: int) -> str:
-        """Return where a sample comes from, for messages."""
+        """Return the path or name of a sample, for messages."""
         raise NotImplementedError
 
     def start(self, samples: np.ndarray) -> Any:
-        """Start reading some samples, without waiting."""
+        """Start reading the samples without waiting, and return a request for :meth:`finish`.
+
+        :meta private:
+        """
         raise NotImplementedError
 
     def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
-        """Wait for a request of :meth:`start` and return its batches. Raise UnreadableSamples for samples that cannot be read."""
+        """Wait for a request of :meth:`start` and return its batches. Raise UnreadableSamples for samples that cannot be read.
+
+        :meta private:
+        """
         raise NotImplementedError
 
     def _begin_source(self) -> None:
-        """Begin an epoch of a source that can change."""
+        """Prepare a source that can change for an epoch."""
 
     # Epochs.
 
@@ -173,7 +182,10 @@ class Reader(IterableDataset):
         return captured_epoch(self, batch_size, ctx)
 
     def iter_epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
-        """Yield the batches of an epoch, or ``steps`` batches if it was interrupted."""
+        """Yield the batches of an epoch, or its last ``steps`` batches after an interruption.
+
+        :meta private:
+        """
         self._begin_epoch()
         steps = self.count_steps(batch_size) if steps is None else steps
         for step in range(steps):
@@ -182,7 +194,7 @@ class Reader(IterableDataset):
             self._state = self._state._replace(epochs=self._state.epochs + 1)
 
     def _begin_epoch(self) -> None:
-        """Look at a source that can change. If its size did, an epoch of DALI's protocol begins with a new pass."""
+        """Check a source that can change: if its size did, an epoch of DALI's protocol begins with a new pass."""
         if not self._can_change:
             return
         with self._lock:
@@ -194,11 +206,15 @@ class Reader(IterableDataset):
             self._order, self._state = None, self._state._replace(position=Position(passes), history=(), skipped=0, size=None)
 
     def count_steps(self, batch_size: int | None) -> int:
+        """Return the number of batches in an epoch of DALI's protocol.
+
+        :meta private:
+        """
         with self._lock:
             return self._current_order().steps(self._state.epochs, self._batch_size(batch_size))
 
     def _current_order(self) -> Order:
-        """Return the order with the present number of samples, for lengths."""
+        """Return the order for the current number of samples, for lengths."""
         order = self.prepare_order()
         if not self._can_change or (size := self.scan()) == order.size:
             return order
@@ -226,13 +242,13 @@ class Reader(IterableDataset):
         with using(self._url_limits):
             size = self._size = self.scan()
         if not size:
-            raise RuntimeError(f"{self._op}: nothing to read in {self._brief or 'its source'}: the number of input samples: 0")
+            raise RuntimeError(f"{self._op}: no samples found in {self._brief or 'the source'}: the number of input samples: 0")
         if size < self.num_shards:
             raise RuntimeError(
                 f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self.num_shards}"
             )
         if self._state.size not in (None, size) and (not self._can_change or _is_begun(self._state)):
-            raise RuntimeError(f"{self._op}: the state is of a data set of {self._state.size} samples, and here are {size}")
+            raise RuntimeError(f"{self._op}: the state is for {self._state.size} samples, but the data set has {size}")
         self._state = self._state._replace(size=size)
         order = Order(
             size,
@@ -252,21 +268,24 @@ class Reader(IterableDataset):
         return self._order
 
     def prepare_order(self) -> Order:
-        """Return the order of the samples; unless they must be scanned first, without waiting for what another thread reads, which may hang."""
+        """Return the order of the samples; scan them first if needed.
+
+        :meta private:
+        """
         order = self._order
-        if order is not None:
+        if order is not None:  # without the lock: another thread may hold it in a read that hangs, and len(reader) must not wait for that
             return order
         with self._lock:
             return self._build_order()
 
     def _customize_order(self, order: Order) -> Order:
-        """Return the order of the samples; by default the given one."""
+        """Return the order to use; subclasses may replace it."""
         return order
 
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None, left: int = 0) -> Any:
-        """Return one batch or sample of the endless sequence or, with ``walk``, of this pass: None at its end.
+        """Return the next batch or sample of the endless sequence or, with ``walk``, of this pass; None at its end.
 
-        ``left`` is the number of batches that follow in this epoch: of a source that can change, no others are read ahead.
+        ``left`` is the number of batches that follow in this epoch. A source that can change is not read beyond them.
         """
         count = self._batch_size(batch_size)
         with self._lock, ctx or _NO_CONTEXT, using(self._url_limits):
@@ -278,6 +297,7 @@ class Reader(IterableDataset):
             if walk and not len(order.rest(position, 1, walk)):
                 return None
             process = os.getpid()
+            # Requests of another position or batch size are useless; those of a parent process have no threads here.
             if ahead and ahead[0].key != (walk, position, count, process):
                 ahead.clear()
             try:
@@ -294,9 +314,10 @@ class Reader(IterableDataset):
                         break
                     ahead.append(Ahead((walk, position, count, process), after, samples, self.start(samples)))
                 outputs, after, drawn = self._finish_oldest(ahead, walk)
-            except BaseException:
-                ahead.clear()  # the next call reads again
+            except BaseException:  # also Ctrl-C: a half-finished request cannot be finished twice
+                ahead.clear()
                 raise
+            # Only after delivery, so that a state never counts a batch that was merely read ahead.
             self._state = self._state.moved_to(after, drawn)
             if walk and outputs is not None:
                 self._resumed = False
@@ -328,6 +349,7 @@ class Reader(IterableDataset):
             self._errors.extend(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
             self._state = self._state._replace(errors=self._state.errors + len(found))
             failed += len(found)
+            # Without this bound a data set of only bad samples would be searched forever.
             if failed > self._order.size + count:
                 raise RuntimeError(f"{self._op}: none of the {self._order.size} samples can be read; the last one: {self._errors[-1].reason}")
             good = samples[~np.isin(samples, list(found))]
@@ -378,11 +400,11 @@ class Reader(IterableDataset):
         self._checkpointing = True
 
     def get_state(self, *, cuda_stream: Any = None) -> ReaderState:
-        """Return the position of the consumer, without what was read ahead. Raise RuntimeError before the first step and without checkpointing."""
+        """Return the consumer's position, without batches read ahead. Raise RuntimeError before the first step and without checkpointing."""
         if not self._checkpointing:
             raise RuntimeError(f"{self._op}: it was initialized with checkpointing disabled; pass enable_checkpointing=True")
         if not self._started:
-            raise RuntimeError(f"{self._op}: the state cannot be taken before its first iteration")
+            raise RuntimeError(f"{self._op}: the state is not available before its first iteration")
         return ReaderState(base64.b64encode(json.dumps(self.state_dict()).encode()).decode())
 
     def set_state(self, state: ReaderState | str | bytes) -> None:
@@ -398,11 +420,11 @@ class Reader(IterableDataset):
         self._checkpointing = True
 
     def _check_state(self, state: ReaderState | str | bytes) -> State:
-        """Return what :meth:`set_state` would set, with its errors."""
+        """Decode and check a state for :meth:`set_state`."""
         if isinstance(state, bytes):
             state = state.decode("ascii", "replace")
         if not isinstance(state, ReaderState | str):
-            raise TypeError(f"{self._op}: a state is a ReaderState, str or bytes, not {type(state).__name__}")
+            raise TypeError(f"{self._op}: state must be a ReaderState, str or bytes, got {type(state).__name__}")
         if self._started:
             raise RuntimeError(f"{self._op}: the state cannot be set after iteration has begun")
         content = base64.b64decode(str(state).encode("ascii", "replace"), validate=True)
@@ -435,7 +457,10 @@ class Reader(IterableDataset):
         self.move_to(self.parse_state(state))
 
     def parse_state(self, state: Any) -> State:
-        """Return a state that :meth:`move_to` accepts."""
+        """Check a result of :meth:`state_dict` and convert it for :meth:`move_to`.
+
+        :meta private:
+        """
         worker = get_worker_info()
         block = None if worker is None else (worker.id, worker.num_workers)
         found = decode_state(self._op, state, None if self._can_change else self._size, self.num_shards, self._shard, block, self._shuffled)
@@ -444,6 +469,10 @@ class Reader(IterableDataset):
         return found
 
     def move_to(self, state: State) -> None:
+        """Move to a position; requests read ahead are discarded.
+
+        :meta private:
+        """
         with self._lock:
             self._ahead.clear()
             self._order = None
@@ -455,13 +484,16 @@ class Reader(IterableDataset):
         yield from self.begin_pass(self.max_batch_size)  # a generator: nothing moves before its first batch
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
-        """Begin the next epoch, or the rest of a restored one, and return its batches."""
+        """Begin the next epoch, or the rest of a restored one, and return its batches.
+
+        :meta private:
+        """
         worker = get_worker_info()
         blocks = Blocks(worker.id, worker.num_workers, self._batch_size(batch_size)) if worker else Blocks()
         with self._lock:
             state = self._state
             if state.blocks not in (None, blocks) and state.position.offset:
-                raise RuntimeError(f"{self._op}: the state is of {state.blocks}; it does not fit {blocks}")
+                raise RuntimeError(f"{self._op}: the state is for {state.blocks}, but this worker reads {blocks}")
             if not self._resumed and state.position.offset:  # the last loop was left early, or next_epoch is inside this pass
                 state = state.moved_to(Position(state.position.passes + 1), 0)
             self._state = state._replace(blocks=blocks if worker else None)
@@ -502,22 +534,36 @@ class Reader(IterableDataset):
         return self.count_batches(self.max_batch_size)
 
     def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
+        """Return the number of batches in an epoch of PyTorch's protocol.
+
+        :meta private:
+        """
         order, position = self._current_order(), self._state.position
         return order.steps(position.passes + (position.offset > 0), self._batch_size(batch_size), drop_last)
 
     def locate_next_batch(self) -> tuple[int, int]:
-        """Return the epoch, and a number that only the next batch of this shard has in it."""
+        """Return the epoch, and a number in it that no other batch of any shard has: random generators are seeded with it.
+
+        :meta private:
+        """
         state = self.state_dict()
         *earlier, (shards, taken) = state["taken"]
         before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
         return state["epoch"], before + taken * shards + state["shard"]
 
     def describe_bottleneck(self) -> tuple[str, str]:
-        """Return what a loader waits for, and how to make it faster."""
+        """Return what a loader waits for, and advice on how to speed it up.
+
+        :meta private:
+        """
         fewer = "from fewer and larger files (readers.Webdataset, readers.TFRecord), or from a faster disk"
         return "files", f"read further ahead (prefetch_queue_depth), {fewer}"
 
     def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        """Return the number of batches in the rest of this epoch.
+
+        :meta private:
+        """
         return self.prepare_order().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -553,7 +599,7 @@ class Reader(IterableDataset):
 
 
 def _is_begun(state: State) -> bool:
-    """Return whether samples of this pass were delivered."""
+    """Return whether any sample of this pass was delivered."""
     return state.position.offset > 0 or any(count if isinstance(count, int) else any(count) for _, count in state.history)
 
 

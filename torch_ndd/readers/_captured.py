@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``next_epoch(capture=True)``: reads a batch early and lets the recorder issue the loop's calls on it."""
+"""``next_epoch(capture=True)``: reads a batch early, so that the recorder can issue the loop's calls on it."""
 
 import weakref
 from collections import deque
@@ -15,7 +15,7 @@ from ._state import State
 
 
 class Steps(Protocol):
-    """The part of a reader that is used here."""
+    """The parts of a reader that a captured epoch uses."""
 
     _state: State
     _errors: deque[BadSample]
@@ -59,7 +59,7 @@ def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | Non
 
 
 def _read_early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, left: int) -> Early | None:
-    """Return the next batch before the consumer reaches it; None if it cannot be read: reading it again in its turn raises the error."""
+    """Read the next batch before the consumer reaches it; None if that fails, so that reading it in its turn raises the error there."""
     with reader._lock:
         before, errors = reader._state, reader._errors
         reader._errors = deque(maxlen=errors.maxlen)
@@ -68,12 +68,12 @@ def _read_early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, 
             return Early(outputs, before, reader._state, reader._errors)
         except Exception:
             return None
-        finally:
+        finally:  # the consumer has not seen the batch: a checkpoint taken now must not count it
             reader._state, reader._errors = before, errors
 
 
 def _deliver(reader: Steps, early: Early | None) -> Any:
-    """Return the batch that was read early, when the consumer reaches it; None if the reader has moved elsewhere meanwhile."""
+    """Deliver the batch that was read early, and only now move the reader; None if the reader has moved elsewhere meanwhile."""
     with reader._lock:
         if early is None or reader._state is not early.before:
             return None

@@ -93,7 +93,7 @@ def with_options(init: Callable[..., Any]) -> tuple[list[inspect.Parameter], fro
     return own, frozenset(options)
 
 
-# Elements of a sequence that are checked. Checking millions of paths would take seconds; a bad one further on is found when it is used.
+# Checking all of a million paths would take seconds; a bad element beyond these is found when it is used.
 MAX_CHECKED_ELEMENTS = 16
 
 
@@ -108,14 +108,14 @@ def check_arguments(op: str, parameters: Collection[inspect.Parameter], argument
 
 
 def check_init_arguments(init: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
-    """Return the constructor of a reader with a check of its arguments."""
+    """Return a reader's constructor that checks its arguments first."""
 
     @functools.wraps(init)
     def init_with_checks(self: Any, *args: Any, **kwargs: Any) -> None:
         names = [parameter.name for parameter in parameters if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         check_arguments(f"readers.{type(self).__name__}", parameters, arguments)
-        self.__dict__.setdefault("_brief", source_of(arguments))  # of the outermost class
+        self.__dict__.setdefault("_brief", source_of(arguments))  # the outermost class comes first
         init(self, *args, **kwargs)
 
     return init_with_checks

@@ -45,7 +45,7 @@ MAX_CACHED_SPANS = 8
 
 
 class _Span(NamedTuple):
-    """A shard's part of a pass: where it begins and ends, how many samples are delivered of it, and whether no other shards have begun the pass."""
+    """A shard's part of a pass: begin, end, delivered samples including padding, and whether no other number of shards began the pass."""
 
     begin: int
     end: int
@@ -54,7 +54,7 @@ class _Span(NamedTuple):
 
 
 def shard_of_pass(passes: int, shard_id: int, num_shards: int, sticks: bool) -> int:
-    """Return the shard that a reader has in a pass."""
+    """Return the shard that a reader covers in a pass."""
     return shard_id if sticks else (shard_id + passes) % num_shards
 
 
@@ -76,7 +76,7 @@ class Order:
     >>> [Order(5, shard, 2, pad_shards=True).rest(Position(), 8) for shard in range(2)]
     [array([0, 1, 1]), array([2, 3, 4])]
 
-    A pass begun with another number of shards continues from there: the remaining samples are divided anew. ``history`` records what was taken.
+    A pass begun with another number of shards continues from there: the remaining samples are divided among the new shards. ``history`` records what was taken.
 
     >>> [Order(8, shard, 3, history=((2, 1),)).rest(Position(0, 0), 8) for shard in range(3)]  # 2 shards had delivered 1 each: 0 and 4
     [array([1, 2]), array([3, 5]), array([6, 7])]
@@ -129,7 +129,7 @@ class Order:
         passes, offset = position
         span = self._span(passes)
         begin = span.begin + offset
-        if span.whole and begin + count < span.end:  # nearly always
+        if span.whole and begin + count < span.end:  # the common case, without the table of intervals
             return self._cut(passes, begin, count), Position(passes, offset + count)
         if self.pad_last_batch:
             if offset >= self._count_delivered(passes):
@@ -174,7 +174,7 @@ class Order:
         return found
 
     def _pad_to_shard(self, passes: int, places: np.ndarray) -> np.ndarray:
-        # A shard left empty, because few samples remained for many shards, repeats the sample before it.
+        # A shard without samples, because few remained for many shards, repeats the sample before it: all ranks must take the same number of steps.
         return self._samples(passes, np.minimum(places, self.length(passes) - 1))
 
     def _count_delivered(self, passes: int) -> int:
@@ -190,10 +190,10 @@ class Order:
         return self.size if begun is None else int(begun[1].sum())
 
     def _remaining_intervals(self, passes: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return what other numbers of shards left of a pass: starts and lengths of intervals."""
+        """Return the intervals that other numbers of shards left of a pass, as begins and lengths; None if none began it."""
         if passes != self.history_pass or not self.history:
             return None
-        if -1 not in self._passes:
+        if -1 not in self._passes:  # pass numbers are not negative, so -1 is free for the intervals
             begins, lengths = np.zeros(1, np.int64), np.array([self.size])
             for shards, taken in self.history:
                 begins, lengths = _left_by(begins, lengths, shards, taken)
@@ -221,6 +221,7 @@ class Order:
                 _shuffle(found, self.shuffle_after_epoch_seed ^ _SEED_OF_ALL_RANKS, passes)
             else:
                 shards = self.history[0][0] if passes == self.history_pass and self.history else self.num_shards
+                # First all ranks agree on who gets which sample (a common seed), then each shard is shuffled with the reader's own seed.
                 if shards > 1 and not self.stick_to_shard:
                     _shuffle(found, _SEED_OF_ALL_RANKS, passes)
                 for shard in range(shards):
@@ -233,17 +234,18 @@ class Order:
 
 
 def _part(size: int, shard: int, shards: int) -> tuple[int, int]:
-    """Return where a shard begins and ends."""
+    """Return the begin and end of a shard; sizes differ by one at most."""
     return size * shard // shards, size * (shard + 1) // shards
 
 
 def _left_by(begins: np.ndarray, lengths: np.ndarray, shards: int, taken: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return what remains of some intervals after each shard has taken its first samples."""
+    """Return the parts of intervals that remain after each shard took its first samples."""
     total = int(lengths.sum())
+    # The products overflow int64 for huge data sets on many shards; Python's integers do not.
     edges = total * np.arange(shards + 1) // shards if total * shards < 2**62 else np.array([total * i // shards for i in range(shards + 1)])
     left = np.stack([np.minimum(edges[:-1] + np.asarray(taken), edges[1:]), edges[1:]], 1)  # as sample numbers
     ends = np.cumsum(lengths)
-    cuts = np.unique(np.concatenate([left.ravel(), ends[:-1]]))  # between two neighboring cuts, all or nothing is left, in one interval
+    cuts = np.unique(np.concatenate([left.ravel(), ends[:-1]]))  # between neighboring cuts either all samples remain or none, within one interval
     first, last = cuts[:-1], cuts[1:]
     shard = np.searchsorted(left[:, 1], first, "right")
     kept = np.zeros(len(first), bool)
@@ -254,7 +256,7 @@ def _left_by(begins: np.ndarray, lengths: np.ndarray, shards: int, taken: int | 
 
 
 def _places(begins: np.ndarray, lengths: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the positions of these samples in a sequence of intervals."""
+    """Map sample numbers to positions in a sequence of intervals."""
     ends = np.cumsum(lengths)
     which = np.searchsorted(ends, numbers, "right")
     return begins[which] + numbers - (ends - lengths)[which]

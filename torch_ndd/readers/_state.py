@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a reader and its form as a dict."""
+"""The state of a reader, and its form as a dict, which is a file format: see docs/versions.md."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -36,15 +36,15 @@ class State(NamedTuple):
     seeds: tuple[int, int]
     position: Position = Position()
     epochs: int = 0  # complete ones
-    history: tuple[Taken, ...] = ()  # what was taken of this pass under other numbers of shards
+    history: tuple[Taken, ...] = ()  # samples taken in this pass under other numbers of shards
     skipped: int = 0  # bad samples of this pass that were replaced by others
     errors: int = 0  # all bad samples
     size: int | None = None  # of the data set
-    blocks: Blocks | None = None  # the position is that of a worker
+    blocks: Blocks | None = None  # of the DataLoader worker whose position it is
 
     def moved_to(self, position: Position, skipped: int = 0) -> "State":
         """Return the state at a later position."""
-        if position.passes == self.position.passes:  # not by _replace(), which takes three times as long: every batch comes here
+        if position.passes == self.position.passes:  # on the path of every batch; _replace() takes three times as long
             return State(self.seeds, position, self.epochs, self.history, self.skipped + skipped, self.errors, self.size, self.blocks)
         return self._replace(position=position, skipped=0, history=())
 
@@ -95,13 +95,14 @@ _STATE = keys(
 
 
 def _check_content(op: str, content: Any) -> dict[str, Any]:
-    """Return the values of a state, checked for consistency."""
+    """Check the types and the consistency of a state dict."""
     state = checked(op, _STATE, content)
     if "worker" in state:
         state["worker"] = Blocks(*state["worker"])
         if state["worker"].worker >= state["worker"].workers:
             raise ValueError(f"{op}: not a valid saved state: 'worker' is {state['worker'].worker}, but there are only {state['worker'].workers}")
     size = state["size"]
+    # Every shard costs memory in Order, also those of past divisions.
     if sum(shards for shards, _ in state["taken"]) > 4 * MOST_SHARDS:
         raise ValueError(f"{op}: not a valid saved state: 'taken' has too many shards")
     for shards, count in state["taken"]:
@@ -135,19 +136,20 @@ def decode_state(
         raise ValueError(
             f"{op}: the state is from a reader that {ways[state['shuffled']]}, but this one {ways[shuffled]}; samples would be repeated or left out"
         )
+    # The last entry is the running division. With the same number of shards the reader continues in it, else it becomes history.
     *history, (shards, taken) = state["taken"]
     blocks = state.get("worker")
     if blocks is not None and taken:
         if shards != num_shards:
-            raise ValueError(f"{op}: the state of a DataLoader's 'worker' fits the same number of shards only, {shards}, not {num_shards}")
+            raise ValueError(f"{op}: the state of a DataLoader 'worker' requires {shards} shards, got {num_shards}")
         if worker != blocks[:2]:
-            raise ValueError(f"{op}: this is the state of a 'worker' of a DataLoader; load that of the StatefulDataLoader")
+            raise ValueError(f"{op}: the state belongs to a DataLoader 'worker'; load the state of the StatefulDataLoader instead")
     offset = 0
     if shards != num_shards:
         if skipped and isinstance(taken, int):
             raise ValueError(
-                f"{op}: this is the state of shard {state['shard']} of {shards} alone, which has skipped {skipped} bad samples; "
-                "readers.merge_states(states of all shards) fits other numbers of shards"
+                f"{op}: the state is for shard {state['shard']} of {shards} only, which skipped {skipped} bad samples; "
+                "merge the states of all shards with readers.merge_states to use another number of shards"
             )
         if state["size"] is not None:
             history.append((shards, taken))
@@ -155,9 +157,8 @@ def decode_state(
         offset = taken
         here = shard_of(passes)
         if skipped and state["shard"] != here:
-            alone = f"this is the state of shard {state['shard']}, which has skipped {skipped} bad samples"
-            raise ValueError(f"{op}: {alone}; this reader has shard {here}")
-    else:
+            raise ValueError(f"{op}: the state is for shard {state['shard']}, which skipped {skipped} bad samples; this reader has shard {here}")
+    else:  # merged states: one count per shard; what exceeds the smallest replaced bad samples
         offset = taken[shard_of(passes)]
         skipped = offset - min(taken)
     return State(state["seeds"], Position(passes, offset), state["completed_epochs"], tuple(history), skipped, state["errors"], state["size"], blocks)

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of data in a few words, for ``repr`` and for messages."""
+"""Summaries of data sources in a few words, for ``repr`` and messages."""
 
 import os
 from collections.abc import Mapping
 from typing import Any
 
 _MAX_TEXT = 100  # characters
-# Arguments of readers that say what there is to read, and what of it.
+# Arguments of readers that describe the source.
 _SOURCES = ("dataset", "file_root", "file_list", "files", "filenames", "path", "paths", "annotations_file", "preprocessed_annotations")
 _SOURCES += ("manifest_filepaths", "file_filters", "file_filter", "dir_filters", "ext", "images", "filters")
 
 
 def brief(value: Any) -> str:
-    """Return one line that tells what a value is and what it holds.
+    """Summarize a value in one line.
 
     >>> brief("/data/train"), brief([1, 2, 3]), brief(["a.tar", "b.tar"])
     ("'/data/train'", '<list of 3 items>', "['a.tar', 'b.tar']")
@@ -47,5 +47,5 @@ def _cut(text: str) -> str:
 
 
 def source_of(arguments: Mapping[str, Any]) -> str:
-    """Return what the arguments of a reader say about its source."""
+    """Summarize the source that a reader's arguments describe."""
     return ", ".join(f"{name}={brief(arguments[name])}" for name in _SOURCES if arguments.get(name) is not None)

@@ -16,7 +16,7 @@ from ...io._body import Body, fill
 from ...io._urls import Download, Range, current_download, fetched, is_url, merged, reason_of
 from .ranges import NativeRequest, Parts, Ranges, pack_paths
 
-# A batch is one fsspec call, which requests its ranges concurrently where the protocol can; the threads serve batches that are read ahead.
+# A batch is one fsspec call, which requests its ranges concurrently if the protocol allows; the threads serve the batches read ahead.
 _THREADS = 4
 
 
@@ -115,18 +115,16 @@ class RemoteRequest(Parts):
         return parts
 
 
-# --- for native code, which reads files ---
-
 R = TypeVar("R", bound=NativeRequest)
 
 
 def native_request(make: Callable[[Ranges, np.ndarray], R], ranges: Ranges, numbers: np.ndarray) -> "R | RemoteNative[R]":
-    """Return ``make`` of some ranges; remote ranges are first fetched into files in memory."""
+    """Return ``make`` of some ranges. Native parsers read files, so remote ranges are first fetched into files in memory."""
     return RemoteNative(make, ranges, numbers) if isinstance(ranges, RemoteRanges) else make(ranges, numbers)
 
 
 class RemoteNative(Generic[R]):
-    """A native request for data that is being fetched."""
+    """A native request whose data is still being fetched."""
 
     def __init__(self, make: Callable[[Ranges, np.ndarray], R], ranges: RemoteRanges, numbers: np.ndarray) -> None:
         self._make, self._fetching, self._whole = make, RemoteRequest(ranges, numbers), ranges.file is None
@@ -147,7 +145,7 @@ class RemoteNative(Generic[R]):
             local = Ranges(b"", *paths, np.zeros(len(contents), np.int32), np.cumsum(lengths) - lengths, lengths)
         self._request = self._make(local, numbers)
         self._request.wait()
-        self._files = []  # all is read
+        self._files = []  # the request has read them
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -170,6 +168,6 @@ class _InMemory:
                     file.write(content)
                 else:
                     content.copy_to(file.write)
-        for content in contents:  # of which some may be one object
+        for content in contents:  # only now: several entries may be the same object
             if isinstance(content, Body):
                 content.clear()
