@@ -268,7 +268,7 @@ def test_external_source() -> None:
     fresh = ndd.DataLoader(ndd.ExternalSource(epoch, per_sample=True), lambda x: x * 2, batch_size=2)
     fresh.load_state_dict(state)
     assert [x.tolist() for x in fresh] == [[4, 6], [8]]
-    with pytest.raises(TypeError, match="shuffle is not for an ExternalSource"):
+    with pytest.raises(TypeError, match="shuffle does not apply to an ExternalSource"):
         ndd.DataLoader(ndd.ExternalSource(epoch), batch_size=2, shuffle=True)
 
 
@@ -496,9 +496,9 @@ def test_arguments_of_torch(images: list[Path]) -> None:
     assert len(list(ndd.DataLoader(reader, batch_size=6, **accepted))) == 2  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unexpected keyword argument 'shufle'"):
         ndd.DataLoader(Squares(3), batch_size=2, shufle=True)
-    with pytest.raises(TypeError, match="batch_size is given by its name"):
+    with pytest.raises(TypeError, match="pass batch_size as a keyword"):
         ndd.DataLoader(Squares(3), 2)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="shuffle is not for an iterable data set"):
+    with pytest.raises(TypeError, match="shuffle does not apply to an iterable data set"):
         ndd.DataLoader(Stream(3), batch_size=2, shuffle=True)
 
 

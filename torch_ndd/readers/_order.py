@@ -76,7 +76,7 @@ class Order:
     >>> [Order(5, shard, 2, pad_shards=True).rest(Position(), 8) for shard in range(2)]
     [array([0, 1, 1]), array([2, 3, 4])]
 
-    A pass begun with another number of shards continues from there: the remaining samples are divided among the new shards. ``history`` records what was taken.
+    A pass begun with another number of shards continues from there: the new shards divide the remaining samples. ``history`` holds the counts.
 
     >>> [Order(8, shard, 3, history=((2, 1),)).rest(Position(0, 0), 8) for shard in range(3)]  # 2 shards had delivered 1 each: 0 and 4
     [array([1, 2]), array([3, 5]), array([6, 7])]

@@ -21,7 +21,7 @@ Fn = Callable[..., Any]
 
 
 class OfTorch(NamedTuple):
-    """Arguments of ``torch.utils.data.DataLoader``."""
+    """Arguments that torch's DataLoader has too."""
 
     shuffle: bool | None = None
     sampler: Any = None
@@ -32,37 +32,37 @@ class OfTorch(NamedTuple):
     persistent_workers: bool | None = None
 
     def of_data_sets(self) -> dict[str, Any]:
-        """Return the arguments that concern data sets only."""
+        """Return the arguments for data sets only."""
         return {name: value for name, value in self._asdict().items() if name not in ("seed", "persistent_workers")}
 
 
 class Chosen(NamedTuple):
-    """A reader or stream, and what runs on its outputs before the user's function."""
+    """A reader or stream, and a function to apply to its outputs before the user's."""
 
     reader: "Reader | Stream"
     before: Fn | None
 
 
 _ELSEWHERE = {
-    "batch_sampler": "batch_size and sampler take its place",
-    "generator": "seed is that of the order and of the operators",
+    "batch_sampler": "use batch_size and sampler",
+    "generator": "use seed, for the order and the operators",
     "in_order": "batches always come in order",
-    "pin_memory_device": "device is where the batches go",
-    "prefetch_factor": "prefetch is the number of batches to prepare ahead",
-    "timeout": "an item that takes long is waited for; readers of URLs have url_max_seconds",
+    "pin_memory_device": "use device",
+    "prefetch_factor": "use prefetch, the number of batches to prepare ahead",
+    "timeout": "there is no time limit for items; readers of URLs have url_max_seconds",
     "worker_init_fn": "there are no worker processes by default; prepare what __getitem__ needs in the data set",
 }
 _UNSET = (None, 0, "", False)  # defaults of torch's arguments
 
 
 def _is_set(value: Any) -> bool:
-    """Return whether an argument has another value than its default; an array compares by element."""
+    """Return whether an argument differs from its default, without comparing arrays."""
     return not (value is None or (isinstance(value, bool | int | float | str) and value in _UNSET))
 
 
 _OF_READERS = {
-    "shuffle": "the reader has the order: readers.File(..., random_shuffle=True)",
-    "sampler": "the reader has the order: random_shuffle, shard_id and num_shards, or its list of files",
+    "shuffle": "the order belongs to the reader: readers.File(..., random_shuffle=True)",
+    "sampler": "the order belongs to the reader: random_shuffle, shard_id and num_shards, or its list of files",
     "num_workers": "native threads read and decode, without worker processes; leave it out, and set their number with ndd.set_num_threads(n)",
     "collate_fn": "the reader delivers batches, which fn gets; Batch.padded and .nested join samples of different shapes",
     "multiprocessing_context": "a reader needs no processes",
@@ -72,9 +72,9 @@ _OF_LOADER = ("batch_size", "prefetch", "device", "drop_last", "prefetch_bytes",
 
 
 def reader_of(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Chosen:
-    """Return what reads from a source.
+    """Choose a reader or stream for a source.
 
-    Raise TypeError for another source, and for an argument that means nothing there, with what takes its place.
+    Raise TypeError for an unsupported source, and for an argument without meaning there; the message names the replacement.
     """
     for name, value in options.items():
         if name in _ELSEWHERE:
@@ -87,7 +87,7 @@ def reader_of(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Ch
     if isinstance(source, Reader):
         return Chosen(_check_reader(source, arguments, kept), None)
     if isinstance(source, ExternalSource):
-        _refuse("an ExternalSource", {**arguments.of_data_sets(), **kept}, "the source decides what comes, and in which order")
+        _refuse("an ExternalSource", {**arguments.of_data_sets(), **kept}, "the source determines the items and their order")
         return Chosen(ExternalReader(source), None)
     if isinstance(source, Mapping) or _is_in_step(source):
         return _in_step(source, arguments, kept)
@@ -118,11 +118,11 @@ def _check_reader(reader: Reader, arguments: OfTorch, options: Mapping[str, Any]
 def _refuse(what: str, arguments: Mapping[str, Any], why: str) -> None:
     for name, value in arguments.items():
         if _is_set(value):
-            raise TypeError(f"DataLoader: {name} is not for {what}: {why}")
+            raise TypeError(f"DataLoader: {name} does not apply to {what}: {why}")
 
 
 def _is_in_step(source: Any) -> bool:
-    """Return whether these are readers in step: a list may be a data set itself, unless it holds readers."""
+    """Return whether a sequence means readers in step. A list may be a data set itself, unless it holds readers."""
     if isinstance(source, list):
         return bool(source) and all(isinstance(part, Reader) or hasattr(part, "choose_reader") for part in source)
     return isinstance(source, tuple) and all(_is_source(part) for part in source)
@@ -145,7 +145,7 @@ def _in_step(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Cho
 
 
 class _Each:
-    """Calls a function on the outputs of each of several readers."""
+    """Apply a function to the outputs of each of several readers."""
 
     def __init__(self, functions: dict[Any, Fn], named: bool) -> None:
         self._functions, self._named = functions, named
@@ -198,7 +198,7 @@ def with_order(arguments: OfTorch, options: Mapping[str, Any]) -> dict[str, Any]
 def _iterable(dataset: Any, arguments: OfTorch, options: Mapping[str, Any]) -> IterableReader:
     of_order = {"shuffle": arguments.shuffle, "sampler": arguments.sampler}
     of_order |= {name: value for name, value in options.items() if name not in ("shard_id", "num_shards")}
-    _refuse("an iterable data set", of_order, "it decides itself what comes, and in which order")
+    _refuse("an iterable data set", of_order, "the data set determines the items and their order")
     shards, shard = options.get("num_shards") or 1, options.get("shard_id") or 0
     if not 0 <= shard < shards:
         raise ValueError(f"DataLoader: shard_id must be from 0 to {shards - 1}, got {shard}")

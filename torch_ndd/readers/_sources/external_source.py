@@ -77,7 +77,7 @@ class ExternalSource:
         per_sample: bool = False,
     ) -> None:
         if source is None:
-            raise AssertionError("ExternalSource: source must be given")
+            raise AssertionError("ExternalSource: source must not be None")
         if isinstance(num_outputs, bool) or not hasattr(num_outputs, "__index__"):
             raise TypeError(f"ExternalSource: num_outputs must be an int, got {num_outputs!r}")
         if num_outputs <= 0:
@@ -111,8 +111,8 @@ class ExternalSource:
         self._items: Iterator[Any] | None = None
         self._loop: weakref.ref[_Loop] | None = None  # the running loop
         self._taken: list[_Outcome] = []  # what it has taken early
-        self._returned: deque[_Outcome] = deque()  # what a loop has taken early and not used
-        self._noted: list[_Outcome] | None = None  # what is being taken early
+        self._returned: deque[_Outcome] = deque()  # taken early by a loop and not used
+        self._noted: list[_Outcome] | None = None  # records outcomes while a batch is taken early
         self._lock = new_reentrant_lock()
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
@@ -152,7 +152,7 @@ class ExternalSource:
         The operators that the loop's body calls on a batch are already issued for the next one, so that they run while the body does something else
         (like ``next_epoch(capture=True)`` of readers).
 
-        To do this, the source is asked for its next item before the body has received the current one. All other values are those of plain calls,
+        To do this, the next item is taken before the body has received the current one. All other values are those of plain calls,
         whatever the body does; operators on values of other sources called in the body run in their turn. Such sources return Batches of the loop's
         size.
 
@@ -169,7 +169,7 @@ class ExternalSource:
         return _Loop(self, batch_size, ctx)
 
     def _has_loop(self) -> bool:
-        """Return whether a loop over this is running. What a dropped loop has taken early is the next item."""
+        """Return whether a loop over this is running; items that a dropped loop took early become the next ones."""
         if self._loop is None:
             return False
         if self._loop() is not None:
@@ -183,7 +183,7 @@ class ExternalSource:
         self._give_back(taken)
 
     def _taken_early(self, batch_size: int, ctx: EvalContext | None) -> Any:
-        """Return the next batch, or None if there is none: the same items are then taken again in their turn, to raise the error."""
+        """Take the next batch early; None if that fails: the same items are then taken in their turn, which raises the error there."""
         self._noted = self._taken = []
         try:
             with ctx or nullcontext():
@@ -211,7 +211,7 @@ class ExternalSource:
         return self._outcome(self.next_item)
 
     def _outcome(self, ask: Callable[[], Any]) -> Any:
-        """Return or raise the result of ``ask``, unless something was taken early."""
+        """Return or raise the next outcome: one that was taken early and given back, else the result of ``ask``."""
         if self._returned:
             outcome = self._returned.popleft()
         else:
@@ -322,7 +322,7 @@ class _Loop:
         return take()
 
     def close(self) -> None:
-        """End the loop: what was taken early is the next item."""
+        """End the loop; items taken early become the next ones."""
         self._steps.end()
 
 
@@ -346,7 +346,7 @@ class _Steps:
             raise
 
     def end(self) -> None:
-        """Give back what was taken early."""
+        """End the loop; items taken early become the next ones."""
         self._over, self._early = True, None
         if self._recorder is not None and running.recorder is self._recorder:
             running.recorder = None
@@ -380,14 +380,14 @@ class _Steps:
 
 
 def _copy_outputs(outputs: Any) -> Any:
-    """Copy the outputs into memory of their own."""
+    """Copy outputs whose memory belongs to the source."""
     if isinstance(outputs, tuple):
         return tuple(_copy_outputs(output) for output in outputs)
     return outputs.copy_values() if outputs.caller_owned else outputs
 
 
 class _CallableSource(Iterator[Any]):
-    """A callable as an iterator that goes on after an error and after StopIteration."""
+    """A callable as an iterator that continues after errors and after StopIteration, unlike a generator."""
 
     def __init__(self, source: Callable[..., Any], numbered: bool) -> None:
         self._source, self._numbered, self._number = source, numbered, 0

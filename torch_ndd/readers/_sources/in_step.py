@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several readers that deliver the same samples in step."""
+"""Several readers that deliver the same samples together."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,13 +26,13 @@ _SAME = {
 
 
 class InStep(Reader):
-    """Read sample k of several readers at the same time: a dict or a tuple with what each delivers.
+    """Read sample k of several readers at the same time: a dict or a tuple of their outputs.
 
     A reader with one output stands for that output, not a 1-tuple, others for their tuple or dict. The order, the shards and the state are those of
     the first; the others must have the same options and the same number of samples. A sample that one reader cannot read is a bad sample of all.
 
     Raises:
-        TypeError: something that is no reader.
+        TypeError: an element is not a reader.
         ValueError: no readers, different options, a reader that has begun.
         RuntimeError: at the first step, different numbers of samples.
     """
@@ -55,7 +55,7 @@ class InStep(Reader):
                                  f"and {reader._state.seeds[0]}")  # fmt: skip
         for name, reader in parts.items():
             if reader._started:
-                raise ValueError(f"readers in step: the reader {name!r} has begun already; make one for the loader")
+                raise ValueError(f"readers in step: the reader {name!r} has already begun; create another for the loader")
         super().__init__(first.max_batch_size, "cpu", {})
         self._op, self._brief = "readers in step", brief(readers)
         for attribute in (*_SAME, "_shuffle_after_epoch", "_url_limits", "_state"):
@@ -68,7 +68,7 @@ class InStep(Reader):
         for name, reader in self._parts.items():
             reader._size = sizes[name]
         if len(set(sizes.values())) > 1:
-            raise RuntimeError(f"{self._op}: they must have the same number of samples, got {sizes}")
+            raise RuntimeError(f"{self._op}: all must have the same number of samples, got {sizes}")
         return next(iter(sizes.values()))
 
     def _source(self, sample: int) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Some samples of one or several readers, in any order: subsets and concatenations of data sets that are read natively."""
+"""Samples of one or several readers in any order: subsets and concatenations of natively read data sets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,9 +15,9 @@ from .._summary import brief
 
 
 def flat_dataset(source: Any, native: Any = None) -> Any:
-    """Return a data set of ours with the items of nested ``Subset`` and ``ConcatDataset`` of such data sets; any other source unchanged.
+    """Flatten nested ``Subset`` and ``ConcatDataset`` of native data sets into one native data set; return any other source unchanged.
 
-    ``native`` turns a data set into one of ours if it can.
+    ``native`` converts a data set to a native one if possible.
     """
     kind = type(source)
     if kind is Subset:
@@ -34,7 +34,7 @@ def _indices(indices: Any, size: int) -> np.ndarray:
     found = np.asarray(indices if isinstance(indices, np.ndarray | torch.Tensor) else list(indices), np.int64)
     outside = found[(found < -size) | (found >= size)]
     if len(outside):
-        raise IndexError(f"DataLoader: the Subset has the index {outside[0]}, and its data set has {size} items")
+        raise IndexError(f"DataLoader: the Subset has index {outside[0]}, but its data set has only {size} items")
     return found % size if size else found
 
 
@@ -82,7 +82,7 @@ class Selected(Reader):
 
 
 def _merge(batches: Sequence[Batch], order: np.ndarray) -> Batch:
-    """Return the samples of all batches in this order."""
+    """Merge the samples of batches in this order."""
     samples = [sample for batch in batches for sample in batch.tensors]
     merged = as_batch([samples[k] for k in order.tolist()], layout=batches[0].layout)
     sources = [source for batch in batches for source in batch.sources or ()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of a loader that can only go forward: iterable data sets and ``ExternalSource``."""
+"""Sources without random access: iterable data sets and ``ExternalSource``."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ class Stream:
         self._resumed = False
 
     def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
-        """Yield the batches from the position on, and how many items of a shard each has."""
+        """Yield the batches from the position on, each with its number of items of this shard."""
         raise NotImplementedError
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
@@ -75,13 +75,13 @@ class Stream:
         self.move_to((whole()(epoch, f"{self._op}: epoch"), 0))
 
     def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
-        raise TypeError(f"{self._op}: the number of batches is not known: the source has no len()")
+        raise TypeError(f"{self._op}: the number of batches is unknown: the source has no len()")
 
     def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
         return self.count_batches(batch_size, drop_last)
 
     def describe_bottleneck(self) -> tuple[str, str]:
-        return "its source", "make the source faster, or give it random access (__getitem__ and __len__), so that several items are made at a time"
+        return "its source", "make the source faster, or give it random access (__getitem__ and __len__), so that items are loaded in parallel"
 
 
 class Numbered:
@@ -117,7 +117,7 @@ class Numbered:
 
 
 class Ended:
-    """Stands behind the last item."""
+    """Marks the end of the items: worker processes cannot pass StopIteration on."""
 
 
 class IterableReader(Stream):
@@ -136,7 +136,7 @@ class IterableReader(Stream):
         processes = self._processes
         if processes is not None and not self._keeps_process:  # the data set may have changed
             self._processes = None
-            processes._group.end_aside()
+            processes._group.end_in_background()
         return super().begin_pass(batch_size)
 
     def _item(self, number: int) -> Any:

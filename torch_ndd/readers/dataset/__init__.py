@@ -94,11 +94,11 @@ class Dataset(ThreadedReader):
         processes, begun, self._begun = self._processes, self._begun, True
         if begun and processes is not None and not self._keeps_processes:
             self._processes = None
-            processes._group.end_aside()
+            processes._group.end_in_background()
 
     def _check_sampler(self, sampler: Any) -> None:
         if self._random_shuffle or self._shuffle_after_epoch:
-            raise ValueError(f"{self._op}: sampler and random_shuffle exclude each other: both are the order of the samples")
+            raise ValueError(f"{self._op}: sampler and random_shuffle exclude each other: both define the order of the samples")
         if isinstance(sampler, torch.utils.data.DistributedSampler):
             raise TypeError(f"{self._op}: sampler: in place of a DistributedSampler give num_shards and shard_id: **ndd.distributed.shard()")
         if not hasattr(sampler, "__iter__") or not hasattr(sampler, "__len__"):
@@ -114,7 +114,7 @@ class Dataset(ThreadedReader):
         return SampledOrder(**{field.name: getattr(order, field.name) for field in fields(order)}, indices=self._indices)
 
     def _indices(self, epoch: int) -> np.ndarray:
-        """Return what the sampler yields in an epoch."""
+        """Return the indices that the sampler yields in an epoch."""
         sampler: Any = self._sampler
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
@@ -129,7 +129,7 @@ class Dataset(ThreadedReader):
             if seeded:
                 sampler.generator = generator
         if len(found) != self._size:
-            raise RuntimeError(f"{self._op}: the sampler has the length {self._size}, and it yields {len(found)} indices")
+            raise RuntimeError(f"{self._op}: the sampler yields {len(found)} indices, but its length is {self._size}")
         if not all(hasattr(index, "__index__") for index in found):
             wrong = next(index for index in found if not hasattr(index, "__index__"))
             raise TypeError(f"{self._op}: the sampler must yield integers, got {wrong!r}; in place of a batch sampler give batch_size")
@@ -222,7 +222,7 @@ class Collated:
 
 @dataclass(frozen=True)
 class SampledOrder(Order):
-    """The order of a sampler, which is asked once per pass."""
+    """The order of a sampler, which is iterated over once per pass."""
 
     indices: Callable[[int], np.ndarray] = field(default=lambda epoch: np.zeros(0, np.int64), compare=False)
 

@@ -22,7 +22,7 @@ from .._threads import pack_samples
 class EncodedFile:
     """Marks an encoded file in an item of a data set: a loader reads it where the item is made, and ``fn`` gets a Batch of encoded files.
 
-    A ``pathlib.Path`` in an item is such a mark too. A text or ``bytes`` is none: it stays what it is, as in torch.
+    A ``pathlib.Path`` in an item is such a mark too. A ``str`` or ``bytes`` is not: it stays as it is, like in torch.
 
     Args:
         source: the path or the URL of the file, or its contents.
@@ -65,7 +65,7 @@ class Items(tuple[Any, ...]):
     """The outputs for items that are neither named tuples nor mappings: the arguments of a loader's function."""
 
     value: Any
-    """What a loader without a function yields."""
+    """The items in the containers of torch's ``default_collate``, for loaders without a function."""
     samples: int
     sources: tuple[str, ...]
 
@@ -74,7 +74,7 @@ _PLAIN = (str, bytes, bool, int, float, complex, np.generic, np.ndarray, torch.T
 
 
 def prepare_item(value: Any) -> Any:
-    """Return what :func:`collate` needs of an item; runs where the item was made.
+    """Prepare an item for :func:`collate`, on the thread or in the process that loaded it.
 
     Marked files are read, and PIL images become pixels.
     """
@@ -128,7 +128,7 @@ def with_fields(value: Any, fields: Mapping[str, Any]) -> Any:
 
 
 def with_entries(value: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
-    """Return a mapping of the same type with other values; a dict where the type cannot be made of them, as torch does."""
+    """Return a mapping of the same type with other values; a dict if the type cannot be built from them, like torch."""
     try:
         if not isinstance(value, MutableMapping):
             return type(value)(entries)  # type: ignore[call-arg]
@@ -140,7 +140,7 @@ def with_entries(value: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
 
 
 def with_parts(value: Sequence[Any], parts: list[Any]) -> Any:
-    """Return a sequence of the same type with other values; a list where the type cannot be made of them, as torch does."""
+    """Return a sequence of the same type with other values; a list if the type cannot be built from them, like torch."""
     try:
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return type(value)(*parts)
@@ -172,7 +172,7 @@ def collate_outputs(items: Sequence[Any], sources: tuple[str, ...] = ()) -> Any:
 
 
 def collate(items: Sequence[Any], where: str = "") -> Any:
-    """Return the items of a batch as one structure of Batches; values that are no tensors as they are, in a list or a tuple."""
+    """Collate the items of a batch into one structure of Batches; values that are not tensors stay as they are, in a list or a tuple."""
     first = items[0]
     if isinstance(first, str | bytes) or _is_leaf(first):
         return _column(items, where)
@@ -247,7 +247,7 @@ def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
 
 
 def _numbers(values: Sequence[Any], where: str) -> torch.Tensor:
-    """Return numbers as the tensor that torch makes of them."""
+    """Convert numbers to a tensor of the dtype that torch chooses."""
     first = values[0]
     try:
         if isinstance(first, np.generic):
@@ -312,7 +312,7 @@ def _texts(value: Any) -> int:
 
 
 def _parts(value: Any) -> list[Any]:
-    """Return the parts of a structure; none of a list or tuple of values that are no tensors, one per sample."""
+    """Return the parts of a structure; a list or tuple with one plain value per sample has none."""
     if isinstance(value, Mapping):
         return list(value.values())
     if isinstance(value, list | tuple):

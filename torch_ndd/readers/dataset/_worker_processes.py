@@ -25,7 +25,7 @@ from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import when_gone
 from ._items import prepare_item
 
-PARENT_CHECK_SECONDS = 0.5  # seconds between two looks at the parent
+PARENT_CHECK_SECONDS = 0.5  # between checks that the parent is alive
 EXIT_SECONDS = 2.0  # seconds for an idle process to end
 EXIT_SECONDS_AT_END = 0.5  # seconds for a process to end after SIGTERM
 
@@ -46,13 +46,13 @@ class _Group:
 
     def __init__(self) -> None:
         self.running: dict[int, tuple[Any, Connection]] = {}
-        self.ended = False  # none is started any more
+        self.ended = False  # no process may be started
         self.lock = new_lock()
         self.parent = os.getpid()
 
     def stop(self) -> list[Any]:
-        """Start no further process, and close the connections: idle processes end by themselves. Return all processes."""
-        if self.parent != os.getpid():  # a fork has neither the processes nor the lock
+        """Prevent further starts and close the connections, which ends idle processes. Return all processes."""
+        if self.parent != os.getpid():  # in a forked child the processes are not children, and another thread may have held the lock
             return []
         with self.lock:
             self.ended = True
@@ -65,8 +65,8 @@ class _Group:
     def end(self) -> None:
         _kill(self.stop(), EXIT_SECONDS)
 
-    def end_aside(self) -> None:
-        """End processes without waiting for them: many loaders may be dropped at once."""
+    def end_in_background(self) -> None:
+        """End the processes in the background: many loaders may be collected together."""
         threading.Thread(target=self.end, daemon=True, name="torch_ndd end of workers").start()
 
 
@@ -74,7 +74,7 @@ _groups: "weakref.WeakSet[_Group]" = weakref.WeakSet()
 
 
 def _kill(processes: Sequence[Any], patience: float) -> None:
-    """End processes that do not end by themselves."""
+    """Wait for processes to exit; kill those that do not."""
     end = time.monotonic() + patience
     for process in processes:
         process.join(max(0.0, end - time.monotonic()))
@@ -96,12 +96,12 @@ threading._register_atexit(_end_of_program)  # type: ignore[attr-defined]
 
 
 class Processes:
-    """Worker processes that end with ``owner``, with the interpreter, and with the parent process, however it ends.
+    """Worker processes that end with ``owner``, with the interpreter, and with the parent process, even if that is killed.
 
     Args:
         context: ``"fork"``, ``"spawn"``, ``"forkserver"`` or a context of ``multiprocessing``.
         count: number of processes.
-        dataset: what they index; it is copied into each.
+        dataset: the data set to index; each process has a copy.
         raw: return items as they are, for a ``collate_fn``.
         owner: the processes end when it is collected.
 
@@ -118,7 +118,7 @@ class Processes:
         self._idle: SimpleQueue[int] = SimpleQueue()
         self._served: set[int] = set()  # processes that have begun to serve
         self._failed_starts = 0  # since the last process that began to serve
-        self._failed: str | None = None  # why no further process is started
+        self._failed: str | None = None  # reason for starting no further process
         try:
             for number in range(count):
                 self._start(number)
@@ -126,7 +126,7 @@ class Processes:
         except BaseException:
             self._group.end()
             raise
-        when_gone(owner, self._group.end_aside)
+        when_gone(owner, self._group.end_in_background)
 
     def _start(self, number: int) -> None:
         ours, theirs = self._context.Pipe()
@@ -198,7 +198,7 @@ class Processes:
         with self._group.lock:
             self._failed_starts += 1
             if self._failed is None and (code is None or code >= 0):
-                self._failed = f"a worker process could not start: it ended with {_ending(code)}, and its standard error tells why"
+                self._failed = f"a worker process could not start: it ended with {_ending(code)}, see its standard error"
             if self._failed is None and self._failed_starts >= MAX_FAILED_STARTS:
                 self._failed = (
                     f"{self._failed_starts} worker processes in a row could not start, the last one ended with {_ending(code)}: the system may have "
@@ -209,7 +209,7 @@ class Processes:
 
 
 def _ending(code: int | None) -> str:
-    """Return how a process ended, in words."""
+    """Describe how a process ended."""
     if code is None or code >= 0:
         return f"exit code {code}"
     try:
@@ -223,7 +223,7 @@ def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any,
     for other in inherited:
         other.close()
     threading.Thread(target=end_with_parent, args=[parent], daemon=True).start()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends its workers
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     random.seed(seed)
@@ -262,7 +262,7 @@ def describe_error(error: BaseException) -> str:
 
 
 class _Pickler(pickle.Pickler):
-    """Sends the values of tensors apart, without torch's shared memory, whose files a killed process leaves behind."""
+    """Sends tensor values out of band. torch's shared memory would leave files behind when a process is killed."""
 
     def reducer_override(self, obj: Any) -> Any:
         if type(obj) is torch.Tensor and obj.device.type == "cpu" and obj.layout == torch.strided and obj.dtype in _NUMPY_DTYPES:
