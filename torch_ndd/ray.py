@@ -68,7 +68,7 @@ def _apply(
         set_num_threads(threads)
     missing = [name for name in columns if name not in rows]
     if missing:
-        raise KeyError(f"ray.map_batches: there is no column {missing[0]!r}; there are {sorted(rows)}")
+        raise KeyError(f"ray.map_batches: column {missing[0]!r} not found; available: {sorted(rows)}")
     inputs = [_as_batch(name, rows[name]) for name in columns]
     if "path" in rows:
         inputs[0].sources = [str(path) for path in rows["path"]]

@@ -128,7 +128,7 @@ def test_misuse(folder: Path, options: dict[str, Any], text: str) -> None:
 
 def test_other_manifests(folder: Path) -> None:
     (folder / "binary.json").write_bytes(b"\xff\xfe\x00")
-    for name, text in (("binary.json", "is no text"), ("none.json", "cannot be read"), (".", "cannot be read")):
+    for name, text in (("binary.json", "is not valid UTF-8 text"), ("none.json", "cannot be read"), (".", "cannot be read")):
         with pytest.raises(RuntimeError, match=text):
             sounds(folder / name)
 

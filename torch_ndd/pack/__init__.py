@@ -30,7 +30,7 @@ class Summary(NamedTuple):
     bytes: int  # of the images
     shards: int
     skipped: list[tuple[str, str]]  # path, reason
-    resumed: int  # shards that an earlier run has made
+    resumed: int  # shards that an earlier run wrote
 
 
 def pack(
@@ -172,7 +172,7 @@ def _at_work(where: Path, digest: str) -> Iterator[Target]:
 
 
 def _summary(where: Path) -> dict[str, Any] | None:
-    """Return what ``pack.json`` says; None without one. Raise ValueError if it is damaged."""
+    """Read ``pack.json``; None without one. Raise ValueError if it is damaged."""
     path = where / SUMMARY
     try:
         found = json.loads(read_regular(path))

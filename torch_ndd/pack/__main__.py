@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"pack: {error}; what is done stays there, and the same command goes on with the rest", file=sys.stderr)
+        print(f"pack: {error}; completed work is kept; run the same command again to resume", file=sys.stderr)
         return 1
     for path, why in summary.skipped:
         print(f"skipped {path}: {why}", file=sys.stderr)

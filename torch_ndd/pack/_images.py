@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One image: its bytes as they are, or smaller and encoded anew."""
+"""One image: its bytes unchanged, or resized and encoded again."""
 
 import importlib.util
 import io

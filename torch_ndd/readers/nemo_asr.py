@@ -31,12 +31,12 @@ from ._threads import Array, ThreadedReader, pack_samples
 
 _DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
 
-# Whether an entry is a much shorter part of its file, which is better sought than decoded with the rest.
+# Whether an entry is a short part of its file, which is cheaper to seek than to decode the whole file.
 _UNKNOWN, _NO, _YES = 0, 1, 2
-# Uncompressed float32 stereo at 48 kHz. A file with more bytes per wanted second is not even read to its end.
+# Uncompressed float32 stereo at 48 kHz. A file with more bytes per requested second is sought, not read to its end.
 _BYTES_PER_SECOND = 48000 * 2 * 4
 _HEADER_BYTES = 64 << 10
-MAX_FRAMES = 1 << 48  # more mean that the header has no number
+MAX_FRAMES = 1 << 48  # a larger count means that the header does not know it
 
 
 class NemoAsr(ThreadedReader):
@@ -125,7 +125,7 @@ class NemoAsr(ThreadedReader):
                 try:
                     text = text_of(content).decode()
                 except UnicodeDecodeError as error:
-                    raise RuntimeError(f'{self._op}: manifest_filepaths "{manifest}" is no text: {error}') from None
+                    raise RuntimeError(f'{self._op}: manifest_filepaths "{manifest}" is not valid UTF-8 text: {error}') from None
                 index.add(self._op, manifest, text, self._limits)
             if not index.pack():
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._manifests) or 'an empty list of manifests'}")
@@ -158,7 +158,7 @@ class NemoAsr(ThreadedReader):
                     outputs[0].sources = tuple(map(self._source, samples.tolist()))
                     return outputs
                 reads.update((k, partial(_row, outputs, row)) for row, k in enumerate(whole.tolist()))
-            except Exception:  # reading one by one shows which entry fails, and why
+            except Exception:  # reading each alone shows which entry fails, and why
                 reads.update((k, partial(self._read, int(samples[k]))) for k in whole.tolist())
         return self._join_samples([reads[k] for k in range(len(samples))], samples)
 

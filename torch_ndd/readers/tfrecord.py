@@ -78,7 +78,9 @@ class TFRecord(Reader):
             raise RuntimeError(f"{self._op}: features is empty")
         for key, feature in self._features.items():
             if feature.dtype == string and (not feature.has_shape or feature.count != 1):
-                raise RuntimeError(f'{self._op}: feature "{key}": there are no tensors of strings; FixedLenFeature([], tfrecord.string, "") is one')
+                raise RuntimeError(
+                    f'{self._op}: feature "{key}": tensors of strings are not supported; FixedLenFeature([], tfrecord.string, "") is one'
+                )
         if self._ranges is None:
             kind = TFRECORD if self._verify else UNCHECKED_TFRECORD
             self._ranges, self._damaged = record_ranges(self._op, kind, self._paths, self._indices, _index)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the values that users have to one picture per sample."""
+"""Pictures of samples, one for each, from values of many types."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHORTEST_SOUND = 64  # samples; a shorter vector is not a sound
 
 
 def next_batch(value: Any) -> tuple[Any, Any]:
-    """Return the samples of a reader's or loader's next batch and its labels, and leave it where it is; anything else unchanged."""
+    """Return the samples and labels of a reader's or loader's next batch without moving it; any other value unchanged."""
     if not hasattr(value, "state_dict") or isinstance(value, torch.nn.Module):
         return value, None
     state = value.state_dict()
@@ -47,7 +47,7 @@ def tiles(value: Any, *, boxes: Any, masks: Any, sample_rate: float | None) -> l
     """Return one picture per sample: uint8, HW or HWC."""
     samples, layout = _samples(value)
     if not samples:
-        raise ValueError("show: there is no image in the batch")
+        raise ValueError("show: the batch has no images")
     kinds = {_kind(sample, layout) for sample in samples}
     if len(kinds) > 1:
         raise ValueError(f"show: the samples must be of one kind, got {', '.join(sorted(kinds))}")
@@ -113,7 +113,7 @@ def _kind(sample: torch.Tensor, layout: str) -> str:
 
 
 def _decode(samples: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Decode files with Pillow, which draws them anyway: notebooks show values of the core, which knows nothing of decoders."""
+    """Decode files with Pillow, not with torch_ndd.decoders: this package lies below the core, whose values notebooks show."""
     from PIL import Image, ImageOps
 
     pictures = []
@@ -131,7 +131,7 @@ def _frames(sample: torch.Tensor, layout: str) -> list[torch.Tensor]:
     count = sample.shape[axis]
     chosen = sorted({round(k * (count - 1) / max(1, MAX_FRAMES - 1)) for k in range(MAX_FRAMES)}) if count else []
     if not chosen:
-        raise ValueError("show: there is no frame to draw")
+        raise ValueError("show: the sequence has no frames")
     return [sample.select(axis, k) for k in chosen]
 
 

@@ -25,12 +25,12 @@ class Scan(NamedTuple):
     length: np.ndarray
     names: bytes
     name_offsets: np.ndarray
-    damaged: int  # offset where its headers become invalid, or -1; `reason` says why
+    damaged: int  # offset of the first invalid header, or -1; `reason` explains it
     reason: str
 
 
 def scan(kind: int, path: str) -> Scan:
-    """Find the records of a file. Raise RuntimeError if nothing can be read."""
+    """Find the records of a file. Raise RuntimeError if none can be read."""
     with local_file(path) as here:
         handle = native.scan(kind, os.fsencode(here))
     try:
@@ -99,4 +99,4 @@ def columns(text: bytes, count: int) -> np.ndarray:
     try:
         return np.array(words, np.int64).reshape(-1, count)
     except (ValueError, OverflowError):
-        raise ValueError("there is something else than whole numbers in it") from None
+        raise ValueError("it contains values that are not whole numbers") from None

@@ -76,7 +76,7 @@ _FLAGS = native.numbers("coco.Flags")
 _SYNTAX, _INVALID = (native.numbers("json.Error")[name] for name in ("Syntax", "Invalid"))
 _COLUMN_NUMBERS = native.numbers("coco.Column")
 _MISSING = np.iinfo(np.int64).min
-# Of the elements; int64 elsewhere.
+# Element types; int64 for all other columns.
 _COLUMN_TYPES = {"names": np.uint8, "boxes": np.float32, "crowds": np.uint8, "kinds": np.uint8, "values": np.float64, "texts": np.uint8}
 
 
@@ -112,11 +112,11 @@ def from_json(op: str, path: str, wanted: Wanted) -> CocoIndex:
     try:
         kind, reason = native.coco_error_kind(handle), native.coco_error(handle).decode(errors="replace")
         if kind == _SYNTAX:
-            raise RuntimeError(f'{op}: annotations_file "{path}" is no JSON: {reason}')
+            raise RuntimeError(f'{op}: annotations_file "{path}" is not valid JSON: {reason}')
         if kind == _INVALID:
             raise ValueError(f'{op}: Invalid COCO annotation in "{path}": {reason}')
         if kind > _INVALID:
-            raise RuntimeError(f'{op}: annotations_file "{path}" is no COCO file: {reason}')
+            raise RuntimeError(f'{op}: annotations_file "{path}" is not a COCO file: {reason}')
         del content
         return _build_index(
             _Columns(**{name: _column(handle, number, _COLUMN_TYPES.get(name, np.int64)) for name, number in _COLUMN_NUMBERS.items()}), wanted
@@ -132,7 +132,7 @@ class _Invalid(ValueError):
 
 
 def _column(handle: int, number: int, dtype: Any) -> np.ndarray:
-    """Return a view of the parser's memory."""
+    """Return a view of the parser's memory, valid until the handle is released."""
     place = ctypes.c_void_p()
     count = native.coco_column(handle, number, ctypes.byref(place))
     if not count:

@@ -156,7 +156,7 @@ def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:
     try:
         unit = file[part - 1]  # len(file) reads to the end, and a file that changes meanwhile may have none: astropy then reads HDUs forever
     except IndexError:
-        raise ValueError(f"there is no HDU {part}, only {len(file)}") from None
+        raise ValueError(f"HDU {part} does not exist; the file has {len(file)}") from None
     data = image_of(unit) if unit.is_image else None
     if data is None:
         raise ValueError(f"HDU {part} holds no image")

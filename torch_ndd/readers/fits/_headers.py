@@ -40,12 +40,12 @@ def check_headers(file: BinaryIO, most: int, parts: Sequence[int]) -> None:
         pixels = math.prod(axes) if axes else 0
         held = abs(numbers.get("BITPIX", 8)) // 8 * numbers.get("GCOUNT", 1) * (numbers.get("PCOUNT", 0) + pixels)
         if held > size - begin:
-            raise ValueError(f"HDU {number} has {held} bytes, and the file ends after {size - begin}")
+            raise ValueError(f"HDU {number} has {held} bytes, but only {size - begin} remain in the file")
         if "ZNAXIS" in numbers:
             unfolded = math.prod(numbers.get(f"ZNAXIS{k}", 0) for k in range(1, numbers["ZNAXIS"] + 1))
             tile = math.prod(numbers.get(f"ZTILE{k}", 1) for k in range(1, numbers["ZNAXIS"] + 1))
             if max(unfolded, tile) > MAX_UNFOLDED * size:
-                raise ValueError(f"HDU {number} unfolds to {max(unfolded, tile)} pixels, which a file of {size} bytes cannot hold")
+                raise ValueError(f"HDU {number} expands to {max(unfolded, tile)} pixels, which a file of {size} bytes cannot hold")
         if "ZNAXIS" in numbers:
             shape = [numbers.get(f"ZNAXIS{k}", 0) for k in range(1, numbers["ZNAXIS"] + 1)]
         else:
@@ -79,4 +79,4 @@ def _header(file: BinaryIO, hdu: int) -> tuple[dict[str, int], bool, bool, int]:
                 raise ValueError(f"the header of HDU {hdu} is damaged: {key} is {value}")
             if numbers.setdefault(key, value) != value:
                 raise ValueError(f"the header of HDU {hdu} is damaged: {key} is {numbers[key]} and {value}")
-    raise ValueError(f"the header of HDU {hdu} has no end")
+    raise ValueError(f"the header of HDU {hdu} is not terminated")

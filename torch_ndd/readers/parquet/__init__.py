@@ -131,7 +131,7 @@ class Parquet(Reader):
         return int(self._begins[-1])
 
     def _find_files(self, source: str) -> list[str]:
-        """Return the files that a path, a folder or a pattern names."""
+        """Return the files of a path, a folder or a pattern."""
         try:
             if is_url(source):
                 if any(wildcard in source for wildcard in "*?["):
@@ -230,7 +230,7 @@ class Parquet(Reader):
                 reasons |= dict.fromkeys(np.flatnonzero(place == k).tolist(), f"its row group cannot be read: {reason_of(error)}")
         if reasons:
             raise UnreadableSamples(reasons)
-        # First the chosen rows of one row group after the other, then in the order of the samples.
+        # Take the rows group by group, then permute them to the order of the samples.
         order = np.argsort(place, kind="stable")
         rows_of = [(samples - self._begins[group_of])[order[place[order] == k]] for k in range(len(groups))]
         chosen = [arrow.array(rows) for rows in rows_of]
@@ -262,7 +262,7 @@ class Parquet(Reader):
         return [self._paths[self._groups[self._row(sample)[0], 0]].rpartition("/")[0] for sample in samples.tolist()]
 
     def _table(self, group: int) -> Any:
-        """Return a row group, from the cache if it is there."""
+        """Return a row group from the cache; the first thread that needs it loads it, others wait for its future."""
         with self._cache_lock:
             future = self._tables.get(group)
             mine = future is None
@@ -302,13 +302,15 @@ class Parquet(Reader):
         with lock:
             size, longest = promised_bytes(file.metadata.row_group(k), names)
             check_sample(f"row group {k} has", size, self._max_sample_bytes)
-            if longest * file.metadata.row_group(k).num_rows > self._max_sample_bytes:  # values that occur often can be more than the file says
+            if (
+                longest * file.metadata.row_group(k).num_rows > self._max_sample_bytes
+            ):  # repeated values of a dictionary can exceed the size in the footer
                 return self._load_group_in_parts(file, k, names, max(1, self._max_sample_bytes // (_PARTS * longest)))
             read = partial(file.read_row_group, k, columns=names, use_threads=False)
             return read().combine_chunks()
 
     def _load_group_in_parts(self, file: Any, k: int, names: list[str], rows: int) -> Any:
-        """Return a row group that is read some rows at a time, as long as they are not more than a sample may be."""
+        """Read a row group in parts, and stop when it exceeds the size limit."""
         parts, size = [], 0
         for part in file.iter_batches(rows, [k], names, use_threads=False):
             parts.append(part)
@@ -367,7 +369,7 @@ def _with_files(array: Any, folders: list[str], arrow: Any) -> Any:
 
 
 def _other_kind(path: str) -> str:
-    """Return that a local file is of another kind, or nothing."""
+    """Return what a local file is if not Parquet, for the message; else an empty string."""
     try:
         with open_regular(path) as file:
             kind = native.file_kind(file.read(512))

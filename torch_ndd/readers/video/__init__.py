@@ -162,7 +162,7 @@ class VideoResize(Video):
         self._now: dict[str, Any] = {}  # those of a call
 
     def __call__(self, *, batch_size: int | None = None, **arguments: Any) -> Any:
-        """Return one batch or sample, resized as the call says."""
+        """Return one batch or sample, resized by the arguments of the call."""
         for key in arguments:
             if key not in self.PER_SAMPLE:
                 raise TypeError(f"{self._op}: got an unexpected keyword argument {key!r}")

@@ -105,7 +105,7 @@ class Webdataset(Reader):
         self._files, self._compared = 0, np.zeros(0, bool)  # the files, and which have been compared with their headers
         self._extensions: list[bytes] = []  # of the files, where there are indices
         self._damaged: dict[int, str] = {}
-        self._places: dict[int, str] = {}  # where they are, for messages
+        self._places: dict[int, str] = {}  # by sample, for messages
 
     @override
     def scan(self) -> int:
@@ -125,7 +125,7 @@ class Webdataset(Reader):
             raise RuntimeError(f"{self._op}: there are {len(self._dtypes)} dtypes for {len(self._ext)} outputs")
         for dtype in self._dtypes:
             if dtype not in _DTYPES:
-                raise RuntimeError(f"{self._op}: {dtype} is no type of an output")
+                raise RuntimeError(f"{self._op}: dtypes must not contain {dtype}")
         if self._indices and len(self._indices) != len(self._paths):
             raise RuntimeError(f"{self._op}: there are {len(self._indices)} index files for {len(self._paths)} archives")
 
@@ -219,7 +219,7 @@ class Webdataset(Reader):
             dtype = self._dtypes[k]
             if dtype != torch.uint8:
                 for i in np.flatnonzero(lengths % dtype.itemsize).tolist():
-                    bad.setdefault(i, f"{lengths[i]} bytes of {self._ext[k]} are no whole number of {dtype}")
+                    bad.setdefault(i, f"{lengths[i]} bytes of {self._ext[k]} are not a multiple of the size of {dtype}")
                 if bad:
                     continue
                 values, lengths = values.view(dtype), lengths // dtype.itemsize
@@ -231,12 +231,12 @@ class Webdataset(Reader):
         return tuple(outputs)
 
     def _compare(self, headers: Sequence[tuple[torch.Tensor, np.ndarray]], lengths: Sequence[np.ndarray], components: np.ndarray) -> None:
-        """Raise UnreadableSamples for samples whose files are not what the index says."""
+        """Raise UnreadableSamples for samples whose files differ from the index: it may belong to another archive."""
         assert self._names is not None
         bad: dict[int, str] = {}
         stems: dict[int, set[bytes]] = {}
         for (values, found), sizes, row in zip(headers, lengths, components, strict=True):
-            there = np.flatnonzero(found).tolist()  # the others have been compared before
+            there = np.flatnonzero(found).tolist()  # the others were compared before
             if not there:
                 continue
             files, blocks = row[there].tolist(), np.asarray(values).reshape(-1, BLOCK)
@@ -355,7 +355,7 @@ def _number(content: bytes) -> int:
     text = text_of(content).decode("ascii").strip()
     value = int(text) if len(text) < 20 else 2**63
     if not -(2**63) <= value < 2**63:
-        raise ValueError("it is no number of 64 bits")
+        raise ValueError("it does not fit in 64 bits")
     return value
 
 
@@ -375,7 +375,7 @@ _KINDS: dict[str, Callable[[bytes], Any]] = {
 
 
 def _decoder_of(alternatives: str) -> Callable[[bytes], Any] | None:
-    """Return what makes a value of a file with one of these extensions; None if they mean an array, or different things."""
+    """Return the decoder for files with these extensions; None if they are arrays, or need different decoders."""
     kinds = {_KINDS.get(extension.rpartition(".")[2].lower()) for extension in alternatives.split(";")}
     return kinds.pop() if len(kinds) == 1 else None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of archives as people write them: braces, wildcards and folders."""
+"""Patterns of archive names: braces, wildcards and folders."""
 
 import glob
 import itertools

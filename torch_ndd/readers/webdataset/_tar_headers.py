@@ -27,10 +27,10 @@ def split_name(path: bytes) -> tuple[bytes, bytes]:
 
 
 def mismatches(headers: np.ndarray, lengths: Sequence[int], names: Sequence[bytes], extensions: Sequence[bytes]) -> dict[int, str]:
-    """Return the files whose header does not fit what an index says of them, and why.
+    """Return the files whose header contradicts the index, each with the reason.
 
     Args:
-        headers: What is in front of each file, uint8 (files, 512).
+        headers: The block in front of each file, uint8 (files, 512).
         lengths: The size of each in bytes.
         names: The name of each; empty where the index has none.
         extensions: The extension of each.
@@ -42,11 +42,11 @@ def mismatches(headers: np.ndarray, lengths: Sequence[int], names: Sequence[byte
         total, length, name, extension = int(sums[k]), int(sizes[k]), names[k], extensions[k]
         header = headers[k].tobytes()
         if _octal(header[_CHECKSUM]) != total or header[_KIND] not in _FILES:
-            found[k] = "there is no file of the archive"
+            found[k] = "no file of the archive begins there"
         elif length < _MAX_SIZE and not header[_SIZE.start] & 0x80 and _octal(header[_SIZE]) != length:
-            found[k] = f"there is a file of {_octal(header[_SIZE])} bytes, and not of {length}"
+            found[k] = f"the file there has {_octal(header[_SIZE])} bytes, not {length}"
         elif not _fits(stored := name_of(header), name, extension):
-            found[k] = f"there is the file {stored.decode(errors='replace')!r}"
+            found[k] = f"the file there is {stored.decode(errors='replace')!r}"
     return found
 
 
