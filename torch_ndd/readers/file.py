@@ -119,7 +119,7 @@ class File(Reader):
 
     def _check(self) -> None:
         if self._root is None and self._given is None and self._list is None:
-            raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
+            raise RuntimeError(f"{self._op}: file_root is required without files or file_list")
         if self._given is not None and self._list is not None:
             raise RuntimeError(f"{self._op}: give files or file_list, not both")
         if self._given_labels is not None and self._given is None:
@@ -137,7 +137,7 @@ class File(Reader):
         if labels.ndim > 1:
             raise RuntimeError(f"{self._op}: labels must be one list of integers, got an array of shape {labels.shape}")
         if labels.size != files or not labels.ndim:
-            raise RuntimeError(f"{self._op}: there are {labels.size} labels for {files} files")
+            raise RuntimeError(f"{self._op}: got {labels.size} labels for {files} files")
         if labels.dtype.kind not in "iub":
             labels = self._integers(labels)
         for label in (labels.min(initial=0), labels.max(initial=0)):

@@ -103,7 +103,7 @@ class Numpy(Reader):
         if any(isinstance(unwrap(limit), Batch) for limit in limits.values()):
             raise ValueError(f"{self._op}: Readers cannot be constructed with batch keyword arguments")
         self._limits = {key: _values(self._op, key, value) for key, value in limits.items() if value is not None}
-        self._now: dict[str, np.ndarray] = {}  # those of a call
+        self._now: dict[str, np.ndarray] = {}  # limits of the running call
         self._headers = _Headers() if cache_header_information else None
         self._ranges: Ranges | None = None
 
@@ -118,9 +118,9 @@ class Numpy(Reader):
                 raise ValueError(f"{self._op}: Keyword argument {key!r} cannot be passed both in the constructor and __call__.")
         with self._lock:
             self._now = {key: _values(self._op, key, value) for key, value in limits.items()}
-            self._ahead.clear()  # what was read ahead has other windows
+            self._ahead.clear()  # those requests have other windows
             self._build_order()
-            depth, self._depth = self._depth, 0  # what would be read ahead now, too
+            depth, self._depth = self._depth, 0  # requests read ahead now would have the windows of this call
             try:
                 return super().__call__(batch_size=batch_size)
             finally:
@@ -142,7 +142,7 @@ class Numpy(Reader):
 
     def _check(self) -> None:
         if self._root is None and self._given is None and self._list is None:
-            raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
+            raise RuntimeError(f"{self._op}: file_root is required without files or file_list")
         if self._given is not None and self._list is not None:
             raise RuntimeError(f"{self._op}: give files or file_list, not both")
         if self._given is not None and len(self._given[1]) == 1:
@@ -192,7 +192,7 @@ def _target(device: DeviceLike) -> torch.device:
     except (TypeError, ValueError, RuntimeError) as error:
         raise type(error)(f"readers.Numpy: {error}") from None
     if target.type not in ("cpu", "cuda"):
-        raise ValueError(f"readers.Numpy: Invalid device {device!r}: it reads to the CPU or to a GPU")
+        raise ValueError(f"readers.Numpy: Invalid device {device!r}: must be the CPU or a GPU")
     return target
 
 
@@ -219,7 +219,7 @@ class _Headers:
 
 
 class _NpyRequest(NativeRequest):
-    """Arrays that are being read."""
+    """A request for arrays."""
 
     def __init__(self, ranges: Ranges, roi: _Roi, headers: _Headers | None, samples: np.ndarray) -> None:
         self._ranges, self._roi, self._headers = ranges, roi, headers

@@ -94,7 +94,7 @@ class LmdbReader(Reader):
         outputs[0].sources = Sources(self._source, samples)
         return outputs
 
-    def _convert_record(self, samples: np.ndarray) -> dict[int, str]:
+    def _find_changed(self, samples: np.ndarray) -> dict[int, str]:
         """Return the samples whose database was modified: a later tree may have other data at the recorded positions."""
         assert self._databases is not None
         number = np.searchsorted(self._begins, samples, "right") - 1
@@ -112,7 +112,7 @@ class LmdbReader(Reader):
 
     def _read(self, request: RangeRequest, samples: np.ndarray) -> tuple[Batch, ...]:
         ((values, lengths),) = request.parts()
-        reasons = self._convert_record(samples)  # after reading: whatever is unchanged now was read unchanged
+        reasons = self._find_changed(samples)  # after reading: whatever is unchanged now was read unchanged
         if reasons:
             raise UnreadableSamples(reasons)
         rows = []

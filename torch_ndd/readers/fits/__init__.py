@@ -113,7 +113,7 @@ class Fits(ThreadedReader):
             elif self._root is not None:
                 self._ranges = files_below(self._op, self._root, *self._filters)
             else:
-                raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
+                raise RuntimeError(f"{self._op}: file_root is required without files or file_list")
             self._remote = isinstance(self._ranges, RemoteRanges)
         return self._ranges.size
 

@@ -40,7 +40,7 @@ def image_of(unit: Any) -> Any:
 
 
 def is_guarded() -> bool:
-    """Take the place of astropy's decoders, and say whether that succeeded. A release with other names keeps its own."""
+    """Replace astropy's decoders; return whether that succeeded. A release with other names keeps its own."""
     try:
         module = importlib.import_module(_PACKAGE + "_tiled_compression")
         # With the GIL held, because an error sets a Python exception, which is raised here.
