@@ -78,7 +78,9 @@ DECODED: list[Callable[[Any, Any], Any]] = [
 
 
 @pytest.mark.parametrize("call", DECODED, ids=range(len(DECODED)))
-def test_frames_of_the_decoder(video: np.ndarray, call: Callable[[Any, Any], Any], capfd: pytest.CaptureFixture[str], raises: Raises | None) -> None:
+def test_frames_chosen_by_the_decoder(
+    video: np.ndarray, call: Callable[[Any, Any], Any], capfd: pytest.CaptureFixture[str], raises: Raises | None
+) -> None:
     assert_same(lambda module: [described(call(module.decoders, module.as_tensor(video)))], raises=raises)
     capfd.readouterr()
 

@@ -93,7 +93,7 @@ def test_errors_name_the_row() -> None:
         applied(rows, lambda files: {"x": ndd.decoders.image(files)})
     with pytest.raises(TypeError, match="must return a dict"):
         applied(rows, lambda files: files)
-    with pytest.raises(KeyError, match="no column 'other'"):
+    with pytest.raises(KeyError, match="column 'other' not found"):
         applied(rows, lambda files: {}, "other")
     with pytest.raises(TypeError, match="column 'text' has the type"):
         applied(rows, lambda files: {}, "text")

@@ -252,7 +252,7 @@ def test_coco_that_does_not_suit(tmp_path: Path) -> None:
     said = json.loads(annotations.read_text())
     said["images"][1]["height"] += 1
     annotations.write_text(json.dumps(said))
-    with pytest.raises(RuntimeError, match=r"1.png: it has 200x100 pixels, its annotations are about 201x100"):
+    with pytest.raises(RuntimeError, match=r"1.png: it has 200x100 pixels, but its annotations are for 201x100"):
         pack(tmp_path / "source", tmp_path / "target", annotations=annotations)
     made = pack(tmp_path / "source", tmp_path / "target", annotations=annotations, on_error="skip")
     assert made.images == 3
@@ -308,7 +308,7 @@ def test_a_full_disk(tmp_path: Path, forks: Forks) -> None:
     limit = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop()),) * 2)"
     run = forks.run(f"{limit}; {COMMAND}", source, tmp_path / "target", "--per-shard", "3", "--jobs", "1", sizes[-1] - 1)
     assert run.wait() == 1
-    assert re.search(r"pack: \[Errno \d+\] .*: '.*/target/\d+\.tar'; what is done stays there, and the same command goes on", run.errors), run.errors
+    assert re.search(r"pack: \[Errno \d+\] .*: '.*/target/\d+\.tar'; completed work is kept; run the same command again", run.errors), run.errors
     assert not [*(tmp_path / "target" / ".pack").glob("*.part")]
     made = pack(source, tmp_path / "target", per_shard=3)
     assert 0 < made.resumed < len(sizes)

@@ -187,11 +187,6 @@ def test_nothing_private_of_another_package() -> None:
 
 # Methods of named tuples, torch's count of writes to a tensor, and the exit of a process.
 PUBLIC = {"_replace", "_fields", "_version", "_exit"}
-# What loaders know of the reader that they drive.
-READER = {
-    *("_advice", "_checked_state", "_finish", "_go_to", "_index", "_length_left", "_lock", "_max_batch_size", "_next_item", "_num_shards", "_pass"),
-    *("_place", "_scan", "_selected", "_shard_id", "_start", "_steps"),
-}
 
 
 def private_attributes(package: dict[str, Path]) -> Iterator[str]:
@@ -216,7 +211,7 @@ def private_attributes(package: dict[str, Path]) -> Iterator[str]:
                 continue
             own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
             places = names.get(node.attr, set())
-            if not own and places and folder(module) not in places and node.attr not in PUBLIC | READER:
+            if not own and places and folder(module) not in places and node.attr not in PUBLIC:
                 yield f"{module} uses {ast.unparse(node)}, of {' or '.join(sorted(places))} (line {node.lineno})"
 
 

@@ -307,7 +307,11 @@ def test_metadata(folder: Path) -> None:
 
 def test_public_members() -> None:
     protocol = {"state_dict", "load_state_dict", "set_epoch", "errors", "classes"}
-    members = {name for name in dir(ndd.readers.File) if not name.startswith("_")} - set(dir(torch.utils.data.IterableDataset)) - protocol
+    internal = {
+        *("begin_pass", "count_batches", "count_batches_left", "count_steps", "describe_bottleneck", "finish", "iter_epoch", "locate_next_batch"),
+        *("move_to", "parse_state", "prepare_order", "scan", "start"),
+    }  # of loaders and pipelines, see torch_ndd/readers/README.md
+    members = {name for name in dir(ndd.readers.File) if not name.startswith("_")} - set(dir(torch.utils.data.IterableDataset)) - protocol - internal
     assert members == {"next_epoch", "get_metadata", "get_state", "set_state"}
     assert next(iter(inspect.signature(ndd.readers.File).parameters)) == "max_batch_size"
 

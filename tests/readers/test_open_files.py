@@ -10,7 +10,7 @@ import pytest
 from readers._files import write_tar
 
 import torch_ndd as ndd
-from torch_ndd.readers._ranges import Ranges, pack_paths
+from torch_ndd.readers._ranges.ranges import Ranges, pack_paths
 
 
 def opened(folder: Path) -> int:

@@ -16,7 +16,7 @@ from readers._web import Handler
 import torch_ndd as ndd
 from torch_ndd import tfrecord as tf
 from torch_ndd.io import _urls
-from torch_ndd.readers import _remote
+from torch_ndd.readers._ranges import remote as _remote
 from torch_ndd.testing import assert_resumable
 
 

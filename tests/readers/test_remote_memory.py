@@ -60,8 +60,8 @@ def megabytes(name):
     return int(text.partition(name + ":")[2].split()[0]) // 1024
 
 def start(reader):
-    reader._scan()
-    return reader._start(np.array([0]))
+    reader.scan()
+    return reader.start(np.array([0]))
 
 try:  # so that codecs, threads and the session of HTTP are in memory before the measurement
     ndd.imread(url.replace("/x", "/small"))
@@ -86,7 +86,7 @@ try:
             del request
             time.sleep(1)
         else:
-            made = reader._finish(request, np.array([0]))[0]
+            made = reader.finish(request, np.array([0]))[0]
             assert [int(made.select(0).torch()[k << 20]) for k in range(0, 160, 9)] == list(range(0, 160, 9))
 except Exception as failure:
     error = failure

@@ -21,7 +21,7 @@ from torchvision.datasets import wrap_dataset_for_transforms_v2  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
 import torch_ndd as ndd  # noqa: E402
-from torch_ndd.readers._selected import Selected  # noqa: E402
+from torch_ndd.readers._sources.selected import Selected  # noqa: E402
 from torch_ndd.testing import assert_resumable  # noqa: E402
 from torch_ndd.torchvision.datasets import CocoDetection, ImageFolder  # noqa: E402
 
@@ -149,7 +149,7 @@ def test_subsets_of_custom_data_sets_are_called(folder: Path) -> None:
     crops = [v2.Compose([v2.CenterCrop(size), v2.ToImage()]) for size in (8, 8)]
     mixed = ConcatDataset([ImageFolder(folder, crop) for crop in crops])  # one transform each: samples are transformed one by one
     assert [images.shape for images, _ in ndd.DataLoader(mixed, batch_size=42)] == [(42, 3, 8, 8)]
-    with pytest.raises(IndexError, match="the Subset has the index 21, and its data set has 21 items"):
+    with pytest.raises(IndexError, match="the Subset has index 21, but its data set has only 21 items"):
         ndd.DataLoader(Subset(ImageFolder(folder), [0, 21]), batch_size=2)
 
 

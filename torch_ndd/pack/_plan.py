@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a packed data set: the samples in order, cut into shards, and the options. The same for every run over the same data set."""
+"""The plan of a packed data set: samples in order, divided into shards, and options. Deterministic, so that a second run can resume."""
 
 import hashlib
 import json
@@ -68,7 +68,7 @@ class Plan:
         return [self.samples[k : k + step] for k in range(0, len(self.samples), step)]
 
     def digest(self) -> str:
-        """Return a hash of all that the result depends on, but for the contents of the images, of which it knows size and time of change."""
+        """Return a hash of everything that the result depends on; images count by size and modification time, not by content."""
         found = hashlib.sha256(json.dumps([{**asdict(self.options), "on_error": ""}, self.classes], sort_keys=True).encode())
         for sample in self.samples:
             state = os.stat(self.source / sample.path)
@@ -100,7 +100,7 @@ def plan(source: Path, options: Options, annotations: Path | None) -> Plan:
             f"pack: {str(source)!r} has folders of classes, and beside them images without a class, such as {loose[0]!r}; move them away"
         )
     if not found:
-        raise ValueError(f"pack: there are no images in {str(source)!r} (files that end in {' '.join(ENDINGS)})")
+        raise ValueError(f"pack: no images found in {str(source)!r} (files that end in {' '.join(ENDINGS)})")
     keys = _keys([path for path, _ in found])
     samples = [Sample(path, key, label, None) for (path, label), key in zip(found, keys, strict=True)]
     return Plan(source, options, classes, samples, None)
@@ -123,7 +123,7 @@ def _images(folder: Path, hidden: set[str]) -> list[str]:
 
 
 def _keys(paths: list[str]) -> list[str]:
-    """Return a name for each path without its ending and without dots, where WebDataset would cut it: all different.
+    """Return a unique name for each path, without its ending and without dots: WebDataset would cut the name at the first dot.
 
     >>> _keys(["a/1.2.jpg", "a/3.jpg", "a/3.png"])
     ['a/1_2', 'a/3_jpg', 'a/3_png']
@@ -142,7 +142,7 @@ def _keys(paths: list[str]) -> list[str]:
 
 
 def _check_name(path: Any) -> None:
-    """Raise ValueError for a name in annotations that does not stay in the source and in the target, whichever system unpacks it."""
+    """Raise ValueError for a name in annotations that leaves the source or the target folder, on any system that unpacks the shards."""
     if not isinstance(path, str) or not PurePosixPath(path).name or "\0" in path:
         raise ValueError(f"an image has the file_name {format_value(path)}, which does not name a file")
     if path.startswith(("/", "\\")) or PureWindowsPath(path).drive:

@@ -6,8 +6,8 @@ from typing import Any
 
 from .._core.context.device import DeviceLike
 from ..loader import DataLoader as NddLoader
-from ..readers._choice import Chosen
-from ..readers._selected import flat_dataset
+from ..readers._sources.choice import Chosen
+from ..readers._sources.selected import flat_dataset
 from .datasets import ImageFolder
 
 
@@ -88,9 +88,8 @@ class DataLoader(NddLoader):
         arguments |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
         flat = flat_dataset(dataset, _as_native)
         if not isinstance(flat, ImageFolder):
-            arguments |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
-        # A data set of ours is wrapped, so that the loader passes ``unknown`` on to the translation.
-        super().__init__(_NativeDataset(flat, unknown) if hasattr(flat, "_loading") else dataset, batch_size=batch_size, **arguments)
+            given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
+        super().__init__(_Native(flat, unknown) if hasattr(flat, "choose_reader") else dataset, batch_size=batch_size, **given)
         self.dataset = dataset
 
 
@@ -106,5 +105,5 @@ class _NativeDataset:
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
 
-    def _loading(self, arguments: Any, options: Any) -> Chosen:
-        return Chosen(*self._dataset._loading(arguments, options, self._unknown))
+    def choose_reader(self, given: Any, options: Any) -> Chosen:
+        return Chosen(*self._dataset.choose_reader(given, options, self._unknown))

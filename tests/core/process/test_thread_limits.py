@@ -58,7 +58,7 @@ read["Numpy"] = [int(one) for (batch,) in reader for one in batch.torch()[:, 0]]
 # A reader whose samples are made by Python's threads, and a decoder.
 from torch_ndd.readers._threads import ThreadedReader
 class Squares(ThreadedReader):
-    def _scan(self): return 5
+    def scan(self): return 5
     def _source(self, sample): return str(sample)
     def _read(self, sample): return [np.array([sample**2])]
 read["threads"] = [int(one) for (batch,) in Squares(2, "cpu", {}) for one in batch.torch()]

@@ -15,8 +15,8 @@ from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import list_names
 from ...readers._base import LoaderOptions, Reader
-from ...readers._files import whole_files
-from ...readers._ranges import Path, Ranges, Sources, pack_paths
+from ...readers._ranges.file_lists import whole_files
+from ...readers._ranges.ranges import Path, Ranges, Sources, pack_paths
 from .. import types
 
 _ALL = re.compile(b"")
@@ -63,7 +63,7 @@ class Sequence(Reader):
         self._frames: Ranges | None = None
         self._begins = np.empty(0, np.int64)  # index of the first frame of each sequence
 
-    def _scan(self) -> int:
+    def scan(self) -> int:
         for what, value in (("sequence_length", self._per_sequence), ("step", self._distance), ("stride", self._stride)):
             if value < 1:
                 raise RuntimeError(f"{self._op}: {what} must be positive, got {value}")
@@ -88,11 +88,11 @@ class Sequence(Reader):
         assert self._frames is not None
         return self._frames.place(int(self._begins[sample]))
 
-    def _start(self, samples: np.ndarray) -> Any:
+    def start(self, samples: np.ndarray) -> Any:
         assert self._frames is not None
         return self._frames.start(self._numbers(samples))
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
+    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
         assert self._frames is not None
         try:
             files = request.finish()

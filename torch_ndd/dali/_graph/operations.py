@@ -142,8 +142,7 @@ class ReaderOperation(Operation):
         constants["seed"] = self.seed
         self.reader = self.call(max_batch_size=self._size, **constants)
         if not lazy:
-            with self.reader._lock:
-                self.reader._prepared()
+            self.reader.prepare_order()
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Read a batch."""

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from ..._core import native
-from ...readers._worker_processes import end_with_parent
+from ...readers.dataset._worker_processes import end_with_parent
 from .. import tensors
 from .sources import inspect_source
 
