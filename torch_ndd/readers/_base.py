@@ -430,7 +430,7 @@ class Reader(IterableDataset):
         if self._started:
             raise RuntimeError(f"{self._op}: the state cannot be set after iteration has begun")
         content = base64.b64decode(str(state).encode("ascii", "replace"), validate=True)
-        return self.parse_state(parsed(self._op, content))
+        return self.parse_state(parse_state(self._op, content))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the consumer as a small dict of numbers, at any time. Batches read ahead do not count.

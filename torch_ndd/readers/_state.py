@@ -73,7 +73,7 @@ MAX_SHARD_CHANGES = 1000  # of the number of shards, in one pass
 
 
 def _check_taken(value: Any, name: str) -> Taken:
-    shards, count = row(whole(1, MOST_SHARDS), anything)(value, name)
+    shards, count = row(whole(1, MAX_SHARDS), anything)(value, name)
     if isinstance(count, list | tuple):
         return shards, rows(whole(), shards, shards)(count, f"{name}[1]")
     return shards, whole()(count, f"{name}[1]")
@@ -96,14 +96,14 @@ _STATE = keys(
 
 def _check_content(op: str, content: Any) -> dict[str, Any]:
     """Check the types and the consistency of a state dict."""
-    state = checked(op, _STATE, content)
+    state = check_state(op, _STATE, content)
     if "worker" in state:
         state["worker"] = Blocks(*state["worker"])
         if state["worker"].worker >= state["worker"].workers:
             raise ValueError(f"{op}: not a valid saved state: 'worker' is {state['worker'].worker}, but there are only {state['worker'].workers}")
     size = state["size"]
     # Every shard costs memory in Order, also those of past divisions.
-    if sum(shards for shards, _ in state["taken"]) > 4 * MOST_SHARDS:
+    if sum(shards for shards, _ in state["taken"]) > 4 * MAX_SHARDS:
         raise ValueError(f"{op}: not a valid saved state: 'taken' has too many shards")
     for shards, count in state["taken"]:
         most = count if isinstance(count, int) else max(count)

@@ -232,8 +232,8 @@ def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
 def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re.Pattern[bytes]) -> _Index:
     parts, offsets, counts, classes = bytearray(), [np.zeros(1, np.int64)], [], []
     try:
-        for name in names_in(root, folders, True):
-            found = [os.path.join(name, file) for file in names_in(os.path.join(root, name), files, False)]
+        for name in list_names(root, folders, True):
+            found = [os.path.join(name, file) for file in list_names(os.path.join(root, name), files, False)]
             packed, ends = pack_paths(found)
             offsets.append(ends[1:] + len(parts))
             parts += packed

@@ -88,8 +88,9 @@ class DataLoader(NddLoader):
         arguments |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
         flat = flat_dataset(dataset, _as_native)
         if not isinstance(flat, ImageFolder):
-            given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
-        super().__init__(_Native(flat, unknown) if hasattr(flat, "choose_reader") else dataset, batch_size=batch_size, **given)
+            arguments |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
+        # A data set of ours is wrapped, so that the loader passes ``unknown`` on to the translation.
+        super().__init__(_NativeDataset(flat, unknown) if hasattr(flat, "choose_reader") else dataset, batch_size=batch_size, **arguments)
         self.dataset = dataset
 
 
@@ -105,5 +106,5 @@ class _NativeDataset:
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
 
-    def choose_reader(self, given: Any, options: Any) -> Chosen:
-        return Chosen(*self._dataset.choose_reader(given, options, self._unknown))
+    def choose_reader(self, arguments: Any, options: Any) -> Chosen:
+        return Chosen(*self._dataset.choose_reader(arguments, options, self._unknown))

@@ -171,10 +171,10 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         return self._with_samples([self.samples[k] for k in indices.tolist()])
 
     def join_with(self, others: Sequence[Any]) -> "ImageFolder | None":
-        """Return a data set of the files of several; None if they are treated differently."""
-        for one in others:
-            if type(one) is not type(self) or any(
-                getattr(one, name) is not getattr(self, name) for name in ("transform", "target_transform", "loader")
+        """Return a data set of the files of several; None if their transforms or loaders differ."""
+        for other in others:
+            if type(other) is not type(self) or any(
+                getattr(other, name) is not getattr(self, name) for name in ("transform", "target_transform", "loader")
             ):
                 return None
         return self._with_samples([sample for dataset in (self, *others) for sample in dataset.samples])
@@ -187,11 +187,11 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         dataset.targets = [target for _, target in samples]
         return dataset
 
-    def choose_reader(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
-        """Return the reader for a loader, and what runs on its batches."""
-        own = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
-        if own or given.collate_fn is not None or given.multiprocessing_context is not None:
-            return dataset_reader(self, given, options), None
+    def choose_reader(self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
+        """Return the reader for a loader, and the function of its batches."""
+        is_custom = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
+        if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None:
+            return dataset_reader(self, arguments, options), None
         paths, targets = [path for path, _ in self.samples], self.targets
         if arguments.sampler is not None:  # it yields indices, so that the paths are read as a data set
             reader: Any = dataset_reader(_Paths(self.samples), arguments, options)
@@ -269,7 +269,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         self.root, self.annFile, self.transforms, self.masks = os.fspath(root), os.fspath(annFile), transforms, masks
         self._reader = self._new_reader()
         self._length = self._reader.scan()
-        self._origin: CocoDetection = self  # whose transforms are called
+        self._origin: CocoDetection = self  # the data set whose transforms are called
         self._parts: Sequence[CocoDetection] = (self,)
         self._which, self._numbers = np.zeros(self._length, np.int64), np.arange(self._length)
 
@@ -280,7 +280,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
     @property
     def ids(self) -> list[int]:
         """The ids of the images, in the order of the items: sorted."""
-        ids = [one._reader.index.ids for one in self._parts if one._reader.index is not None]
+        ids = [part._reader.index.ids for part in self._parts if part._reader.index is not None]
         return [int(ids[part][number]) for part, number in zip(self._which.tolist(), self._numbers.tolist(), strict=True)]
 
     def __len__(self) -> int:
@@ -300,7 +300,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         index %= self._length
         # One item through the reader's own steps, so that it equals the loader's.
         reader, number = self._parts[self._which[index]]._reader, self._numbers[index : index + 1]
-        file, boxes, labels, *masks, ids = (one.nth(0).torch() for one in reader.finish(reader.start(number), number))
+        file, boxes, labels, *masks, ids = (output.nth(0).torch() for output in reader.finish(reader.start(number), number))
         image = Image.open(BytesIO(file.numpy().tobytes())).convert("RGB")
         target: dict[str, Any] = {"image_id": int(ids), "boxes": _boxes(tv_tensors, boxes, (image.height, image.width))}
         if masks:
@@ -308,13 +308,14 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         target["labels"] = labels.to(torch.int64)
         return (image, target) if self.transforms is None else self.transforms(image, target)
 
-    def choose_reader(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
-        """Return the reader for a loader, and what runs on its batches."""
-        own = type(self).__getitem__ is not CocoDetection.__getitem__
-        if own or given.collate_fn is not None or given.multiprocessing_context is not None or given.sampler is not None:
-            return dataset_reader(self, given, options), None
+    def choose_reader(self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
+        """Return the reader for a loader, and the function of its batches."""
+        is_custom = type(self).__getitem__ is not CocoDetection.__getitem__
+        if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None or arguments.sampler is not None:
+            return dataset_reader(self, arguments, options), None
+        # All images in order: the COCO reader itself. A selection of them is read by index.
         if self._parts == (self,) and np.array_equal(self._numbers, np.arange(self._reader.scan())):
-            reader: readers.Reader = self._new_reader(with_order(given, options))
+            reader: readers.Reader = self._new_reader(with_order(arguments, options))
         else:
             reader = Selected([part._new_reader() for part in self._parts], self._which, self._numbers, with_order(arguments, options))
         return reader, _TransformDetections(self._origin, unknown)
@@ -326,8 +327,8 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         return dataset
 
     def join_with(self, others: Sequence[Any]) -> "CocoDetection | None":
-        """Return a data set of the images of several; None if they are treated differently."""
-        if any(type(one) is not type(self) or one.transforms is not self.transforms or one.masks != self.masks for one in others):
+        """Return a data set of the images of several; None if their transforms or options differ."""
+        if any(type(other) is not type(self) or other.transforms is not self.transforms or other.masks != self.masks for other in others):
             return None
         dataset, sets = copy.copy(self), (self, *others)
         first = np.cumsum([0, *(len(part._parts) for part in sets)])

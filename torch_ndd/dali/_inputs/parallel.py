@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..._core.process.workers import when_gone
+from ..._core.process.workers import call_when_freed
 from .. import types
 from .._graph.graph import Operation, Step
 from .sources import Group, InputOperation, Source
@@ -144,7 +144,7 @@ def start_pool(owner: Any, operations: Sequence[Operation], batch_size: int, wor
         return None
     layouts = [group.layout(max(workers, 1), batch_size) for group in groups]
     pool = WorkerPool([group.worker_source() for group in groups], layouts, workers, start_method, pickler)
-    when_gone(owner, partial(_end, pool, [weakref.ref(group) for group in groups]))  # weak: a source may refer to the pipeline
+    call_when_freed(owner, partial(_end, pool, [weakref.ref(group) for group in groups]))  # weak: a source may refer to the pipeline
     for index, group in enumerate(groups):
         group.assign(pool, index)
     return pool

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..._core.process.fork_locks import new_lock
 from ..._core.values.batch import Batch
-from ...readers._external_source import ExternalSource as Items
+from ...readers._sources.external_source import ExternalSource as Items
 from .. import types
 from .._graph.errors import wrap_error
 from .._graph.graph import EMPTY, Graph, Operation, Step
@@ -69,7 +69,7 @@ def inspect_source(title: str, source: Any, cycle: Any) -> Source | None:
 
 def _iterate(title: str, iterable: Any, cycle: Any) -> Callable[[], Any]:
     try:
-        return Items(iterable, cycle=cycle)._next_item
+        return Items(iterable, cycle=cycle).next_item
     except (TypeError, ValueError) as error:
         raise type(error)(f"{title}: {str(error).removeprefix('ExternalSource: ')}") from None
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..._core.context.states import checked, equal, keys, one_of, or_none, parsed, rows, text, whole, yes_or_no
+from ..._core.context.states import check_state, equal, keys, one_of, or_none, parse_state, rows, text, whole, yes_or_no
 from ..._core.process.files import write_whole
 from ..._core.values.elementwise import operand_count
 from .. import data_node
@@ -119,11 +119,11 @@ _CONTENT = keys(
 
 
 def read(data: Any) -> dict[str, Any]:
-    """Return the checked content of a serialized graph. Raise RuntimeError unless it is a result of :func:`save`."""
+    """Return the check_state content of a serialized graph. Raise RuntimeError unless it is a result of :func:`save`."""
     try:
         if not isinstance(data, bytes | bytearray | str):
             raise ValueError(f"the bytes of Pipeline.serialize are needed, got {type(data).__name__}")
-        return checked("Pipeline.deserialize", _CONTENT, parsed("Pipeline.deserialize", bytes(data) if isinstance(data, bytearray) else data))
+        return check_state("Pipeline.deserialize", _CONTENT, parse_state("Pipeline.deserialize", bytes(data) if isinstance(data, bytearray) else data))
     except ValueError as error:
         raise _invalid(str(error).removeprefix("Pipeline.deserialize: ")) from None
 

@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from ..._core.process.files import text_of
-from ...io._urls import is_url, names_in, read_all
+from ...io._urls import is_url, list_names, read_all
 from .ranges import Ranges, pack_paths
 from .remote import ranges_of
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from ..._core import native
-from ..._core.process.workers import tell_refused
+from ..._core.process.workers import warn_of_refused_threads
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ..._core.work.sources import Sources as Sources
@@ -111,7 +111,7 @@ class NativeRequest:
             NativeRequest.__init__(self, self.samples)
         while (failed := native.read_wait(self._handle)) < 0:
             pass  # returns every 100 ms, so that Python handles Ctrl-C
-        tell_refused()
+        warn_of_refused_threads()
         if failed:
             reasons: dict[int, str] = {}
             part = np.empty(1, np.int64)

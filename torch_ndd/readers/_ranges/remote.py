@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from ..._core import native
-from ..._core.process.workers import Workers, when_gone
+from ..._core.process.workers import Workers, call_when_freed
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._body import Body, fill
-from ...io._urls import Download, Range, current_download, fetched, is_url, merged, reason_of
+from ...io._urls import Download, Range, current_download, fetch, is_url, merge_ranges, reason_of
 from .ranges import NativeRequest, Parts, Ranges, pack_paths
 
 # A batch is one fsspec call, which requests its ranges concurrently if the protocol allows; the threads serve the batches read ahead.
@@ -54,7 +54,7 @@ class RemoteRanges(Ranges):
     def _fetch(self, numbers: np.ndarray) -> list[bytes | Body | Exception]:
         wanted = [self._range(number) for number in numbers.tolist()]
         known: dict[Range, int] = {}
-        place = [known.setdefault(whole, len(known)) if part_range.path else -1 for part_range, whole in zip(wanted, merged(wanted), strict=True)]
+        place = [known.setdefault(whole, len(known)) if part_range.path else -1 for part_range, whole in zip(wanted, merge_ranges(wanted), strict=True)]
         wholes = list(known)
         contents = fetch(wholes)
         return [

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from ..._core.context.states import checked, equal, keys, row, whole
+from ..._core.context.states import check_state, equal, keys, row, whole
 from ..dataset import Collated
 from ..dataset._items import collate_outputs, prepare_item
 from ..dataset._worker_processes import Processes, WorkerFailure, describe_error
@@ -64,7 +64,7 @@ class Stream:
         return {"version": 1, "epoch": self._epoch, "taken": [[1, self._position]], "shard": 0}
 
     def parse_state(self, state: Any) -> tuple[int, int]:
-        found = checked(self._op, _STATE, state)
+        found = check_state(self._op, _STATE, state)
         return found["epoch"], found["taken"][0][0] * found["taken"][0][1]
 
     def move_to(self, state: tuple[int, int]) -> None:

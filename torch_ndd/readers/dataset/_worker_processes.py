@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from ..._core.process.fork_locks import new_lock
-from ..._core.process.workers import when_gone
+from ..._core.process.workers import call_when_freed
 from ._items import prepare_item
 
 PARENT_CHECK_SECONDS = 0.5  # between checks that the parent is alive
@@ -126,7 +126,7 @@ class Processes:
         except BaseException:
             self._group.end()
             raise
-        when_gone(owner, self._group.end_in_background)
+        call_when_freed(owner, self._group.end_in_background)
 
     def _start(self, number: int) -> None:
         ours, theirs = self._context.Pipe()

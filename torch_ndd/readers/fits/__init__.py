@@ -17,7 +17,7 @@ from ..._core import native
 from ..._core.context.device import DeviceLike
 from ..._core.process.limits import check_sample
 from ..._core.values.convert import saturated
-from ...decoders.inflate import inflated
+from ...decoders.inflate import inflate_gzip
 from ...io._urls import read_all
 from .._options import DecodingOptions
 from .._ranges.file_lists import files_below, listed_files, whole_files
@@ -127,7 +127,7 @@ class Fits(ThreadedReader):
         if not content.startswith(b"\x1f\x8b"):
             return _check_content(content)
         try:
-            inflated_content = inflated(content, self._max_sample_bytes)
+            inflated_content = inflate_gzip(content, self._max_sample_bytes)
         except (zlib.error, ValueError) as error:
             raise ValueError(f"its gzip data are damaged: {error}") from None
         check_sample("the decompressed file has at least", len(inflated_content), self._max_sample_bytes)

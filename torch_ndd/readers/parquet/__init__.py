@@ -22,7 +22,7 @@ from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._url_files import RangeFile
-from ...io._urls import asked, filesystem, is_url, matching, read_all, reason_of
+from ...io._urls import call_filesystem, filesystem, find_urls, is_url, read_all, reason_of
 from .._base import Reader
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, Sources, as_paths
@@ -135,11 +135,11 @@ class Parquet(Reader):
         try:
             if is_url(source):
                 if any(wildcard in source for wildcard in "*?["):
-                    return matching(source)
+                    return find_urls(source)
                 fs, _ = filesystem(source)
-                if source.endswith(".parquet") or not asked(source, "isdir", kind="listing"):
+                if source.endswith(".parquet") or not call_filesystem(source, "isdir", kind="listing"):
                     return [source]
-                found = [fs.unstrip_protocol(name) for name in asked(source, "find", kind="listing")]
+                found = [fs.unstrip_protocol(name) for name in call_filesystem(source, "find", kind="listing")]
             elif os.path.isdir(source):
                 found = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
             elif any(wildcard in source for wildcard in "*?[") and not os.path.exists(source):

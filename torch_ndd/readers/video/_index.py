@@ -13,7 +13,7 @@ import numpy as np
 from ..._core.process.files import text_of
 from ..._core.process.workers import Workers
 from ...decoders._video import Video, reason
-from ...io._urls import is_url, names_in, read_all
+from ...io._urls import is_url, list_names, read_all
 
 _VIDEO = re.compile(rb"(?s).*\.(3gp|avi|flv|m4v|mkv|mov|mp4|mpeg|mpg|ogv|ts|webm|wmv)\Z", re.IGNORECASE)
 _THREADS = 2 + len(os.sched_getaffinity(0))
@@ -70,7 +70,7 @@ def spans(op: str, listed: Sequence[Listed], limits: Limits, most: int, bad: Cal
     def span(number: int) -> Span | tuple[str, str]:
         entry = listed[number]
         try:
-            video = Video(entry.path, most=most)
+            video = Video(entry.path, max_bytes=most)
             count = video.count
             if limits.frames or (entry.start is None and entry.end is None):
                 start, end = (0 if entry.start is None else int(entry.start)), (count if entry.end is None else int(entry.end))

@@ -13,7 +13,7 @@ from typing_extensions import Unpack, override
 
 from ... import types
 from ..._core.context.device import DeviceLike
-from ..._core.process.files import opened_text, text_of
+from ..._core.process.files import open_text, text_of
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import read_all

@@ -15,7 +15,7 @@ from ..._core.context.pools import get_num_threads
 from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch, as_batch, new_batch
 from ...decoders.image import image as decode
-from ...decoders.image_window import image_slice
+from ...decoders.image import image_slice
 from ...decoders.peek import peek_image_shape
 from ...ops.geometry._fill_windows import fill_windows, takes
 from ...ops.geometry.crop import crop_mirror_normalize
