@@ -172,12 +172,9 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
   const CudaBuffer buffer(most_chunks > 1 ? partials * static_cast<int64_t>(sizeof(typename Fold::Total)) : 0);
   auto* totals = most_chunks > 1 ? static_cast<typename Fold::Total*>(buffer.data()) : nullptr;
   const auto count = static_cast<int64_t>(samples.size());
-  const auto grid = [&](int64_t blocks) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  };
   const cudaStream_t stream = current_cuda_stream();
-  fold_rows<Fold><<<grid(rows * most_chunks), kRowThreads, 0, stream>>>(table.data(), count, fold, chunk, types, totals);
-  if (totals) merge_kernel<Fold><<<grid((outputs + kThreads - 1) / kThreads), kThreads, 0, stream>>>(table.data(), count, fold, types, totals);
+  fold_rows<Fold><<<batch_grid(rows * most_chunks, 1, count), kRowThreads, 0, stream>>>(table.data(), count, fold, chunk, types, totals);
+  if (totals) merge_kernel<Fold><<<batch_grid(outputs, kThreads, count), kThreads, 0, stream>>>(table.data(), count, fold, types, totals);
   check_launch(op);
 }
 

@@ -61,8 +61,7 @@ void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const 
   }
   if (runs.empty()) return;
   const CudaTable<Run> table(runs);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kThreads - 1) / kThreads, 1 << 16)),
-                  static_cast<unsigned>(std::min<size_t>(runs.size(), 65535)));
+  const dim3 grid = batch_grid(most, kThreads, runs.size());
   resample_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()), job.load, job.in.dtype(),
                                                              job.out.dtype());
   check_launch("audio_resample");

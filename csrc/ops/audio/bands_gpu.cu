@@ -54,8 +54,7 @@ void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& ou
   }
   if (runs.empty()) return;
   const CudaTable<Run> table(runs);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kThreads - 1) / kThreads, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(static_cast<int64_t>(runs.size()), 65535)));
+  const dim3 grid = batch_grid(most, kThreads, runs.size());
   apply<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()));
   check_launch(op.c_str());
 }

@@ -11,7 +11,6 @@
 namespace ndd::audio {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
 constexpr int64_t kNumbersKept = 1 << 22;  // of all plans, some 50 bytes each
 
 // Lengths whose largest factor is more than 7 are rare, those with all factors small are not.
@@ -23,7 +22,7 @@ std::vector<int32_t> radices_of(int64_t n) {
 }
 
 void add_chirp(int64_t k, int64_t n, std::vector<float>& chirp) {
-  const double angle = kPi * static_cast<double>(static_cast<unsigned __int128>(k) * k % (2 * n)) / static_cast<double>(n);
+  const double angle = M_PI * static_cast<double>(static_cast<unsigned __int128>(k) * k % (2 * n)) / static_cast<double>(n);
   chirp.push_back(static_cast<float>(std::cos(angle)));
   chirp.push_back(static_cast<float>(-std::sin(angle)));
 }
@@ -56,7 +55,7 @@ ComplexPlan::ComplexPlan(int64_t n) : n(n) {
     stages.push_back({radix, count, stride, static_cast<int64_t>(twiddles.size())});
     for (int64_t p = 0; p < count; ++p) {
       for (int32_t k = 1; k < radix; ++k) {
-        const double angle = -2.0 * kPi * static_cast<double>(p * k) / static_cast<double>(left);
+        const double angle = -2.0 * M_PI * static_cast<double>(p * k) / static_cast<double>(left);
         twiddles.push_back(static_cast<float>(std::cos(angle)));
         twiddles.push_back(static_cast<float>(std::sin(angle)));
       }
@@ -68,7 +67,7 @@ ComplexPlan::ComplexPlan(int64_t n) : n(n) {
 
 void RealPlan::add_split() {
   for (int64_t k = 0; k < bins(); ++k) {
-    const double angle = 2.0 * kPi * static_cast<double>(k) / static_cast<double>(n);
+    const double angle = 2.0 * M_PI * static_cast<double>(k) / static_cast<double>(n);
     split.push_back(static_cast<float>(std::cos(angle)));
     split.push_back(static_cast<float>(std::sin(angle)));
   }

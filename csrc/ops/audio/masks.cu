@@ -12,6 +12,7 @@
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/reduce/block.cuh"
 #endif
 
 namespace ndd {
@@ -19,10 +20,11 @@ namespace {
 
 using audio::AxisShape;
 
-constexpr int64_t kMostMasks = 64;
+constexpr char kTimeMask[] = "time_mask", kFrequencyMask[] = "frequency_mask";
+constexpr int64_t kMaxMasks = 64;
 
 struct Masks {
-  int32_t begin[kMostMasks], end[kMostMasks];
+  int32_t begin[kMaxMasks], end[kMaxMasks];
 };
 
 // A mask is up to `widest` wide and lies anywhere within the extent. Three words are drawn for each, whether it is applied or not.
@@ -85,18 +87,12 @@ struct Run {
 
 // One block for each sample: the same sum for the same sample.
 __global__ void __launch_bounds__(kThreads) means_gpu(const Run* runs, int64_t count, DType dtype, float* means) {
-  __shared__ double sums[kThreads];
+  __shared__ double shared[kThreads];
   for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
     double sum = 0.0;
     for (int64_t e = threadIdx.x; e < runs[r].volume; e += kThreads) sum += static_cast<double>(load_element(runs[r].in, dtype, e));
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    for (int half = kThreads / 2; half > 0; half /= 2) {
-      if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-      __syncthreads();
-    }
-    if (threadIdx.x == 0) means[r] = runs[r].volume > 0 ? static_cast<float>(sums[0] / static_cast<double>(runs[r].volume)) : 0.0f;
-    __syncthreads();
+    sum = reduce_block(shared, sum, [](double a, double b) { return a + b; });
+    if (threadIdx.x == 0) means[r] = runs[r].volume > 0 ? static_cast<float>(sum / static_cast<double>(runs[r].volume)) : 0.0f;
   }
 }
 
@@ -115,13 +111,13 @@ __global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t c
 }
 #endif
 
-void mask_along(const std::string& op, const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest,
-                const Tensor& probability, int64_t count, bool mean, double value, const Tensor& words, const Tensor& output,
-                const MaybeTensor& output_shapes) {
+template <const char* op>
+void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count,
+                bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<float> widths(widest), probabilities(probability);
   if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": there is no axis ", axis);
-  if (count < 0 || count > kMostMasks) fail(Error::Value, op, ": num_masks must be 0 to 64, got ", count);
+  if (count < 0 || count > kMaxMasks) fail(Error::Value, op, ": num_masks must be 0 to 64, got ", count);
   if (words.numel() < 4) fail(Error::Value, op, ": rng gave too few words");
   const auto* drawn = static_cast<const int64_t*>(words.data_ptr());
   const auto number = static_cast<float>(value);
@@ -145,30 +141,17 @@ void mask_along(const std::string& op, const Tensor& input, const MaybeTensor& i
     const auto samples = static_cast<int64_t>(runs.size());
     const CudaBuffer means(samples * 4);
     auto* found = static_cast<float*>(means.data());
-    if (mean)
-      means_gpu<<<static_cast<unsigned>(std::min<int64_t>(samples, 65535)), kThreads, 0, current_cuda_stream()>>>(table.data(), samples, in.dtype(),
-                                                                                                                  found);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
+    if (mean) means_gpu<<<batch_grid(samples, 1, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), samples, in.dtype(), found);
+    const dim3 grid = batch_grid(most, 1024, samples);
     masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), samples, count, in.dtype(), number, mean ? found : nullptr);
-    return check_launch(op.c_str());
+    return check_launch(op);
   }
 #endif
   launch_cpu(op, in.size(), (mean ? 0.4 : 0.15) * in.mean_volume(), {words},
              [=](int64_t i) { mask_sample(in, out, i, axis, masks_of(i), count, mean ? static_cast<float>(mean_of(in, i)) : number); });
 }
 
-void time_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count,
-               bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
-  mask_along("time_mask", input, input_shapes, axis, widest, probability, count, mean, value, words, output, output_shapes);
-}
-
-void frequency_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability,
-                    int64_t count, bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
-  mask_along("frequency_mask", input, input_shapes, axis, widest, probability, count, mean, value, words, output, output_shapes);
-}
-
 }  // namespace
 }  // namespace ndd
-NDD_KERNELS(time_mask, ndd::time_mask)
-NDD_KERNELS(frequency_mask, ndd::frequency_mask)
+NDD_KERNELS(time_mask, ndd::mask_along<ndd::kTimeMask>)
+NDD_KERNELS(frequency_mask, ndd::mask_along<ndd::kFrequencyMask>)

@@ -9,16 +9,14 @@
 namespace ndd::audio {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
-
 using Key = std::tuple<int64_t, int64_t, int64_t, bool, double>;
 
 double cosine_of(int64_t type, int64_t k, int64_t i, int64_t n) {
   const auto a = static_cast<double>(k), b = static_cast<double>(i), length = static_cast<double>(n);
-  if (type == 1) return i == 0 ? 0.5 : i == n - 1 ? (k % 2 ? -0.5 : 0.5) : std::cos(kPi * a * b / (length - 1.0));
-  if (type == 2) return std::cos(kPi * a * (b + 0.5) / length);
-  if (type == 3) return i == 0 ? 0.5 : std::cos(kPi * (a + 0.5) * b / length);
-  return std::cos(kPi * (a + 0.5) * (b + 0.5) / length);
+  if (type == 1) return i == 0 ? 0.5 : i == n - 1 ? (k % 2 ? -0.5 : 0.5) : std::cos(M_PI * a * b / (length - 1.0));
+  if (type == 2) return std::cos(M_PI * a * (b + 0.5) / length);
+  if (type == 3) return i == 0 ? 0.5 : std::cos(M_PI * (a + 0.5) * b / length);
+  return std::cos(M_PI * (a + 0.5) * (b + 0.5) / length);
 }
 
 BandsPtr cosines(const Key& key) {
@@ -27,7 +25,7 @@ BandsPtr cosines(const Key& key) {
   made->inputs = n;
   for (int64_t k = 0; k < std::min(coefficients, n); ++k) {
     made->rows.push_back({0, static_cast<int32_t>(n), static_cast<int64_t>(made->weights.size())});
-    const double lift = lifter != 0.0 ? 1.0 + lifter / 2.0 * std::sin(kPi * static_cast<double>(k + 1) / lifter) : 1.0;
+    const double lift = lifter != 0.0 ? 1.0 + lifter / 2.0 * std::sin(M_PI * static_cast<double>(k + 1) / lifter) : 1.0;
     for (int64_t i = 0; i < n; ++i) {
       double scale = normalize ? std::sqrt(2.0 / static_cast<double>(n)) : 1.0;
       if (normalize && type == 2 && k == 0) scale *= std::sqrt(0.5);

@@ -13,6 +13,7 @@
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/reduce/block.cuh"
 #endif
 
 namespace ndd {
@@ -166,7 +167,7 @@ struct Run {
 
 // A block of threads for each sample, and a thread of it for each block of the window's length.
 __global__ void __launch_bounds__(kThreads) region_gpu(const Run* runs, int64_t count, Silence silence, DType in, int32_t* begins, int32_t* lengths) {
-  __shared__ double most[kThreads];
+  __shared__ double shared[kThreads];
   __shared__ long long first, last;
   for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
     const Run run = runs[r];
@@ -187,18 +188,13 @@ __global__ void __launch_bounds__(kThreads) region_gpu(const Run* runs, int64_t 
     if (threadIdx.x == 0) first = windows, last = -1;
     __syncthreads();
     const auto sum_of = [&](int64_t k) { return k % window == 0 ? ahead[k] : ahead[k] + behind[k + window - 1]; };
-    double found = 0.0;
+    double loudest = 0.0;
     for (int64_t k = threadIdx.x; k < windows; k += kThreads) {
       const double sum = sum_of(k);
-      found = sum > found ? sum : found;
+      loudest = sum > loudest ? sum : loudest;
     }
-    most[threadIdx.x] = found;
-    __syncthreads();
-    for (int half = kThreads / 2; half > 0; half /= 2) {
-      if (threadIdx.x < half) most[threadIdx.x] = fmax(most[threadIdx.x], most[threadIdx.x + half]);
-      __syncthreads();
-    }
-    const double threshold = (silence.reference == 0.0 ? most[0] : silence.reference * static_cast<double>(window)) * silence.cutoff;
+    loudest = reduce_block(shared, loudest, [](double a, double b) { return fmax(a, b); });
+    const double threshold = (silence.reference == 0.0 ? loudest : silence.reference * static_cast<double>(window)) * silence.cutoff;
     for (int64_t k = threadIdx.x; k < windows; k += kThreads) {
       if (!(sum_of(k) >= threshold)) continue;
       atomicMin(&first, static_cast<long long>(k));
@@ -225,8 +221,8 @@ void launch_gpu(const Samples& in, const Silence& silence, int32_t* begins, int3
   }
   if (runs.empty()) return;
   const CudaTable<Run> table(runs);
-  region_gpu<<<static_cast<unsigned>(std::min<size_t>(runs.size(), 65535)), kThreads, 0, current_cuda_stream()>>>(
-      table.data(), static_cast<int64_t>(runs.size()), silence, in.dtype(), begins, lengths);
+  region_gpu<<<batch_grid(runs.size(), 1, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()), silence,
+                                                                                    in.dtype(), begins, lengths);
   check_launch("nonsilent_region");
 }
 #endif

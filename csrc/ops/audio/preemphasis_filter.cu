@@ -98,8 +98,7 @@ void preemphasis_filter(const Tensor& input, const MaybeTensor& input_shapes, co
     }
     if (most == 0) return;
     const CudaTable<Run> table(runs);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid = batch_grid(most, 1024, in.size());
     filter_gpu<<<grid, 256, 0, current_cuda_stream()>>>(table.data(), in.size(), kind, in.dtype(), out.dtype());
     return check_launch("preemphasis_filter");
   }

@@ -44,7 +44,7 @@ struct SpectrogramJob {
 inline std::shared_ptr<const std::vector<float>> hann_window(int64_t length) {
   std::vector<float> made(length);
   for (int64_t i = 0; i < length; ++i)
-    made[i] = static_cast<float>(0.5 - 0.5 * std::cos(2.0 * 3.14159265358979323846 * (static_cast<double>(i) + 0.5) / static_cast<double>(length)));
+    made[i] = static_cast<float>(0.5 - 0.5 * std::cos(2.0 * M_PI * (static_cast<double>(i) + 0.5) / static_cast<double>(length)));
   return std::make_shared<const std::vector<float>>(std::move(made));
 }
 

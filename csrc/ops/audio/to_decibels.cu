@@ -127,8 +127,7 @@ void launch_gpu(const Samples& in, const Samples& out, Decibels decibels, float 
   if (most == 0) return;
   const CudaTable<Run> table(runs);
   const auto count = static_cast<int64_t>(runs.size());
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1 << 14)),
-                  static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(most, 4 * kThreads, count, 1 << 14);
   const CudaTable<int> largest(std::vector<int>(reference == 0.0f ? count : 1, 0));
   int* found = const_cast<int*>(largest.data());
   if (reference == 0.0f) largest_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), found);

@@ -163,16 +163,13 @@ void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double cli
   const CudaBuffer buffer(tables * kLevels);
   uint8_t* made = static_cast<uint8_t*>(buffer.data());
   const cudaStream_t stream = current_cuda_stream();
-  const auto grid = [&](int64_t blocks, size_t rows) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 1 << 16)), static_cast<unsigned>(std::min<size_t>(rows, 65535)));
-  };
-  const int64_t blocks = (most + kThreads - 1) / kThreads;
+  const dim3 color_grid = batch_grid(most, kThreads, static_cast<int64_t>(colors.size()));
   const auto count = static_cast<int64_t>(images.size()), colored = static_cast<int64_t>(colors.size());
   // Bound by instructions: a pixel takes four lookups, some 100 operations with its colors; about 10 % of the bandwidth are expected.
-  if (colored) to_lab<<<grid(blocks, colors.size()), kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
-  tables_gpu<<<grid(tiles_x * tiles_y, images.size()), kThreads, 0, stream>>>(image_table.data(), count, made);
-  blend_gpu<<<grid(blocks / kRows + 1, images.size()), kThreads, 0, stream>>>(image_table.data(), count, made);
-  if (colored) from_lab<<<grid(blocks, colors.size()), kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
+  if (colored) to_lab<<<color_grid, kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
+  tables_gpu<<<batch_grid(tiles_x * tiles_y, 1, count), kThreads, 0, stream>>>(image_table.data(), count, made);
+  blend_gpu<<<batch_grid((most + kThreads - 1) / kThreads / kRows + 1, 1, count), kThreads, 0, stream>>>(image_table.data(), count, made);
+  if (colored) from_lab<<<color_grid, kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
   check_launch("clahe");
 }
 

@@ -55,8 +55,8 @@ double gray_sum(const ColorTile& tile, int64_t channels, int64_t n) {
     const int64_t count = n, vectors = count / kLanes * kLanes;
     const bool colored = channels == 3;
     for (int64_t i = 0; i < vectors; i += kLanes)
-      for (int64_t k = 0; k < kLanes; ++k) sums[k] += colored ? gray<whole>(red[i + k], green[i + k], blue[i + k]) : red[i + k];
-    for (int64_t i = vectors; i < count; ++i) sums[i - vectors] += colored ? gray<whole>(red[i], green[i], blue[i]) : red[i];
+      for (int64_t k = 0; k < kLanes; ++k) sums[k] += colored ? gray_level<whole>(red[i + k], green[i + k], blue[i + k]) : red[i + k];
+    for (int64_t i = vectors; i < count; ++i) sums[i - vectors] += colored ? gray_level<whole>(red[i], green[i], blue[i]) : red[i];
   });
   double sum = 0.0;
   for (float lane : lanes) sum += lane;

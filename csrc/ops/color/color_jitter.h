@@ -10,6 +10,7 @@
 #include "ndd/dtypes.h"
 #include "ndd/error.h"
 #include "ndd/hd.h"
+#include "ops/color/levels.h"
 
 namespace ndd::color_jitter {
 
@@ -47,22 +48,10 @@ struct Levels {
   }
 };
 
-template <bool whole>
-NDD_HD float limited(float value, float most) {
-  const float above = value > 0.0f ? value : 0.0f, inside = above < most ? above : most;
-  return whole ? floorf(inside) : inside;
-}
-
-template <bool whole>
-NDD_HD float gray(float red, float green, float blue) {
-  const float sum = fmaf(blue, 0.114f, fmaf(green, 0.587f, red * 0.2989f));
-  return whole ? floorf(sum) : sum;
-}
-
 // Between a value and a gray one.
 template <bool whole>
 NDD_HD float blend(float value, float gray, const Step& step, float most) {
-  return limited<whole>(fmaf(gray, step.rest, value * step.factor), most);
+  return limit_level<whole>(fmaf(gray, step.rest, value * step.factor), most);
 }
 
 // A channel of a color of the largest value and chroma: `place` of a turn in sixths from where the channel begins to fall.
@@ -70,7 +59,7 @@ template <bool whole>
 NDD_HD float of_hue(float place, float largest, float chroma, const Levels& levels) {
   const float k = place >= 6.0f ? place - 6.0f : place, near = k < 4.0f - k ? k : 4.0f - k;
   const float lower = near < 1.0f ? near : 1.0f, less = lower > 0.0f ? lower : 0.0f;
-  const float mixed = limited<false>(fmaf(-chroma, less, largest), 1.0f), value = less > 0.0f ? mixed : largest;
+  const float mixed = limit_level<false>(fmaf(-chroma, less, largest), 1.0f), value = less > 0.0f ? mixed : largest;
   return whole ? floorf(value * levels.from_unit) : value;
 }
 
@@ -99,7 +88,7 @@ NDD_HD void apply(const Step& step, float mean, const Levels& levels, int64_t ch
     green = blend<whole>(green, middle, step, levels.most);
     blue = blend<whole>(blue, middle, step, levels.most);
   } else if (channels == 3 && step.kind == kSaturation) {
-    const float middle = gray<whole>(red, green, blue);
+    const float middle = gray_level<whole>(red, green, blue);
     red = blend<whole>(red, middle, step, levels.most);
     green = blend<whole>(green, middle, step, levels.most);
     blue = blend<whole>(blue, middle, step, levels.most);

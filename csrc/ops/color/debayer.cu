@@ -107,8 +107,7 @@ void debayer_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Te
   if (images.empty()) return;
   const CudaTable<Image> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
-  const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>(most / (kThreads * kRows) + 1, 1, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(most / (kThreads * kRows) + 1, 1, count);
   // A byte in and three out for some 60 instructions a pixel: bound by those, at 40 % of the bandwidth; with gradients (400 instructions) at 6 %.
   if (mosaics.in.dtype() == DType::uint8) color_gpu<uint8_t><<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count);
   else color_gpu<uint16_t><<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count);

@@ -7,6 +7,7 @@
 #include "ndd/hd.h"
 #include "ndd/kernel.h"
 #include "ops/color/bytes.h"
+#include "ops/color/levels.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #endif
@@ -44,19 +45,6 @@ NDD_HD void stepped_table(const uint32_t* counts, int64_t total, uint8_t* table)
     const int64_t level = step == 0 ? v : (below + step / 2) / step;
     table[v] = static_cast<uint8_t>(level < kLevels - 1 ? level : kLevels - 1);
   }
-}
-
-// Planes of `pixels` pixels with interleaved channels.
-struct Planes {
-  int64_t planes, pixels, channels;
-};
-
-// `leading` dimensions count planes, the last one channels where they are interleaved.
-Planes planes_of(const Samples& in, int64_t i, int64_t leading, bool interleaved) {
-  const int64_t* shape = in.shape(i);
-  Planes made{1, 1, interleaved ? shape[in.ndim() - 1] : 1};
-  for (int64_t d = 0; d < in.ndim() - interleaved; ++d) (d < leading ? made.planes : made.pixels) *= shape[d];
-  return made;
 }
 
 #ifdef __CUDACC__
@@ -242,8 +230,8 @@ void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool i
   std::vector<int64_t> totals;
   int64_t most = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
-    const Planes p = planes_of(in, i, leading, interleaved);
-    const int64_t bytes = p.pixels * p.channels;
+    const PixelPlanes p(in, i, leading, interleaved);
+    const int64_t bytes = p.volume();
     for (int64_t k = 0; k < p.planes && bytes > 0; ++k) {
       runs.push_back({static_cast<const uint8_t*>(in.data(i)) + k * bytes, static_cast<uint8_t*>(out.data(i)) + k * bytes, p.pixels, p.channels,
                       static_cast<int64_t>(totals.size())});
@@ -258,14 +246,11 @@ void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool i
   const CudaBuffer counts(tables * kLevels * 4), maps(tables * kLevels);
   const cudaStream_t stream = current_cuda_stream();
   check_cuda(cudaMemsetAsync(counts.data(), 0, tables * kLevels * 4, stream), "equalize");
-  const auto grid = [&](int64_t per_thread) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>(most / (kThreads * per_thread), 1, 1 << 16)),
-                static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  };
+  const auto grid = [&](int64_t bytes_per_thread) { return batch_grid(most / (kThreads * bytes_per_thread), 1, count); };
   // The second pass finds the batch in the second-level cache where it fits.
   count_gpu<<<grid(128), kThreads, 0, stream>>>(table.data(), count, static_cast<uint32_t*>(counts.data()));
-  tables_gpu<<<static_cast<unsigned>(std::min<int64_t>((tables * 32 + kThreads - 1) / kThreads, 65535)), kThreads, 0, stream>>>(
-      static_cast<const uint32_t*>(counts.data()), total.data(), tables, stepped, static_cast<uint8_t*>(maps.data()));
+  tables_gpu<<<batch_grid(tables * 32, kThreads, 1), kThreads, 0, stream>>>(static_cast<const uint32_t*>(counts.data()), total.data(), tables,
+                                                                            stepped, static_cast<uint8_t*>(maps.data()));
   map_gpu<<<grid(32), kThreads, 0, stream>>>(table.data(), count, static_cast<const uint8_t*>(maps.data()));
   check_launch("equalize");
 }
@@ -287,8 +272,8 @@ void equalize(const Tensor& input, const MaybeTensor& input_shapes, int64_t lead
   if (input.is_cuda()) return equalize_gpu(in, out, leading, interleaved, stepped);
 #endif
   launch_cpu("equalize", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {
-    const Planes p = planes_of(in, i, leading, interleaved);
-    const int64_t bytes = p.pixels * p.channels;
+    const PixelPlanes p(in, i, leading, interleaved);
+    const int64_t bytes = p.volume();
     const uint8_t* from = static_cast<const uint8_t*>(in.data(i));
     uint8_t* to = static_cast<uint8_t*>(out.data(i));
     for (int64_t k = 0; k < p.planes; ++k, from += bytes, to += bytes) map_equalized(from, p.pixels, p.channels, stepped, to);

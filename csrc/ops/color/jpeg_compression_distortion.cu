@@ -144,12 +144,9 @@ void distortion_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
   }
   const CudaTable<Image> table(images);
   const auto count = static_cast<int64_t>(images.size());
-  const auto grid = [&](int64_t blocks) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  };
   // Some 300 instructions a pixel, counted in the machine code, for 3 + 1.5 bytes there and 1.5 + 3 back: bound by those, at a sixth of the bandwidth.
-  distort_gpu<<<grid((most + kSquares - 1) / kSquares), kTransformThreads, 0, current_cuda_stream()>>>(table.data(), count);
-  colours_gpu<<<grid(most * 256 / (kThreads * kRows) + 1), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
+  distort_gpu<<<batch_grid(most, kSquares, count), kTransformThreads, 0, current_cuda_stream()>>>(table.data(), count);
+  colours_gpu<<<batch_grid(most * 256 / (kThreads * kRows) + 1, 1, count), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
   check_launch("jpeg_compression_distortion");
 }
 

@@ -83,8 +83,7 @@ void permute_gpu(const Samples& in, const Samples& out, int64_t axis, const Perm
   const CudaTable<Groups> table(groups);
   const CudaTable<int64_t> order(from);
   const auto count = static_cast<int64_t>(groups.size());
-  const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(most, 4 * kThreads, count);
   copy_runs_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.item_bytes(), order.data());
   check_launch("permute_channels");
 }

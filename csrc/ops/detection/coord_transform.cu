@@ -168,7 +168,7 @@ void transform(const Samples& in, const Samples& out, const Matrices& matrices, 
     const CudaTable<PointsRun> table(runs);
     const CudaTable<T> values(numbers);
     const int64_t count = static_cast<int64_t>(runs.size());
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 127) / 128, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    const dim3 grid = batch_grid(most, 128, count);
     run_points_gpu<T><<<grid, 128, 0, current_cuda_stream()>>>(table.data(), count, types, values.data());
     return check_launch("coord_transform");
   }

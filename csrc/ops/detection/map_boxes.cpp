@@ -88,7 +88,7 @@ void rotation_maps_on_host(const Tensor& angles, const Tensor& planes, const Ten
   };
   auto* maps = static_cast<BoxMap*>(table.data_ptr());
   for (int64_t i = 0; i < table.size(0); ++i) {
-    const double turn = static_cast<float>(*row_of(angles, i, 1)) * (3.14159265358979323846 / 180.0), cos = std::cos(turn), sin = std::sin(turn);
+    const double turn = static_cast<float>(*row_of(angles, i, 1)) * (M_PI / 180.0), cos = std::cos(turn), sin = std::sin(turn);
     const double *plane = row_of(planes, i, 2), *canvas = row_of(canvases, i, 2);
     const double height = plane[0], width = plane[1];
     maps[i] = {{cos, sin, canvas[1] / 2 - cos * (width / 2) - sin * (height / 2), -sin, cos, canvas[0] / 2 + sin * (width / 2) - cos * (height / 2)},

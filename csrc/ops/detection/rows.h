@@ -56,8 +56,7 @@ static void map_rows(const std::string& op, const Samples& in, const Samples& ou
     for (int64_t i = 0; i < in.size(); ++i) most = std::max(most, runs.emplace_back(run_of(i)).rows);
     if (most == 0) return;
     const CudaTable<decltype(run_of(0))> table(runs);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 127) / 128, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid = batch_grid(most, 128, in.size());
     rows_detail::run_gpu<<<grid, 128, 0, current_cuda_stream()>>>(table.data(), in.size());
     return check_launch(op.c_str());
   }

@@ -214,7 +214,7 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
   const CudaTable<Image> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
   for_key(in.dtype(), [&](auto tag) {
-    median_kernel<typename decltype(tag)::type><<<stencil::blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, in.dtype());
+    median_kernel<typename decltype(tag)::type><<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, in.dtype());
   });
   check_launch("experimental.median_blur");
 }

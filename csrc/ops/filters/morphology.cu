@@ -94,16 +94,17 @@ void launch(const char* op, const std::vector<Image>& images, bool maximum, Bord
   const int64_t count = static_cast<int64_t>(images.size());
   for_key(dtype, [&](auto tag) {
     morphology_kernel<typename decltype(tag)::type>
-        <<<stencil::blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, maximum, border, dtype);
+        <<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, maximum, border, dtype);
   });
   check_launch(op);
 }
 
 constexpr int32_t kMostAtOnce = 25;  // elements of a mask; larger ones go along one axis after the other
 
-void morphology_cuda(const char* op, bool maximum, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor,
-                     const Tensor& mask_size, int64_t iterations, int64_t border, int64_t first_spatial, const Tensor& output,
-                     const MaybeTensor& output_shapes) {
+template <bool maximum>
+void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
+                     int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+  constexpr const char* op = morphology::kName<maximum>;
   const Samples in(input, input_shapes), out(output, output_shapes);
   const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor), AxisArgs<int64_t>(op, mask_size),
                                         iterations, static_cast<Border>(border),   {first_spatial, 2}};
@@ -150,17 +151,7 @@ void morphology_cuda(const char* op, bool maximum, const Tensor& input, const Ma
   launch(op, images, maximum, arguments.border, in.dtype());
 }
 
-void dilate_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
-                 int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
-  morphology_cuda("experimental.dilate", true, input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
-}
-
-void erode_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
-                int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
-  morphology_cuda("experimental.erode", false, input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
-}
-
 }  // namespace
 }  // namespace ndd
-NDD_KERNEL(experimental_dilate, CUDA, ndd::dilate_cuda)
-NDD_KERNEL(experimental_erode, CUDA, ndd::erode_cuda)
+NDD_KERNEL(experimental_dilate, CUDA, ndd::morphology_cuda<true>)
+NDD_KERNEL(experimental_erode, CUDA, ndd::morphology_cuda<false>)

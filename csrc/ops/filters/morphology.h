@@ -10,6 +10,9 @@
 
 namespace ndd::morphology {
 
+template <bool maximum>
+inline constexpr const char* kName = maximum ? "experimental.dilate" : "experimental.erode";
+
 struct Arguments {
   const char* op;
   AxisArgs<int64_t> anchor, mask_size;  // x, then y

@@ -123,11 +123,6 @@ __global__ void __launch_bounds__(kThreads, 4) apply(const Run* runs, int64_t co
   }
 }
 
-dim3 grid_of(int64_t elements, int64_t samples) {
-  return dim3(static_cast<unsigned>(std::clamp<int64_t>((elements + kThreads - 1) / kThreads, 1, 1 << 16)),
-              static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
-}
-
 std::vector<double> given_values(const Job& job, const Given& given) {
   std::vector<double> made;
   for (int64_t i = 0; i < job.in.size(); ++i) {
@@ -169,23 +164,23 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   const auto reduce_to = [&](double* to, const auto& fold, const double* centers) {
     reduce::launch_gpu("normalize", samples_of(to, batch ? Finish::sum : Finish::mean, centers), fold, types);
     const double divisor = static_cast<double>(centers ? std::max<int64_t>(1, runs[0].divisor) : runs[0].divisor + ddof);
-    if (batch) pool<<<grid_of(most_outputs, 1), kThreads, 0, stream>>>(to, most_outputs, samples, divisor);
+    if (batch) pool<<<batch_grid(most_outputs, kThreads, 1), kThreads, 0, stream>>>(to, most_outputs, samples, divisor);
   };
   const CudaTable<Run> table(runs);
   const bool both = !job.mean && !job.stddev;  // in one pass over the input
   if (both) {
     reduce::launch_gpu("normalize", samples_of(means, Finish::sum, nullptr), reduce::GpuMoments{outputs}, types);
-    if (batch) pool_moments<<<grid_of(most_outputs, 1), kThreads, 0, stream>>>(table.data(), samples, most_outputs, means, spread);
+    if (batch) pool_moments<<<batch_grid(most_outputs, kThreads, 1), kThreads, 0, stream>>>(table.data(), samples, most_outputs, means, spread);
   }
   if (job.mean) copy(given_values(job, job.mean), means);
   else if (!both) reduce_to(means, reduce::GpuSum<false, false>{}, nullptr);
   if (job.stddev) copy(given_values(job, job.stddev), spread);
   else if (!both) reduce_to(spread, reduce::GpuSum<true, true>{}, means);
   float2* factors = static_cast<float2*>(factor_buffer.data());
-  make_factors<<<grid_of(most_outputs, samples), kThreads, 0, stream>>>(table.data(), samples, means, spread,
-                                                                        {epsilon, scale, bool(job.stddev), both}, factors);
+  make_factors<<<batch_grid(most_outputs, kThreads, samples), kThreads, 0, stream>>>(table.data(), samples, means, spread,
+                                                                                     {epsilon, scale, bool(job.stddev), both}, factors);
   // With statistics the input is read twice; a batch that fits in the 50 MB of the second-level cache comes from there the second time.
-  const dim3 grid(tiles::blocks<2>(most_elements), static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
+  const dim3 grid = batch_grid(tiles::blocks<2>(most_elements), 1, samples);
   apply<<<grid, kThreads, 0, stream>>>(table.data(), samples, factors, static_cast<float>(shift), job.in.dtype(), job.out.dtype());
   check_launch("normalize");
 }

@@ -179,8 +179,7 @@ void grid_mask(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
     }
     if (most == 0) return;
     const CudaTable<GridMask> table(masks);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kWarps - 1) / kWarps, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid = batch_grid(most, kWarps, in.size());
     grid_mask_gpu<<<grid, kWarps * 32, 0, current_cuda_stream()>>>(table.data(), in.size());
     return check_launch("grid_mask");
   }

@@ -136,15 +136,13 @@ struct MultiPaste {
 void multi_paste(const std::vector<Tensor>& inputs, const std::vector<Tensor>& input_shapes, const MaybeTensor& in_ids, const MaybeTensor& in_anchors,
                  const MaybeTensor& shapes, const MaybeTensor& out_anchors, bool in_relative, bool shapes_relative, bool out_relative,
                  const Tensor& output, const MaybeTensor& output_shapes) {
-  std::vector<Samples> ins;
-  for (size_t k = 0; k < inputs.size(); ++k) ins.emplace_back(inputs[k], input_shapes[k].dim() == 2 ? MaybeTensor(input_shapes[k]) : std::nullopt);
-  const MultiPaste paste{ins,
+  const MultiPaste paste{samples_of(inputs, input_shapes),
                          Samples(output, output_shapes),
                          in_ids ? MaybeArgs(Args<double>(*in_ids)) : std::nullopt,
                          Pairs(in_relative ? "in_anchors_rel" : "in_anchors", in_anchors, in_relative),
                          Pairs(shapes_relative ? "shapes_rel" : "shapes", shapes, shapes_relative),
                          Pairs(out_relative ? "out_anchors_rel" : "out_anchors", out_anchors, out_relative)};
-  run_layers("multi_paste", ins[0], paste.out, [=](int64_t i) { return paste.sample(i); });
+  run_layers("multi_paste", paste.inputs[0], paste.out, [=](int64_t i) { return paste.sample(i); });
 }
 
 }  // namespace

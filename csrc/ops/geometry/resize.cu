@@ -28,8 +28,6 @@ struct Job {
   bool empty() const { return outer * axes[0].in * axes[1].in * axes[2].in * axes[0].out * axes[1].out * axes[2].out * channels == 0; }
 };
 
-Axis kept_axis(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
-
 bool is_kept(const Axis& a) {
   return a.in == a.out && a.lo == 0 && a.scale == 1 && (a.filter == Filter::nearest || a.filter == Filter::linear || a.filter == Filter::triangular);
 }
@@ -59,10 +57,10 @@ bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
   int64_t channels = job.channels;
   if (s.vertical.in == 1 && s.vertical.out == 1 && channels >= 64 && channels <= 4194304) {  // one axis, over long rows
     s.vertical = s.horizontal;
-    s.horizontal = kept_axis(channels);
+    s.horizontal = unchanged_axis(channels);
     channels = 1;
   } else if (is_kept(s.vertical) && s.planes * s.vertical.in <= 4194304) {  // one axis: rows of all planes fill the tiles
-    s.vertical = kept_axis(s.planes * s.vertical.in);
+    s.vertical = unchanged_axis(s.planes * s.vertical.in);
     s.planes = 1;
   }
   if (channels > 4096) return false;

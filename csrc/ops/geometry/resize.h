@@ -15,6 +15,9 @@ namespace ndd {
 inline constexpr char kResize[] = "resize", kResizeCropMirror[] = "resize_crop_mirror", kTensorResize[] = "tensor_resize",
                       kRandomResizedCrop[] = "random_resized_crop";
 
+// An axis that is copied.
+inline Axis unchanged_axis(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
+
 // The arguments as both backends read them. A row of `roi` holds the starts of the resampled axes, then their ends, in source elements; without it the
 // whole sample is the source. A row of `window`, which only torch's rule and Pillow's take, holds the first element of the output on each resampled axis,
 // then the extents of the whole of which the output is a part. `axes` has a bit for each resampled dimension.
@@ -45,7 +48,7 @@ class ResizeArgs {
       last = d;
     }
     job.outer = job.channels = 1;
-    for (Axis& axis : job.axes) axis = kept(1);
+    for (Axis& axis : job.axes) axis = unchanged_axis(1);
     int64_t a = 3 - count, r = 0;
     for (int64_t d = 0; d < ndim; ++d) {
       if (d > last) {
@@ -69,7 +72,7 @@ class ResizeArgs {
       } else {
         int64_t n = in[d];
         while (!resampled(d + 1)) n *= in[++d];
-        job.axes[a++] = kept(checked(sample, n));
+        job.axes[a++] = unchanged_axis(checked(sample, n));
       }
     }
     for (Axis& axis : job.axes) {
@@ -82,8 +85,6 @@ class ResizeArgs {
   const char* op() const { return op_; }
 
  private:
-  static Axis kept(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
-
   // make_axis keeps coordinates within this range, in which floats are exact to half an element.
   int64_t checked(int64_t sample, int64_t n) const {
     constexpr int64_t kMost = 4194304;

@@ -176,7 +176,7 @@ inline void launch(Op op, DType computed, const Types& types, const std::vector<
   const CudaTable<Run> table(runs);
   const CudaTable<Broadcast> shapes(broadcasts);
   const auto count = static_cast<int64_t>(runs.size());
-  const dim3 grid(tiles::blocks<2>(most), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(tiles::blocks<2>(most), 1, count);
   const auto launch = [&](auto kernel) {
     kernel<<<grid, tiles::kThreads, 0, current_cuda_stream()>>>(table.data(), shapes.data(), count, types, op, arity(op));
   };

@@ -134,8 +134,8 @@ void launch_gpu(const std::vector<Run>& runs, int64_t item_bytes) {
   for (const Run& run : runs) most = std::max(most, run.outer * run.inner);
   if (most == 0) return;
   const CudaTable<Run> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * 4 - 1) / (kThreads * 4);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const int64_t count = static_cast<int64_t>(runs.size());
+  const dim3 grid = batch_grid(most, kThreads * 4, count);
   const auto kernel = item_bytes == 1   ? run_gpu<uint8_t>
                       : item_bytes == 2 ? run_gpu<uint16_t>
                       : item_bytes == 4 ? run_gpu<uint32_t>

@@ -188,8 +188,8 @@ void fill(const Args<float>& alpha, const Args<float>& beta, const Tensor& words
     }
     if (most == 0) return;
     const CudaTable<Run<T>> table(runs);
-    const int64_t count = out.size(), blocks = (most + kThreads - 1) / kThreads;
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    const int64_t count = out.size();
+    const dim3 grid = batch_grid(most, kThreads, count);
     run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, out.dtype());
     return check_launch(op.c_str());
   }

@@ -133,12 +133,6 @@ __global__ void run_gpu(const Run* runs, int64_t count, DType dtype) {
 }
 #endif
 
-int64_t number_at(const void* numbers, DType dtype, int64_t i) {
-  int64_t value = 0;
-  for_dtype(dtype, [&](auto tag) { value = saturate<int64_t>(static_cast<const typename decltype(tag)::type*>(numbers)[i]); });
-  return value;
-}
-
 void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor&, const MaybeTensor&, const MaybeTensor& probabilities,
             const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
   const std::string op = "random.choice";
@@ -149,7 +143,7 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
   const Args<float> p(weighted ? *probabilities : words);
   // `numbers` are those of an input of numbers, `ends` outlives the run.
   const auto make = [=](int64_t i, const void* numbers, std::vector<uint64_t>& ends) {
-    const int64_t count = of_number ? number_at(numbers, in.dtype(), i) : in.shape(i)[0];
+    const int64_t count = of_number ? number_at<int64_t>(numbers, in.dtype(), i) : in.shape(i)[0];
     const int64_t row_bytes = of_number ? in.item_bytes() : count > 0 ? in.volume(i) / count * in.item_bytes() : 0;
     const int64_t choices = row_bytes > 0 ? out.volume(i) * out.item_bytes() / row_bytes : 0;
     if (count <= 0) refuse(i, "there is nothing to choose from: ", count, " elements");
@@ -176,8 +170,8 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
     if (weighted)
       for (size_t i = 0; i < runs.size(); ++i) runs[i].pick.ends = ends.data() + first[i];
     const CudaTable<Run> table(runs);
-    const int64_t count = in.size(), blocks = (most + kThreads - 1) / kThreads;
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    const int64_t count = in.size();
+    const dim3 grid = batch_grid(most, kThreads, count);
     run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype());
     return check_launch(op.c_str());
   }

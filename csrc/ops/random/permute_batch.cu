@@ -40,8 +40,8 @@ void launch_gpu(const std::vector<Run>& runs) {
   for (const Run& run : runs) most = std::max(most, run.bytes);
   if (most == 0) return;
   const CudaTable<Run> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * 16 - 1) / (kThreads * 16);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const int64_t count = static_cast<int64_t>(runs.size());
+  const dim3 grid = batch_grid(most, kThreads * 16, count);
   run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count);
   check_launch("permute_batch");
 }

@@ -65,8 +65,7 @@ void one_hot(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis,
     }
     if (most == 0) return;
     const CudaTable<OneHot> table(samples);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid = batch_grid(most, 1024, in.size());
     one_hot_gpu<<<grid, 256, 0, current_cuda_stream()>>>(table.data(), in.size(), in.dtype(), out.dtype(), on, off);
     return check_launch("one_hot");
   }
