@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the mean square of a sliding window is not below a threshold: from the beginning of the first such window to the end of the last one.
 //
-// A window is the end of one block and the beginning of the next one. So its sum is that of partial sums, which nothing is ever subtracted from: silence after a
-// noise is silence, a NaN spoils no other window, and no sum needs to be made anew now and then.
+// Van Herk's decomposition: a window consists of the end of one block of its length and the beginning of the next one, so its sum is that of two partial
+// sums. Nothing is subtracted, unlike in a running sum: silence after noise is exactly silent, a NaN affects only the windows that contain it, and errors do
+// not accumulate.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -21,17 +22,16 @@ namespace {
 
 struct Silence {
   int64_t window;
-  double cutoff, reference;  // the cutoff is a ratio; reference 0: the most there is
+  double cutoff, reference;  // the cutoff is a ratio of powers; reference 0: the loudest window
 
   NDD_HD int64_t window_of(int64_t count) const { return window < count ? window : count; }
 };
 
-// Sums of the windows that begin in each group of eight elements. Groups are added up first, so that an element costs four additions that wait for
-// few others.
+// Sums of the windows that begin in each group of eight elements. Groups are summed first, so that an element costs four additions, in short chains.
 template <class T>
 class WindowSums {
  public:
-  // Of 16-bit integers they are exact, and additions of integers wait for less.
+  // Sums of squares of 16-bit integers fit in 64 bits; integer additions have a shorter latency.
   using Sum = std::conditional_t<std::is_same_v<T, int16_t>, int64_t, double>;
   static constexpr int64_t kGroup = 8;
 
@@ -124,9 +124,9 @@ void find_region(const T* values, int64_t count, int64_t window, const Silence& 
     windows.of_group(g, sums);
     for (const auto sum : sums) loudest = sum > loudest ? sum : loudest;
   }
-  // A threshold may be 0; what lies behind the last window is less.
-  const double most = silence.reference == 0.0 ? static_cast<double>(loudest) : silence.reference * static_cast<double>(window);
-  const double threshold = most * silence.cutoff;
+  // The threshold may be 0; the sums behind the last window are -1 and so never reach it.
+  const double loudest_power = silence.reference == 0.0 ? static_cast<double>(loudest) : silence.reference * static_cast<double>(window);
+  const double threshold = loudest_power * silence.cutoff;
   int64_t first = -1, last = -1;
   for (int64_t g = 0; first < 0 && g < windows.groups(); ++g) {
     windows.of_group(g, sums);
@@ -143,7 +143,7 @@ void find_region(const T* values, int64_t count, int64_t window, const Silence& 
   *length = static_cast<int32_t>(last + window - first);
 }
 
-// The two common types as they are, any other as floats.
+// The two common types are read in place, all others are converted to floats.
 void find_region(const Samples& in, int64_t i, const Silence& silence, int32_t* begin, int32_t* length) {
   static thread_local LineVector<float> converted;
   const int64_t count = in.volume(i), window = silence.window_of(count);

@@ -23,6 +23,7 @@ namespace {
 // A VGA image of uint8 takes 0.1 ms.
 constexpr double kNanosecondsPerElement = 0.15;
 
+// (v - low) / divisor, truncated for integers, with torchvision's rounding: the divisor is the range times 1 / white. Flat channels are unchanged.
 struct Stretch {
   float low, divisor, white;
   bool whole;
@@ -80,7 +81,7 @@ void stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t*
 }
 
 // A plane of float32, which is read twice and written once: 16 images of 256x320x3 take 1.5 ms; 3.6 through rows of lanes.
-void stretch_plane(const float* in, int64_t count, float most, float* out) {
+void stretch_plane(const float* in, int64_t count, float white, float* out) {
   constexpr int kLanes = 16;
   typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
   float lows[kLanes], highs[kLanes];
@@ -113,12 +114,12 @@ void stretch_plane(const float* in, int64_t count, float most, float* out) {
       highs[k] = high[0][k];
     }
   });
-  const Stretch stretch(*std::min_element(lows, lows + kLanes), *std::max_element(highs, highs + kLanes), most, false);
+  const Stretch stretch(*std::min_element(lows, lows + kLanes), *std::max_element(highs, highs + kLanes), white, false);
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict from = in;
     float* __restrict to = out;
     const int64_t all = count;
-    const float low = stretch.low, divisor = stretch.divisor, bound = most;
+    const float low = stretch.low, divisor = stretch.divisor, bound = white;
     for (int64_t k = 0; k < all; ++k) to[k] = limit_level<false>((from[k] - low) / divisor, bound);
   });
 }
@@ -133,7 +134,7 @@ void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels,
   const LoadRow load = row_loader(dtype);
   const StoreRow store = row_storer(dtype);
   const bool whole = !is_floating_dtype(dtype);
-  const float most = value_range(dtype);
+  const float white = value_range(dtype);
   std::vector<float> least(lanes, INFINITY), largest(lanes, -INFINITY), row(lanes), lows(lanes), divisors(lanes);
   for (int64_t first = 0; first < count; first += lanes) {
     const int64_t n = std::min(lanes, count - first);
@@ -142,7 +143,7 @@ void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels,
   }
   fold_lanes(lanes, channels, least.data(), largest.data());
   for (int64_t k = 0; k < lanes; ++k) {
-    const Stretch stretch(least[k % channels], largest[k % channels], most, whole);
+    const Stretch stretch(least[k % channels], largest[k % channels], white, whole);
     lows[k] = stretch.low;
     divisors[k] = stretch.divisor;
   }
@@ -154,7 +155,7 @@ void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels,
       const float* __restrict low = lows.data();
       const float* __restrict divisor = divisors.data();
       const int64_t elements = n;
-      const float bound = most;
+      const float bound = white;
       if (whole)
         for (int64_t k = 0; k < elements; ++k) values[k] = limit_level<true>((values[k] - low[k]) / divisor[k], bound);
       else
@@ -165,7 +166,7 @@ void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels,
 }
 
 #ifdef __CUDACC__
-constexpr int kThreads = 256, kParts = 32;  // blocks that search a channel for its extremes
+constexpr int kThreads = 256, kParts = 32;  // kParts: blocks that search a channel for its extremes
 
 // One channel, whose elements lie `step` apart.
 struct Run {
@@ -180,6 +181,7 @@ struct Extremes {
   __device__ Extremes merged_with(const Extremes& other) const { return {fminf(least, other.least), fmaxf(largest, other.largest)}; }
 };
 
+// The extremes of each part of a channel. Parts are merged by the next kernel, which saves initialized memory and atomics.
 __global__ void __launch_bounds__(kThreads) extremes_gpu(const Run* runs, int64_t count, DType dtype, Extremes* parts) {
   __shared__ Extremes shared[kThreads];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
@@ -198,12 +200,12 @@ __global__ void __launch_bounds__(kThreads) extremes_gpu(const Run* runs, int64_
   }
 }
 
-__global__ void __launch_bounds__(kThreads) stretch_gpu(const Run* runs, int64_t count, DType dtype, float most, bool whole, const Extremes* parts) {
+__global__ void __launch_bounds__(kThreads) stretch_gpu(const Run* runs, int64_t count, DType dtype, float white, bool whole, const Extremes* parts) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     Extremes all = parts[k * kParts];
     for (int part = 1; part < kParts; ++part) all = all.merged_with(parts[k * kParts + part]);
-    const Stretch stretch(all.least, all.largest, most, whole);
+    const Stretch stretch(all.least, all.largest, white, whole);
     for_dtype(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       const T* const from = static_cast<const T*>(run.in);
@@ -216,10 +218,10 @@ __global__ void __launch_bounds__(kThreads) stretch_gpu(const Run* runs, int64_t
 
 void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bool interleaved) {
   std::vector<Run> runs;
-  int64_t most = 0;
+  int64_t max_pixels = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     const PixelPlanes p(in, i, leading, interleaved);
-    most = std::max(most, p.pixels);
+    max_pixels = std::max(max_pixels, p.pixels);
     for (int64_t k = 0; k < p.planes && p.pixels > 0; ++k)
       for (int64_t c = 0; c < p.channels; ++c) {
         const int64_t first = (k * p.volume() + c) * in.item_bytes();
@@ -232,7 +234,7 @@ void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bo
   const CudaBuffer parts(count * kParts * static_cast<int64_t>(sizeof(Extremes)));
   const cudaStream_t stream = current_cuda_stream();
   extremes_gpu<<<batch_grid(kParts, 1, count), kThreads, 0, stream>>>(table.data(), count, in.dtype(), static_cast<Extremes*>(parts.data()));
-  stretch_gpu<<<batch_grid(most, 8 * kThreads, count), kThreads, 0, stream>>>(
+  stretch_gpu<<<batch_grid(max_pixels, 8 * kThreads, count), kThreads, 0, stream>>>(
       table.data(), count, in.dtype(), value_range(in.dtype()), !is_floating_dtype(in.dtype()), static_cast<const Extremes*>(parts.data()));
   check_launch("autocontrast");
 }

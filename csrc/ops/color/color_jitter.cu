@@ -41,6 +41,8 @@ __device__ __forceinline__ void apply_steps(const Run& run, int begin, int end, 
   }
 }
 
+// The sum of gray values of each part of an image, of what the steps before contrast make of it. Recomputing these steps in the second kernel is cheaper
+// than storing their result.
 __global__ void __launch_bounds__(kThreads) add_gray(const Run* runs, int64_t count, DType dtype, Levels levels, double* parts) {
   __shared__ double shared[kThreads];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
@@ -92,19 +94,19 @@ void color_jitter_cuda(const Tensor& input, const MaybeTensor& input_shapes, con
   const Arguments arguments(brightness, contrast, saturation, hue, order);
   const ColorImages images{planar, frames};
   std::vector<Run> runs;
-  int64_t most = 0;
+  int64_t max_pixels = 0;
   bool means = false;
   for (int64_t i = 0; i < in.size(); ++i) {
     const ColorImage image = images.image("color_jitter", in, i);
     const int64_t bytes = image.volume() * in.item_bytes();
-    most = std::max(most, image.pixels);
+    max_pixels = std::max(max_pixels, image.pixels);
     for (int64_t f = 0; f < images.frames(in, i); ++f) {
       runs.push_back({static_cast<const char*>(in.data(i)) + f * bytes, static_cast<char*>(out.data(i)) + f * bytes, image,
                       arguments.steps(i, f, image.channels)});
       means |= runs.back().steps.contrast < runs.back().steps.count;
     }
   }
-  if (runs.empty() || most == 0) return;
+  if (runs.empty() || max_pixels == 0) return;
   const auto count = static_cast<int64_t>(runs.size());
   const CudaTable<Run> table(runs);
   const CudaBuffer parts(count * kParts * static_cast<int64_t>(sizeof(double)));
@@ -112,8 +114,8 @@ void color_jitter_cuda(const Tensor& input, const MaybeTensor& input_shapes, con
   const cudaStream_t stream = current_cuda_stream();
   if (means)
     add_gray<<<batch_grid(kParts, 1, count), kThreads, 0, stream>>>(table.data(), count, in.dtype(), levels, static_cast<double*>(parts.data()));
-  jitter<<<batch_grid(most, 4 * kThreads, count), kThreads, 0, stream>>>(table.data(), count, in.dtype(), levels,
-                                                                         static_cast<const double*>(parts.data()));
+  jitter<<<batch_grid(max_pixels, 4 * kThreads, count), kThreads, 0, stream>>>(table.data(), count, in.dtype(), levels,
+                                                                               static_cast<const double*>(parts.data()));
   check_launch("color_jitter");
 }
 

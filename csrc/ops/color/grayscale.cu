@@ -15,6 +15,7 @@
 namespace ndd {
 namespace {
 
+// An image or a frame; the output has one channel or three equal ones.
 struct Run {
   const void* in;
   void* out;
@@ -112,16 +113,16 @@ void grayscale(const Tensor& input, const MaybeTensor& input_shapes, bool planar
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;
-    int64_t most = 0;
+    int64_t max_pixels = 0;
     for (int64_t i = 0; i < in.size(); ++i)
       for_runs(i, [&](const Run& run) {
         runs.push_back(run);
-        most = std::max(most, run.from.pixels);
+        max_pixels = std::max(max_pixels, run.from.pixels);
       });
-    if (runs.empty() || most == 0) return;
+    if (runs.empty() || max_pixels == 0) return;
     const CudaTable<Run> table(runs);
     const auto count = static_cast<int64_t>(runs.size());
-    const dim3 grid = batch_grid(most, 4 * kThreads, count);
+    const dim3 grid = batch_grid(max_pixels, 4 * kThreads, count);
     run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), !is_floating_dtype(in.dtype()));
     return check_launch("grayscale");
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dilation and erosion: the maximum and the minimum of a rectangle. Rows are reduced along their width when they are staged, by doubling: of windows
-// of 2, 4, 8... pixels the last two overlap as far as they must. Then the rows of a window are compared.
+// Dilation and erosion: the maximum and the minimum of a rectangle. Rows are reduced along their width when they are staged, by doubling: windows of 2,
+// 4, 8... pixels, until two overlapping ones cover the mask, which costs log2 of its width. Then the rows of a window are compared.
 #include "ops/filters/morphology.h"
 
 #include <array>

@@ -35,7 +35,7 @@ struct Extreme {
     keys.stage(tile, pitch, from, plane, K{});  // no constant is larger than anything
   }
 
-  // 16 values slide along the window: one load and 16 operations for an element of it.
+  // 16 outputs per thread slide along the window in registers: one load and 16 operations for each of its elements.
   __device__ void window(Value (&most)[stencil::kPiece], const K* first, int stride, const stencil::Span& span, const float*) const {
     using stencil::kPiece;
     Value values[kPiece];
@@ -61,7 +61,7 @@ struct Extreme {
   }
 };
 
-// The general way, for masks that no tile holds: an element a thread, its window read through the first-level cache.
+// The fallback for masks that do not fit in a shared-memory tile: a thread per element, its window read through the first-level cache.
 template <class K>
 __global__ void __launch_bounds__(256) morphology_kernel(const Image* images, int64_t count, bool maximum, Border border, DType dtype) {
   const K worst = maximum ? K{} : static_cast<K>(~K{});
@@ -99,7 +99,7 @@ void launch(const char* op, const std::vector<Image>& images, bool maximum, Bord
   check_launch(op);
 }
 
-constexpr int32_t kMostAtOnce = 25;  // elements of a mask; larger ones go along one axis after the other
+constexpr int32_t kMaxSinglePass = 25;  // elements of a mask; the extreme is separable, so larger ones go along one axis after the other
 
 template <bool maximum>
 void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
@@ -108,7 +108,7 @@ void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
   const Samples in(input, input_shapes), out(output, output_shapes);
   const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor), AxisArgs<int64_t>(op, mask_size),
                                         iterations, static_cast<Border>(border),   {first_spatial, 2}};
-  std::vector<Image> images;  // those that no tile holds
+  std::vector<Image> images;  // those that fit in no tile
   std::vector<stencil::TileImage> tiled;
   int64_t largest = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
@@ -138,7 +138,7 @@ void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
       stencil::launch_tiles(op, tiled, arguments.border, Extreme<K>{stencil::KeyTiles<K>(in.dtype(), worst, worst)});
     });
   }
-  if (largest <= kMostAtOnce) return launch(op, images, maximum, arguments.border, in.dtype());
+  if (largest <= kMaxSinglePass) return launch(op, images, maximum, arguments.border, in.dtype());
   const CudaBuffer between(in.values().numel() * in.item_bytes());
   std::vector<Image> along_width = images;
   for (size_t k = 0; k < images.size(); ++k) {

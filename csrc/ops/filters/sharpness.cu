@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sharpness: between an image and its mean over 3 x 3 pixels, of which the middle one counts five times.
+// sharpness: a blend of an image and its mean over 3 x 3 pixels, in which the middle one counts five times. The border is not smoothed, as in torchvision.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -28,7 +28,8 @@ constexpr double kNanosecondsPerElement = 0.4;
 struct Sharpen {
   float rest, white;
 
-  // `sum` of the eight neighbors and four times the middle. The mean of integers is rounded, the result is cut off.
+  // `sum` of the eight neighbors and four times the middle. The mean of integers is rounded, the result truncated. 6 / 13 rounds the quotient of
+  // integers; 0.01 keeps exact quotients above their integer after the inexact multiplication.
   template <bool whole>
   NDD_HD float value(float middle, float sum) const {
     const float all = sum + middle, mean = whole ? floorf((all + 6.0f) * (1.0f / 13.0f) + 0.01f) : all * (1.0f / 13.0f);
@@ -45,9 +46,9 @@ struct Run {
 
 bool has_inside(const Grid& grid) { return grid.height > 2 && grid.width > 2; }
 
-// Rows as floats; the sums of three rows are added up with their neighbors.
+// Rows are floats. The columns of three rows are summed first, so that each sum serves three outputs.
 template <bool whole>
-void sharpen_row(const float* above, const float* row, const float* below, int64_t n, int64_t step, const Sharpen& given, float* columns,
+void sharpen_row(const float* above, const float* row, const float* below, int64_t n, int64_t step, const Sharpen& functor, float* columns,
                  float* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict a = above;
@@ -56,7 +57,7 @@ void sharpen_row(const float* above, const float* row, const float* below, int64
     float* __restrict sums = columns;
     float* __restrict to = out;
     const int64_t count = n, last = n - step, pixel = step;
-    const Sharpen sharpen = given;
+    const Sharpen sharpen = functor;
     for (int64_t k = 0; k < count; ++k) sums[k] = a[k] + b[k] + c[k];
     for (int64_t k = 0; k < pixel; ++k)
       to[k] = limit_level<whole>(b[k], sharpen.white), to[last + k] = limit_level<whole>(b[last + k], sharpen.white);
@@ -134,9 +135,9 @@ void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
     Run run{in.data(i), out.data(i), axes.grid(in, i), {0.0f, value_range(in.dtype())}};
     const int64_t bytes = run.grid.volume() * in.item_bytes();
     for (int64_t image = 0; image < axes.images(in, i) && bytes > 0; ++image) {
-      const double given = factors(i, axes.frame(in, i, image), 0);
-      if (!(given >= 0.0)) fail(Error::Value, "sharpness: sample ", i, ": sharpness must not be negative, got ", given);
-      run.sharpen.rest = static_cast<float>(1.0 - given);
+      const double sharpness = factors(i, axes.frame(in, i, image), 0);
+      if (!(sharpness >= 0.0)) fail(Error::Value, "sharpness: sample ", i, ": sharpness must not be negative, got ", sharpness);
+      run.sharpen.rest = static_cast<float>(1.0 - sharpness);
       visit(run);
       run.in = static_cast<const char*>(run.in) + bytes;
       run.out = static_cast<char*>(run.out) + bytes;
@@ -145,17 +146,17 @@ void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;
-    int64_t most = 0;
+    int64_t max_volume = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       for_runs(i, [&](const Run& run) {
         runs.push_back(run);
-        most = std::max(most, run.grid.volume());
+        max_volume = std::max(max_volume, run.grid.volume());
       });
     }
     if (runs.empty()) return;
     const CudaTable<Run> table(runs);
     const auto count = static_cast<int64_t>(runs.size());
-    const dim3 grid = batch_grid(most, 4 * kThreads, count);
+    const dim3 grid = batch_grid(max_volume, 4 * kThreads, count);
     run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), !is_floating_dtype(in.dtype()));
     return check_launch("sharpness");
   }

@@ -8,7 +8,7 @@ namespace {
 
 constexpr char kCrop[] = "crop", kSlice[] = "slice", kPad[] = "pad", kPaste[] = "paste";
 
-// `layout` is empty where there are no channels.
+// `layout` is empty for a sample without channels.
 template <const char* op>
 void copy_windows(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, bool pad,
                   const std::string& layout, const Tensor& output, const MaybeTensor& output_shapes) {

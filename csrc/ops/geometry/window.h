@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The window that crop, slice, pad, paste and crop_mirror_normalize copy, as torch_ndd/ops/geometry/_crop_window.py gives it.
+// The window that crop, slice, pad, paste and crop_mirror_normalize copy, as torch_ndd/ops/geometry/_crop_window.py computes it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ndd {
 
-// One value for each channel, or one for all.
+// An argument with one value for each channel, or one for all.
 class PerChannel {
  public:
   PerChannel(const std::string& op, const char* name, const Tensor& values) : op_(op), name_(name), values_(values) {}
@@ -43,7 +43,7 @@ class Window {
   void check(int64_t i, int axis, int64_t extent, int64_t in_extent) const {
     const int64_t begin = start(i, axis);
     if (pad_ || (begin >= 0 && begin + extent <= in_extent)) return;
-    fail(op_, ": sample ", i, ": the window [", begin, ", ", begin + extent, ") leaves axis ",
+    fail(op_, ": sample ", i, ": the window [", begin, ", ", begin + extent, ") exceeds axis ",
          layout_.empty() ? std::to_string(axis) : layout_.substr(axis, 1), " of extent ", in_extent);
   }
 

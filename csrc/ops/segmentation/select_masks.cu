@@ -14,7 +14,7 @@
 namespace ndd {
 namespace {
 
-// A selected polygon: its mask as the output has it, its vertices in the output, where they come from.
+// A selected polygon: its mask in the output, its range of vertices there, and the first of them in the input.
 struct SelectedPolygon {
   int64_t mask, begin, end, source;
 };
@@ -22,8 +22,9 @@ struct SelectedPolygon {
 #ifndef __NVCC__  // of the CPU half alone
 std::string at(int64_t i) { return "segmentation.select_masks: sample " + std::to_string(i); }
 
-// In the call, because it decides about the shapes of the outputs. `table` is int64 (polygons, 4); a sample's rows begin where its polygons do.
-// `vertices` are their shapes, int64 (N, 2), or null where all samples have `many` of `width` numbers. The shapes of the outputs, int64 (N, 2), are filled: of the selected polygons and of their vertices.
+// Selects the polygons, on the host for either device and during the call, because the selection determines the shapes of the outputs. `table` is int64
+// (polygons, 4); a sample's rows begin where its polygons do. `vertices` are their shapes, int64 (N, 2), or null if all samples have `many` of `width`
+// numbers. Fills the shapes of the outputs, int64 (N, 2): of the selected polygons and of their vertices.
 void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tensor& polygons, const MaybeTensor& polygons_shapes,
           const MaybeTensor& vertices, int64_t many, int64_t width, bool reindex_masks, const Tensor& table, const Tensor& polygons_out,
           const Tensor& vertices_out) {
@@ -58,7 +59,7 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
       vertex += length;
       if (static_cast<size_t>(polygon) == chosen.size() || chosen[polygon].first != k) ++place;
     }
-    if (place < ids.volume(i)) fail(at(i), ": there is no mask ", wanted[place]);
+    if (place < ids.volume(i)) fail(at(i), ": mask_ids must be masks of the polygons, got ", wanted[place]);
     auto *shape = static_cast<int64_t*>(polygons_out.data_ptr()) + 2 * i, *vertex_shape = static_cast<int64_t*>(vertices_out.data_ptr()) + 2 * i;
     shape[0] = polygon;
     shape[1] = 3;
@@ -95,7 +96,7 @@ __global__ void copy_polygons(const PolygonCopy* copies, int64_t count) {
 void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, const MaybeTensor& polygons_shapes, const Tensor& vertices,
                   const MaybeTensor& vertices_shapes, const Tensor& table, const Tensor& out_polygons, const MaybeTensor& out_polygons_shapes,
                   const Tensor& out_vertices, const MaybeTensor& out_vertices_shapes) {
-  const Samples given(polygons, polygons_shapes), from(vertices, vertices_shapes), rows(out_polygons, out_polygons_shapes),
+  const Samples in_polygons(polygons, polygons_shapes), from(vertices, vertices_shapes), rows(out_polygons, out_polygons_shapes),
       to(out_vertices, out_vertices_shapes);
   const auto* selected = static_cast<const SelectedPolygon*>(table.data_ptr());
   const auto vertex_bytes = [=](int64_t i) { return from.shape(i)[1] * from.item_bytes(); };
@@ -103,12 +104,12 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
   if (vertices.is_cuda()) {
     std::vector<PolygonCopy> copies;
     for (int64_t i = 0; i < rows.size(); ++i) {
-      const SelectedPolygon* one = selected + given.offset(i) / 3;
-      for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++one)
-        copies.push_back({static_cast<const char*>(from.data(i)) + one->source * vertex_bytes(i),
-                          static_cast<char*>(to.data(i)) + one->begin * vertex_bytes(i), (one->end - one->begin) * vertex_bytes(i),
-                          static_cast<int32_t*>(rows.data(i)) + 3 * p, static_cast<int32_t>(one->mask), static_cast<int32_t>(one->begin),
-                          static_cast<int32_t>(one->end)});
+      const SelectedPolygon* polygon = selected + in_polygons.offset(i) / 3;
+      for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++polygon)
+        copies.push_back({static_cast<const char*>(from.data(i)) + polygon->source * vertex_bytes(i),
+                          static_cast<char*>(to.data(i)) + polygon->begin * vertex_bytes(i), (polygon->end - polygon->begin) * vertex_bytes(i),
+                          static_cast<int32_t*>(rows.data(i)) + 3 * p, static_cast<int32_t>(polygon->mask), static_cast<int32_t>(polygon->begin),
+                          static_cast<int32_t>(polygon->end)});
     }
     if (copies.empty()) return;
     const CudaTable<PolygonCopy> device(copies);
@@ -117,14 +118,14 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
   }
 #endif
   launch_cpu("segmentation.select_masks", rows.size(), 50.0 + 0.2 * to.mean_volume(), {table}, [=](int64_t i) {
-    const SelectedPolygon* one = selected + given.offset(i) / 3;
+    const SelectedPolygon* polygon = selected + in_polygons.offset(i) / 3;
     auto* row = static_cast<int32_t*>(rows.data(i));
-    for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++one, row += 3) {
-      row[0] = static_cast<int32_t>(one->mask);
-      row[1] = static_cast<int32_t>(one->begin);
-      row[2] = static_cast<int32_t>(one->end);
-      std::memcpy(static_cast<char*>(to.data(i)) + one->begin * vertex_bytes(i),
-                  static_cast<const char*>(from.data(i)) + one->source * vertex_bytes(i), (one->end - one->begin) * vertex_bytes(i));
+    for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++polygon, row += 3) {
+      row[0] = static_cast<int32_t>(polygon->mask);
+      row[1] = static_cast<int32_t>(polygon->begin);
+      row[2] = static_cast<int32_t>(polygon->end);
+      std::memcpy(static_cast<char*>(to.data(i)) + polygon->begin * vertex_bytes(i),
+                  static_cast<const char*>(from.data(i)) + polygon->source * vertex_bytes(i), (polygon->end - polygon->begin) * vertex_bytes(i));
     }
   });
 }

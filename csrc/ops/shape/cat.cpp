@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cat and stack: what lies behind the axis is a run in each input, and the runs of all inputs follow each other.
+// cat and stack: everything from the axis on is one run in each input, and the output alternates between the runs of all inputs.
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"
 

@@ -16,6 +16,7 @@ void broadcast(const char* op, const Tensor& value, const MaybeTensor& value_sha
   run_slices(op, in, out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.resize(1);
     const int64_t k = in.size() == 1 ? 0 : i, *from = in.shape(k), *to = out.shape(i);
+    // A stride of 0 repeats the element along a broadcast axis.
     Slice slice;
     slice.in = in.data(k);
     slice.out = out.data(i);
