@@ -238,7 +238,7 @@ IMAGE = np.arange(6 * 7 * 3, dtype=np.uint8).reshape(6, 7, 3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"crop": [7, 3]}, r"sample 0: the window \[-1, 6\) leaves axis H of extent 6.*crop_h.*crop_pos_y"),
+        ({"crop": [7, 3]}, r"sample 0: the window \[-1, 6\) exceeds axis H of extent 6.*crop_h.*crop_pos_y"),
         ({"crop": [2, 3], "crop_pos_x": 1.5}, "crop_pos_x must lie between 0 and 1, got 1.5"),
         ({"crop": [2, 3], "crop_pos_x": float("nan")}, "crop_pos_x must be finite"),
         ({"crop": [2]}, "'crop' takes height and width"),
@@ -273,7 +273,7 @@ def test_errors_of_normalize(arguments: dict[str, object], message: str) -> None
 
 def test_error_names_the_sample() -> None:
     images = ndd.batch([IMAGE, IMAGE[:, :4], IMAGE], layout="HWC")
-    with pytest.raises(RuntimeError, match=r"^crop: sample 1: the window \[0, 5\) leaves axis W of extent 4"):
+    with pytest.raises(RuntimeError, match=r"^crop: sample 1: the window \[0, 5\) exceeds axis W of extent 4"):
         ndd.crop(images, crop=[2, 5], crop_pos_x=0.0)
 
 

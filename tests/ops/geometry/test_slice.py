@@ -148,7 +148,7 @@ IMAGE = np.arange(6 * 7 * 3, dtype=np.uint8).reshape(6, 7, 3)
     ("arguments", "message"),
     [
         ({}, "give start, end or shape by name, or anchor and shape by position"),
-        ({"start": [5, 0], "shape": [4, 1]}, r"sample 0: the window \[5, 9\) leaves axis W of extent 7"),
+        ({"start": [5, 0], "shape": [4, 1]}, r"sample 0: the window \[5, 9\) exceeds axis W of extent 7"),
         ({"start": [2, 0], "end": [1, 1]}, "along axis 1 the window ends at 1, before its start at 2"),
         ({"start": [0, 0], "shape": [-1, 1]}, "argument 'shape' must not be negative"),
         ({"rel_start": [float("nan"), 0]}, "argument 'rel_start' must be finite"),
@@ -169,7 +169,7 @@ def test_errors_at_the_call(arguments: dict[str, object], message: str) -> None:
 
 def test_error_names_the_sample() -> None:
     images = ndd.batch([IMAGE, IMAGE[:, :4], IMAGE], layout="HWC")
-    with pytest.raises(RuntimeError, match=r"^slice: sample 1: the window \[0, 5\) leaves axis W of extent 4"):
+    with pytest.raises(RuntimeError, match=r"^slice: sample 1: the window \[0, 5\) exceeds axis W of extent 4"):
         ndd.slice(images, shape=[5, 2])
     assert ndd.slice(images, shape=[5, 2], out_of_bounds_policy="trim_to_shape").shape == [(2, 5, 3), (2, 4, 3), (2, 5, 3)]
 

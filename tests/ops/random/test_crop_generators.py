@@ -149,8 +149,8 @@ def test_the_input_gives_its_shape() -> None:
         ({"roi_end": [8, 8], "roi_shape": [3, 3]}, "either roi_end or roi_shape"),
         ({"roi_shape": [3, 3], "in_shape": [20, 20, 3]}, "dimensions"),
         ({"roi_shape": [3, 3], "in_shape": [8, 20]}, "larger than the input"),
-        ({"roi_shape": [30, 3], "in_shape": [20, 20]}, "leaves the input"),
-        ({"roi_shape": [3, 3], "roi_start": [-5, 5], "in_shape": [20, 20]}, "leaves the input"),
+        ({"roi_shape": [30, 3], "in_shape": [20, 20]}, "exceeds the input"),
+        ({"roi_shape": [3, 3], "roi_start": [-5, 5], "in_shape": [20, 20]}, "exceeds the input"),
     ],
 )
 def test_wrong_regions(args: dict[str, Any], text: str) -> None:
