@@ -20,7 +20,7 @@ from ._core.context.modes import EvalMode
 from ._core.context.pools import available_cpus, get_num_threads
 from ._core.context.rng import RNG, get_default_rng, using_rng
 from ._core.context.states import anything, checked, equal, keys, whole
-from ._core.native import MOST_SAMPLES
+from ._core.native import MAX_SAMPLES
 from ._core.process.fork_locks import new_lock
 from ._core.process.workers import Workers
 from ._core.values.batch import Batch
@@ -168,7 +168,7 @@ class DataLoader:
             raise TypeError(f"DataLoader: fn must be callable, got {fn!r}; batch_size is given by its name")
         prefetch = whole(0, _MOST_PREFETCHED)(prefetch, "DataLoader: prefetch")
         prefetch_bytes = whole(1)(prefetch_bytes, "DataLoader: prefetch_bytes")
-        batch_size = None if batch_size is None else whole(1, MOST_SAMPLES)(batch_size, "DataLoader: batch_size")
+        batch_size = None if batch_size is None else whole(1, MAX_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
         given = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
         self.reader: Reader | Stream

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .._core.operators.arguments import Argument, Call, Role, plain, prepared
+from .._core.operators.arguments import Argument, Call, Role, check_plain, prepare_argument
 from .._core.suggestions import similar
 from . import types
 from ._conditionals import size_of_branch
@@ -178,8 +178,8 @@ def _divided(schema: Schema, title: str, arguments: Mapping[str, Any]) -> tuple[
 def _check(title: str, argument: Argument, value: Any) -> None:
     """Raise what the operator would raise for a constant."""
     if argument.role is Role.plain:
-        plain(Call(title), argument, value)
+        check_plain(Call(title), argument, value)
     elif argument.role in (Role.per_sample, Role.shape, Role.dtype):
         if isinstance(value, list | tuple) and not argument.vector and argument.role is not Role.dtype and len(value) != 1:
             raise TypeError(f"{title}: the argument {argument.name!r} takes one number, got {value!r}")
-        prepared(Call(title), argument, value, False)
+        prepare_argument(Call(title), argument, value)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._core.context.states import MOST_SHARDS, anything, checked, equal, keys, one_of, or_none, row, rows, whole
-from .._core.native import MOST_SAMPLES
+from .._core.native import MAX_SAMPLES
 from ._order import Blocks, Position, Taken
 
 VERSION = 2
@@ -79,7 +79,7 @@ def _taken(value: Any, name: str) -> Taken:
     return shards, whole()(count, f"{name}[1]")
 
 
-_BLOCKS = row(whole(0, MOST_SHARDS), whole(1, MOST_SHARDS), whole(1, MOST_SAMPLES))
+_BLOCKS = row(whole(0, MOST_SHARDS), whole(1, MOST_SHARDS), whole(1, MAX_SAMPLES))
 _STATE = keys(
     {"worker": _BLOCKS, "shuffled": one_of("no", "random_shuffle", "shuffle_after_epoch")},
     version=equal(VERSION),
@@ -109,7 +109,7 @@ def _checked(op: str, given: Any) -> dict[str, Any]:
         if size is None:
             if most:
                 raise ValueError(f"{op}: this is no state: 'taken' says that samples of a data set of unknown 'size' were delivered")
-        elif shards > max(1, size) or most > size + MOST_SAMPLES:  # the last batch of a pass may be counted as if it were full
+        elif shards > max(1, size) or most > size + MAX_SAMPLES:  # the last batch of a pass may be counted as if it were full
             raise ValueError(f"{op}: this is no state: 'taken' does not fit 'size': {shards} shards, {most} samples of one, of {size} in all")
     shards = state["taken"][-1][0]
     if state["shard"] is not None and state["shard"] >= shards:

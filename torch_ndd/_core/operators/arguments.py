@@ -69,7 +69,7 @@ class Argument:
 _SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
 
 
-def described(parameter: inspect.Parameter, hint: Any) -> Argument:
+def describe_argument(parameter: inspect.Parameter, hint: Any) -> Argument:
     """Describe an annotated keyword parameter."""
     optional = type(None) in typing.get_args(hint)
     role, inner, varying = Role.plain, hint, False
@@ -104,7 +104,7 @@ class Call:
 
     __slots__ = (
         *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "of_planes"),
-        *("per_frame", "reads", "words"),
+        *("per_frame", "reads", "records", "words"),
     )
 
     def __init__(self, name: str, compiling: bool | None = None) -> None:
@@ -120,6 +120,7 @@ class Call:
         self.fixed = False  # not even one frame is expanded
         self.constants: dict[str, Any] | None = None  # arguments that were prepared before, with the defaults
         self.words: torch.Tensor | None = None  # that were drawn before, for a random operator
+        self.records: list[Any] | None = None  # receives the record of the launch
         self.compiling = torch.compiler.is_compiling() if compiling is None else compiling
         self.reads: list[tuple[Pending, int]] = []
         self.numbers: list[tuple[torch.Tensor, Any]] = []  # under torch.compile: constants, and the numbers that they were made from
@@ -178,7 +179,7 @@ _PLAIN: dict[str | None, tuple[type, ...]] = {
 }
 
 
-def plain(call: Call, argument: Argument, value: Any) -> Any:
+def check_plain(call: Call, argument: Argument, value: Any) -> Any:
     """Return a value for the kernel, unchanged."""
     if not isinstance(value, _PLAIN[argument.schema]):
         if argument.schema != "int" or not isinstance(value, float) or not value.is_integer():
@@ -191,7 +192,7 @@ def plain(call: Call, argument: Argument, value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else bool(value) if argument.schema == "bool" else value
 
 
-def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> Any:
+def prepare_argument(call: Call, argument: Argument, value: Any, has_frames: bool = False) -> Any:
     """Return a value in the form that the body and the kernel take: a tensor of rows, numbers, a dtype, or drawn words."""
     if argument.role is Role.dtype:
         try:

@@ -93,6 +93,8 @@ class Owner:
 class Recorder:
     """The calls in a loop's body. It is active in the thread of the loop while the body runs."""
 
+    counts_writes = True  # NumPy and DLPack do not count their own: see Operand
+
     def __init__(self, owner: "weakref.ref[Any]") -> None:
         self.owner = owner  # lives as long as the loop runs
         self.batch_size: int | None = None  # of this step; None if it has no Batch

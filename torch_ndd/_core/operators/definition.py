@@ -75,5 +75,10 @@ class Operator:
     automatic: tuple[str, ...] | None = None  # the kernel's arguments, if they are the function's own
     draws: bool = False  # has a generator
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may launch the same kernel for all batches of one shape: its body does not read values."""
+        return self.kernel is not None and not (self.variadic or self.options.host_inputs or self.options.reads_values)
+
 
 OPERATORS: dict[str, Operator] = {}  # by public name; the tests iterate over it

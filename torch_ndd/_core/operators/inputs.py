@@ -34,7 +34,7 @@ def as_input(op: str, position: int, value: Any, required: bool) -> Tensor | Bat
         raise type(error)(f"{op}: input {position}: {error}") from None
 
 
-def converted(op: Operator, value: Any) -> Any:
+def convert_input(op: Operator, value: Any) -> Any:
     """Return what an operator makes of a first input that is neither a Tensor nor a Batch: a file of its path."""
     assert op.options.converts is not None
     try:
@@ -80,7 +80,7 @@ def target_device(op: str, values: Sequence[Operand | None], device: DeviceLike 
     return target
 
 
-def batched(call: Call, value: Operand, target: torch.device, copies: bool) -> Batch:
+def to_batch(call: Call, value: Operand, target: torch.device, copies: bool) -> Batch:
     """Return an input in the body's form: a Batch with the call's number of samples, on the call's device."""
     call.external = call.external or value.caller_owned
     if value.buffer.device != target:
@@ -109,7 +109,7 @@ def _repeated(call: Call, values: torch.Tensor) -> torch.Tensor:
         raise MemoryError(f"{call.name}: {error}") from None
 
 
-def with_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
+def match_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
     """Return a Batch with its own layout, which must be allowed, or with the allowed one that has its number of dimensions; planes as images."""
     if value._layout is not None and value._layout in layouts:
         return value

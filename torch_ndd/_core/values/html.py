@@ -10,7 +10,7 @@ from typing import Any
 from ...show import show
 
 _MOST_BYTES = 64 << 20  # of a batch that is drawn unasked
-_MOST_SAMPLES = 16
+_MAX_SAMPLES = 16
 
 
 def table(title: str, rows: Iterable[tuple[str, Any]], below: str = "") -> str:
@@ -46,7 +46,7 @@ def of_values(value: Any) -> str:
     below = ""
     if value.buffer.numel() * value.buffer.itemsize <= _MOST_BYTES and (not batch or value.batch_size):
         try:
-            below = image(show(value.select(range(min(value.batch_size, _MOST_SAMPLES))) if batch else value))
+            below = image(show(value.select(range(min(value.batch_size, _MAX_SAMPLES))) if batch else value))
         except (ImportError, TypeError, ValueError, RuntimeError):  # no Pillow, or nothing that can be drawn
             below = f"<pre>{html.escape(repr(value))}</pre>" if value.buffer.numel() <= 1000 else ""
     return table(type(value).__name__, rows, below)

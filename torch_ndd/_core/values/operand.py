@@ -115,7 +115,7 @@ class Operand:
         """Wait for the values and return them to a caller who may write to them."""
         values = self.wait()
         if not torch.compiler.is_compiling():
-            if loop.recorder is not None and not values.is_inference():
+            if (recorder := loop.recorder) is not None and recorder.counts_writes and not values.is_inference():
                 torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not count their writes
             if native.pinned_sizes and values.device.type == "cpu":
                 upload.shown(values)

@@ -14,7 +14,10 @@ _map_boxes = native.kernel("map_boxes", writes=(-3, -2, -1))
 _rotation_maps = native.kernel("rotation_maps", writes=(-1,))
 
 
-@torch.library.register_fake("ndd::kept_rows", lib=native._library)
+_library = torch.library.Library("ndd", "FRAGMENT")
+
+
+@torch.library.register_fake("ndd::kept_rows", lib=_library)
 def _(rows: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     del kept
     return rows.new_empty([torch.library.get_ctx().new_dynamic_size(), *rows.shape[1:]])

@@ -18,7 +18,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 
-from ...._core.operators.replay import on_batch, on_tensor
+from ...._core.operators.functions import call_on_batch, call_on_tensor
 from ...._core.values.batch import Batch, as_batch, new_batch
 from ...._core.values.tensor import Tensor as NddTensor
 from ... import tv_tensors
@@ -133,7 +133,7 @@ def on_images(
         made = kernel(as_images(functional.__name__, inpt), *args, **kwargs)
         return tuple(_like(one, inpt) for one in made) if isinstance(made, tuple) else _like(made, inpt)
 
-    batches = functools.partial(on_batch, first_on_batch)
+    batches = functools.partial(call_on_batch, first_on_batch)
 
     def wrapped(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         made = compute(inpt.as_subclass(torch.Tensor), *args, **kwargs)
@@ -180,7 +180,7 @@ def _on_tensors(kernel: Callable[..., Any], view: Callable[..., Any] | None) -> 
     def compute(inpt: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if view is not None and (made := view(inpt, *args, **kwargs)) is not None:
             return made
-        return on_tensor(first, inpt, args, kwargs)
+        return call_on_tensor(first, inpt, args, kwargs)
 
     return compute
 
