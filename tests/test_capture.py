@@ -3,8 +3,10 @@
 
 import io
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd import EvalContext, EvalMode
-from torch_ndd._core.operators import capture
+from torch_ndd._core.operators.capture import LoopRecorder, Owner
+from torch_ndd._core.values.operand import Operand, loop
 from torch_ndd.random import RNG
 
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
@@ -294,7 +297,7 @@ def test_loops_in_loops_and_side_by_side(paths: list[Path]) -> None:
         return seen
 
     assert_same(nested(True), nested(False))
-    assert capture.current.recorder is None
+    assert loop.recorder is None
 
 
 def test_single_samples_and_dicts(paths: list[Path], counted: Counted) -> None:
@@ -330,12 +333,30 @@ def test_invariant_is_taken_everywhere(paths: list[Path]) -> None:
 def test_an_error_that_is_kept_does_not_keep_the_loop(kind: str, paths: list[Path]) -> None:
     source = ndd.ExternalSource(lambda: np.zeros((4, 5, 3), np.uint8), layout="HWC")
 
-    def loop() -> None:
+    def run_loop() -> None:
         for batch in ndd.readers.File(files=paths).next_epoch(batch_size=2, capture=True) if kind == "reader" else source.captured(2):
             ndd.flip(batch[0] if kind == "reader" else batch, nonsense=1)
 
     with pytest.raises(TypeError, match="nonsense") as kept:
-        loop()
+        run_loop()
     assert kept.value.__traceback__ is not None  # its frames hold the recorder
-    assert capture.current.recorder is None
+    assert loop.recorder is None
     assert isinstance(source(), ndd.Tensor)
+
+
+def test_a_loop_with_results_on_a_gpu_is_executed_plainly() -> None:
+    on_gpu: Any = SimpleNamespace(device=torch.device("cuda", 0), is_inference=lambda: False, _version=0)
+    owner, calls = Owner(), list[int]()
+    recorder = LoopRecorder(weakref.ref(owner))
+
+    def decode(inputs: tuple[Any, ...], arguments: dict[str, Any]) -> Operand:
+        calls.append(inputs[0])
+        return Operand(on_gpu, None, None, False)
+
+    for step in range(4):
+        recorder.begin(ndd.tensor(np.zeros(3, np.uint8)))
+        assert not recorder.has_calls
+        recorder.call("decode", decode, (1,), {}, False)
+        recorder.call("decode", decode, (2,), {}, False)
+        assert recorder.counts_writes is False, step
+    assert calls == [1, 2] * 4

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from .._core.context.context import EvalContext
 from .._core.context.device import DeviceLike
 from .._core.native import check_samples
-from .._core.operators.capture import Recorder
-from .._core.operators.capture import current as running
+from .._core.operators.capture import LoopRecorder
 from .._core.process.fork_locks import new_reentrant_lock
 from .._core.values.batch import Batch, as_batch, repeated
+from .._core.values.operand import loop as running
 from .._core.values.pipeline_values import unwrap
 from .._core.values.tensor import Tensor, as_tensor
 from ._told import brief
@@ -331,7 +331,7 @@ class _Steps:
 
     def __init__(self, source: ExternalSource, batch_size: int, ctx: EvalContext | None, loop: "weakref.ref[_Loop]") -> None:
         self._source, self._batch_size, self._ctx, self._loop = source, batch_size, ctx, loop
-        self._recorder: Recorder | None = None  # until it has started
+        self._recorder: LoopRecorder | None = None  # until it has started
         self._early: Any = None
         self._over = False
 
@@ -359,12 +359,12 @@ class _Steps:
             if source._has_loop():
                 raise RuntimeError("ExternalSource: it was already used in another .captured() loop, which is not over")
             source._loop = self._loop
-            self._recorder = Recorder(self._loop)
+            self._recorder = LoopRecorder(self._loop)
         else:
             running.recorder = None
         recorder = self._recorder
         if self._early is None:
-            recorder.forget()
+            recorder.discard()
             with self._ctx or nullcontext():
                 made = source._next(self._batch_size)
         else:

@@ -23,7 +23,8 @@ from .repeated import OperatorCalls
 class FunctionRecorder:
     """Records the operators that a function calls in this thread, each of which runs its body: no plan hides what it launches."""
 
-    counts_writes = False
+    counts_writes = False  # values written to between its calls do not matter: a function with several calls is not repeated
+    batch_size = None  # it is not a loop with batches of one size
 
     def __init__(self) -> None:
         self.records: list[Record] = []

@@ -42,10 +42,10 @@ class _Calls:
     have numbers of its own there, which might have been drawn, unless it says by :attr:`Launch.redraw` how they are computed.
     """
 
-    __slots__ = ("_any_shape", "op")
+    __slots__ = ("_any_shape", "_repeatable", "op")
 
     def __init__(self, op: Operator) -> None:
-        self.op = op
+        self.op, self._repeatable = op, op.repeatable
         self._any_shape = True  # until a call of ragged batches has shown that shapes matter
 
     def _extend_key(self, key: list[Any], operands: Sequence[Batch]) -> Any:
@@ -114,7 +114,7 @@ class OperatorCalls(_Calls):
         """
         op = self.op
         # A profile shows the names of kernels, which a plan hides.
-        if len(inputs) > op.inputs or profiler._is_profiler_enabled or not op.repeatable:
+        if len(inputs) > op.inputs or profiler._is_profiler_enabled or not self._repeatable:
             return perform(op, inputs, arguments)
         operands: list[Batch] = []
         names: list[str] = []
@@ -195,7 +195,7 @@ class BoundOperator(_Calls):
             arguments = {**arguments, **dict(zip(op.positional, inputs[op.inputs :], strict=False))}
             inputs = inputs[: op.inputs]
         operands = [*inputs, *arguments.values()]
-        key = self._extend_key([self, batch_size, *arguments], operands) if op.repeatable and device is None else None
+        key = self._extend_key([self, batch_size, *arguments], operands) if self._repeatable and device is None else None
         if key is None:
             return perform_prepared(op, self._constants, inputs, arguments, words, batch_size, device, None)
         plan = plans.get(key)

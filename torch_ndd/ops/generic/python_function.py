@@ -12,10 +12,10 @@ import torch
 from ... import types
 from ..._core.context.device import DeviceLike
 from ..._core.context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
-from ..._core.operators import capture
 from ..._core.operators.call import as_results, bind_batches, first_sources
 from ..._core.process.weak import WeakValues
 from ..._core.values.batch import Batch, batch, empty_batch, new_batch
+from ..._core.values.operand import loop
 from ..._core.values.pipeline_values import unwrap
 from ..._core.values.tensor import Tensor, new_tensor
 from ..._core.work.cuda_work import on_stream, stream_work
@@ -73,7 +73,7 @@ class PythonOperator:
         if rng is not None and not self.draws:
             raise TypeError("python_function: rng is for functions with random numbers; make the operator with rng=True")
         given = {**arguments, "batch_size": batch_size, "device": device, **({"rng": rng} if self.draws else {})}
-        if not torch.compiler.is_compiling() and (recorder := capture.current.recorder) is not None:
+        if not torch.compiler.is_compiling() and (recorder := loop.recorder) is not None:
             return recorder.call(f"python_function {self._number}", self._perform, inputs, given, self.draws)
         return self._perform(inputs, given)
 
