@@ -106,7 +106,7 @@ def test_accidentally_equal_extents_are_found_but_not_kept() -> None:
     ],
 )
 def test_lasting_extents(shapes: list[tuple[int, ...]], layout: str | None, expected: tuple[int | None, ...]) -> None:
-    assert extents.lasting(shapes, layout) == expected
+    assert extents.find_lasting_extents(shapes, layout) == expected
 
 
 def test_a_pickle_is_not_believed() -> None:

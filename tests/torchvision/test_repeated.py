@@ -147,7 +147,7 @@ def test_results_that_go_to_a_gpu_are_in_pinned_memory(monkeypatch: pytest.Monke
     values = images(0, 2, 3, 900, 902)
     F.invert(values)
     pinned = torch.empty_like(values)
-    monkeypatch.setattr(native.memory, "_pinned", lambda shape, dtype, size: pinned.view(shape))
+    monkeypatch.setattr(native.memory, "_allocate_pinned", lambda shape, dtype, size: pinned.view(shape))
     native.pin_size(values.nbytes)
     try:
         for made in (F.invert(values), F.invert(ndd.as_batch(values, layout="CHW")).torch()):

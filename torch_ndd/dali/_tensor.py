@@ -67,7 +67,7 @@ class Memory(PipelineValue):
 
     def data_ptr(self) -> int:
         """Return the address of the values, after waiting for them."""
-        return self._operand()._shared().data_ptr()
+        return self._operand().export_buffer().data_ptr()
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False, use_copy_kernel: bool = False) -> None:
         """Copy the values, one sample after the other, to memory of the caller, which must have room for them.
@@ -82,7 +82,7 @@ class Memory(PipelineValue):
         address = ptr.value if isinstance(ptr, ctypes.c_void_p) else ptr
         if isinstance(address, bool) or not isinstance(address, int) or not address:
             raise TypeError(f"{self._name()}.copy_to_external: ptr must be an address, as an int or a ctypes.c_void_p, got {ptr!r}")
-        values = self._operand()._shared()
+        values = self._operand().export_buffer()
         if values.device.type != "cpu":
             try:
                 torch.as_tensor(_Address(address, values.nbytes), device=values.device).copy_(values.reshape(-1).view(torch.uint8))

@@ -16,7 +16,7 @@ from .._core.context.device import DeviceLike
 from .._core.native import check_samples
 from .._core.operators.capture import LoopRecorder
 from .._core.process.fork_locks import new_reentrant_lock
-from .._core.values.batch import Batch, as_batch, repeated
+from .._core.values.batch import Batch, as_batch, repeat_sample
 from .._core.values.operand import loop as running
 from .._core.values.pipeline_values import unwrap
 from .._core.values.tensor import Tensor, as_tensor
@@ -403,7 +403,7 @@ def _of_size(one: Tensor | Batch, size: int) -> Batch:
         if size < 0:
             raise ValueError(f"ExternalSource: batch_size must not be negative, got {size}")
         check_samples("ExternalSource", size)
-        return repeated(one, size)
+        return repeat_sample(one, size)
     if one.batch_size != size:
         raise ValueError(f"ExternalSource: Expected batch size {size}, got {one.batch_size}")
     return one

@@ -89,7 +89,7 @@ class OpenFiles:
     def __init__(self) -> None:
         self.process = os.getpid()
         self.handle = native.open_files_make()
-        self._owner = native.owned(self.handle, native.OF_FILES)
+        self._owner = native.own_handle(self.handle, native.OF_FILES)
 
 
 class NativeRequest:
@@ -100,7 +100,7 @@ class NativeRequest:
         self._process = os.getpid()
         self._handle = self._begin()
         # After a fork the child leaves the work of the parent's threads alone.
-        self._owner = native.owned(self._handle, native.OF_READ, only_here=True)
+        self._owner = native.own_handle(self._handle, native.OF_READ, only_here=True)
 
     def _begin(self) -> int:
         raise NotImplementedError

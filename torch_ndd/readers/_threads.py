@@ -11,7 +11,7 @@ import torch
 
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, empty_packed, new_batch
-from .._core.values.extents import lasting
+from .._core.values.extents import find_lasting_extents
 from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import reason_of
 from ._base import Reader
@@ -81,7 +81,7 @@ def packed(samples: Sequence[Array], layout: str | None = None) -> Batch:
     if not first.dim():
         return new_batch(torch.stack(tensors), None, layout)
     shapes = [one.shape for one in tensors]
-    made = empty_packed(torch.tensor(shapes, dtype=torch.int64), first.dtype, first.device, layout, lasting(shapes, layout))
+    made = empty_packed(torch.tensor(shapes, dtype=torch.int64), first.dtype, first.device, layout, find_lasting_extents(shapes, layout))
     _join(tensors, made.buffer)
     return made
 

@@ -16,7 +16,7 @@ from .. import types
 from .._core import native
 from .._core.context.device import DeviceLike
 from .._core.process.limits import check_sample
-from .._core.values.convert import saturated
+from .._core.values.convert import saturate
 from ..decoders.inflate import inflated
 from ..io._urls import read_all
 from ._files import files_below, listed_files, whole_files
@@ -160,7 +160,7 @@ def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:
     if data is None:
         raise ValueError(f"HDU {part} holds no image")
     values = torch.from_numpy(np.require(data, data.dtype.newbyteorder("="), ["C", "O", "W"]))
-    return values if dtype in (None, values.dtype) else saturated(values, dtype)
+    return values if dtype in (None, values.dtype) else saturate(values, dtype)
 
 
 def _astropy() -> Any:

@@ -7,12 +7,11 @@
 import ctypes
 from typing import Any
 
-import torch
-
 from .kernels import KERNELS as KERNELS
 from .kernels import find_kernels as find_kernels
 from .kernels import kernel as kernel
 from .kernels import parameters as parameters
+from .library import DTYPES as DTYPES
 from .library import PATH as PATH
 from .library import address
 from .library import c_function as c_function
@@ -20,6 +19,7 @@ from .library import numbers as numbers
 from .memory import CPU as CPU
 from .memory import MAX_SAMPLES as MAX_SAMPLES
 from .memory import POOLED_BYTES as POOLED_BYTES
+from .memory import allocate_samples as allocate_samples
 from .memory import check_memory as check_memory
 from .memory import check_samples as check_samples
 from .memory import empty as empty
@@ -28,11 +28,7 @@ from .memory import pin_no_size as pin_no_size
 from .memory import pin_size as pin_size
 from .memory import pinned_sizes as pinned_sizes
 from .memory import size_class as size_class
-from .memory import unfilled as unfilled
 from .memory import volume as volume
-
-DTYPES: dict[int, torch.dtype] = {number: getattr(torch, "bool" if name == "boolean" else name) for name, number in numbers("DType").items()}
-"""The element types that kernels know, by the numbers of :class:`torch.dtype` in C++."""
 
 begin = c_function("ndd_begin")
 depend = c_function("ndd_depend")
@@ -109,7 +105,7 @@ OF_CALL, OF_FILES, OF_READ, OF_HEADERS, OF_POOL, OF_CACHE, OF_DESCRIPTOR = map(
 """Releases the handles of :func:`owned`."""
 
 
-def owned(handle: int, release: int, only_here: bool = False) -> Any:
+def own_handle(handle: int, release: int, only_here: bool = False) -> Any:
     """Return an object that releases a handle when it is destroyed, in C code: a ``__del__`` in Python would swallow a KeyboardInterrupt.
 
     Args:

@@ -28,9 +28,9 @@ _library.define("stacked(Tensor[] parts, int axis) -> Tensor")
 def _(values: torch.Tensor) -> torch.Tensor:  # runs while the graph is traced
     if values in in_pool:
         return values
-    made = torch.ops.ndd.pooled(values)
-    pooled_from[made] = values
-    return made
+    pooled = torch.ops.ndd.pooled(values)
+    pooled_from[pooled] = values
+    return pooled
 
 
 @torch.library.impl("ndd::pooled", "CPU", lib=_library)
@@ -49,25 +49,25 @@ def _(parts: list[torch.Tensor], axis: int) -> torch.Tensor:
     return torch.stack(parts, axis)
 
 
-def result(values: torch.Tensor) -> torch.Tensor:
+def mark_result(values: torch.Tensor) -> torch.Tensor:
     """Mark what a formula has computed in a graph: if the graph returns it and it is large, it goes into the pool's memory."""
-    if values.device.type == "cpu" and values.is_contiguous() and _lowered():
+    if values.device.type == "cpu" and values.is_contiguous() and _is_lowered():
         return torch.ops.ndd.result(values)
     return values
 
 
-def stacked(parts: list[torch.Tensor], axis: int) -> torch.Tensor:
+def stack_parts(parts: list[torch.Tensor], axis: int) -> torch.Tensor:
     """Return ``torch.stack(parts, axis)``, in a graph a result as well."""
-    return torch.ops.ndd.stacked(parts, axis) if parts[0].device.type == "cpu" and _lowered() else torch.stack(parts, axis)
+    return torch.ops.ndd.stacked(parts, axis) if parts[0].device.type == "cpu" and _is_lowered() else torch.stack(parts, axis)
 
 
 @assume_constant_result  # called while a graph is traced
-def _lowered() -> bool:
-    return _tell_inductor()
+def _is_lowered() -> bool:
+    return _register_lowerings()
 
 
 @functools.cache
-def _tell_inductor() -> bool:
+def _register_lowerings() -> bool:
     """Tell Inductor about ``ndd::pooled``. Return False where it is not the Inductor that this is written for: then memory comes from malloc."""
     try:
         from torch._inductor import ir, lowering
@@ -100,12 +100,12 @@ def _tell_inductor() -> bool:
 
     def fill(out: Any, values: Any) -> None:
         """Compute the values into a buffer. ``stored_in.realize_into`` would compute expressions with many inputs elsewhere first, and copy."""
-        made: Any = ir.Pointwise.create(
+        pooled: Any = ir.Pointwise.create(
             device=values.get_device(), dtype=values.get_dtype(), inner_fn=values.make_loader(), ranges=list(values.get_size())
         )
         V.graph.mark_buffer_mutated(out.get_name())
-        made.data.realize()
-        made.data.data.layout = stored_in(out)
+        pooled.data.realize()
+        pooled.data.data.layout = stored_in(out)
 
     @register(torch.ops.ndd.pooled.default, type_promotion_kind=None)
     def _(values: Any) -> Any:

@@ -86,3 +86,6 @@ if _missing := c_function("ndd_missing_instructions")():
         f"torch_ndd: {PATH} was compiled for a CPU with {_missing.decode()}, which this CPU lacks; compile it again with: "
         "pip install . (for every CPU), or in a development build: cmake build/dev && ninja -C build/dev"
     )
+
+DTYPES: dict[int, torch.dtype] = {number: getattr(torch, "bool" if name == "boolean" else name) for name, number in numbers("DType").items()}
+"""The element types that kernels know, by the numbers of :class:`torch.dtype` in C++."""

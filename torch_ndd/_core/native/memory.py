@@ -82,7 +82,7 @@ def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.
         for extent in shape:
             size *= extent
         if size >= POOLED_BYTES:
-            if pinned_sizes and (pinned := _pinned(shape, dtype, size)) is not None:
+            if pinned_sizes and (pinned := _allocate_pinned(shape, dtype, size)) is not None:
                 return pinned
             try:
                 return _pooled(shape, dtype)
@@ -93,7 +93,7 @@ def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.
     return torch.empty(shape, dtype=dtype, device=device)
 
 
-def _pinned(shape: tuple[int, ...] | list[int], dtype: torch.dtype, size: int) -> torch.Tensor | None:
+def _allocate_pinned(shape: tuple[int, ...] | list[int], dtype: torch.dtype, size: int) -> torch.Tensor | None:
     """Return pinned memory if buffers of this size go to a GPU; None if there is none left."""
     if size_class(size) not in pinned_sizes:
         return None
@@ -104,7 +104,7 @@ def _pinned(shape: tuple[int, ...] | list[int], dtype: torch.dtype, size: int) -
         return None
 
 
-def unfilled(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
+def allocate_samples(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return the buffer of a batch with these shapes, int64 (N, ndim), and the shapes; dense and None if they are equal."""
     if torch.compiler.is_compiling():
         return torch.ops.ndd.empty_packed(shapes, dtype, device), shapes

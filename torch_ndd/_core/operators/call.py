@@ -9,7 +9,7 @@ import torch
 from .. import native
 from ..context.device import DeviceLike
 from ..native import CPU
-from ..native.graph_results import result
+from ..native.graph_results import mark_result
 from ..suggestions import similar
 from ..values.batch import Batch, new_batch
 from ..values.dispatch import submit
@@ -355,7 +355,7 @@ def _run_formula(op: Operator, call: Call, launch: Launch, batches: Sequence[Bat
         inputs = [None if batch is None else batch.buffer for batch in batches]
     arguments = [_number_behind(call, argument) for argument in launch.args]
     output = formula(*([inputs] if op.variadic else inputs), *arguments, dtype=outputs[0].dtype)
-    return output if output is None or ragged else result(output)
+    return output if output is None or ragged else mark_result(output)
 
 
 def _number_behind(call: Call, argument: Any) -> Any:

@@ -119,7 +119,7 @@ def call_on_batch(function: Callable[..., Any], batch: Batch, *args: Any, **kwar
         _plan_function(key, record, values if record is None else result.buffer, getattr(result, "_layout", None))
         return result
     # run_plan() for one operand: with cold caches each Python function takes 0.5 to 1 us here.
-    if batch.pending is None or (pending := batch._unfinished()) is None:
+    if batch.pending is None or (pending := batch._pending_work()) is None:
         output, pending = resubmit_one(plan.handle, values, batch.caller_owned, batch.sources)
     else:
         output, pending = resubmit(plan.handle, [values], ((pending, batch._sample),), batch.caller_owned, batch.sources)

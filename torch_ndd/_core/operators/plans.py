@@ -194,7 +194,7 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
             tensors.append(operand.ragged_shapes)
         if operand.caller_owned:
             external = True
-        if operand.pending is not None and (pending := operand._unfinished()) is not None:
+        if operand.pending is not None and (pending := operand._pending_work()) is not None:
             reads.append((pending, operand._sample))
     if plan.takes_words:
         assert words is not None
@@ -218,7 +218,7 @@ def _run_on_gpu(plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs
             tensors.append(operand.buffer)
             if operand.ragged_shapes is not None:
                 tensors.append(operand.ragged_shapes)
-            if operand.pending is not None and (pending := operand._unfinished()) is not None:
+            if operand.pending is not None and (pending := operand._pending_work()) is not None:
                 pending.wait()  # the launcher reads per-sample arguments on the host
         if plan.takes_words:
             assert words is not None

@@ -10,7 +10,7 @@ from ... import types
 from ..._core.values.batch import Batch, empty_packed, new_batch
 from ..._core.values.collect import pack
 from ..._core.values.dispatch import run
-from ..._core.values.extents import lasting
+from ..._core.values.extents import find_lasting_extents
 from ..._core.work.pending import ALL_SAMPLES
 from .._graph import Operation, Step
 from ..data_node import DataNode, create
@@ -69,7 +69,7 @@ def interleaved(first: Batch, second: Batch, truth: np.ndarray) -> Batch:
     shapes = np.empty((len(truth), first.ndim), np.int64)
     for side, one in ((truth, first), (~truth, second)):
         shapes[side] = one.sample_shapes().numpy()
-    out = empty_packed(torch.from_numpy(shapes), dtype, device, layout, lasting(shapes.tolist(), layout))
+    out = empty_packed(torch.from_numpy(shapes), dtype, device, layout, find_lasting_extents(shapes.tolist(), layout))
     sides = iter(_samples(first)), iter(_samples(second))
     parts = [next(sides[0] if which else sides[1]) for which in truth.tolist()]
     if device.type == "cpu":

@@ -96,7 +96,7 @@ class Kept:
         else:
             rows = np.empty((len(self.counts), 1 + len(trailing)), np.int64)
             rows[:, 0], rows[:, 1:] = self.counts.numpy(), trailing
-            made = new_batch(left.view(-1), torch.from_numpy(rows), fixed=(None, *trailing)).densified()
+            made = new_batch(left.view(-1), torch.from_numpy(rows), fixed=(None, *trailing)).densify()
         made.relabel(like.layout)
         return made if device.type == "cpu" else made.to_device(device)
 

@@ -291,7 +291,7 @@ def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
             extents = made.ragged_shapes
         rows = masks.sample_shapes()
         shapes = torch.cat([rows[:, :-2], extents[:, -2:]], 1).contiguous()
-        return new_batch(made.buffer.reshape(-1), shapes, layout, made.pending, made.caller_owned).densified()
+        return new_batch(made.buffer.reshape(-1), shapes, layout, made.pending, made.caller_owned).densify()
 
     return planes, back
 
