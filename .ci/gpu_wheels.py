@@ -38,19 +38,19 @@ def download(packages: tuple[str, ...], folder: Path) -> list[Path]:
     return sorted(folder.glob("*.whl"))
 
 
-def wanted(name: str) -> bool:
+def is_needed(name: str) -> bool:
     """Whether a file is of use there: not the modules of other versions of Python."""
     _, mark, rest = name.rpartition(".cpython-")
     return not mark or rest.startswith(f"{PYTHON}-")
 
 
-def thinned(data: bytes) -> bytes:
+def strip_code(data: bytes) -> bytes:
     """A library with the code for other GPUs overwritten with zeros, in every bundle that has code for this one.
 
     A bundle is a header (magic, version, its size, the size of what follows) and its parts, each with a header of its own: kind, version, the sizes
     of header and code, and at byte 28 the architecture.
     """
-    made, at = bytearray(data), 0
+    output, at = bytearray(data), 0
     while (at := data.find(_FATBIN, at)) >= 0:
         _, version, header, size = struct.unpack_from("<IHHQ", data, at)
         if version != 1 or header != 16 or at + header + size > len(data):
@@ -64,9 +64,9 @@ def thinned(data: bytes) -> bytes:
         if any((kind, architecture) == (_CUBIN, ARCHITECTURE) for kind, architecture, _, _ in parts):
             for kind, architecture, begin, length in parts:
                 if kind in (_PTX, _CUBIN) and architecture != ARCHITECTURE:
-                    made[begin : begin + length] = bytes(length)
+                    output[begin : begin + length] = bytes(length)
         at = end
-    return bytes(made)
+    return bytes(output)
 
 
 def pack(wheels: list[Path], archive: Path) -> None:
@@ -74,12 +74,12 @@ def pack(wheels: list[Path], archive: Path) -> None:
     with tempfile.TemporaryDirectory() as folder, lzma.open(archive, "wb", preset=5) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
         for wheel in wheels:
             with zipfile.ZipFile(wheel) as files:
-                for name in filter(wanted, files.namelist()):
+                for name in filter(is_needed, files.namelist()):
                     if name.endswith("/"):
                         continue
                     data = files.read(name)
                     path = Path(folder) / "file"
-                    path.write_bytes(thinned(data) if ".so" in Path(name).name else data)
+                    path.write_bytes(strip_code(data) if ".so" in Path(name).name else data)
                     tar.add(path, name)
 
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 DIST = ROOT / "dist"
 # Libraries that torch and the NVIDIA packages bring: the wheel finds them in their packages.
 ELSEWHERE = ("libtorch.so", "libtorch_cpu.so", "libtorch_cuda.so", "libc10.so", "libc10_cuda.so", "libnvimgcodec.so.0")
-TESTS = ("test_package.py", "test_show.py", "test_operators.py::test_equals_its_reference", "ops/test_flip.py")
+TESTS = ("project/test_package.py", "test_show.py", "test_operators.py::test_equals_its_reference", "ops/geometry/test_flip.py")
 FIRST_SCRIPT = """
 import time, sys
 begin = time.perf_counter()
@@ -47,12 +47,12 @@ def build() -> Path:
     shutil.rmtree(raw, ignore_errors=True)
     options = ["--no-build-isolation", "--no-deps", "-Cbuild-dir=build/wheel", "-w", str(raw)]
     run([sys.executable, "-m", "pip", "wheel", *options, str(ROOT)])
-    made = next(raw.glob("*.whl"))
+    wheel = next(raw.glob("*.whl"))
     DIST.mkdir(exist_ok=True)
     for old in DIST.glob("*.whl"):
         old.unlink()
     excluded = [part for name in ELSEWHERE for part in ("--exclude", name)]
-    run([sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", str(DIST), str(made)])
+    run([sys.executable, "-m", "auditwheel", "repair", *excluded, "-w", str(DIST), str(wheel)])
     return next(DIST.glob("*.whl"))
 
 
@@ -76,7 +76,7 @@ def interpreters() -> dict[str, str]:
     return found
 
 
-def tried(wheel: Path, python: str, torch: str, extras: str) -> dict[str, str]:
+def try_wheel(wheel: Path, python: str, torch: str, extras: str) -> dict[str, str]:
     """Install the wheel in a fresh environment, and return what happened there, by step."""
     steps: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="ndd-wheel-") as name:
@@ -95,7 +95,8 @@ def tried(wheel: Path, python: str, torch: str, extras: str) -> dict[str, str]:
             "doctor": [program, "-m", "torch_ndd"],
         }
         if extras:
-            tests = [f"tests/{one}" for one in TESTS] + ["--deselect=tests/test_package.py::test_a_wheel_has_the_library_alone"]  # needs the sources
+            needs_sources = "tests/project/test_package.py::test_a_wheel_has_the_library_alone"
+            tests = [f"tests/{test}" for test in TESTS] + [f"--deselect={needs_sources}"]
             commands["tests"] = [str(folder / "env" / "bin" / "pytest"), "-q", "-W", "default", "-p", "no:cacheprovider", *tests]
         for step, command in commands.items():
             begin = time.perf_counter()
@@ -127,7 +128,7 @@ def main() -> int:
     failed = False
     for version in options.python or pythons:
         for torch, extras in itertools.product(options.torch or ["newest"], options.extras or ["", "demo,parquet,lz4"]):
-            steps = tried(wheel, pythons[version], torch, extras)
+            steps = try_wheel(wheel, pythons[version], torch, extras)
             failed |= any(text.startswith("FAILED") for text in steps.values())
             shown = "; ".join(f"{step}: {text}" for step, text in steps.items())
             print(f"Python {version}, torch {torch}, extras {extras or 'none'}: {shown}", flush=True)

@@ -98,7 +98,7 @@ def _write_sounds(folder: Path, count: int, draw: np.random.Generator) -> list[P
 
 
 def _write_manifest(path: Path, sounds: list[Path]) -> Path:
-    entries = [{"audio_filepath": str(one), "duration": 2.0, "text": f"the sound with number {k}"} for k, one in enumerate(sounds)]
+    entries = [{"audio_filepath": str(path), "duration": 2.0, "text": f"the sound with number {k}"} for k, path in enumerate(sounds)]
     path.write_text("\n".join(map(json.dumps, entries)) + "\n")
     return path
 
@@ -158,11 +158,11 @@ def _write_tfrecord(path: Path, jpegs: list[Path]) -> Path:
 
 
 def _varint(number: int) -> bytes:
-    made = bytearray()
+    encoded = bytearray()
     while number > 127:
-        made.append(number & 127 | 128)
+        encoded.append(number & 127 | 128)
         number >>= 7
-    return bytes([*made, number])
+    return bytes([*encoded, number])
 
 
 def _field(number: int, content: bytes) -> bytes:

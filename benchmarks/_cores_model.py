@@ -33,7 +33,7 @@ class Load:
 class _Batch:
     def __init__(self, number: int, load: Load, rng: random.Random) -> None:
         self.number, self.left = number, load.batch
-        self.lengths = [[rng.choice(one) for one in load.lengths] for _ in range(load.batch)]
+        self.lengths = [[rng.choice(times) for times in load.lengths] for _ in range(load.batch)]
         self.issued = 0  # operations that are in the queue
         self.done = [0] * load.batch  # operations of each sample
 
@@ -60,7 +60,7 @@ class _Model:
         self.order += 1
         heapq.heappush(self.events, (time, self.order, what, arguments))
 
-    def locked(self, time: float, hold: float) -> float:
+    def take_lock(self, time: float, hold: float) -> float:
         """When a hold of the lock ends that is asked for now."""
         self.lock_free = max(self.lock_free, time) + hold
         return self.lock_free
@@ -87,10 +87,10 @@ class _Model:
         self.at(time + self.costs.read + self.costs.issue / len(self.load.lengths), "issue", number)
 
     def issue(self, time: float, number: int) -> None:
-        end = self.locked(time, self.costs.queue)
-        self.at(end, "issued", number)
+        end = self.take_lock(time, self.costs.queue)
+        self.at(end, "finish_issue", number)
 
-    def issued(self, time: float, number: int) -> None:
+    def finish_issue(self, time: float, number: int) -> None:
         batch = self.open[number]
         operation = batch.issued
         batch.issued += 1
@@ -119,10 +119,10 @@ class _Model:
 
     def visit(self, time: float, did: tuple[int, int, int, int] | None) -> None:
         """A thread is at the lock: it did the operations from the first to the last of a sample, or was woken."""
-        end = self.locked(time, self.costs.visit)
-        self.at(end, "visited", did)
+        end = self.take_lock(time, self.costs.visit)
+        self.at(end, "finish_visit", did)
 
-    def visited(self, time: float, did: tuple[int, int, int, int] | None) -> None:
+    def finish_visit(self, time: float, did: tuple[int, int, int, int] | None) -> None:
         if did is None:
             self.called -= 1
         else:

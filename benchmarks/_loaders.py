@@ -43,9 +43,9 @@ class Job:
 # The numbers of the imperative loops are literals because DALI's capture mode only follows literals.
 
 
-def imperative(job: Job, module: str, capture: bool = False) -> Batches:
+def run_imperative(job: Job, module: str, capture: bool = False) -> Batches:
     """The plain loop, the same program for torch_ndd and for DALI's dynamic mode."""
-    ndd = _threaded(module, job.threads)
+    ndd = _load_module(module, job.threads)
     reader = ndd.readers.File(**job.epoch, random_shuffle=True)
     while True:
         for jpegs, classes in reader.next_epoch(batch_size=64, capture=capture):
@@ -56,9 +56,9 @@ def imperative(job: Job, module: str, capture: bool = False) -> Batches:
             yield images.torch(), classes.torch()
 
 
-def imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
+def run_imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
     """The same with the decoder that decodes only the random crop."""
-    ndd = _threaded(module, job.threads)
+    ndd = _load_module(module, job.threads)
     reader = ndd.readers.File(**job.epoch, random_shuffle=True)
     while True:
         for jpegs, classes in reader.next_epoch(batch_size=64, capture=capture):
@@ -69,13 +69,13 @@ def imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
             yield images.torch(), classes.torch()
 
 
-def cached(job: Job, folder: bool = False, share: float = 1.0) -> Batches:
+def run_cached(job: Job, folder: bool = False, share: float = 1.0) -> Batches:
     """The fused program from the second epoch on, with a cache that holds this share of the decoded images, in memory or in a folder."""
-    ndd = _threaded("torch_ndd", job.threads)
+    ndd = _load_module("torch_ndd", job.threads)
     with tempfile.TemporaryDirectory(prefix="torch_ndd_cache_") as place:
         needed = 0
         for jpegs, _ in ndd.readers.File(files=job.files, labels=[0] * len(job.files)).next_epoch(batch_size=64):
-            needed += sum(-(-int(one.torch().prod()) // 4096) * 4096 + 4096 for one in ndd.peek_image_shape(jpegs).tensors)
+            needed += sum(-(-int(shape.torch().prod()) // 4096) * 4096 + 4096 for shape in ndd.peek_image_shape(jpegs).tensors)
         cache = ndd.decoders.cache(int(needed * share), place if folder else None)
         for jpegs, _ in ndd.readers.File(files=job.files, labels=[0] * len(job.files)).next_epoch(batch_size=64):
             ndd.decoders.image_random_crop(jpegs, cache=cache).evaluate()
@@ -95,7 +95,7 @@ def _cached_epochs(ndd: ModuleType, job: Job, cache: Any) -> Batches:
 
 def run_ahead(job: Job, compiled: bool = False) -> Batches:
     """The fused program as the function of the loader, which runs it ahead; compiled from bytes to planes if wanted."""
-    ndd = _threaded("torch_ndd", job.threads)
+    ndd = _load_module("torch_ndd", job.threads)
 
     def augment(jpegs: Any, classes: Any) -> tuple[Any, Any]:
         images = ndd.resize(ndd.decoders.image_random_crop(jpegs), size=[224, 224])
@@ -196,7 +196,7 @@ def _chunks(items: list[Any]) -> list[list[Any]]:
     return [items[i : i + BATCH] for i in range(0, len(items) - BATCH + 1, BATCH)]
 
 
-def _threaded(module: str, threads: int) -> ModuleType:
+def _load_module(module: str, threads: int) -> ModuleType:
     torch.set_num_threads(threads)
     ndd = importlib.import_module(module)
     ndd.set_num_threads(threads)
@@ -220,20 +220,20 @@ def competitors(threads: int) -> dict[str, Competitor]:
         for workers in (0, threads)
     }
     return {
-        SUBJECT: Competitor(imperative_fused, {"module": "torch_ndd"}),
+        SUBJECT: Competitor(run_imperative_fused, {"module": "torch_ndd"}),
         "torch_ndd, DataLoader": Competitor(run_ahead, {}, "torch_ndd"),
         "torch_ndd, DataLoader, torch.compile": Competitor(run_ahead, {"compiled": True}, "torch_ndd"),
-        "torch_ndd, capture": Competitor(imperative_fused, {"module": "torch_ndd", "capture": True}),
-        "torch_ndd, all images cached": Competitor(cached, {}, "torch_ndd"),
-        "torch_ndd, all cached in a folder": Competitor(cached, {"folder": True}, "torch_ndd"),
-        "torch_ndd, half of the images cached": Competitor(cached, {"share": 0.5}, "torch_ndd"),
-        "torch_ndd, decode whole": Competitor(imperative, {"module": "torch_ndd"}),
+        "torch_ndd, capture": Competitor(run_imperative_fused, {"module": "torch_ndd", "capture": True}),
+        "torch_ndd, all images cached": Competitor(run_cached, {}, "torch_ndd"),
+        "torch_ndd, all cached in a folder": Competitor(run_cached, {"folder": True}, "torch_ndd"),
+        "torch_ndd, half of the images cached": Competitor(run_cached, {"share": 0.5}, "torch_ndd"),
+        "torch_ndd, decode whole": Competitor(run_imperative, {"module": "torch_ndd"}),
         "torch_ndd.dali pipeline": Competitor(pipeline, {"fused": False, "package": "torch_ndd.dali"}, "torch_ndd"),
         "torch_ndd.dali pipeline, fused crop": Competitor(pipeline, {"fused": True, "package": "torch_ndd.dali"}, "torch_ndd"),
-        "DALI dynamic": Competitor(imperative, {"module": DALI}, "nvidia.dali"),
-        "DALI dynamic, fused crop": Competitor(imperative_fused, {"module": DALI}, "nvidia.dali"),
-        "DALI dynamic, capture": Competitor(imperative, {"module": DALI, "capture": True}, "nvidia.dali"),
-        "DALI dynamic, fused crop, capture": Competitor(imperative_fused, {"module": DALI, "capture": True}, "nvidia.dali"),
+        "DALI dynamic": Competitor(run_imperative, {"module": DALI}, "nvidia.dali"),
+        "DALI dynamic, fused crop": Competitor(run_imperative_fused, {"module": DALI}, "nvidia.dali"),
+        "DALI dynamic, capture": Competitor(run_imperative, {"module": DALI, "capture": True}, "nvidia.dali"),
+        "DALI dynamic, fused crop, capture": Competitor(run_imperative_fused, {"module": DALI, "capture": True}, "nvidia.dali"),
         "DALI pipeline": Competitor(pipeline, {"fused": False}, "nvidia.dali"),
         "DALI pipeline, fused crop": Competitor(pipeline, {"fused": True}, "nvidia.dali"),
         **loaders,

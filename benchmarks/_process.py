@@ -125,7 +125,7 @@ def cpu_seconds(pid: int | None = None) -> float:
     return total
 
 
-def installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Whether `module` can be imported (its parent packages are imported to find out, it is not)."""
     try:
         return importlib.util.find_spec(module) is not None

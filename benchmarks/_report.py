@@ -79,7 +79,7 @@ def gpu() -> dict[str, Any]:
 
     command = ["nvidia-smi", f"--query-gpu={','.join(_GPU_QUERY)}", "--format=csv,noheader", "-i", "0"]
     try:
-        values = [one.strip() for one in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(",")]
+        values = [value.strip() for value in subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[0].split(",")]
         facts: dict[str, Any] = dict(zip(_GPU_QUERY, values, strict=True))
     except (OSError, subprocess.CalledProcessError, IndexError, ValueError):
         facts = {"name": torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"}

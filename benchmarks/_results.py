@@ -22,11 +22,11 @@ def write_page(files: Iterable[Path], folder: Path = FOLDER) -> Path:
 
     A page has a section for each file, with the file's name; sections without a file this time stay as they are.
     """
-    given = sorted(files)
-    reports = {path.stem: json.loads(path.read_text()) for path in given if path.suffix == ".json"}
+    paths = sorted(files)
+    reports = {path.stem: json.loads(path.read_text()) for path in paths if path.suffix == ".json"}
     if not reports:
         raise ValueError("no report: give the files that the benchmarks wrote with --json")
-    tests = [ElementTree.parse(path).getroot() for path in given if path.suffix == ".xml"]
+    tests = [ElementTree.parse(path).getroot() for path in paths if path.suffix == ".xml"]
     facts = next(iter(reports.values()))["environment"]
     name = facts.get("gpu", {}).get("name", "CPU")
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,13 +69,13 @@ def section(report: dict[str, Any]) -> Iterator[str]:
     if failures := list(_failures(report)):
         yield from ("", "Failed or below its bar:", "", *(f"- {line}" for line in failures))
     yield ""
-    yield from _SUITES.get(report["suite"], _plain)(report)
+    yield from _SUITES.get(report["suite"], _plain_text)(report)
 
 
 def _commits(reports: Iterable[dict[str, Any]]) -> str:
     # The GPU machine has no repository.
     found = sorted({report["environment"]["commit"] for report in reports})
-    return ", ".join(f"{_report.commit()} (of this page)" if one == "unknown" else one for one in found)
+    return ", ".join(f"{_report.commit()} (of this page)" if name == "unknown" else name for name in found)
 
 
 def _versions(facts: dict[str, Any]) -> str:
@@ -102,7 +102,7 @@ def _failures(report: dict[str, Any]) -> Iterator[str]:
         if isinstance(times, dict) and times["uncompiled"] < row["bar"]:
             yield f"{name}: compiled {times['uncompiled']:.2f} times as fast as uncompiled, not {row['bar']}"
     if report["suite"] == "main":
-        yield from _main_missed(report["results"])
+        yield from _find_main_misses(report["results"])
 
 
 def _best(results: dict[str, dict[str, float]], family: str) -> str:
@@ -110,7 +110,7 @@ def _best(results: dict[str, dict[str, float]], family: str) -> str:
     return max((name for name in results if name.startswith(family)), key=lambda name: results[name]["images_per_second"], default="")
 
 
-def _main_missed(results: dict[str, dict[str, float]]) -> Iterator[str]:
+def _find_main_misses(results: dict[str, dict[str, float]]) -> Iterator[str]:
     """The best of torch_ndd against DALI's best mode."""
     best, theirs = _best(results, "torch_ndd"), _best(results, "DALI")
     if not best or not theirs:
@@ -138,9 +138,9 @@ def _row(*cells: Any) -> str:
     return "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |"
 
 
-def _ops(report: dict[str, Any]) -> Iterator[str]:
+def _ops_table(report: dict[str, Any]) -> Iterator[str]:
     if "copy_bandwidth" not in report:
-        yield from _plain(report)
+        yield from _plain_text(report)
         return
     yield f"Copy bandwidth {report['copy_bandwidth'] / 1e12:.2f} TB/s, bytes read and written. Columns of others: how many times faster torch_ndd is."
     yield "Uploads from memory that is not pinned, host us: " + ", ".join(f"{name} {us:.1f}" for name, us in report["uploads_us"].items()) + "."
@@ -165,7 +165,7 @@ def _ops(report: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _main(report: dict[str, Any]) -> Iterator[str]:
+def _main_table(report: dict[str, Any]) -> Iterator[str]:
     yield f"{report['files']} JPEGs of {report['average_kb']:.1f} kB, batches of {report['batch']}."
     yield ""
     yield _row("", "images/s", "torch_ndd is x times", "p50 ms", "p99 ms", "images per CPU second")
@@ -176,20 +176,22 @@ def _main(report: dict[str, Any]) -> Iterator[str]:
         yield _row(name, f"{row['images_per_second']:.0f}", times, *figures)
 
 
-def _compiled(report: dict[str, Any]) -> Iterator[str]:
+def _compiled_table(report: dict[str, Any]) -> Iterator[str]:
     rows = report["results"]
     if any("ms" not in row for row in rows.values()):
-        yield from _plain(report)
+        yield from _plain_text(report)
         return
     columns = list(dict.fromkeys(name for row in rows.values() for name in row["ms"]))
     yield _row("milliseconds", *columns, *(f"compiled is x {name}" for name in columns if name != "compiled"), "difference")
     yield _row(*["---"] * (1 + 2 * len(columns)))
     for name, row in rows.items():
-        times = [f"{row['compiled_ratio'][one]:.2f}" if one in row["compiled_ratio"] else "" for one in columns if one != "compiled"]
-        yield _row(name, *(f"{row['ms'][one]:.3f}" if one in row["ms"] else "" for one in columns), *times, f"{row['largest_difference']:.3g}")
+        times = [f"{row['compiled_ratio'][column]:.2f}" if column in row["compiled_ratio"] else "" for column in columns if column != "compiled"]
+        yield _row(
+            name, *(f"{row['ms'][column]:.3f}" if column in row["ms"] else "" for column in columns), *times, f"{row['largest_difference']:.3g}"
+        )
 
 
-def _graph(report: dict[str, Any]) -> Iterator[str]:
+def _graph_table(report: dict[str, Any]) -> Iterator[str]:
     yield _row("", "calls ms", "replay ms", "calls: host us", "replay: host us", "equal")
     yield _row(*["---"] * 6)
     for name, row in report["results"].items():
@@ -197,7 +199,7 @@ def _graph(report: dict[str, Any]) -> Iterator[str]:
         yield _row(name, *cells, "yes" if row["equal"] else "no")
 
 
-def _unusual(report: dict[str, Any]) -> Iterator[str]:
+def _unusual_table(report: dict[str, Any]) -> Iterator[str]:
     rows = report["results"]
     below = [name for name, row in rows.items() if row["missed"]]
     yield f"{len(rows)} rows, the slowest first; {len(below)} are slower than DALI."
@@ -207,15 +209,15 @@ def _unusual(report: dict[str, Any]) -> Iterator[str]:
     yield _row("", "x DALI", "torch_ndd ms", "DALI ms")
     yield _row(*["---"] * 4)
     for name, row in rows.items():
-        figures = [f"{row['ms'][one]:.3f}" if one in row["ms"] else "failed" for one in ("torch_ndd", "DALI")]
+        figures = [f"{row['ms'][column]:.3f}" if column in row["ms"] else "failed" for column in ("torch_ndd", "DALI")]
         yield _row(f"**{name}**" if row["missed"] else name, f"{row['torch_ndd_ratio'].get('DALI', 0):.2f}", *figures)
 
 
-def _plain(report: dict[str, Any]) -> Iterator[str]:
+def _plain_text(report: dict[str, Any]) -> Iterator[str]:
     yield from ("```json", json.dumps(report["results"], indent=1), "```")
 
 
-_SUITES = {"ops": _ops, "unusual": _unusual, "main": _main, "compiled": _compiled, "graph": _graph}
+_SUITES = {"ops": _ops_table, "unusual": _unusual_table, "main": _main_table, "compiled": _compiled_table, "graph": _graph_table}
 
 
 def _operators(kernels: list[str], tests: list[Any]) -> Iterator[str]:

@@ -29,16 +29,16 @@ class Round:
         return BATCH * len(self.seconds) / sum(self.seconds)
 
 
-def measure(batches: Iterator[Any], discard: int, steps: int, delivered: Callable[[], None] = lambda: None) -> Round:
+def measure(batches: Iterator[Any], discard: int, steps: int, deliver: Callable[[], None] = lambda: None) -> Round:
     """Time `steps` batches, after those that may have been prepared before."""
     for _ in range(discard):
         next(batches)
-        delivered()
+        deliver()
     cpu, seconds = cpu_seconds(), []
     last = time.perf_counter()
     for _ in range(steps):
         next(batches)
-        delivered()
+        deliver()
         now = time.perf_counter()
         seconds.append(now - last)
         last = now
@@ -74,13 +74,13 @@ def figures(rounds: dict[str, list[Round]], unit: str) -> dict[str, dict[str, fl
     subject = rounds.get(SUBJECT)
     found = {}
     for name, taken in rounds.items():
-        seconds = [second for one in taken for second in one.seconds]
+        seconds = [second for measurement in taken for second in measurement.seconds]
         found[name] = {
-            f"{unit}_per_second": statistics.median(one.rate for one in taken),
+            f"{unit}_per_second": statistics.median(measurement.rate for measurement in taken),
             "batch_ms_p50": percentile(seconds, 50) * 1e3,
             "batch_ms_p99": percentile(seconds, 99) * 1e3,
-            f"{unit}_per_cpu_second": BATCH * len(seconds) / max(sum(one.cpu for one in taken), 1e-9),
+            f"{unit}_per_cpu_second": BATCH * len(seconds) / max(sum(measurement.cpu for measurement in taken), 1e-9),
         }
         if subject is not None:
-            found[name]["torch_ndd_ratio"] = ratio([one.rate for one in subject], [one.rate for one in taken])
+            found[name]["torch_ndd_ratio"] = ratio([measurement.rate for measurement in subject], [measurement.rate for measurement in taken])
     return found

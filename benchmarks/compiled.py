@@ -74,7 +74,7 @@ def _six(x: Any, factor: Any, angle: Any, coin: Any) -> Any:
     return _colours(ndd.posterize(ndd.contrast(x, contrast=factor), bits=6), factor, angle, coin)
 
 
-def _normalized(x: Any, coin: Any, layout: str) -> Any:
+def _normalize(x: Any, coin: Any, layout: str) -> Any:
     return ndd.crop_mirror_normalize(x, mirror=coin, mean=_MEAN, std=_STD, output_layout=layout)
 
 
@@ -88,8 +88,8 @@ _ALONE: dict[str, Chain] = {
     "saturation": lambda x, factor, angle, coin: ndd.saturation(x, saturation=factor),
     "color_space_conversion": lambda x, factor, angle, coin: ndd.color_space_conversion(x, image_type=types.RGB, output_type=types.YCbCr),
     "flip": lambda x, factor, angle, coin: ndd.flip(x, horizontal=coin),
-    "crop_mirror_normalize to CHW": lambda x, factor, angle, coin: _normalized(x, coin, "CHW"),
-    "crop_mirror_normalize to HWC": lambda x, factor, angle, coin: _normalized(x, coin, "HWC"),
+    "crop_mirror_normalize to CHW": lambda x, factor, angle, coin: _normalize(x, coin, "CHW"),
+    "crop_mirror_normalize to HWC": lambda x, factor, angle, coin: _normalize(x, coin, "HWC"),
     "normalize": lambda x, factor, angle, coin: ndd.normalize(x, axes=[0, 1]),
     "arithmetic": lambda x, factor, angle, coin: x * 0.5 + 3,
     "comparison": lambda x, factor, angle, coin: x < 100,
@@ -110,7 +110,7 @@ CHAINS: dict[str, Chain] = {
 _BAR, _BAR_RAGGED, _BAR_FIRST = 1.5, 1.0, 20.0
 
 
-def _given(dtype: torch.dtype, ragged: bool) -> tuple[Any, ...]:
+def _make_arguments(dtype: torch.dtype, ragged: bool) -> tuple[Any, ...]:
     """Return the images and the arguments of a chain. Ragged ones have as many pixels in the mean."""
     generator = torch.Generator().manual_seed(0)
     sides = [208 + 32 * k // (_BATCH - 1) if ragged else 224 for k in range(_BATCH)]
@@ -124,9 +124,9 @@ def first_compilation(described: str, dtype: str, ragged: bool, threads: int) ->
     """Runs in a fresh process: prints the seconds of the first call of a compiled chain."""
     torch.set_num_threads(threads)
     ndd.set_num_threads(threads)
-    given = _given(getattr(torch, dtype), ragged)
+    arguments = _make_arguments(getattr(torch, dtype), ragged)
     begin = time.perf_counter()
-    torch.compile(CHAINS[described], fullgraph=True)(*given).evaluate()
+    torch.compile(CHAINS[described], fullgraph=True)(*arguments).evaluate()
     print(time.perf_counter() - begin)
 
 
@@ -134,10 +134,10 @@ def _first_seconds(*arguments: Any) -> float:
     program = f"from benchmarks import compiled; compiled.first_compilation(*{arguments!r})"
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache}
-        made = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
-    if made.returncode != 0:
-        raise RuntimeError(made.stderr)
-    return float(made.stdout)
+        process = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise RuntimeError(process.stderr)
+    return float(process.stdout)
 
 
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
@@ -154,13 +154,13 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         name = f"{str(dtype)[6:]}, {'ragged, ' if ragged else ''}{described}"
         if (alone and ragged) or (options.only is not None and not options.only.search(name)):
             continue
-        given = _given(dtype, ragged)
+        arguments = _make_arguments(dtype, ragged)
         torch.compiler.reset()
-        contestants = [functools.partial(one, *given) for one in (chain, torch.compile(chain, fullgraph=True))]
+        contestants = [functools.partial(function, *arguments) for function in (chain, torch.compile(chain, fullgraph=True))]
         for contestant in contestants:
             contestant().evaluate()
         rounds = [[_seconds(contestant, options.milliseconds / 1e3) for contestant in contestants] for _ in range(options.rounds)]
-        plain, compiled = ([one[k] for one in rounds] for k in (0, 1))
+        plain, compiled = ([seconds[k] for seconds in rounds] for k in (0, 1))
         row = results[name] = {
             "uncompiled_ms": statistics.median(plain) * 1e3,
             "compiled_ms": statistics.median(compiled) * 1e3,

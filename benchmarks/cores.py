@@ -59,9 +59,9 @@ def main_job(images: int, passes: int) -> tuple[list[list[float]], float, float]
                 read = time.thread_time()
                 scaled_images = ndd.resize(ndd.decoders.image_random_crop(jpegs), size=[224, 224])
                 mirror = ndd.random.coin_flip(batch_size=BATCH, probability=0.5)
-                made = ndd.crop_mirror_normalize(scaled_images, mirror=mirror, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
+                output = ndd.crop_mirror_normalize(scaled_images, mirror=mirror, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
                 issued = time.thread_time()
-                made.torch()
+                output.torch()
                 reads.append(read - begun)
                 issues.append(issued - read)
                 begun = time.thread_time()
@@ -71,9 +71,9 @@ def main_job(images: int, passes: int) -> tuple[list[list[float]], float, float]
                 if int(begin) > before:
                     spans.setdefault(op, []).append((int(end) - int(begin)) * 1e-9)
             taken.append([spans[step] for step in STEPS])
-    lengths = [[min(times) for times in zip(*(one[k] for one in taken), strict=True)] for k in range(len(STEPS))]
-    if any(len(one) != images for one in lengths):
-        raise RuntimeError(f"main job: {[len(one) for one in lengths]} chunks of {images} samples; the model wants one for each")
+    lengths = [[min(times) for times in zip(*(lengths_of_pass[k] for lengths_of_pass in taken), strict=True)] for k in range(len(STEPS))]
+    if any(len(row) != images for row in lengths):
+        raise RuntimeError(f"main job: {[len(row) for row in lengths]} chunks of {images} samples; the model wants one for each")
     return lengths, statistics.median(reads), statistics.median(issues)
 
 
@@ -102,15 +102,15 @@ def compare(stress: Path, threads: int, costs: Costs, seconds: float, rounds: in
     for count in sorted({1, threads}, reverse=True):
         for lengths in SHORT:
             taken = [_stress.figures(stress, "speed", threads=count, links=3, seconds=seconds, microseconds=lengths) for _ in range(rounds)]
-            figures = {name: statistics.median(one[name] for one in taken) for name in ("busy", "busy_of_cpu_time")}
-            work = [float(one) * 1e-6 for one in lengths.split(",")]
+            figures = {name: statistics.median(figures_of_round[name] for figures_of_round in taken) for name in ("busy", "busy_of_cpu_time")}
+            work = [float(length) * 1e-6 for length in lengths.split(",")]
             if not rows:
                 costs = replace(costs, visit=max(costs.visit, sum(work) * (1 / figures["busy_of_cpu_time"] - 1)))
-            rows[f"{count} x {lengths} us"] = {**figures, "computed": busy(count, Load([[one] for one in work], BATCH, 17), costs)}
+            rows[f"{count} x {lengths} us"] = {**figures, "computed": busy(count, Load([[length] for length in work], BATCH, 17), costs)}
     return costs, rows
 
 
-def scaled(costs: Costs, factor: float, issue: float = 0.0, read: float = 0.0) -> Costs:
+def scale_costs(costs: Costs, factor: float, issue: float = 0.0, read: float = 0.0) -> Costs:
     """The costs where the lock and waking take longer."""
     return Costs(costs.visit * factor, costs.queue * factor, costs.wake * factor, issue, read)
 
@@ -128,7 +128,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     for name, value in figures.items():
         table.add_row(name, f"{value:,.1f}")
     for step, taken in zip(STEPS, lengths, strict=True):
-        table.add_row(f"{step}, ms a sample: median, 10 % to 90 %", " ".join(f"{1e3 * one:.3f}" for one in _spread(taken)))
+        table.add_row(f"{step}, ms a sample: median, 10 % to 90 %", " ".join(f"{1e3 * seconds:.3f}" for seconds in _spread(taken)))
     table.add_row(f"Python, ms a batch of {BATCH}: reading files, calls", f"{1e3 * read:.2f} {1e3 * issue:.2f}")
     table.add_row("a visit of the lock, us (3 operations of a sample)", f"{1e6 * costs.visit:.2f}")
     console.print(table)
@@ -148,14 +148,14 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     table.add_column("what")
     for threads in THREADS:
         table.add_column(f"{threads} threads", justify="right")
-    rows = [(f"lock and waking cost {factor} times as much as here", scaled(costs, factor), True) for factor in FACTORS]
-    rows.append(("the same as here, each operation a visit of its own", scaled(costs, 1), False))
-    rows.append(("twice, and the calls of a batch on one thread of Python", scaled(costs, 2, issue), True))
-    rows.append(("twice, the calls and the reading of files on one thread", scaled(costs, 2, issue, read), True))
-    rows.append(("twice, decoding of 1 to 4 ms, resizing 0.2 and normalizing 0.05", scaled(costs, 2), True))
+    rows = [(f"lock and waking cost {factor} times as much as here", scale_costs(costs, factor), True) for factor in FACTORS]
+    rows.append(("the same as here, each operation a visit of its own", scale_costs(costs, 1), False))
+    rows.append(("twice, and the calls of a batch on one thread of Python", scale_costs(costs, 2, issue), True))
+    rows.append(("twice, the calls and the reading of files on one thread", scale_costs(costs, 2, issue, read), True))
+    rows.append(("twice, decoding of 1 to 4 ms, resizing 0.2 and normalizing 0.05", scale_costs(costs, 2), True))
     for name, costs_there, linked in rows:
-        one = longer if "1 to 4 ms" in name else load
-        computed[name] = {str(threads): busy(threads, one, costs_there, linked) for threads in THREADS}
+        work = longer if "1 to 4 ms" in name else load
+        computed[name] = {str(threads): busy(threads, work, costs_there, linked) for threads in THREADS}
         shown = [f"[{'green' if share >= GOAL else 'red'}]{100 * share:.1f} %[/]" for share in computed[name].values()]
         table.add_row(name, *shown)
     console.print(table)
@@ -163,7 +163,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         "batch": BATCH,
         "in_flight": IN_FLIGHT,
         "measured": {**figures, "read_ms": 1e3 * read, "issue_ms": 1e3 * issue, "visit_us": 1e6 * costs.visit},
-        "chunk_ms": {step: [1e3 * one for one in _spread(taken)] for step, taken in zip(STEPS, lengths, strict=True)},
+        "chunk_ms": {step: [1e3 * seconds for seconds in _spread(taken)] for step, taken in zip(STEPS, lengths, strict=True)},
         "compared": compared,
         "computed": computed,
         "results": {},

@@ -20,7 +20,7 @@ from rich.table import Table
 from . import _rounds
 from ._loaders import DALI
 from ._photos import photographs
-from ._process import Handler, installed, limit_threads, running
+from ._process import Handler, is_installed, limit_threads, running
 from ._report import color, ratio
 
 BATCH = 8  # as pixels, 288 MB
@@ -37,11 +37,11 @@ def write_photographs(folder: Path, count: int) -> list[str]:
     originals = [image.resize((1000, 750), Image.Resampling.BICUBIC) for image in photographs()]
     paths = []
     for k in range(count):
-        made = Image.new("RGB", (4000, 3000))
+        picture = Image.new("RGB", (4000, 3000))
         for place in range(16):
-            made.paste(originals[(3 * k + place) % len(originals)], (place % 4 * 1000, place // 4 * 750))
+            picture.paste(originals[(3 * k + place) % len(originals)], (place % 4 * 1000, place // 4 * 750))
         path = folder / f"{k}.jpg"
-        made.save(path, quality=90)
+        picture.save(path, quality=90)
         paths.append(str(path))
     return paths
 
@@ -102,14 +102,14 @@ def handler(name: str, files: list[str], threads: int) -> Handler:
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Measure, print the table, return the figures."""
     limit_threads(options.threads)
-    names = [SCALED, WHOLE, *(["DALI"] if installed("nvidia.dali") else []), *([TENSORS, PILLOW] if installed("torchvision") else [])]
-    with tempfile.TemporaryDirectory(prefix="torch_ndd_bench_") as made, ExitStack() as stack:
-        files = write_photographs(Path(made), options.images)
+    names = [SCALED, WHOLE, *(["DALI"] if is_installed("nvidia.dali") else []), *([TENSORS, PILLOW] if is_installed("torchvision") else [])]
+    with tempfile.TemporaryDirectory(prefix="torch_ndd_bench_") as folder, ExitStack() as stack:
+        files = write_photographs(Path(folder), options.images)
         size = statistics.mean(Path(path).stat().st_size for path in files) / 1e6
         peers, failed = stack.enter_context(running({name: (handler, (name, files, options.threads)) for name in names}))
         rounds = _rounds.alternate(peers, options.steps, options.rounds, failed, settle=True)
-    speeds = {name: [BATCH * len(one.seconds) / sum(one.seconds) for one in taken] for name, taken in rounds.items()}
-    work = {name: 1e3 * sum(one.cpu for one in taken) / sum(BATCH * len(one.seconds) for one in taken) for name, taken in rounds.items()}
+    speeds = {name: [BATCH * len(part.seconds) / sum(part.seconds) for part in taken] for name, taken in rounds.items()}
+    work = {name: 1e3 * sum(part.cpu for part in taken) / sum(BATCH * len(part.seconds) for part in taken) for name, taken in rounds.items()}
     results: dict[str, dict[str, float]] = {}
     table = Table(title=f"4000x3000 JPEGs of {size:.1f} MB to 224x224, {options.threads} threads")
     table.add_column("who")

@@ -24,7 +24,7 @@ from rich.table import Table
 from . import _loaders, _rounds
 from ._loaders import BATCH, LIMIT, SUBJECT, Competitor, Job
 from ._photos import write_jpegs
-from ._process import Handler, installed, limit_threads, running
+from ._process import Handler, is_installed, limit_threads, running
 from ._report import color
 from .cuda import _loaders as _cuda_loaders
 
@@ -40,9 +40,9 @@ def handler(competitor: Competitor, job: Job) -> Handler:
     images, _ = next(batches)
     if competitor.stream not in (_loaders.decode_only, _cuda_loaders.decode_only):
         _check(images, next(batches)[0])
-    delivered = _delivery(job.device)
+    deliver = _delivery(job.device)
 
-    return functools.partial(_rounds.measure, batches, DISCARD, delivered=delivered)
+    return functools.partial(_rounds.measure, batches, DISCARD, deliver=deliver)
 
 
 def _delivery(device: str) -> Callable[[], None]:
@@ -51,13 +51,13 @@ def _delivery(device: str) -> Callable[[], None]:
         return lambda: None
     events: deque[torch.cuda.Event] = deque()
 
-    def delivered() -> None:
+    def deliver() -> None:
         events.append(torch.cuda.Event())
         events[-1].record()
         if len(events) >= IN_FLIGHT:
             events.popleft().synchronize()
 
-    return delivered
+    return deliver
 
 
 def _check(images: torch.Tensor, following: torch.Tensor) -> None:
@@ -73,9 +73,9 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     chosen = {
         name: competitor
         for name, competitor in (_cuda_loaders if options.device == "cuda" else _loaders).competitors(options.threads).items()
-        if installed(competitor.module) and (options.only is None or options.only.search(name))
+        if is_installed(competitor.module) and (options.only is None or options.only.search(name))
     }
-    missing = sorted({one.module for one in _cuda_loaders.competitors(options.threads).values() if not installed(one.module)})
+    missing = sorted({competitor.module for competitor in _cuda_loaders.competitors(options.threads).values() if not is_installed(competitor.module)})
     if options.device == "cuda" and missing:
         console.print("not installed, so not compared with:", ", ".join(missing), style="red")
     limit_threads(options.threads)

@@ -27,7 +27,7 @@ from rich.table import Table
 
 from . import _rounds
 from ._cold import Caches
-from ._process import Handler, Peer, installed, limit_threads, running
+from ._process import Handler, Peer, is_installed, limit_threads, running
 from ._report import color, ratio
 from .cases import CASES, DATA, Case
 
@@ -75,11 +75,11 @@ def opencv(case: Case, threads: int) -> dict[str, Way]:
         cv2.setNumThreads(threads)
         return _seconds(lambda: [function(cv2, sample) for sample in samples])
 
-    def pooled() -> float:
+    def use_pool() -> float:
         cv2.setNumThreads(1)
         return _seconds(lambda: list(pool.map(lambda sample: function(cv2, sample), samples)))
 
-    return {"own threads": own_threads, "pool": pooled}
+    return {"own threads": own_threads, "pool": use_pool}
 
 
 def numpy(case: Case, threads: int) -> dict[str, Way]:
@@ -112,11 +112,11 @@ def torchvision(case: Case, threads: int) -> dict[str, Way]:
         torch.set_num_threads(threads)
         return _seconds(lambda: function(v2, batch))
 
-    def pooled() -> float:
+    def use_pool() -> float:
         torch.set_num_threads(1)
-        return _seconds(lambda: list(pool.map(lambda one: function(v2, one), batch.split(1))))
+        return _seconds(lambda: list(pool.map(lambda sample: function(v2, sample), batch.split(1))))
 
-    return {"batch": whole, "pool": pooled}
+    return {"batch": whole, "pool": use_pool}
 
 
 # By name: the ways to run a case, and the module that has to be installed.
@@ -141,7 +141,7 @@ def imperative(module: str, types: str, case: Case, threads: int) -> Callable[[]
 def _imperative(module: str, types: str, case: Case, threads: int, calls: int) -> Way:
     call = imperative(module, types, case, threads)
 
-    def evaluated() -> float:
+    def evaluate() -> float:
         return _seconds(lambda: call().evaluate())
 
     def call_only() -> float:
@@ -151,7 +151,7 @@ def _imperative(module: str, types: str, case: Case, threads: int, calls: int) -
             result.evaluate()
         return seconds / calls
 
-    return call_only if case.call_only else evaluated
+    return call_only if case.call_only else evaluate
 
 
 def _seconds(function: Callable[[], Any]) -> float:
@@ -203,8 +203,8 @@ def handler(competitor: str, threads: int, milliseconds: float, cases: Mapping[s
     def seconds(name: str) -> dict[str, float]:
         if name not in prepared:
             prepared.clear()  # one case at a time, for the memory
-            made = ways(cases[name], threads)
-            prepared[name] = {key: (way, _repeats(way, milliseconds)) for key, way in made.items()}
+            functions = ways(cases[name], threads)
+            prepared[name] = {key: (way, _repeats(way, milliseconds)) for key, way in functions.items()}
         gc.collect()
         return {key: statistics.median(way() for _ in range(repeats)) for key, (way, repeats) in prepared[name].items()}
 
@@ -224,7 +224,8 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     processes: dict[str, tuple[Callable[..., Handler], tuple[Any, ...]]] = {
         name: (cold_handler, (name, options.threads)) if cold else (handler, (name, options.threads, options.milliseconds))
         for name, (_, module) in COMPETITORS.items()
-        if installed(module) and (name == SUBJECT or (name in COLD_COMPETITORS if cold else options.against is None or options.against.search(name)))
+        if is_installed(module)
+        and (name == SUBJECT or (name in COLD_COMPETITORS if cold else options.against is None or options.against.search(name)))
     }
     chosen = [name for name in CASES if options.only is None or options.only.search(name)]
     console.print(f"16 photographs of 640x480, {options.rounds} rounds; milliseconds for the whole batch", highlight=False)

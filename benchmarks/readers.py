@@ -27,7 +27,7 @@ from rich.table import Table
 from . import _rounds
 from ._containers import Containers, write_containers
 from ._loaders import BATCH, DALI, LIMIT, SUBJECT, Job, decode_only
-from ._process import Handler, installed, limit_threads, running
+from ._process import Handler, is_installed, limit_threads, running
 from ._report import color
 
 Batches = Iterator[Any]
@@ -39,7 +39,7 @@ _PASSES = 50
 _DISCARD = 12
 
 
-def imperative(kind: str, data: Containers, module: str) -> Batches:
+def run_imperative(kind: str, data: Containers, module: str) -> Batches:
     """The same program for torch_ndd and for DALI's dynamic mode."""
     ndd = importlib.import_module(module)
     ndd.set_num_threads(data.threads)
@@ -88,13 +88,13 @@ def data_loader(kind: str, data: Containers, workers: int) -> Batches:
         while True:
             yield from torch.utils.data.DataLoader(_RowGroups(data.parquet), batch_size=None, num_workers=workers)
     loader = torch.utils.data.DataLoader(
-        _DataSet(kind, data), batch_size=BATCH, num_workers=workers, drop_last=True, collate_fn=None if kind == "Numpy" else _listed
+        _DataSet(kind, data), batch_size=BATCH, num_workers=workers, drop_last=True, collate_fn=None if kind == "Numpy" else _keep_list
     )
     while True:
         yield from loader
 
 
-def _listed(samples: list[Any]) -> list[Any]:
+def _keep_list(samples: list[Any]) -> list[Any]:
     return list(zip(*samples, strict=True))
 
 
@@ -127,7 +127,11 @@ class _DataSet(torch.utils.data.Dataset[Any]):
         if self.kind == "File":
             return image, k
         annotations = self.coco.loadAnns(self.coco.getAnnIds(k))
-        return image, torch.tensor([one["bbox"] for one in annotations]), torch.tensor([one["category_id"] for one in annotations])
+        return (
+            image,
+            torch.tensor([annotation["bbox"] for annotation in annotations]),
+            torch.tensor([annotation["category_id"] for annotation in annotations]),
+        )
 
 
 class _RowGroups(torch.utils.data.IterableDataset[Any]):
@@ -144,7 +148,7 @@ class _RowGroups(torch.utils.data.IterableDataset[Any]):
         for rows in file.iter_batches(BATCH, row_groups=groups):
             images = rows.column("image").field("bytes")
             yield (
-                [torch.frombuffer(bytearray(one.as_buffer()), dtype=torch.uint8) for one in images],
+                [torch.frombuffer(bytearray(image.as_buffer()), dtype=torch.uint8) for image in images],
                 torch.from_numpy(rows.column("label").to_numpy().copy()),
             )
 
@@ -181,10 +185,10 @@ def _limit(kind: str, data: Containers) -> Batches:
 def _competitors(kind: str, threads: int) -> dict[str, tuple[str, Callable[..., Batches], dict[str, Any]]]:
     """By name: the module that it needs, the stream, its arguments."""
     found: dict[str, tuple[str, Callable[..., Batches], dict[str, Any]]] = {
-        SUBJECT: ("torch_ndd", imperative, {"module": "torch_ndd"}),
+        SUBJECT: ("torch_ndd", run_imperative, {"module": "torch_ndd"}),
     }
     if kind != "Parquet":
-        found["DALI dynamic"] = "nvidia.dali", imperative, {"module": DALI}
+        found["DALI dynamic"] = "nvidia.dali", run_imperative, {"module": DALI}
     for workers in (0, threads):
         if kind == "Webdataset":
             found[f"webdataset, {workers} workers"] = "webdataset", web_loader, {"workers": workers}
@@ -217,9 +221,9 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         for kind in KINDS:
             if options.only is not None and not options.only.search(kind):
                 continue
-            if kind in _NEEDS and not installed(_NEEDS[kind]):
+            if kind in _NEEDS and not is_installed(_NEEDS[kind]):
                 continue
-            chosen = {name: one for name, one in _competitors(kind, options.threads).items() if installed(one[0])}
+            chosen = {name: competitor for name, competitor in _competitors(kind, options.threads).items() if is_installed(competitor[0])}
             processes = {name: (handler, (stream, kind, data, arguments)) for name, (_, stream, arguments) in chosen.items()}
             with running(processes) as (peers, errors):
                 rounds = _rounds.alternate(peers, options.steps, options.rounds, errors, settle=True)

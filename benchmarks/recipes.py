@@ -24,7 +24,7 @@ from rich.table import Table
 from . import _rounds
 from ._loaders import BATCH
 from ._photos import write_jpegs
-from ._process import Handler, installed, limit_threads, running
+from ._process import Handler, is_installed, limit_threads, running
 from ._report import color, ratio
 
 WORKERS = 2
@@ -67,15 +67,15 @@ def ours(recipe: str, folder: str, threads: int) -> Iterator[Any]:
 
 
 def _posterize_to_black(worker: int = 0) -> None:
-    """Let Pillow posterize to 0 bits, which timm asks for at the largest magnitude and Pillow 13 refuses: black, as before."""
+    """Let Pillow posterize to 0 bits, which timm does at the largest magnitude and Pillow 13 rejects: the result is black, as before."""
     from PIL import Image, ImageOps
 
-    posterize = ImageOps.posterize
+    original = ImageOps.posterize
 
-    def posterized(image: Image.Image, bits: int) -> Image.Image:
-        return posterize(image, bits) if bits else image.point([0] * 256 * len(image.getbands()))
+    def posterize(image: Image.Image, bits: int) -> Image.Image:
+        return original(image, bits) if bits else image.point([0] * 256 * len(image.getbands()))
 
-    ImageOps.posterize = posterized
+    ImageOps.posterize = posterize
 
 
 def theirs(recipe: str, folder: str, threads: int) -> Iterator[Any]:
@@ -87,10 +87,10 @@ def theirs(recipe: str, folder: str, threads: int) -> Iterator[Any]:
     if recipe.startswith("timm"):
         timm: Any = importlib.import_module("timm.data")
 
-        one, mixup = timm.create_transform(**_TIMM), timm.Mixup(**_MIXUP)
+        pipeline, mixup = timm.create_transform(**_TIMM), timm.Mixup(**_MIXUP)
     else:
-        one = transform(recipe)
-    dataset = ImageFolder(folder, one)
+        pipeline = transform(recipe)
+    dataset = ImageFolder(folder, pipeline)
     loader: Any = torch.utils.data.DataLoader(
         dataset, BATCH, shuffle=True, drop_last=True, num_workers=WORKERS, persistent_workers=True, worker_init_fn=_posterize_to_black
     )
@@ -114,22 +114,22 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     limit_threads(options.threads)
     results: dict[str, dict[str, float]] = {}
     failed: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="torch_ndd_bench_") as made:
-        (Path(made) / "all").mkdir()
-        (Path(made) / "none").mkdir()
-        paths = write_jpegs(Path(made) / "all", options.images)
-        paths[0].rename(Path(made) / "none" / paths[0].name)
+    with tempfile.TemporaryDirectory(prefix="torch_ndd_bench_") as folder:
+        (Path(folder) / "all").mkdir()
+        (Path(folder) / "none").mkdir()
+        paths = write_jpegs(Path(folder) / "all", options.images)
+        paths[0].rename(Path(folder) / "none" / paths[0].name)
         for recipe in RECIPES:
             rival = "timm" if recipe.startswith("timm") else "torchvision"
-            if not installed(rival) or (options.only is not None and not options.only.search(recipe)):
+            if not is_installed(rival) or (options.only is not None and not options.only.search(recipe)):
                 continue
             with ExitStack() as stack:
-                sides = {f"{side}: {recipe}": (handler, (side, recipe, made, options.threads)) for side in ("torch_ndd", rival)}
+                sides = {f"{side}: {recipe}": (handler, (side, recipe, folder, options.threads)) for side in ("torch_ndd", rival)}
                 peers, lost = stack.enter_context(running(sides))
                 rounds = _rounds.alternate(peers, options.steps, options.rounds, lost, settle=True)
             failed |= lost
             if len(rounds) == 2:
-                fast, slow = ([one.rate for one in taken] for taken in rounds.values())
+                fast, slow = ([measurement.rate for measurement in taken] for taken in rounds.values())
                 rates = {"torch_ndd_images_per_second": statistics.median(fast), "rival_images_per_second": statistics.median(slow)}
                 results[recipe] = {**rates, "ratio": ratio(fast, slow)}
     table = Table(title=f"recipes, {WORKERS} workers in DataLoader, {options.threads} threads in torch_ndd")

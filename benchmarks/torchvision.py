@@ -91,7 +91,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
                 failed[f"torch_ndd or torchvision: {name}"] = repr(error)
                 continue
             rounds = [[_seconds(contestant, options.milliseconds / 1e3) for contestant in contestants] for _ in range(options.rounds)]
-            mine, other = ([one[k] for one in rounds] for k in (0, 1))
+            mine, other = ([times[k] for times in rounds] for k in (0, 1))
             row = {"torch_ndd_ms": statistics.median(mine) * 1e3, "torchvision_ms": statistics.median(other) * 1e3, "ratio": ratio(other, mine)}
             results[name] = row
             table.add_row(name, f"{row['torch_ndd_ms']:.2f}", f"{row['torchvision_ms']:.2f}", color(row["ratio"], 1.0))

@@ -145,14 +145,14 @@ def super_resolution_before(root: Path) -> Iterable[Any]:
 
 def super_resolution_after(root: Path) -> Iterable[Any]:
     def fn(files: dict[str, tuple[ndd.Batch, ndd.Batch]]) -> dict[str, ndd.Batch]:
-        made = {}
+        outputs = {}
         for name, scale in (("small", 1), ("large", 2)):
             size = 24 * scale
             window = ndd.decoders.image_slice(
                 files[name][0], start=[10 * scale, 20 * scale], shape=[size, size], axes=[0, 1]
             )  # decodes only the window
-            made[name] = ndd.crop_mirror_normalize(window, std=255.0)
-        return made
+            outputs[name] = ndd.crop_mirror_normalize(window, std=255.0)
+        return outputs
 
     readers = {name: ndd.readers.File(files=sorted((root / name).iterdir())) for name in ("small", "large")}
     return ndd.DataLoader(readers, fn, batch_size=BATCH)
@@ -214,7 +214,7 @@ def nnunet_after(root: Path) -> Iterable[Any]:
         images = ndd.normalize(images)
         starts = ndd.batch([[(extent - 16) // 2 for extent in shape] for shape in images.shape])
         window = {"start": starts, "shape": [16, 16, 16], "axes": [0, 1, 2]}
-        return tuple(ndd.expand_dims(ndd.slice(one, **window), axes=[0]) for one in (images, labels))  # type: ignore[return-value]
+        return tuple(ndd.expand_dims(ndd.slice(volume, **window), axes=[0]) for volume in (images, labels))  # type: ignore[return-value]
 
     readers = tuple(ndd.readers.Numpy(files=sorted(map(str, (root / name).iterdir()))) for name in ("volumes", "labels"))
     return ndd.DataLoader(readers, fn, batch_size=2)
@@ -239,12 +239,12 @@ class Speech(Dataset[Any]):
         return (10 * torch.log10(power.clamp(min=1e-10))).T
 
 
-def padded(items: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.nn.utils.rnn.pad_sequence(items, batch_first=True), torch.tensor([len(one) for one in items])
+def pad_items(items: list[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.nn.utils.rnn.pad_sequence(items, batch_first=True), torch.tensor([len(item) for item in items])
 
 
 def jasper_before(root: Path) -> Iterable[Any]:
-    return DataLoader(Speech(root), 3, collate_fn=padded)
+    return DataLoader(Speech(root), 3, collate_fn=pad_items)
 
 
 def jasper_after(root: Path) -> Iterable[Any]:
@@ -310,7 +310,7 @@ def leaves(value: Any) -> list[torch.Tensor]:
     if isinstance(value, dict):
         return [leaf for key in sorted(value) for leaf in leaves(value[key])]
     if isinstance(value, list | tuple):
-        return [leaf for one in value for leaf in (leaves(one) if isinstance(one, dict | list | tuple) or one.dim() > 3 else [one])]
+        return [leaf for part in value for leaf in (leaves(part) if isinstance(part, dict | list | tuple) or part.dim() > 3 else [part])]
     return list(value)
 
 
@@ -320,8 +320,8 @@ def compare(name: str, program: Program, root: Path) -> float:
     batches = [list(make(root)) for make in (program.before, program.after)]
     assert len(batches[0]) == len(batches[1]), f"{name}: {len(batches[0])} and {len(batches[1])} batches"
     most = 0.0
-    for one, other in zip(*batches, strict=True):
-        pair = leaves(one), leaves(other)
+    for theirs, ours in zip(*batches, strict=True):
+        pair = leaves(theirs), leaves(ours)
         assert len(pair[0]) == len(pair[1]), f"{name}: {len(pair[0])} and {len(pair[1])} tensors"
         for a, b in zip(*pair, strict=True):
             assert a.dtype == b.dtype, f"{name}: {a.dtype} and {b.dtype}"

@@ -76,11 +76,11 @@ def validate(model: nn.Module, batches: Batches) -> float:
     return 100 * torch.cat(results).double().mean().item()
 
 
-def largest_difference(one: Batches, other: Batches) -> float:
+def largest_difference(first: Batches, second: Batches) -> float:
     """Return how far the pixels of two validation loaders are apart, in levels of 255."""
     scale = 255 * torch.tensor(STD)[:, None, None]
     most = 0.0
-    for (x, y), (a, b) in zip(one, other, strict=True):
+    for (x, y), (a, b) in zip(first, second, strict=True):
         assert torch.equal(y, b)
         most = max(most, float(((x - a).abs() * scale).max()))
     return most
@@ -96,10 +96,10 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
 
     figures: dict[str, float] = {}
     validations = []
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as folder:
         if options.folder is None:
-            write_photos(Path(made), max(256, options.batch_size))
-        folder = options.folder or Path(made)
+            write_photos(Path(folder), max(256, options.batch_size))
+        folder = options.folder or Path(folder)
         for make in (with_torchvision, with_ndd):
             training, validation = make(folder, options.batch_size, options.size)
             model, figures[make.__name__] = train(training, options.steps)

@@ -101,7 +101,7 @@ class Detector(nn.Module):
         return scores.reshape(len(images), -1, self.classes), boxes.reshape(len(images), -1, 4)
 
 
-def augmented(jpegs: ndd.Batch, boxes: ndd.Batch, labels: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
+def augment_batch(jpegs: ndd.Batch, boxes: ndd.Batch, labels: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
     """Return normalized images, and the boxes and labels that they still show; all boxes are relative to the image's size."""
     images = ndd.decoders.image(jpegs, adjust_orientation=False)  # boxes are about the pixels as they are stored
 
@@ -163,7 +163,7 @@ def detection_loss(scores: torch.Tensor, boxes: torch.Tensor, classes: torch.Ten
     return (entropy[matched].sum() + worst.sum() + distance) / count
 
 
-def decoded(boxes: torch.Tensor) -> torch.Tensor:
+def decode(boxes: torch.Tensor) -> torch.Tensor:
     """Return left, top, right and bottom from differences to the anchors: the inverse of ``box_encoder``."""
     corners = torch.tensor(ANCHORS).reshape(-1, 4)
     centers, sizes = (corners[:, :2] + corners[:, 2:]) / 2, corners[:, 2:] - corners[:, :2]
@@ -191,7 +191,7 @@ def evaluate(model: Detector, reader: ndd.readers.COCO, batch_size: int) -> floa
         surest, classes = scores.softmax(-1)[..., 1:].max(-1)
         best = surest.topk(10).indices
         for k, (rows, numbers) in enumerate(zip(boxes, labels, strict=True)):
-            proposals, kinds = decoded(differences[k])[best[k]], classes[k][best[k]] + 1
+            proposals, kinds = decode(differences[k])[best[k]], classes[k][best[k]] + 1
             for box, label in zip(rows.torch(), numbers.torch().flatten(), strict=True):
                 found += bool(((overlaps(box, proposals) >= FOUND) & (kinds == label)).any())
                 total += 1
@@ -260,7 +260,7 @@ def train(options: argparse.Namespace, folder: Path) -> float:
     last = min(steps, options.steps or steps)
     with tqdm(total=last * options.batch_size, unit="img", unit_scale=True, desc="training") as progress:
         for step, (jpegs, boxes, labels) in zip(range(last), batches(), strict=False):
-            images, boxes, labels = augmented(jpegs, boxes, labels)
+            images, boxes, labels = augment_batch(jpegs, boxes, labels)
             encoded, classes = ndd.box_encoder(boxes, labels, anchors=ANCHORS, criteria=0.4, offset=True, stds=STDS)
 
             scores, differences = model(images.torch())

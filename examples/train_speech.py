@@ -36,7 +36,7 @@ def features(files: ndd.Batch) -> ndd.Batch:
     return ndd.normalize(ndd.to_decibels(bands, cutoff_db=-80.0))
 
 
-def padded(spectra: ndd.Batch) -> torch.Tensor:
+def pad(spectra: ndd.Batch) -> torch.Tensor:
     """Stack them with one channel, padded with their mean, 0, to the longest."""
     return spectra.torch(pad=True)[:, None]
 
@@ -112,7 +112,7 @@ def train(options: argparse.Namespace, folder: Path) -> float:
             spectra = ndd.time_mask(spectra, time_mask_param=20, num_masks=2)
             spectra = ndd.frequency_mask(spectra, freq_mask_param=10, num_masks=2)
 
-            x, y = padded(spectra), targets.torch().flatten().long()
+            x, y = pad(spectra), targets.torch().flatten().long()
             loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
@@ -134,7 +134,7 @@ def evaluate(model: nn.Module, files: list[str], labels: list[int], batch_size: 
     """Return how many of the sounds the model recognizes."""
     model.eval()
     reader = ndd.readers.File(files=files, labels=labels, pad_last_batch=True)
-    predictions = [model(padded(features(sounds))).argmax(1) for sounds, _ in reader.next_epoch(batch_size=batch_size)]
+    predictions = [model(pad(features(sounds))).argmax(1) for sounds, _ in reader.next_epoch(batch_size=batch_size)]
     # The last batch is padded with repetitions of the last sound; they do not count.
     return int((torch.cat(predictions)[: len(files)] == torch.tensor(labels)).sum())
 

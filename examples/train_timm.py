@@ -62,10 +62,10 @@ def main(arguments: list[str] | None = None) -> float:
 
     torch.manual_seed(0)
     ndd.random.set_seed(0)
-    with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as folder:
         if options.folder is None:
-            write_photos(Path(made))
-        train, validation, classes = loaders(options.folder or Path(made), options.size, options.batch_size)
+            write_photos(Path(folder))
+        train, validation, classes = loaders(options.folder or Path(folder), options.size, options.batch_size)
         if options.model is None:
             model = small_network(classes)
         else:

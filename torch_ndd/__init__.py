@@ -29,6 +29,7 @@ from . import random as random
 from . import readers as readers
 from . import reductions as reductions
 from . import segmentation as segmentation
+from . import sizes as sizes
 from . import testing as testing
 from . import tfrecord as tfrecord
 from . import transforms as transforms
@@ -145,6 +146,9 @@ from .ops.shape.fill import zeros_like as zeros_like
 from .ops.shape.frames import per_frame as per_frame
 from .ops.shape.join import cat as cat
 from .ops.shape.join import stack as stack
+from .ops.shape.patches import patch_positions as patch_positions
+from .ops.shape.patches import patchify as patchify
+from .ops.shape.patches import tiles as tiles
 from .ops.shape.reshape import copy as copy
 from .ops.shape.reshape import expand_dims as expand_dims
 from .ops.shape.reshape import get_property as get_property

@@ -28,11 +28,11 @@ def _filters(nfilter: int) -> torch.Tensor:
 _FILTERS: dict[int, torch.Tensor] = {}
 
 
-def _resampled(x: np.ndarray, before: int, after: int) -> np.ndarray:
+def _resample(x: np.ndarray, before: int, after: int) -> np.ndarray:
     return importlib.import_module("soxr").resample(x, before, after, quality="HQ")
 
 
-def _masked(x: torch.Tensor, widest: int, axis: int) -> torch.Tensor:
+def _mask(x: torch.Tensor, widest: int, axis: int) -> torch.Tensor:
     """As torchaudio.transforms with iid_masks."""
     extent = x.shape[axis]
     width = torch.rand(len(x), 1, 1, device=x.device) * widest
@@ -96,13 +96,13 @@ CASES = (
     Case(
         "audio_resample, 44.1 to 16 kHz",
         ndd=lambda ndd, types, x: ndd.audio_resample(x, in_rate=44100.0, out_rate=16000.0),
-        np=lambda x: _resampled(x, 44100, 16000),
+        np=lambda x: _resample(x, 44100, 16000),
         data="speech",
     ),
     Case(
         "audio_resample, 16 to 44.1 kHz",
         ndd=lambda ndd, types, x: ndd.audio_resample(x, in_rate=16000.0, out_rate=44100.0),
-        np=lambda x: _resampled(x, 16000, 44100),
+        np=lambda x: _resample(x, 16000, 44100),
         data="speech",
     ),
     Case(
@@ -115,13 +115,13 @@ CASES = (
     Case(
         "time_mask",
         ndd=lambda ndd, types, x: ndd.time_mask(x, time_mask_param=100),
-        tv=lambda v2, x: _masked(x, 100, 2),
+        tv=lambda v2, x: _mask(x, 100, 2),
         data="spectra",
     ),
     Case(
         "frequency_mask",
         ndd=lambda ndd, types, x: ndd.frequency_mask(x, freq_mask_param=27),
-        tv=lambda v2, x: _masked(x, 27, 1),
+        tv=lambda v2, x: _mask(x, 27, 1),
         data="spectra",
     ),
 )

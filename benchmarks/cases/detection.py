@@ -28,12 +28,12 @@ def _points() -> np.ndarray:
 def _masks() -> np.ndarray:
     """40 ellipses of five classes in VGA images."""
     generator, rows, columns = np.random.default_rng(1), *np.mgrid[:480, :640]
-    made = np.zeros((16, 480, 640), np.int32)
-    for mask in made:
+    masks = np.zeros((16, 480, 640), np.int32)
+    for mask in masks:
         for label in range(40):
             y, x, height, width = generator.uniform(0, [480, 640, 60, 60])
             mask[((rows - y) / (height + 5)) ** 2 + ((columns - x) / (width + 5)) ** 2 < 1] = 1 + label % 5
-    return made
+    return masks
 
 
 def _polygons() -> np.ndarray:
@@ -88,7 +88,7 @@ def _folder() -> str:
     return tempfile.mkdtemp()
 
 
-def _dumped(ndd: Any, x: Any) -> Any:
+def _dump(ndd: Any, x: Any) -> Any:
     os.chdir(_folder())
     return ndd.dump_image(x, suffix="bench")
 
@@ -165,5 +165,5 @@ CASES = (
         np=_objects,
         data="masks",
     ),
-    Case("dump_image", ndd=lambda ndd, types, x: _dumped(ndd, x)),
+    Case("dump_image", ndd=lambda ndd, types, x: _dump(ndd, x)),
 )

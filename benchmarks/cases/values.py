@@ -163,6 +163,11 @@ CASES = (
         cv2=lambda cv2, x: cv2.compare(x, (100.0, 100.0, 100.0, 0.0), cv2.CMP_LT).view(np.bool_),
         tv=lambda v2, x: x < 100,
     ),
+    Case(
+        "patchify 16",
+        ndd=lambda ndd, types, x: ndd.patchify(x, patch_size=16)[0],
+        tv=lambda v2, x: x.view(len(x), 3, 30, 16, 40, 16).permute(0, 2, 4, 1, 3, 5).reshape(len(x), 1200, 768),
+    ),
     # What a call costs when there is next to nothing to compute.
     Case("tiny: batch + 1", ndd=lambda ndd, types, x: x + 1, data="tiny"),
     Case("tiny: ten operations in a chain", ndd=lambda ndd, types, x: ((((x + 1) * 2 - 3) / 4 + x) * 0.5 - x) * 3.0 + 2 - x, data="tiny"),

@@ -57,7 +57,7 @@ class GpuCase:
 
 @functools.cache
 def _on_gpu(make: Callable[[], Any], module: Any) -> list[Any]:
-    return [module.as_tensor(one, device="gpu") for one in make()]
+    return [module.as_tensor(sample, device="gpu") for sample in make()]
 
 
 _MEAN, _STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
@@ -110,7 +110,7 @@ def _samples(name: str, data: str) -> int:
     return SAMPLES if data.startswith("vga") or data == "masks" else 64
 
 
-def _made() -> list[GpuCase]:
+def _make_samples() -> list[GpuCase]:
     same = [
         GpuCase(
             _NAMES.get(name, name),
@@ -149,12 +149,12 @@ def samples_of(data: str, count: int) -> list[np.ndarray]:
     """The input of a case."""
     if data == "ragged":
         generator = np.random.default_rng(3)
-        return [one[: generator.integers(300, 481), : generator.integers(400, 641)] for one in samples_of("vga", count)]
+        return [sample[: generator.integers(300, 481), : generator.integers(400, 641)] for sample in samples_of("vga", count)]
     if data.startswith("224"):
-        windows = [one[100:324, 200:424] for one in samples_of("vga", count)]
-        return [one.astype(np.float32) for one in windows] if data.endswith("float32") else windows
-    made = DATA[data]()
-    return [made[k % len(made)] for k in range(count)]
+        windows = [sample[100:324, 200:424] for sample in samples_of("vga", count)]
+        return [sample.astype(np.float32) for sample in windows] if data.endswith("float32") else windows
+    samples = DATA[data]()
+    return [samples[k % len(samples)] for k in range(count)]
 
 
-GPU_CASES: dict[str, GpuCase] = {case.name: case for case in _made()}
+GPU_CASES: dict[str, GpuCase] = {case.name: case for case in _make_samples()}

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from itertools import cycle
 from typing import Any
 
-from .._loaders import BATCH, DALI, LIMIT, SUBJECT, Batches, Competitor, Job, _chunks, _threaded, data_loader, pipeline
+from .._loaders import BATCH, DALI, LIMIT, SUBJECT, Batches, Competitor, Job, _chunks, _load_module, data_loader, pipeline
 
 # The numbers and devices of the imperative loops are literals because DALI's capture mode only follows literals.
 
 
-def imperative(job: Job, module: str, capture: bool = False) -> Batches:
+def run_imperative(job: Job, module: str, capture: bool = False) -> Batches:
     """The plain loop, the same program for torch_ndd and for DALI's dynamic mode."""
-    ndd = _threaded(module, job.threads)
+    ndd = _load_module(module, job.threads)
     reader = ndd.readers.File(**job.epoch, random_shuffle=True)
     while True:
         for jpegs, classes in reader.next_epoch(batch_size=64, capture=capture):
@@ -27,9 +27,9 @@ def imperative(job: Job, module: str, capture: bool = False) -> Batches:
             yield images.torch(), classes.torch()
 
 
-def imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
+def run_imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
     """The same with the decoder that decodes only the random crop."""
-    ndd = _threaded(module, job.threads)
+    ndd = _load_module(module, job.threads)
     reader = ndd.readers.File(**job.epoch, random_shuffle=True)
     while True:
         for jpegs, classes in reader.next_epoch(batch_size=64, capture=capture):
@@ -42,7 +42,7 @@ def imperative_fused(job: Job, module: str, capture: bool = False) -> Batches:
 
 def decoded_on_cpu(job: Job, module: str) -> Batches:
     """Only the decoder is on the CPU; its crops go to the GPU."""
-    ndd = _threaded(module, job.threads)
+    ndd = _load_module(module, job.threads)
     reader = ndd.readers.File(**job.epoch, random_shuffle=True)
     while True:
         for jpegs, classes in reader.next_epoch(batch_size=64):
@@ -55,7 +55,7 @@ def decoded_on_cpu(job: Job, module: str) -> Batches:
 
 def run_ahead(job: Job, decoder: str = "gpu") -> Batches:
     """The fused program as the function of the loader, which runs it ahead."""
-    ndd = _threaded("torch_ndd", job.threads)
+    ndd = _load_module("torch_ndd", job.threads)
 
     def augment(jpegs: Any, classes: Any) -> tuple[Any, Any]:
         images = ndd.decoders.image_random_crop(jpegs, device=decoder)
@@ -77,7 +77,7 @@ def uploaded_data_loader(job: Job, decoder: str, workers: int) -> Batches:
 def decode_only(job: Job) -> Iterator[tuple[Any, Any]]:
     """nvJPEG decodes whole images, through torchvision; nothing else happens."""
     io = importlib.import_module("torchvision.io")
-    _threaded("torch_ndd", job.threads)
+    _load_module("torch_ndd", job.threads)
     ahead: deque[Any] = deque(maxlen=2)
     for chunk in cycle(_chunks([io.read_file(file) for file in job.files])):
         ahead.append(io.decode_jpeg(chunk, mode=io.ImageReadMode.RGB, device="cuda"))
@@ -87,16 +87,16 @@ def decode_only(job: Job) -> Iterator[tuple[Any, Any]]:
 def competitors(threads: int) -> dict[str, Competitor]:
     """By name, torch_ndd first."""
     return {
-        SUBJECT: Competitor(imperative_fused, {"module": "torch_ndd"}),
+        SUBJECT: Competitor(run_imperative_fused, {"module": "torch_ndd"}),
         "torch_ndd, DataLoader": Competitor(run_ahead, {}, "torch_ndd"),
         "torch_ndd, DataLoader, decoded on the CPU": Competitor(run_ahead, {"decoder": "cpu"}, "torch_ndd"),
-        "torch_ndd, capture": Competitor(imperative_fused, {"module": "torch_ndd", "capture": True}),
-        "torch_ndd, decode whole": Competitor(imperative, {"module": "torch_ndd"}),
+        "torch_ndd, capture": Competitor(run_imperative_fused, {"module": "torch_ndd", "capture": True}),
+        "torch_ndd, decode whole": Competitor(run_imperative, {"module": "torch_ndd"}),
         "torch_ndd, decoded on the CPU": Competitor(decoded_on_cpu, {"module": "torch_ndd"}),
-        "DALI dynamic": Competitor(imperative, {"module": DALI}, "nvidia.dali"),
-        "DALI dynamic, fused crop": Competitor(imperative_fused, {"module": DALI}, "nvidia.dali"),
-        "DALI dynamic, capture": Competitor(imperative, {"module": DALI, "capture": True}, "nvidia.dali"),
-        "DALI dynamic, fused crop, capture": Competitor(imperative_fused, {"module": DALI, "capture": True}, "nvidia.dali"),
+        "DALI dynamic": Competitor(run_imperative, {"module": DALI}, "nvidia.dali"),
+        "DALI dynamic, fused crop": Competitor(run_imperative_fused, {"module": DALI}, "nvidia.dali"),
+        "DALI dynamic, capture": Competitor(run_imperative, {"module": DALI, "capture": True}, "nvidia.dali"),
+        "DALI dynamic, fused crop, capture": Competitor(run_imperative_fused, {"module": DALI, "capture": True}, "nvidia.dali"),
         "torch_ndd.dali pipeline": Competitor(pipeline, {"fused": False, "package": "torch_ndd.dali"}, "torch_ndd"),
         "torch_ndd.dali pipeline, fused crop": Competitor(pipeline, {"fused": True, "package": "torch_ndd.dali"}, "torch_ndd"),
         "DALI pipeline": Competitor(pipeline, {"fused": False}, "nvidia.dali"),

@@ -15,11 +15,11 @@ _HOMOGRAPHY = np.array([[0.9, 0.2, 10.0], [-0.2, 0.9, 80.0], [0.0001, 0.0002, 1.
 _MEAN, _STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
-def _repeated(x: torch.Tensor, matrix: np.ndarray) -> torch.Tensor:
+def _repeat_matrix(x: torch.Tensor, matrix: np.ndarray) -> torch.Tensor:
     """A matrix for each sample that takes a place of the input to one of the output."""
     square = np.vstack([matrix, [0, 0, 1]]) if len(matrix) == 2 else matrix
-    made = torch.from_numpy(np.linalg.inv(square).astype(np.float32))[: len(matrix)]
-    return made.to(x.device).expand(len(x), *made.shape)
+    inverse = torch.from_numpy(np.linalg.inv(square).astype(np.float32))[: len(matrix)]
+    return inverse.to(x.device).expand(len(x), *inverse.shape)
 
 
 def _kornia_crop_mirror_normalize(k: Any, x: torch.Tensor) -> torch.Tensor:
@@ -50,9 +50,9 @@ KORNIA: dict[str, Callable[[Any, torch.Tensor], Any]] = {
     "resize 960x720, cubic": lambda k, x: k.geometry.resize(x, (720, 960), "bicubic"),
     "crop_mirror_normalize 224": _kornia_crop_mirror_normalize,
     "rotate 15 degrees": lambda k, x: k.geometry.rotate(x, torch.tensor([15.0], device=x.device)),
-    "warp_affine": lambda k, x: k.geometry.warp_affine(x, _repeated(x, _AFFINE), (480, 640)),
-    "warp_affine, nearest": lambda k, x: k.geometry.warp_affine(x, _repeated(x, _AFFINE), (480, 640), mode="nearest"),
-    "experimental.warp_perspective": lambda k, x: k.geometry.warp_perspective(x, _repeated(x, _HOMOGRAPHY), (480, 640)),
+    "warp_affine": lambda k, x: k.geometry.warp_affine(x, _repeat_matrix(x, _AFFINE), (480, 640)),
+    "warp_affine, nearest": lambda k, x: k.geometry.warp_affine(x, _repeat_matrix(x, _AFFINE), (480, 640), mode="nearest"),
+    "experimental.warp_perspective": lambda k, x: k.geometry.warp_perspective(x, _repeat_matrix(x, _HOMOGRAPHY), (480, 640)),
     "gaussian_blur, sigma 1.5": lambda k, x: k.filters.gaussian_blur2d(x, (11, 11), (1.5, 1.5)),
     "laplacian": lambda k, x: k.filters.laplacian(x, 3),
     "median_blur 3x3": lambda k, x: k.filters.median_blur(x, (3, 3)),
@@ -69,10 +69,10 @@ def _cv_resize(cv: Any, x: Any, height: int, width: int, interpolation: Any) -> 
 def _cv_crop_normalize(cv: Any, x: Any) -> Any:
     """Its fused operator takes images one by one; three calls on the whole batch are quicker to prepare."""
     rows = cv.convertto(cv.center_crop(x, (224, 224)), np.float32)
-    base = [255 * one for one in _MEAN]
-    scale = [255 * one for one in _STD]
-    made = cv.normalize(cv.flip(rows, 1), base, scale, int(cv.NormalizeFlags.SCALE_IS_STDDEV))
-    return cv.reformat(made, cv.TensorLayout("NCHW"))
+    base = [255 * value for value in _MEAN]
+    scale = [255 * value for value in _STD]
+    normalized = cv.normalize(cv.flip(rows, 1), base, scale, int(cv.NormalizeFlags.SCALE_IS_STDDEV))
+    return cv.reformat(normalized, cv.TensorLayout("NCHW"))
 
 
 def _cv_rotate(cv: Any, x: Any) -> Any:

@@ -16,7 +16,7 @@ from torch._C._autograd import DeviceType
 
 Call = Callable[[], Any]
 
-_MOST_CALLS = 100  # CUDA queues 1024 launches; then the host waits
+_MAX_CALLS = 100  # CUDA queues 1024 launches; then the host waits
 _LONGEST_HEAD_START = 0.05  # seconds
 
 
@@ -41,7 +41,7 @@ def device_seconds(call: Call, least: float = 0.02) -> float:
     call()
     issued = time.perf_counter() - begin
     torch.cuda.synchronize()
-    calls = max(1, min(_MOST_CALLS, round(least / max(time.perf_counter() - begin, 1e-6))))
+    calls = max(1, min(_MAX_CALLS, round(least / max(time.perf_counter() - begin, 1e-6))))
     head_start = min(_LONGEST_HEAD_START, 1.5 * calls * issued)
     first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     torch.cuda._sleep(round(head_start * 2e9))  # cycles: no GPU has more than 2 GHz by much
@@ -74,10 +74,10 @@ def launches(call: Call, calls: int = 4) -> Launches:
         for _ in range(calls):
             call()
         torch.cuda.synchronize()
-    return counted(profile.events() or (), calls)
+    return count_launches(profile.events() or (), calls)
 
 
-def counted(events: Any, calls: int) -> Launches:
+def count_launches(events: Any, calls: int) -> Launches:
     """The profiler's events of ``calls`` calls as those of one."""
     kernels, copies, microseconds = Counter[str](), Counter[str](), 0.0
     for event in events:

@@ -19,7 +19,7 @@ from rich.table import Table
 
 import torch_ndd as ndd
 
-from .._process import installed
+from .._process import is_installed
 from .._report import color, ratio
 from ..compiled import CHAINS
 from . import _timing
@@ -85,9 +85,9 @@ def rivals(described: str, pixels: torch.Tensor) -> dict[str, _timing.Call]:
         return {}
     calls: dict[str, _timing.Call] = {}
     images = pixels.permute(0, 3, 1, 2)
-    if installed("torchvision"):
+    if is_installed("torchvision"):
         calls["torchvision"] = functools.partial(found[0], importlib.import_module("torchvision.transforms.v2"), images)
-    if installed("kornia"):
+    if is_installed("kornia"):
         calls["kornia"] = functools.partial(found[1], importlib.import_module("kornia"), images.float().div(255).contiguous())
     return calls
 
@@ -95,13 +95,13 @@ def rivals(described: str, pixels: torch.Tensor) -> dict[str, _timing.Call]:
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Measure, print the table, return the figures."""
     torch.set_num_threads(options.threads)
-    missing = [name for name in ("torchvision", "kornia") if not installed(name)]
+    missing = [name for name in ("torchvision", "kornia") if not is_installed(name)]
     if missing:
         console.print("not installed, so not compared with:", ", ".join(missing), style="red")
     generator = torch.Generator().manual_seed(0)
     pixels = torch.randint(0, 256, (BATCH, 224, 224, 3), generator=generator)
     random = torch.rand(3, BATCH, generator=generator)
-    given = (ndd.as_batch(random[0] + 0.5), ndd.as_batch(random[1] * 60 - 30), ndd.as_batch((random[2] < 0.5).int()))
+    arguments = (ndd.as_batch(random[0] + 0.5), ndd.as_batch(random[1] * 60 - 30), ndd.as_batch((random[2] < 0.5).int()))
     results: dict[str, Any] = {}
     failed: dict[str, str] = {}
     left_out: list[str] = []
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
                 left_out.append(name)
                 continue
             try:
-                results[name] = _figures(described, chain, pixels.to("cuda", dtype), given, options)
+                results[name] = _figures(described, chain, pixels.to("cuda", dtype), arguments, options)
             except Exception as error:
                 failed[f"torch_ndd {name}"] = f"{type(error).__name__}: {error}"
         torch.cuda.synchronize()
@@ -125,17 +125,17 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     return {"results": results, "failed": failed, "missing": missing, "left_out": left_out}
 
 
-def _figures(described: str, chain: Any, values: torch.Tensor, given: tuple[Any, ...], options: argparse.Namespace) -> dict[str, Any]:
+def _figures(described: str, chain: Any, values: torch.Tensor, arguments: tuple[Any, ...], options: argparse.Namespace) -> dict[str, Any]:
     batch = ndd.as_batch(values, layout="HWC")
     torch.compiler.reset()
     calls: dict[str, _timing.Call] = {
-        "uncompiled": functools.partial(chain, batch, *given),
-        "compiled": functools.partial(torch.compile(chain, fullgraph=True), batch, *given),
+        "uncompiled": functools.partial(chain, batch, *arguments),
+        "compiled": functools.partial(torch.compile(chain, fullgraph=True), batch, *arguments),
         **rivals(described, values),
     }
     differs = _largest_difference(calls["uncompiled"]().torch(), calls["compiled"]().torch())
     rounds = [{name: _timing.device_seconds(call, options.milliseconds / 1e3) for name, call in calls.items()} for _ in range(options.rounds)]
-    taken = {name: [one[name] for one in rounds] for name in calls}
+    taken = {name: [figures[name] for figures in rounds] for name in calls}
     return {
         "ms": {name: statistics.median(seconds) * 1e3 for name, seconds in taken.items()},
         "compiled_ratio": {name: ratio(seconds, taken["compiled"]) for name, seconds in taken.items() if name != "compiled"},
@@ -145,8 +145,8 @@ def _figures(described: str, chain: Any, values: torch.Tensor, given: tuple[Any,
     }
 
 
-def _largest_difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    return float((one.double() - other.double()).abs().max())
+def _largest_difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a.double() - b.double()).abs().max())
 
 
 def _print(console: Console, results: dict[str, Any], failed: dict[str, str]) -> None:

@@ -28,7 +28,7 @@ def chain(images: Any) -> Any:
     return ndd.crop_mirror_normalize(images, mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375])
 
 
-def captured(images: torch.Tensor) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+def capture_chain(images: torch.Tensor) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
     """The chain on these images as a graph and the memory of its result: put other images into ``images`` and replay."""
     batch = ndd.as_batch(images, layout="HWC")
     chain(batch).torch()  # what is made at a first call is made before the capture
@@ -72,7 +72,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 def _figures(count: int, side: int, rounds: int) -> dict[str, Any]:
     images = torch.randint(0, 256, (count, side, side, 3), dtype=torch.uint8, device="cuda")
-    graph, result = captured(images)
+    graph, result = capture_chain(images)
     images.random_(0, 256)
     graph.replay()
     equal = torch.equal(result, chain(ndd.as_batch(images, layout="HWC")).torch())

@@ -34,7 +34,7 @@ def step(batch: Any, generator: random.Random) -> torch.Tensor:
     return ndd.crop_mirror_normalize(ndd.resize(images, size=[224, 224]), mean=[0.0, 0.0, 0.0], std=[255.0, 255.0, 255.0]).torch()
 
 
-def measured(batches: int, seed: int = 1) -> dict[str, float]:
+def measure(batches: int, seed: int = 1) -> dict[str, float]:
     """MB: what torch has reserved and given out, and what the device has in use beyond that, at the start and at the end; and their growth."""
     generator = random.Random(seed)
     rows = []
@@ -60,7 +60,7 @@ def measured(batches: int, seed: int = 1) -> dict[str, float]:
 
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Measure, print, return the figures."""
-    figures = measured(options.batches)
+    figures = measure(options.batches)
     failed = {}
     if figures["growth beyond torch"] > BAR_MB:
         failed["torch_ndd memory"] = f"{figures['growth beyond torch']:.1f} MB that torch knows nothing of"

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from .._process import Handler, Peer, PeerError, installed, limit_threads
+from .._process import Handler, Peer, PeerError, is_installed, limit_threads
 from .._report import color
 from . import _timing
 from ._cases import BANDWIDTH, GPU_CASES, HOST_SAMPLES, RIVALS, GpuCase, samples_of
@@ -60,7 +60,7 @@ def torchvision(case: GpuCase, samples: list[Any], device: str) -> _timing.Call 
     v2, function = importlib.import_module("torchvision.transforms.v2"), case.tv
     if function is None or case.data == "ragged":
         return None
-    batch = _stacked(samples, device)
+    batch = _stack(samples, device)
     images = batch.permute(0, 3, 1, 2) if batch.ndim == 4 else batch
     return lambda: function(v2, images)
 
@@ -70,7 +70,7 @@ def kornia(case: GpuCase, samples: list[Any], device: str) -> _timing.Call | Non
     library, function = importlib.import_module("kornia"), KORNIA.get(case.name)
     if function is None:
         return None
-    images = _stacked(samples, device).permute(0, 3, 1, 2).contiguous().float().div_(255)
+    images = _stack(samples, device).permute(0, 3, 1, 2).contiguous().float().div_(255)
     return lambda: function(library, images)
 
 
@@ -79,7 +79,7 @@ def cvcuda(case: GpuCase, samples: list[Any], device: str) -> _timing.Call | Non
     library, function = importlib.import_module("cvcuda"), CVCUDA.get(case.name)
     if function is None:
         return None
-    images = _stacked(samples, device)
+    images = _stack(samples, device)
     tensor, stream = library.as_tensor(images, "NHWC"), library.as_stream(torch.cuda.current_stream())
 
     def call() -> Any:
@@ -90,8 +90,8 @@ def cvcuda(case: GpuCase, samples: list[Any], device: str) -> _timing.Call | Non
     return call
 
 
-def _stacked(samples: list[Any], device: str) -> torch.Tensor:
-    return torch.stack([torch.from_numpy(one) for one in samples]).to("cuda" if device == "gpu" else device)
+def _stack(samples: list[Any], device: str) -> torch.Tensor:
+    return torch.stack([torch.from_numpy(sample) for sample in samples]).to("cuda" if device == "gpu" else device)
 
 
 # By name: what makes the call, and the module that has to be installed.
@@ -129,7 +129,7 @@ def handler(competitor: str, threads: int, device: str = "gpu") -> Handler:
                 result = call()
                 taken = [_timing.device_seconds(call) for _ in range(rounds)]
                 work = _timing.launches(call)
-                inputs = sum(one.nbytes for one in samples(case.data, case.samples))
+                inputs = sum(sample.nbytes for sample in samples(case.data, case.samples))
                 outputs = _bytes_of(result)
                 del call, result
             few = min(case.samples, HOST_SAMPLES) if case.data not in TABLES else case.samples  # which have a second input of as many
@@ -223,7 +223,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     console.print(f"copy bandwidth {bandwidth / 1e12:.2f} TB/s (1 GiB, bytes read and written)", highlight=False)
     console.print("uploads that are not pinned, host us: " + ", ".join(f"{name}: {us:.1f}" for name, us in uploads.items()), highlight=False)
     wanted = [name for name in COMPETITORS if name == SUBJECT or options.against is None or options.against.search(name)]
-    missing = [name for name in wanted if not installed(COMPETITORS[name][1])]
+    missing = [name for name in wanted if not is_installed(COMPETITORS[name][1])]
     if missing:
         console.print("not installed, so not compared with:", ", ".join(missing), style="red")
     competitors = [Competitor(name, options.threads) for name in wanted if name not in missing]
@@ -256,10 +256,10 @@ def _row(name: str, competitors: list[Competitor], rounds: int, bandwidth: float
             continue
         if answer is not None:
             figures[competitor.name] = answer
-    return judged(GPU_CASES[name], figures, failed, bandwidth)
+    return judge(GPU_CASES[name], figures, failed, bandwidth)
 
 
-def judged(case: GpuCase, figures: dict[str, dict[str, Any]], failed: dict[str, str], bandwidth: float) -> dict[str, Any]:
+def judge(case: GpuCase, figures: dict[str, dict[str, Any]], failed: dict[str, str], bandwidth: float) -> dict[str, Any]:
     """The figures of a case with what they say: the part of the bandwidth, how many times faster torch_ndd is, and the bars that are missed."""
     row: dict[str, Any] = {"bar": case.bar, "samples": case.samples, "figures": figures, "failed": failed, "torch_ndd_ratio": {}, "missed": []}
     ours = figures.get(SUBJECT)

@@ -24,17 +24,17 @@ def rows(section: str, column: str, page: Path = RESULTS) -> list[tuple[str, flo
     head = [cell.strip() for cell in lines[0].strip("|").split("|")]
     if column not in head:
         raise ValueError(f"the table of {section!r} has no column {column!r}, but {', '.join(filter(None, head))}")
-    at, made = head.index(column), []
+    at, bars = head.index(column), []
     for line in lines[2:]:
         cells = [cell.strip(" *") for cell in line.strip("|").split("|")]
         try:
-            made.append((cells[0], float(cells[at])))
+            bars.append((cells[0], float(cells[at])))
         except ValueError:
             continue
-    return made
+    return bars
 
 
-def chosen(values: list[tuple[str, float]], names: list[str]) -> list[tuple[str, float]]:
+def choose_rows(values: list[tuple[str, float]], names: list[str]) -> list[tuple[str, float]]:
     """Return the rows of these names, in the order of the names."""
     numbers = dict(values)
     if missing := [name for name in names if name not in numbers]:
@@ -69,7 +69,7 @@ class Chart(SphinxDirective):
         try:
             values = rows(self.arguments[0], self.options["column"])
             if "rows" in self.options:
-                values = chosen(values, [name.strip() for name in self.options["rows"].split("|")])
+                values = choose_rows(values, [name.strip() for name in self.options["rows"].split("|")])
         except ValueError as error:
             raise self.error(str(error)) from None
         return [nodes.raw("", f'<div class="chart-box">{svg(self.options["title"], values)}</div>', format="html")]

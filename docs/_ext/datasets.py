@@ -18,7 +18,7 @@ from readers._files import write_recordio  # noqa: E402
 from benchmarks._containers import Containers, write_containers  # noqa: E402
 
 
-def written(video: object) -> SimpleNamespace:
+def write_datasets(video: object) -> SimpleNamespace:
     """Write the data sets and return their places; ``video`` is a Tensor of frames, FHWC."""
     from torchcodec.encoders import VideoEncoder
 

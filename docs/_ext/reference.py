@@ -40,17 +40,17 @@ def _signature(app: Any, kind: str, name: str, value: Any, options: Any, signatu
     if kind not in ("function", "class", "method") or not callable(value):
         return None
     try:
-        given = inspect.signature(value)
+        actual = inspect.signature(value)
     except (TypeError, ValueError):
         return None
     public = name.removeprefix("torch_ndd.")
-    return readable(given, ["self", *without_effect(public)] if kind == "method" else without_effect(public)), None
+    return readable(actual, ["self", *without_effect(public)] if kind == "method" else without_effect(public)), None
 
 
 def _docstring(app: Any, kind: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
     unused = without_effect(name.removeprefix("torch_ndd."))
     if unused:
-        lines += ["", f"Accepted for DALI's programs, without effect: {', '.join(f'``{one}``' for one in unused)}.", ""]
+        lines += ["", f"Accepted for DALI's programs, without effect: {', '.join(f'``{name}``' for one in unused)}.", ""]
 
 
 class Operators(SphinxDirective):
@@ -61,7 +61,7 @@ class Operators(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the nodes."""
-        modules = {f"torch_ndd.{one}" for one in self.arguments}
+        modules = {f"torch_ndd.{module}" for module in self.arguments}
         names = sorted(name for name, op in OPERATORS.items() if op.body.__module__ in modules and not name.startswith("arithmetic"))
         if not names:
             raise self.error(f"no operator is defined in {', '.join(modules)}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import written
+from datasets import write_datasets
 
 import torch_ndd as ndd
 
@@ -26,11 +26,11 @@ def _pixels() -> dict[str, np.ndarray]:
 def _photos() -> dict[str, np.ndarray]:
     """Return the photographs at the size of the examples."""
 
-    def resized(pixels: np.ndarray) -> np.ndarray:
+    def resize(pixels: np.ndarray) -> np.ndarray:
         image = ndd.tensor(np.atleast_3d(pixels), layout="HWC")
         return np.asarray(ndd.resize(image, resize_shorter=_SIDE))
 
-    return {name: resized(pixels) for name, pixels in _pixels().items()}
+    return {name: resize(pixels) for name, pixels in _pixels().items()}
 
 
 def names() -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _video() -> ndd.Tensor:
 
 @cache
 def _data() -> Any:
-    return written(_video())
+    return write_datasets(_video())
 
 
 @cache

@@ -404,7 +404,7 @@ def test_augmentations_are_checked() -> None:
     with pytest.raises(ValueError, match="not both"):
         Augmentation("both", values=lambda chosen, parameters: chosen, matrix=lambda parameter, height, width: [[1, 0, 0], [0, 1, 0]])
     with pytest.raises(ValueError, match="two numbers"):
-        Augmentation("one", (1.0,))  # type: ignore[arg-type]
+        Augmentation("one", (1.0,))
 
 
 def test_magnitude_of_each_sample() -> None:

@@ -5,7 +5,7 @@ Everything except the GPU is real: the shares of the engines, fallbacks, staging
 stream waits for which. nvImageCodec's CPU decoders replace its GPU decoders. Run the tests of the image decoders with:
 
     python decoders.py <folder of a CPU build of csrc> <folder>
-    NDD_EMULATED_DECODERS=1 TORCH_NDD_LIBRARY=<folder>/_C.so PYTHONPATH=tests/emulated_cuda pytest -p decoders_plugin tests/test_gpu_decoders.py ...
+    NDD_EMULATED_DECODERS=1 TORCH_NDD_LIBRARY=<folder>/_C.so PYTHONPATH=tests/emulated_cuda pytest -p decoders_plugin tests/decoders/test_gpu.py ...
 """
 
 import shutil

@@ -73,7 +73,7 @@ def test_all_bad_samples_of_a_batch_are_reported_at_once(tmp_path: Path) -> None
     ranges = Ranges(os.fsencode(f"{tmp_path}/"), *pack_paths(files), np.arange(5, dtype=np.int32), np.array([2, 0, 0, 8, 0]), length)
     with pytest.raises(Exception) as caught:  # noqa: PT011
         ranges.start(np.arange(5)).finish()
-    assert {k: reason.split(",")[0] for k, reason in caught.value.reasons.items()} == {  # type: ignore[attr-defined]
+    assert {k: reason.split(",")[0] for k, reason in caught.value.reasons.items()} == {
         1: "No such file or directory",
         2: "the file has 10 bytes",
         4: "Is a directory",

@@ -183,7 +183,7 @@ def test_other_files(tmp_path: Path) -> None:
         ([], "No files"),
     ):
         with pytest.raises(RuntimeError, match=text):
-            next(ndd.readers.Parquet(path=path).next_epoch())  # type: ignore[arg-type]
+            next(ndd.readers.Parquet(path=path).next_epoch())
 
 
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "seed": 3}], ids=str)

@@ -160,7 +160,7 @@ def test_ranges_beyond_the_end(put: Any) -> None:
     assert contents(ranges.start(np.array([0, 2, -1])).finish()) == [b"234", b"456789", b""]
     with pytest.raises(Exception) as error:  # noqa: PT011  (UnreadableSamples, which is for readers)
         ranges.start(np.array([0, 1])).finish()
-    assert "ends at byte 10, before byte 13" in error.value.reasons[1]  # type: ignore[attr-defined]
+    assert "ends at byte 10, before byte 13" in error.value.reasons[1]
 
 
 def _paths(*paths: str) -> tuple[bytes, np.ndarray]:

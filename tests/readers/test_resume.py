@@ -202,13 +202,13 @@ def test_the_state_of_one_skipping_rank_is_not_enough(files: list[Path]) -> None
 
 def test_nothing_can_be_read(files: list[Path]) -> None:
     for on_error in ("skip", "replace"):
-        reader = ndd.readers.File(2, files=["a", "b", "c"], on_error=on_error)  # type: ignore[arg-type]
+        reader = ndd.readers.File(2, files=["a", "b", "c"], on_error=on_error)
         with pytest.raises(RuntimeError, match="none of the 3 samples can be read"):
             next(reader.next_epoch())
     with pytest.raises(RuntimeError, match=r"readers\.File: none of the 3 samples can be read; the last one: .*No such file"):
         list(ndd.DataLoader(ndd.readers.File(2, files=["a", "b", "c"], on_error="skip")))
     with pytest.raises(ValueError, match="on_error must be"):
-        ndd.readers.File(2, files=["a"], on_error="ignore")  # type: ignore[arg-type]
+        ndd.readers.File(2, files=["a"], on_error="ignore")
 
 
 def test_states_that_are_none(files: list[Path]) -> None:

@@ -132,7 +132,7 @@ def test_damaged_files(path: Path, tmp_path: Path) -> None:
         ("cut in the header", whole[: begins[5] + 7], "ends within its header"),
     ):
         if name == "checksum":
-            data[begins[5]] ^= 1  # type: ignore[index]
+            data[begins[5]] ^= 1
         path.write_bytes(data)
         with pytest.raises(RuntimeError, match=rf"sample 0 \(.* at byte {begins[5]}\): .*{reason}"):
             read({"label": LABEL}, path)
@@ -165,9 +165,9 @@ def test_indices_that_lie(path: Path, text: str) -> None:
 
 def test_mistakes(path: Path) -> None:
     with pytest.raises(TypeError, match='feature "x" must come from'):
-        ndd.readers.TFRecord(path=path, features={"x": 3})  # type: ignore[dict-item]
+        ndd.readers.TFRecord(path=path, features={"x": 3})
     with pytest.raises(TypeError):
-        ndd.readers.TFRecord(path=path)  # type: ignore[call-arg]
+        ndd.readers.TFRecord(path=path)
     for options, message in (
         ({"features": {}}, "features is empty"),
         ({"index_path": ["a", "b"]}, "2 index files for 1"),

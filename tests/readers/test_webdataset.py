@@ -272,7 +272,7 @@ def test_mistakes(path: Path) -> None:
         with pytest.raises(RuntimeError, match=message):
             next(ndd.readers.Webdataset(**{"paths": path, "ext": "jpg", **options}).next_epoch())
     with pytest.raises(TypeError):
-        ndd.readers.Webdataset(paths=path)  # type: ignore[call-arg]
+        ndd.readers.Webdataset(paths=path)
 
 
 def test_batches_and_sources(path: Path) -> None:

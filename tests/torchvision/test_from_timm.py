@@ -137,7 +137,7 @@ def test_an_operator_equals_pillow(name: str, level: float) -> None:
     for side in (False, True):
         one = theirs.AugmentOp(name, prob=1.0, magnitude=level, hparams=hparams)
         state = [0.9 if side else 0.1]
-        original, theirs.random.random = theirs.random.random, lambda state=state: state[0]  # type: ignore[assignment]
+        original, theirs.random.random = theirs.random.random, lambda state=state: state[0]
         try:
             expected = np.asarray(one(image)).astype(np.float64)
         finally:
@@ -160,7 +160,7 @@ def test_levels(name: str) -> None:
     """The parameters that follow from a level are timm's."""
     hparams = dict(translate_const=100, translate_pct=0.3)
     for level in (0.0, 0.7, 2.0, 4.99, 9.0, 10.0):
-        original, theirs.random.random = theirs.random.random, lambda: 0.1  # type: ignore[assignment]
+        original, theirs.random.random = theirs.random.random, lambda: 0.1
         try:
             function = theirs.LEVEL_TO_ARG[name]
             expected = function(level, hparams)[0] if function is not None else 0.0
@@ -225,13 +225,13 @@ def test_choices_have_their_weights() -> None:
     ops = [Operation(named(name), 10.0, 10) for name in ("Invert", "Equalize", "AutoContrast")]
     seen: Counter[str] = Counter()
     policy = _timm_policies.RandAugment(ops, 1, [0.6, 0.3, 0.1])
-    policy._done = lambda images, steps: seen.update(step[0].name for row in steps for step in row) or images  # type: ignore[method-assign, func-returns-value]
+    policy._done = lambda images, steps: seen.update(step[0].name for row in steps for step in row) or images
     images = ndd.batch(torch.zeros(3000, 2, 2, 3, dtype=torch.uint8), layout="HWC")
     policy(images)
     assert [abs(seen[name] / 3000 - p) < 0.05 for name, p in (("invert", 0.6), ("equalize", 0.3), ("auto_contrast", 0.1))] == [True] * 3
     without = _timm_policies.RandAugment(ops, 3, [0.6, 0.3, 0.1])
     rows: list[Any] = []
-    without._done = lambda images, steps: rows.extend(steps) or images  # type: ignore[method-assign, func-returns-value]
+    without._done = lambda images, steps: rows.extend(steps) or images
     without(images.select(slice(0, 50)))
     assert all(len({step[0].name for step in row}) == 3 for row in rows)
 
@@ -343,7 +343,7 @@ def test_mixup_mistakes() -> None:
     with pytest.raises(ValueError, match="of equal shapes"):
         Mixup()(ndd.batch([torch.zeros(3, 4, 4), torch.zeros(3, 4, 5)], layout="CHW"), torch.zeros(2))
     with pytest.raises(TypeError, match="must be a Batch"):
-        Mixup()(torch.zeros(2, 3, 4, 4), torch.zeros(2))  # type: ignore[arg-type]
+        Mixup()(torch.zeros(2, 3, 4, 4), torch.zeros(2))
 
 
 def test_mistakes() -> None:

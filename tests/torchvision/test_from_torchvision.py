@@ -277,7 +277,7 @@ def test_boxes_of_floats_are_flipped_after_the_resize(dtype: torch.dtype, late: 
     assert bool(called) is late
     for k, (image, boxes) in enumerate(zip(*(lambda sample: (sample[0], sample[1]["boxes"]))(detection_sample(dtype)), strict=True)):
         pixels = torchvision.tv_tensors.Image(image.torch().permute(2, 0, 1))
-        own = torchvision.tv_tensors.BoundingBoxes(boxes.torch(), format="XYXY", canvas_size=pixels.shape[-2:])  # type: ignore[call-overload]
+        own = torchvision.tv_tensors.BoundingBoxes(boxes.torch(), format="XYXY", canvas_size=pixels.shape[-2:])
         expected = v2.Compose(steps)(pixels, own)
         torch.testing.assert_close(images.select(k).torch(), expected[0].as_subclass(torch.Tensor), atol=1.01 / 255, rtol=0)
         torch.testing.assert_close(target["boxes"].select(k).torch(), expected[1].as_subclass(torch.Tensor), atol=1e-5, rtol=1e-5)

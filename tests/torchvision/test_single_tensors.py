@@ -92,7 +92,7 @@ def test_image_is_transformed_like_a_batch_of_one(name: str) -> None:
 
 
 def test_kinds_beside_a_tensor_keep_their_type() -> None:
-    boxes = single.BoundingBoxes(torch.tensor([[1.0, 2, 20, 30]]), format="XYXY", canvas_size=(HEIGHT, WIDTH))  # type: ignore[call-overload]
+    boxes = single.BoundingBoxes(torch.tensor([[1.0, 2, 20, 30]]), format="XYXY", canvas_size=(HEIGHT, WIDTH))
     mask = single.Mask(torch.ones(HEIGHT, WIDTH, dtype=torch.uint8))
     sample = {"image": _image(), "boxes": boxes, "mask": mask, "label": 7, "name": "a"}
     made = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize((20, 30))])(sample)

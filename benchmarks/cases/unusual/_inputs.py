@@ -30,7 +30,7 @@ def _channels(count: int) -> np.ndarray:
     return np.ascontiguousarray(np.concatenate([_odd(), _odd()[..., ::-1]], 3)[..., :count])
 
 
-def _ragged() -> np.ndarray:
+def _make_ragged() -> np.ndarray:
     images = np.empty(8, object)
     for i, photograph in enumerate(_photographs()):
         images[i] = np.ascontiguousarray(photograph[: 151 + 23 * i, : 371 - 31 * i])
@@ -65,7 +65,7 @@ INPUTS: dict[str, tuple[str, Callable[[], np.ndarray]]] = {
     "float32": ("HWC", lambda: _odd(np.float32)),
     "7x5 pixels": ("HWC", lambda: np.ascontiguousarray(_photographs()[:, 100:107, 100:105])),
     "1281x853": ("HWC", _large),
-    "ragged": ("HWC", _ragged),
+    "ragged": ("HWC", _make_ragged),
     "videos": ("FHWC", _videos),
     "volumes": ("DHWC", _volumes),
 }
@@ -102,5 +102,5 @@ def frames(ndd: ModuleType, *values: Any, dtype: type[np.generic] = np.float32) 
 @functools.cache
 def _kept(module: str, values: tuple[Any, ...], dtype: type[np.generic], per_frame: bool) -> Any:
     ndd = importlib.import_module(module)
-    made = ndd.batch([np.asarray(value, dtype) for value in values])
-    return (ndd.per_frame(made) if per_frame else made).evaluate()
+    batch = ndd.batch([np.asarray(value, dtype) for value in values])
+    return (ndd.per_frame(batch) if per_frame else batch).evaluate()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_hostile_states import HOSTILE, mutations
+from core.context.test_hostile_states import HOSTILE, mutations
 
 import torch_ndd.dali as ours
 from torch_ndd.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy

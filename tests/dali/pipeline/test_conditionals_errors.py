@@ -13,6 +13,7 @@ import pytest
 from _conditions import BATCH, defined
 from _pipelines import both, ours_raises
 from _pipelines import ours as dali_of_ours
+from _raises import Raises, raising
 
 from torch_ndd.dali._conditionals import converted, do_not_convert
 
@@ -139,21 +140,49 @@ def wrong_argument(dali: Any, i: Any, even: Any, x: Any) -> Any:
     return x
 
 
-WRONG = [in_one_branch, in_the_other, structures, lengths, keys, one_returns, while_node, conditional_expression, asserted, comprehension]
-WRONG += [not_scalar, one_element, not_bool, not_bool_right, not_of_array, types_differ, dimensions_differ, layouts_differ]
+WRONG: dict[type[Exception], list[Callable[..., Any]]] = {
+    RuntimeError: [
+        in_one_branch,
+        in_the_other,
+        one_returns,
+        not_scalar,
+        one_element,
+        not_bool,
+        not_bool_right,
+        not_of_array,
+        types_differ,
+        dimensions_differ,
+        layouts_differ,
+    ],
+    ValueError: [structures, lengths, keys],
+    TypeError: [while_node, conditional_expression, asserted, comprehension],
+}
 
 
-@pytest.mark.parametrize("program", WRONG, ids=lambda one: one.__name__)
-def test_errors(program: Callable[..., Any]) -> None:
-    assert isinstance(both(lambda dali: defined(dali, program)), Exception)
+@pytest.mark.parametrize(
+    ("program", "error"),
+    [pytest.param(program, error, id=program.__name__) for error, programs in WRONG.items() for program in programs],
+)
+def test_errors(program: Callable[..., Any], error: type[Exception]) -> None:
+    both(lambda dali: defined(dali, program), raises=error)
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("a", "b"), ("a", 1), (None, 1), (None, "a"), (["a"], [1]), (["a"], [1, 2]), ([1], [1, 2]), ({"a": 1}, {"b": 1}), (..., None)],
+    [
+        raising(TypeError, "a", "b"),
+        raising(TypeError, "a", 1),
+        raising(ValueError, None, 1),
+        raising(TypeError, None, "a"),
+        raising(TypeError, ["a"], [1]),
+        raising(TypeError, ["a"], [1, 2]),
+        raising(ValueError, [1], [1, 2]),
+        raising(ValueError, {"a": 1}, {"b": 1}),
+        raising(TypeError, ..., None),
+    ],
     ids=repr,
 )
-def test_values_that_cannot_be_merged(first: Any, second: Any) -> None:
+def test_values_that_cannot_be_merged(first: Any, second: Any, raises: Raises | None) -> None:
     def program(dali: Any, i: Any, even: Any, x: Any) -> Any:
         if even:
             out = first
@@ -161,7 +190,7 @@ def test_values_that_cannot_be_merged(first: Any, second: Any) -> None:
             out = second
         return x + out
 
-    assert type(both(lambda dali: defined(dali, program))) in (TypeError, ValueError)
+    both(lambda dali: defined(dali, program), raises=raises)
 
 
 def test_own_errors_keep_type_and_lines() -> None:
@@ -205,7 +234,7 @@ def test_attribute_of_one_branch() -> None:
             holder.new = x
         return holder.new
 
-    assert isinstance(both(lambda dali: defined(dali, program)), Exception)
+    both(lambda dali: defined(dali, program), raises=RuntimeError)
 
 
 def test_error_of_a_branch_is_caught() -> None:
@@ -248,7 +277,7 @@ def test_do_not_convert_under_both() -> None:
 
         return defined(dali, pipeline)
 
-    assert isinstance(both(program), TypeError)
+    both(program, raises=TypeError)
 
     def definition(dali: Any) -> Any:
         @dali.pipeline_def(batch_size=1)
@@ -257,7 +286,7 @@ def test_do_not_convert_under_both() -> None:
 
         return dali.pipeline.do_not_convert(pipeline)
 
-    assert isinstance(both(definition), ValueError)
+    both(definition, raises=ValueError)
 
 
 def test_marked_functions_are_plain_functions() -> None:
@@ -329,7 +358,7 @@ class Derived(Base):
         text = super().value()
         if text == "base" and not self.__secret > 4:
             self.__secret += 1
-        return text, self.__secret, __class__.__name__  # type: ignore[name-defined]
+        return text, self.__secret, __class__.__name__
 
 
 def test_private_names_and_super() -> None:

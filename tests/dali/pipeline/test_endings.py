@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _forks import Forks
 
-from tests._forks import Forks
 from torch_ndd import EvalContext
 from torch_ndd._core.process.workers import soon
 from torch_ndd.dali import Pipeline, _worker_pool, fn

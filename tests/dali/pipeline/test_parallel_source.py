@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from _pipelines import both, full, iterations, ours_raises, sub
+from _raises import raising
 from _sources import alive, assert_ended, processes, sample
 from _sources import parallel as made
 
@@ -209,7 +210,7 @@ class Pickler:
 def test_picklers():
     pipe = made(ours, sample, batch=False, start="spawn", pickler=(Pickler, {"mark": b"mark"}))
     assert pipe.run()[0].as_array()[:, 0].tolist() == [0, 1, 2]
-    both(lambda dali: made(dali, sample, batch=False, start="fork", pickler=pickle))
+    both(lambda dali: made(dali, sample, batch=False, start="fork", pickler=pickle), raises=ValueError)
 
 
 def test_the_class_takes_samples_by_default():
@@ -242,18 +243,18 @@ def test_a_checkpoint_continues():
 @pytest.mark.parametrize(
     ("source", "options"),
     [
-        (lambda: full(1), {}),
-        ([full(1)], {"batch": False}),
-        (generator, {"batch": False}),
-        (sample, {"batch": False, "no_copy": False}),
-        (sample, {"batch": False, "prefetch_queue_depth": 0}),
-        (sample, {"batch": False, "bytes_per_sample_hint": 0}),
-        (sample, {"batch": False, "workers": 0}),
-        (sample, {"batch": False, "start": "thread"}),
+        raising(TypeError, lambda: full(1), {}),
+        raising(TypeError, [full(1)], {"batch": False}),
+        raising(TypeError, generator, {"batch": False}),
+        raising(ValueError, sample, {"batch": False, "no_copy": False}),
+        raising(ValueError, sample, {"batch": False, "prefetch_queue_depth": 0}),
+        raising(ValueError, sample, {"batch": False, "bytes_per_sample_hint": 0}),
+        raising(RuntimeError, sample, {"batch": False, "workers": 0}),
+        raising(ValueError, sample, {"batch": False, "start": "thread"}),
     ],
 )
-def test_refused_definitions(source, options):
-    both(lambda dali: made(dali, source, **options).build())
+def test_refused_definitions(source, options, raises):
+    both(lambda dali: made(dali, source, **options).build(), raises=raises)
 
 
 def test_sources_of_definitions_with_conditionals():
@@ -297,9 +298,9 @@ def test_an_exception_has_the_traceback_of_the_worker():
 
 
 def test_errors_are_exceptions_as_in_dali():
-    both(lambda dali: made(dali, lambda info: 1 // 0, batch=False).run())
+    both(lambda dali: made(dali, lambda info: 1 // 0, batch=False).run(), raises=Exception)
     for data in (3, None, np.float32(1)):
-        both(lambda dali, data=data: made(dali, lambda info: data, batch=False).run())
+        both(lambda dali, data=data: made(dali, lambda info: data, batch=False).run(), raises=Exception)
 
 
 def test_arrays_of_objects_are_refused():

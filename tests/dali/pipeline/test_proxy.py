@@ -293,8 +293,8 @@ def test_servers_need_a_pipeline_with_inputs() -> None:
 
         return sub(dali, "plugin.pytorch.experimental.proxy").DALIServer(definition())
 
-    assert isinstance(both(no_inputs), RuntimeError)
-    assert isinstance(both(lambda dali: sub(dali, "plugin.pytorch.experimental.proxy").DALIServer(3)), TypeError)
+    both(no_inputs, raises=RuntimeError)
+    both(lambda dali: sub(dali, "plugin.pytorch.experimental.proxy").DALIServer(3), raises=TypeError)
     ours_raises(lambda dali: proxy.DataLoader(scaled(), [1, 2]), TypeError, "DALIServer")
     gc.collect()
 

@@ -27,6 +27,16 @@ class Padded(NamedTuple):
     mask: Tensor
 
 
+class Packed(NamedTuple):
+    """The result of :meth:`Batch.packed`: sequences one after the other, as attention over variable lengths takes them."""
+
+    values: Tensor
+    cu_seqlens: Tensor
+    max_seqlen: int
+    position_ids: Tensor
+    sequence_ids: Tensor
+
+
 class SampleBuffer(Arithmetic):
     """N samples in one buffer: dense (N, ...) if their shapes are equal, otherwise packed, one after the other."""
 
@@ -139,6 +149,36 @@ class SampleBuffer(Arithmetic):
         values, extents, device = self.stack(True, float(value)), self.sample_shapes(), self.buffer.device
         mask = ragged.mask(extents, values.shape).to(device)
         return Padded(values, new_tensor(extents.contiguous().to(device)), new_tensor(mask, values.layout))
+
+    def packed(self) -> Packed:
+        """Join sequences of different lengths along their first axis, without a copy: for attention with ``cu_seqlens``.
+
+        Returns:
+            ``values`` (T, ...), which share this batch's memory and may be pending; ``cu_seqlens`` int32 (N + 1), where each sequence begins and
+            the last one ends; ``max_seqlen``, the largest length; ``position_ids`` int64 (T,), positions within the sequence; ``sequence_ids`` int64
+            (T,), the number of the sequence. On the device of this batch.
+
+        Raises:
+            ValueError: samples without dimensions, or that differ in another extent than the first.
+
+        >>> from torch_ndd import batch
+        >>> values, cu_seqlens, longest, positions, sequences = batch([[5, 6], [7]]).packed()
+        >>> values.torch().tolist(), cu_seqlens.torch().tolist(), longest, positions.torch().tolist(), sequences.torch().tolist()
+        ([5, 6, 7], [0, 2, 3], 2, [0, 1, 0], [0, 0, 1])
+        """
+        self = self.settle()
+        shapes, values = self.sample_shapes(), self.buffer
+        if self.ndim == 0 or bool((shapes[:, 1:] != shapes[:1, 1:]).any()):
+            raise ValueError(f"packed: samples must be sequences that differ in their first extent only, got {shapes_text(self.shape)}")
+        lengths, rest = shapes[:, 0], shapes[0, 1:].tolist() if len(shapes) else list(values.shape[2:])
+        starts, total = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)), int(lengths.sum())
+        if total > torch.iinfo(torch.int32).max:
+            raise ValueError(f"packed: {total} positions do not fit in the int32 numbers of cu_seqlens")
+        sequences = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+        positions = torch.arange(total) - starts[:-1][sequences]
+        joined = new_tensor(values.view(total, *rest), None, self.pending, ALL_SAMPLES, self.caller_owned)
+        numbers = (new_tensor(column.to(values.device)) for column in (starts.to(torch.int32), positions, sequences))
+        return Packed(joined, next(numbers), int(lengths.max()) if len(lengths) else 0, *numbers)
 
     def nested(self) -> TorchTensor:
         """Return all samples as one NestedTensor: in torch's jagged layout if at most one dimension differs, else in its strided one.
