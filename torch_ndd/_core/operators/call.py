@@ -54,7 +54,7 @@ def perform(
     return _execute(op, call, values, arguments, device)
 
 
-def perform_prepared(
+def perform_with_constants(
     op: Operator,
     constants: dict[str, Any],
     inputs: Sequence[Batch],

@@ -14,7 +14,7 @@ from torch.autograd import profiler
 from ..context.device import DeviceLike
 from ..values.batch import Batch
 from .arguments import Call, prepare_argument
-from .call import perform, perform_prepared, prepare_constants
+from .call import perform, perform_with_constants, prepare_constants
 from .definition import Operator
 from .plans import MAX_PLANS, PLAIN, Pattern, UnknownValue, build_plan, find_pattern, freeze, operand_tensors, plans, run_plan, store_plan
 from .record import Record
@@ -197,13 +197,13 @@ class BoundOperator(_Calls):
         operands = [*inputs, *arguments.values()]
         key = self._extend_key([self, batch_size, *arguments], operands) if self._repeatable and device is None else None
         if key is None:
-            return perform_prepared(op, self._constants, inputs, arguments, words, batch_size, device, None)
+            return perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, device, None)
         plan = plans.get(key)
         if plan is not None and (result := run_plan(plan, operands, len(inputs), words)) is not None:
             return result
         form = _find_form(key, operands)
         records = _start_records(form)
-        result = perform_prepared(op, self._constants, inputs, arguments, words, batch_size, None, records)
+        result = perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, None, records)
         if records is not None:
             self._learn(key, form, operands, [*arguments], result, records)
         return result
