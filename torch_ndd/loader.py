@@ -168,7 +168,7 @@ class DataLoader:
             raise TypeError(f"DataLoader: fn must be callable, got {fn!r}; pass batch_size as a keyword")
         prefetch = whole(0, MAX_PREFETCHED)(prefetch, "DataLoader: prefetch")
         prefetch_bytes = whole(1)(prefetch_bytes, "DataLoader: prefetch_bytes")
-        batch_size = None if batch_size is None else whole(1, MOST_SAMPLES)(batch_size, "DataLoader: batch_size")
+        batch_size = None if batch_size is None else whole(1, MAX_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
         torch_arguments = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
         self.reader: Reader | Stream

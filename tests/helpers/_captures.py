@@ -13,15 +13,15 @@ class Counted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.taken = self.made = 0
-        fits, made_ahead = capture.Recorder._fits, capture.Recorder._made_ahead
+        is_usable, issue = capture.LoopRecorder._is_usable, capture.LoopRecorder._issue
 
         def counting(recorder: Any, *arguments: Any) -> bool:
-            self.taken += (taken := fits(recorder, *arguments))
+            self.taken += (taken := is_usable(recorder, *arguments))
             return taken
 
         def making(recorder: Any, *arguments: Any) -> Any:
-            self.made += (made := made_ahead(recorder, *arguments)) is not None
+            self.made += (made := issue(recorder, *arguments)) is not None
             return made
 
-        monkeypatch.setattr(capture.Recorder, "_fits", counting)
-        monkeypatch.setattr(capture.Recorder, "_made_ahead", making)
+        monkeypatch.setattr(capture.LoopRecorder, "_is_usable", counting)
+        monkeypatch.setattr(capture.LoopRecorder, "_issue", making)

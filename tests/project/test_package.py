@@ -56,7 +56,7 @@ def test_a_kernel_has_the_same_parameters_everywhere(monkeypatch: pytest.MonkeyP
         native.parameters("brightness")
     with pytest.raises(ImportError, match=r"ndd::brightnes needs .*, found none; rebuild the library"):
         native.kernel("brightnes")
-    with pytest.raises(ImportError, match="parameter -3 of the kernel of ndd::flip is no tensor that it could fill, but a str"):
+    with pytest.raises(ImportError, match="the kernel of ndd::flip should fill parameter -3, which must be a Tensor, but is of type str"):
         native.kernel("flip", writes=(-3,))
 
 

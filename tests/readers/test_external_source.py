@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core.operators.capture import Recorder
+from torch_ndd._core.operators.capture import LoopRecorder
 
 
 def calls(source: Any, times: int = 6, **options: Any) -> list[Any]:
@@ -219,8 +219,8 @@ def test_captured_loops_run_ahead(buffer: bool, monkeypatch: pytest.MonkeyPatch)
     given: list[int] = []
     source = ndd.ExternalSource(numbers_of(given, buffer), cycle="raise")
     made: list[int] = []
-    call_ahead = Recorder.call_ahead
-    monkeypatch.setattr(Recorder, "call_ahead", lambda self, outputs: (made.append(int(outputs.torch()[0, 0])), call_ahead(self, outputs))[-1])
+    call_ahead = LoopRecorder.call_ahead
+    monkeypatch.setattr(LoopRecorder, "call_ahead", lambda self, outputs: (made.append(int(outputs.torch()[0, 0])), call_ahead(self, outputs))[-1])
 
     def run(loop: Iterator[Any], steps: int = 100) -> list[Any]:
         out = []

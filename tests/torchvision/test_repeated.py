@@ -13,7 +13,7 @@ from torchvision.transforms.v2 import functional as theirs
 
 import torch_ndd as ndd
 from torch_ndd._core import native
-from torch_ndd._core.operators import replay
+from torch_ndd._core.operators.plans import MAX_PLANS, freeze, plans
 from torch_ndd.torchvision.v2 import functional as F
 
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
@@ -57,10 +57,10 @@ def test_repeated_call_reads_new_pixels(name: str, dtype: torch.dtype) -> None:
 def test_equal_calls_are_repeated() -> None:
     values = images(0, 5, 3, 4, 9)
     F.invert(values)
-    before = dict(replay._plans)
+    before = dict(plans)
     F.invert(values)
-    assert replay._plans == before
-    assert any(plan is not None and tuple(plan.shape) == tuple(values.shape) for plan in before.values())
+    assert plans == before
+    assert any(plan is not None and tuple(plan.output_shape) == tuple(values.shape) for plan in before.values())
 
 
 def test_equal_numbers_of_other_types_are_different_arguments() -> None:
@@ -119,9 +119,9 @@ def test_numbers_per_sample_are_compared() -> None:
 
 def test_recorded_calls_are_bounded() -> None:
     values = images(0, 1, 3, 2, 2)
-    for k in range(replay._MOST + 10):
+    for k in range(MAX_PLANS + 10):
         F.adjust_brightness(values, 1.0 + k / 4096)
-    assert len(replay._plans) <= replay._MOST
+    assert len(plans) <= MAX_PLANS
 
 
 def test_crops_of_tensors_are_views() -> None:
@@ -147,7 +147,7 @@ def test_results_that_go_to_a_gpu_are_in_pinned_memory(monkeypatch: pytest.Monke
     values = images(0, 2, 3, 900, 902)
     F.invert(values)
     pinned = torch.empty_like(values)
-    monkeypatch.setattr(native, "_pinned", lambda shape, dtype, size: pinned.view(shape))
+    monkeypatch.setattr(native.memory, "_allocate_pinned", lambda shape, dtype, size: pinned.view(shape))
     native.pin_size(values.nbytes)
     try:
         for made in (F.invert(values), F.invert(ndd.as_batch(values, layout="CHW")).torch()):
@@ -187,6 +187,6 @@ def test_zeros_of_both_signs_are_different_arguments() -> None:
     keys = []
     for value in (0.0, -0.0, [0.0], [-0.0], torch.tensor([0.0]), torch.tensor([-0.0])):
         key: list[Any] = []
-        replay.freeze(key, value)
+        freeze(key, value)
         keys.append(tuple(key))
     assert len(set(keys)) == len(keys)

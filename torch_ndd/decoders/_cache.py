@@ -59,7 +59,7 @@ class Cache:
         if not handle:
             error = MemoryError if folder is None else RuntimeError
             raise error(native.cache_text().decode(errors="replace"))
-        self._handle = native.owned(handle, native.OF_CACHE)
+        self._handle = native.own_handle(handle, native.OF_CACHE)
         self._number = native.cache_number(handle)
         self._warned = False
 

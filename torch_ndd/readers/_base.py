@@ -167,7 +167,8 @@ class Reader(IterableDataset):
             batch_size: Samples per batch; by default ``max_batch_size``.
             ctx: The context in which reading runs.
             capture: Issue the operator calls of a step ahead for the next batch, so that they run while the loop's body does something else. Values,
-                order and random numbers do not change, even if the body does not make the same calls in each step.
+                order and random numbers do not change, even if the body does not make the same calls in each step. A loop with results on a GPU is
+                executed plainly, because its calls return before their work has ended anyway.
             compile: The documented name of ``capture``.
 
         Raises:

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from .._core.context.context import EvalContext
-from .._core.operators.capture import Owner, Recorder
-from .._core.operators.capture import current as loop
+from .._core.operators.capture import LoopRecorder, Owner
+from .._core.values.operand import loop
 from .._core.work.bad_samples import BadSample
 from ._state import State
 
@@ -41,11 +41,11 @@ def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | Non
     reader._begin_epoch()
     steps = reader.count_steps(batch_size)
     owner = Owner()  # lives as long as this generator
-    recorder, early = Recorder(weakref.ref(owner)), None
+    recorder, early = LoopRecorder(weakref.ref(owner)), None
     for step in range(steps):
         outputs = _deliver(reader, early)
         if outputs is None:
-            recorder.forget()
+            recorder.discard()
             outputs = reader._step(batch_size, ctx, left=steps - step - 1)
         recorder.begin(outputs)
         early = _read_early(reader, batch_size, ctx, steps - step - 2) if recorder.has_calls and step + 1 < steps else None

@@ -11,7 +11,7 @@ import torch
 
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, empty_packed, new_batch
-from .._core.values.extents import lasting
+from .._core.values.extents import find_lasting_extents
 from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import reason_of
 from ._base import Reader

@@ -212,7 +212,7 @@ class _Headers:
 
     def __init__(self) -> None:
         self.handle = native.npy_headers_make()
-        self._owner = native.owned(self.handle, native.OF_HEADERS)
+        self._owner = native.own_handle(self.handle, native.OF_HEADERS)
 
     def __reduce__(self) -> Any:
         return _Headers, ()

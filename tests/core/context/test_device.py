@@ -21,7 +21,7 @@ from torch_ndd._core.values import arithmetic as arithmetics
 from torch_ndd._core.values import batch as batches
 from torch_ndd._core.values import sample_buffer
 from torch_ndd._core.values import tensor as tensors
-from torch_ndd._core.values.batch import repeated
+from torch_ndd._core.values.batch import repeat_sample
 from torch_ndd._core.values.dispatch import output
 from torch_ndd._core.work.cuda_work import on_stream, stream_work
 
@@ -428,7 +428,7 @@ def test_slices_and_arithmetic_allocate_on_the_stream_that_fills_them(cuda: Fake
     images, ragged = (OnGpu.of(ndd.batch([np.ones((4, 2 + k * rest), np.uint8) for k in range(3)])) for rest in (0, 1))
     for made in (
         images + images, ragged + ragged, -ragged, images.slice[:, ::2], ragged.slice[1], images.select([2, 0]), ragged.select([2, 0]),
-        ragged.stack(pad=True), images.tensors[0][:, ::2], repeated(images.tensors[0], 2),
+        ragged.stack(pad=True), images.tensors[0][:, ::2], repeat_sample(images.tensors[0], 2),
     ):  # fmt: skip
         assert made.buffer is not None
     assert len(found) == 10

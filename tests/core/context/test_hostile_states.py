@@ -67,7 +67,7 @@ def test_saved_tensors() -> None:
     for changed in ({"values": None}, {"values": _VALUES.to_sparse()}, {"layout": "HW"}, {"sources": None}, {"sources": (1,)}):
         with pytest.raises((ValueError, TypeError)):
             ndd.Tensor.__new__(ndd.Tensor).__setstate__({**good, **changed})
-    with pytest.raises(ValueError, match="this is no saved Tensor"):
+    with pytest.raises(ValueError, match="not a valid saved Tensor"):
         ndd.Tensor.__new__(ndd.Tensor).__setstate__({})
 
 

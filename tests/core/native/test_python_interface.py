@@ -99,7 +99,7 @@ def test_public_enumerations_have_the_numbers_of_the_kernels() -> None:
         ("", "does not record its functions"),
         (RECORDS, "has no enumeration DType"),
         (REPEATED, "DType is recorded twice in .*: uint8 and int8"),
-        (DTYPES_ONLY, "has no function ndd_begin"),
+        (DTYPES_ONLY, "has no function ndd_kernels"),
     ],
     ids=["no records", "no enumeration", "recorded twice", "no function"],
 )

@@ -3,8 +3,10 @@
 
 import io
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,8 @@ from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd import EvalContext, EvalMode
-from torch_ndd._core.operators import capture
+from torch_ndd._core.operators.capture import LoopRecorder, Owner
+from torch_ndd._core.values.operand import Operand, loop
 from torch_ndd.random import RNG
 
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
@@ -203,14 +206,14 @@ BODIES = [
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
-def test_everything_is_as_in_plain_execution(body: Body, paths: list[Path], counted: Counted) -> None:
+def test_captured_loop_equals_plain_execution(body: Body, paths: list[Path], counted: Counted) -> None:
     plain = run(body, paths, capture=False)
     assert counted.made == 0
     assert_same(run(body, paths, capture=True), plain)
     assert body is irregular_draws or counted.taken > 0
 
 
-def test_calls_are_made_ahead(paths: list[Path], counted: Counted) -> None:
+def test_calls_are_issued_ahead(paths: list[Path], counted: Counted) -> None:
     """7 steps: the first is recorded; in the second, those of the third are made. Nothing is made in vain."""
     for body in (training, own_generator, computed):
         counted.taken = counted.made = 0
@@ -222,12 +225,12 @@ def test_calls_are_made_ahead(paths: list[Path], counted: Counted) -> None:
     assert counted.taken >= 4 * 3  # the first guess of the generator's position ignores the loop's own draws
 
 
-def test_arguments_that_change_in_each_step_cost_one_call(paths: list[Path], counted: Counted) -> None:
+def test_call_whose_arguments_always_change_is_issued_ahead_once(paths: list[Path], counted: Counted) -> None:
     run(lambda step, jpegs, *_: (ndd.resize(ndd.decoders.image(jpegs), size=[20, 20 + step]),), paths, capture=True, epochs=1)
     assert counted.made == counted.taken + 1
 
 
-def test_states_taken_in_the_loop_resume_it(paths: list[Path]) -> None:
+def test_state_saved_in_a_captured_loop_resumes_it(paths: list[Path]) -> None:
     files = [str(path) for path in paths]
     reader = ndd.readers.File(files=files, random_shuffle=True, seed=3)
     seen, states = [], []
@@ -247,7 +250,7 @@ def _resumed(files: list[str], state: dict[str, Any], batch_size: int) -> Iterat
     return reader.next_epoch(batch_size=batch_size, capture=True)
 
 
-def test_bad_samples_appear_when_their_batch_does(paths: list[Path], tmp_path: Path) -> None:
+def test_errors_of_samples_appear_with_their_batch(paths: list[Path], tmp_path: Path) -> None:
     files = [str(path) for path in paths]
     files[13] = str(tmp_path / "missing.jpg")
 
@@ -265,7 +268,7 @@ def test_bad_samples_appear_when_their_batch_does(paths: list[Path], tmp_path: P
         assert_same(errors(True, on_error), errors(False, on_error))
 
 
-def test_an_error_shows_the_line_of_the_call(paths: list[Path], tmp_path: Path) -> None:
+def test_error_of_a_call_issued_ahead_shows_the_line_of_the_call(paths: list[Path], tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.jpg"
     image = io.BytesIO()
     Image.effect_noise((60, 60), 50).save(image, "JPEG")
@@ -280,7 +283,7 @@ def test_an_error_shows_the_line_of_the_call(paths: list[Path], tmp_path: Path) 
     assert re.fullmatch(rf"decoders\.image: sample 0 \({damaged}\): .*\ncalled at {__file__}:\d+: .*this line", str(raised.value))
 
 
-def test_loops_in_loops_and_side_by_side(paths: list[Path]) -> None:
+def test_nested_and_interleaved_captured_loops(paths: list[Path]) -> None:
     def nested(capture: bool) -> list[Any]:
         readers = [ndd.readers.File(files=[str(path) for path in paths], seed=seed, random_shuffle=True) for seed in (1, 2)]
         seen = []
@@ -294,10 +297,10 @@ def test_loops_in_loops_and_side_by_side(paths: list[Path]) -> None:
         return seen
 
     assert_same(nested(True), nested(False))
-    assert capture.current.recorder is None
+    assert loop.recorder is None
 
 
-def test_single_samples_and_dicts(paths: list[Path], counted: Counted) -> None:
+def test_captured_loop_over_samples_and_dicts(paths: list[Path], counted: Counted) -> None:
     def seen(capture: bool) -> list[Any]:
         reader = ndd.readers.File(files=[str(path) for path in paths[:8]])
         return [values(ndd.flip(ndd.decoders.image(jpeg))) for jpeg, _ in reader.next_epoch(capture=capture)]
@@ -309,13 +312,13 @@ def test_single_samples_and_dicts(paths: list[Path], counted: Counted) -> None:
 @pytest.mark.parametrize(
     "value", [None, 3, 2.5, "HWC", [1, 2], (3, 4), {"a": 1}, np.arange(3), torch.arange(3)], ids=lambda value: type(value).__name__
 )
-def test_invariant(value: Any) -> None:
+def test_invariant_returns_its_argument(value: Any) -> None:
     marked = ndd.capture.invariant(value)
     assert isinstance(marked, type(value))
     assert ndd.capture.invariant(marked) is marked
 
 
-def test_invariant_is_taken_everywhere(paths: list[Path]) -> None:
+def test_invariant_is_accepted_by_every_parameter(paths: list[Path]) -> None:
     invariant = ndd.capture.invariant
     source = ndd.ExternalSource(invariant([[1, 2], [3, 4]]), layout=invariant(None))
     assert source().torch().tolist() == [1, 2]
@@ -327,15 +330,33 @@ def test_invariant_is_taken_everywhere(paths: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["reader", "source"])
-def test_an_error_that_is_kept_does_not_keep_the_loop(kind: str, paths: list[Path]) -> None:
+def test_stored_error_does_not_keep_the_captured_loop_alive(kind: str, paths: list[Path]) -> None:
     source = ndd.ExternalSource(lambda: np.zeros((4, 5, 3), np.uint8), layout="HWC")
 
-    def loop() -> None:
+    def run_loop() -> None:
         for batch in ndd.readers.File(files=paths).next_epoch(batch_size=2, capture=True) if kind == "reader" else source.captured(2):
             ndd.flip(batch[0] if kind == "reader" else batch, nonsense=1)
 
     with pytest.raises(TypeError, match="nonsense") as kept:
-        loop()
+        run_loop()
     assert kept.value.__traceback__ is not None  # its frames hold the recorder
-    assert capture.current.recorder is None
+    assert loop.recorder is None
     assert isinstance(source(), ndd.Tensor)
+
+
+def test_a_loop_with_results_on_a_gpu_is_executed_plainly() -> None:
+    on_gpu: Any = SimpleNamespace(device=torch.device("cuda", 0), is_inference=lambda: False, _version=0)
+    owner, calls = Owner(), list[int]()
+    recorder = LoopRecorder(weakref.ref(owner))
+
+    def decode(inputs: tuple[Any, ...], arguments: dict[str, Any]) -> Operand:
+        calls.append(inputs[0])
+        return Operand(on_gpu, None, None, False)
+
+    for step in range(4):
+        recorder.begin(ndd.tensor(np.zeros(3, np.uint8)))
+        assert not recorder.has_calls
+        recorder.call("decode", decode, (1,), {}, False)
+        recorder.call("decode", decode, (2,), {}, False)
+        assert recorder.counts_writes is False, step
+    assert calls == [1, 2] * 4

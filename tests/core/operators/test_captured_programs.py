@@ -295,7 +295,7 @@ def seen(program: Program, data: Path, **how: Any) -> list[Any]:
 
 @pytest.mark.parametrize("how", ["compile", "capture"])
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_a_program_gives_the_same(program: Program, how: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captured_program_equals_plain_loop(program: Program, how: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
     plain, other = seen(program, data), seen(program, data, **{how: True})
     print(f"{program.__name__}: {counted.taken} of {counted.made} calls made ahead were of use")

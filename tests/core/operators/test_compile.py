@@ -225,7 +225,7 @@ MIXED: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("chain", MIXED)
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
-def test_a_chain_of_floats_with_colours_or_a_flip_at_the_end_is_one_kernel(chain: str) -> None:
+def test_a_chain_of_floats_with_colors_or_a_flip_at_the_end_is_one_kernel(chain: str) -> None:
     """Inductor makes only the numbers; nothing of an image is in its code."""
     given = ndd.cast(images(*[(70, 130)] * 3), dtype=torch.float32), ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
     made, (code,) = run_and_get_code(compiled(MIXED[chain], "inductor"), *given)
@@ -240,7 +240,7 @@ def test_a_chain_of_floats_with_colours_or_a_flip_at_the_end_is_one_kernel(chain
 
 
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
-def test_planes_after_a_flip_of_floats_are_left_to_the_compiler() -> None:
+def test_planes_after_a_flip_of_floats_use_the_formula() -> None:
     def chain(x: Any, f: Any, m: Any) -> Any:
         return normalized(ndd.brightness(ndd.flip(ndd.contrast(x, contrast=f), horizontal=m), brightness=0.9), mirror=0)
 
@@ -362,7 +362,7 @@ def test_a_graph_draws_in_the_order_of_the_calls() -> None:
             assert torch.equal(ours.torch(), theirs.torch())
 
 
-def test_a_wrong_generator_is_refused_in_a_graph_too() -> None:
+def test_graph_rejects_a_wrong_generator() -> None:
     with pytest.raises(Exception, match=r"rng must be an instance of random\.RNG"):
         compiled(lambda: ndd.random.uniform(shape=[2], rng=ndd))()
 
@@ -392,7 +392,7 @@ class Preprocessing(torch.nn.Module):
         return normalized(ndd.resize(ndd.brightness(batch, brightness=1.1), size=[16, 24])).torch()
 
 
-def test_export_is_run_again_from_the_file_in_another_process(tmp_path: Path, forks: Forks) -> None:
+def test_exported_program_runs_in_another_process(tmp_path: Path, forks: Forks) -> None:
     pixels = images((30, 40), (30, 40)).torch()
     batches = torch.export.Dim("batches", min=1, max=64)
     program = torch.export.export(Preprocessing(), (pixels,), dynamic_shapes=({0: batches},))

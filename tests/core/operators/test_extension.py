@@ -74,11 +74,11 @@ def test_names_that_exist(example: Path, tmp_path: Path, run: Run) -> None:
     (tmp_path / "taken.cu").write_text(KERNEL.replace("NDD_KERNELS(threshold, threshold)", "NDD_KERNELS(brightness, threshold)"))
     program = "from torch_ndd import extension; extension.load('taken', ['taken.cu'])"
     done = run(tmp_path, program)
-    assert "has the kernel brightness CPU, which exists already; name yours differently" in done.errors
+    assert "is already registered; choose another name" in done.errors
     program = (
         "from torch_ndd.extension import operator, T\n@operator(kernel=None)\ndef resize(input: T, /, *, batch_size=None, device=None) -> T: ..."
     )
-    assert "operator: resize exists already, in torch_ndd.ops.geometry.resize" in run(tmp_path, program).errors
+    assert "operator: resize is already registered by torch_ndd.ops.geometry.resize" in run(tmp_path, program).errors
 
 
 def test_a_cell_may_run_again(example: Path, run: Run) -> None:
@@ -92,7 +92,7 @@ def test_what_cannot_be_compiled(tmp_path: Path, run: Run) -> None:
     done = run(tmp_path, "from torch_ndd import extension; extension.load('bad', ['bad.cu'])")
     assert "undeclared" in done.errors
     assert not list(tmp_path.rglob("*.so"))
-    with pytest.raises(FileNotFoundError, match="there is no source"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         extension.load("none", [tmp_path / "none.cu"])
 
 

@@ -54,7 +54,7 @@ OPERATORS = sorted({case.operator for case in CASES if _layout_of(case)} - COLOR
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_result_is_that_of_one_channel(operator: str, ragged: bool) -> None:
+def test_planes_equal_images_of_one_channel(operator: str, ragged: bool) -> None:
     compared = 0
     for case in CASES:
         if case.operator != operator or not _layout_of(case) or (ragged and not case.ragged) or compared == 4:
@@ -118,7 +118,7 @@ def test_results_with_more_channels_are_images() -> None:
     assert (made.shape, made.layout) == ((3, 4, 3), "HWC")
 
 
-def test_color_of_planes_is_refused_for_its_channels() -> None:
+def test_color_operators_reject_planes() -> None:
     with pytest.raises(RuntimeError, match="3 channels, got 1"):
         ndd.hue(ndd.as_tensor(torch.ones(3, 4)), hue=20.0)
 

@@ -103,7 +103,7 @@ def far(ours: list[Batch], theirs: list[Batch]) -> float:
 
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_operator_in_a_chain(group: str, chain: str) -> None:
+def test_every_operator_in_a_chain_of_ragged_batches(group: str, chain: str) -> None:
     """Check that results equal those of the same calls in eager mode, also with random numbers.
 
     An operator of a large group is in every second chain; with TORCH_NDD_WHOLE=1 in all.

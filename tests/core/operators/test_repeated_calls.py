@@ -38,7 +38,7 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
-def test_fourth_call_does_without_the_body(bodies: list[str]) -> None:
+def test_fourth_call_skips_the_body(bodies: list[str]) -> None:
     for k in range(CALLS):
         given = images(k, (2, 7, 9, 3))
         flipped = ndd.flip(given, horizontal=0, vertical=1)
@@ -47,7 +47,7 @@ def test_fourth_call_does_without_the_body(bodies: list[str]) -> None:
     assert len(bodies) <= 3
 
 
-def test_shapes_and_types_alternate(bodies: list[str]) -> None:
+def test_plans_of_alternating_shapes_and_types(bodies: list[str]) -> None:
     shapes = [(2, 3 + k, 5, 3) for k in range(3)]
     for _ in range(CALLS):
         for shape in shapes:
@@ -59,7 +59,7 @@ def test_shapes_and_types_alternate(bodies: list[str]) -> None:
     assert len(bodies) <= 3 * len(shapes) * 2
 
 
-def test_numbers_that_compare_equal_are_other_arguments() -> None:
+def test_numbers_that_compare_equal_have_plans_of_their_own() -> None:
     given = ndd.batch([np.ones(1, np.float32)])
     for _ in range(CALLS):
         for value, sign in ((0.0, False), (-0.0, True)):
@@ -70,7 +70,7 @@ def test_numbers_that_compare_equal_are_other_arguments() -> None:
         cast_to_anything(given, dtype=6)
 
 
-def test_arguments_per_sample_are_read_anew(bodies: list[str]) -> None:
+def test_repeated_call_reads_per_sample_arguments(bodies: list[str]) -> None:
     given = images(0, (2, 4, 5, 3))
     for k in range(CALLS):
         made = ndd.brightness(given, brightness=ndd.batch([1.0, k / 4]), dtype=ndd.float32).torch()
@@ -82,7 +82,7 @@ def test_arguments_per_sample_are_read_anew(bodies: list[str]) -> None:
         assert torch.equal(made.torch()[0], given.torch()[0, 1:3, round(k / 4 * 3) : round(k / 4 * 3) + 2])
 
 
-def test_memory_of_the_program_is_read_at_the_call() -> None:
+def test_repeated_call_reads_memory_of_the_caller_immediately() -> None:
     memory = torch.zeros(2, 300, 400, 3, dtype=torch.uint8)
     given = ndd.as_batch(memory, layout="HWC")
     for k in range(CALLS):
@@ -97,7 +97,7 @@ def test_memory_of_the_program_is_read_at_the_call() -> None:
 
 
 @pytest.mark.parametrize("mode", list(ndd.EvalMode))
-def test_pending_inputs_in_each_mode(mode: ndd.EvalMode) -> None:
+def test_repeated_call_reads_pending_inputs_in_each_mode(mode: ndd.EvalMode) -> None:
     with mode:
         for k in range(CALLS):
             given = images(k, (4, 200, 300, 3))
@@ -105,7 +105,7 @@ def test_pending_inputs_in_each_mode(mode: ndd.EvalMode) -> None:
             assert torch.equal(made.torch(), given.torch())
 
 
-def test_operators_without_inputs(bodies: list[str]) -> None:
+def test_operator_without_inputs_is_repeated(bodies: list[str]) -> None:
     found = [ndd.transforms.rotation(angle=30.0, batch_size=2).torch() for _ in range(CALLS)]
     assert len(bodies) <= 3
     assert all(torch.equal(one, found[0]) for one in found)
@@ -114,7 +114,7 @@ def test_operators_without_inputs(bodies: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["random.coin_flip", "random.normal", "batch_permutation", "noise.gaussian", "random_resized_crop"])
-def test_random_operators_draw_at_each_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_operator_draws_at_each_repeated_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op, ran = OPERATORS[name], list[int]()
     body = op.body
     monkeypatch.setattr(op, "body", lambda *args, **given: (ran.append(1), body(*args, **given))[1])
@@ -142,7 +142,7 @@ def test_random_operators_draw_at_each_call(name: str, monkeypatch: pytest.Monke
         function(rng=3)
 
 
-def test_errors_of_a_repeated_call_are_those_of_the_first() -> None:
+def test_repeated_call_raises_the_errors_of_the_first() -> None:
     for k in range(CALLS):
         for keys in ([1, 0], [300, 0]):
             given = ndd.batch([np.array(keys, np.int32)])
@@ -158,7 +158,7 @@ def test_errors_of_a_repeated_call_are_those_of_the_first() -> None:
 
 
 @pytest.mark.slow
-def test_results_are_no_longer_held_than_before() -> None:
+def test_plans_keep_no_batch_alive() -> None:
     sizes = []
     for _ in range(CALLS):
         given = images(0, (2, 40, 50, 3))
@@ -170,7 +170,7 @@ def test_results_are_no_longer_held_than_before() -> None:
     assert sizes == [0] * CALLS
 
 
-def test_threads_repeat_the_same_calls() -> None:
+def test_threads_share_plans() -> None:
     failed: list[int] = []
 
     def work(seed: int) -> None:

@@ -21,7 +21,7 @@ def contents(batch: ndd.Batch) -> list[Any]:
 
 
 @pytest.mark.parametrize("make", [ndd.batch, ndd.as_batch, ndd.Batch])
-def test_constructors(make: Any) -> None:
+def test_batch_constructors_agree(make: Any) -> None:
     dense, ragged = make(np.zeros((4, 2, 3), np.uint8), layout="HW"), make(RAGGED, layout="HW")
     assert (dense.batch_size, dense.shape, dense.ndim, dense.dtype, dense.layout) == (4, [(2, 3)] * 4, 2, ndd.uint8, "HW")
     assert (ragged.batch_size, ragged.shape, ragged.ndim, ragged.dtype) == (3, [(2, 3), (4, 3), (2, 1)], 2, ndd.int64)
@@ -54,7 +54,7 @@ def test_constructors(make: Any) -> None:
     [
         ([], {}, ValueError, "Element type"),
         (5, {}, TypeError, "int"),
-        (None, {}, (TypeError, ValueError), "None|given"),
+        (None, {}, (TypeError, ValueError), "None|missing"),
         ("text", {}, RuntimeError, "str"),
         (["text"], {}, RuntimeError, "str"),
         ([1, 2**31], {}, OverflowError, "int32"),
@@ -67,14 +67,14 @@ def test_constructors(make: Any) -> None:
         ([1, None], {}, TypeError, "sample 1"),
         ([1, object()], {}, TypeError, "sample 1|object"),
         ([ndd.batch([1])], {}, (TypeError, ValueError), "Batch"),
-        ([[1], [[2]]], {}, RuntimeError, "sample dim"),
+        ([[1], [[2]]], {}, RuntimeError, "samples must have as many"),
         (np.zeros((2, 3, 4)), {"layout": "NHW"}, ValueError, "layout"),
         ([[1]], {"layout": "HW"}, ValueError, "layout"),
         ([[1]], {"dtype": "float128"}, ValueError, "float128"),
         ([[1]], {"device": "tpu"}, ValueError, "tpu"),
     ],
 )
-def test_non_batches(data: Any, options: dict[str, Any], error: Any, text: str) -> None:
+def test_batch_rejects_other_objects(data: Any, options: dict[str, Any], error: Any, text: str) -> None:
     for make in (ndd.batch, ndd.as_batch, ndd.Batch):
         with pytest.raises(error, match=text):
             make(data, **options)
@@ -95,7 +95,7 @@ def test_memory_is_shared_by_as_batch_only() -> None:
     assert copied.to_device("cpu", force_copy=True).torch().data_ptr() != copied.torch().data_ptr()
 
 
-def test_layouts() -> None:
+def test_batch_layouts() -> None:
     image, other = ndd.tensor(np.zeros((2, 2)), layout="HW"), ndd.tensor(np.zeros((1, 2)))
     assert ndd.batch([image, other]).layout == ndd.batch([other, image]).layout == "HW"
     assert ndd.batch([image, ndd.as_tensor(other, layout="XY")]).layout == "HW"
@@ -107,7 +107,7 @@ def test_layouts() -> None:
             ndd.as_batch(ndd.batch([image]), layout=wrong)
 
 
-def test_samples_behind_one_another_share_memory() -> None:
+def test_adjoining_samples_share_memory() -> None:
     values = torch.arange(24).reshape(4, 3, 2)
     for samples in (list(values), values.split([1, 3])):
         made, pointer = ndd.as_batch(samples), values.data_ptr()
@@ -127,7 +127,7 @@ def test_samples_behind_one_another_share_memory() -> None:
         samples[0][0, 0] = 0
 
 
-def test_broadcast() -> None:
+def test_broadcast_repeats_a_sample() -> None:
     made = ndd.Batch.broadcast(ndd.tensor([[1, 2]], layout="HW"), 3)
     assert (made.torch().tolist(), made.layout) == ([[[1, 2]]] * 3, "HW")
     assert ndd.Batch.broadcast(np.float64(2), 2).dtype == ndd.float64
@@ -152,7 +152,7 @@ def test_broadcast() -> None:
 
 
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
-def test_samples(data: list[np.ndarray]) -> None:
+def test_tensors_is_a_list_of_samples(data: list[np.ndarray]) -> None:
     batch = ndd.batch(data, layout="HW")
     samples = batch.tensors
     assert len(samples) == 3
@@ -187,7 +187,7 @@ def test_samples(data: list[np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
-def test_select(data: list[np.ndarray]) -> None:
+def test_select_returns_samples_or_batches(data: list[np.ndarray]) -> None:
     batch = ndd.batch(data, layout="HW")
     for key in ([1, 0], [2, 2, 2], [-1], slice(0, 1), slice(None, None, -1), slice(5, 9), [], np.array([1, 2])):
         chosen = batch.select(key)
@@ -221,7 +221,7 @@ def test_select_and_slice_wait_for_nothing(data: list[np.ndarray], mode: ndd.Eva
             assert stacked[i, : one.shape[0], : one.shape[1]].torch().tolist() == one.tolist()
 
 
-def test_slice() -> None:
+def test_slice_indexes_every_sample() -> None:
     batch = ndd.batch(RAGGED, layout="HW")
     for key in (0, -1, slice(1, None), slice(None, None, -1), (Ellipsis, 0), (slice(None), slice(0, 1)), (slice(-9, 99), slice(5, 9)), (1, 0)):
         assert contents(batch.slice[key]) == [one[key].tolist() for one in RAGGED]
@@ -236,7 +236,7 @@ def test_slice() -> None:
     assert contents(dense.slice[ndd.batch([0, 2])]) == [[0, 1, 2, 3], [20, 21, 22, 23]]
 
 
-def test_wrong_slices() -> None:
+def test_slice_rejects_wrong_keys() -> None:
     batch = ndd.batch(RAGGED)
     with pytest.raises((IndexError, RuntimeError), match=r"3.*sample.*0"):
         batch.slice[3]
@@ -270,7 +270,7 @@ def test_slice_with_bounds_for_each_sample() -> None:
     assert ndd.batch([], dtype=ndd.uint8, layout="HW").slice[0].ndim == 1
 
 
-def test_to_torch() -> None:
+def test_torch_shares_or_copies() -> None:
     dense, ragged = ndd.batch([[1, 2], [3, 4]]), ndd.batch([[1, 2], [3]])
     assert dense.torch().data_ptr() == dense.torch(copy=False).data_ptr() != dense.torch(copy=True).data_ptr()
     assert ragged.torch(pad=True).tolist() == [[1, 2], [3, 0]]
@@ -282,7 +282,7 @@ def test_to_torch() -> None:
     assert ndd.batch([np.zeros((2, 0)), np.zeros((1, 3))]).torch(pad=True).shape == (2, 2, 3)
 
 
-def test_padded() -> None:
+def test_padded_returns_values_lengths_and_mask() -> None:
     values, lengths, mask = ndd.batch([np.ones((2, 3)), np.ones((1, 5)), np.ones((0, 2))], layout="HW").padded(-1)
     assert (values.layout, values.shape, lengths.dtype, mask.dtype) == ("NHW", (3, 2, 5), ndd.int64, ndd.bool)
     assert lengths.torch().tolist() == [[2, 3], [1, 5], [0, 2]]
@@ -306,7 +306,7 @@ def test_padded() -> None:
     assert ndd.batch([np.ones((2, 1, *(2,) * 8)), np.ones((2, 3, *(2,) * 8))]).torch(pad=True).sum() == 2048, "one of ten dimensions is padded"
 
 
-def test_nested() -> None:
+def test_nested_tensors_of_a_batch() -> None:
     dense, rows, columns = ndd.batch(np.arange(12).reshape(2, 3, 2)), ndd.batch(RAGGED[:2]), ndd.batch([one.T for one in RAGGED[:2]])
     for batch, shared in ((dense, True), (rows, True), (columns, False), (ndd.batch([[1], [2, 3]]), True)):
         nested = batch.nested()
@@ -326,7 +326,7 @@ def test_nested() -> None:
         ndd.batch([1, 2]).nested()
 
 
-def test_devices() -> None:
+def test_batch_moves_between_devices() -> None:
     batch = ndd.batch(RAGGED)
     assert batch.cpu() is batch
     copied = batch.to_device("cpu", force_copy=True)
@@ -337,14 +337,14 @@ def test_devices() -> None:
             batch.gpu()
 
 
-def test_truth_is_ambiguous() -> None:
+def test_truth_of_a_batch_is_ambiguous() -> None:
     batch = ndd.as_batch([1, 2])
     for use in (lambda: bool(batch), lambda: batch == batch or 1, lambda: 0 < batch < 5, lambda: [batch].index(ndd.as_batch([1, 2]))):
         with pytest.raises(ValueError, match="each sample has its own"):
             use()
 
 
-def test_attributes_a_batch_lacks() -> None:
+def test_missing_attributes_of_a_batch() -> None:
     batch = ndd.batch([[1], [2]])
     for wrong in (len, hash, lambda b: b[0]):
         with pytest.raises(TypeError):
@@ -364,13 +364,13 @@ def test_arrays_of_a_batch() -> None:
             use(ndd.batch([[1], [2, 3]]))
 
 
-def test_a_batch_is_no_number() -> None:
+def test_a_batch_cannot_be_converted_to_a_number() -> None:
     for number in (float, int):
-        with pytest.raises(TypeError, match="a Batch is no number"):
+        with pytest.raises(TypeError, match="cannot convert a Batch"):
             number(ndd.batch([1.5]))
 
 
-def test_repr() -> None:
+def test_batch_repr() -> None:
     rest = 'dtype=i32,\n    layout="W",\n    device="cpu",\n    num_samples=2,\n    shape=[(2,), (1,)])'
     assert repr(ndd.batch([[1, 2], [3]], layout="W")) == "Batch(\n    [[1 2],\n    [3]],\n    " + rest
     assert repr(ndd.batch([1, 2])).startswith("Batch(\n    [1, 2],\n    dtype=i32,\n    device")

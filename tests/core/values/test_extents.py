@@ -77,7 +77,7 @@ MADE: dict[str, tuple[Callable[[Batch], Any], tuple[int | None, ...]]] = {
 
 
 @pytest.mark.parametrize("made", MADE)
-def test_lasting_extents_are_known(made: str) -> None:
+def test_batch_knows_its_lasting_extents(made: str) -> None:
     function, expected = MADE[made]
     assert known(function(images())) == expected
 
@@ -105,11 +105,11 @@ def test_accidentally_equal_extents_are_found_but_not_kept() -> None:
         ([], None, ()),
     ],
 )
-def test_lasting_extents(shapes: list[tuple[int, ...]], layout: str | None, expected: tuple[int | None, ...]) -> None:
-    assert extents.lasting(shapes, layout) == expected
+def test_find_lasting_extents(shapes: list[tuple[int, ...]], layout: str | None, expected: tuple[int | None, ...]) -> None:
+    assert extents.find_lasting_extents(shapes, layout) == expected
 
 
-def test_a_pickle_is_not_believed() -> None:
+def test_extents_in_a_pickle_are_checked() -> None:
     """A size that is not that of the samples would make operators write out of bounds."""
     state = images().__getstate__() | {"fixed": (7, None, 3)}
     made = Batch.__new__(Batch)
@@ -117,7 +117,7 @@ def test_a_pickle_is_not_believed() -> None:
     assert known(made) == (None, None, 3)
 
 
-def test_a_treespec_is_read_again() -> None:
+def test_extents_survive_a_treespec_in_json() -> None:
     _, spec = pytree.tree_flatten({"images": images(), "dense": images((8, 9), (8, 9))})
     assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
 
@@ -147,7 +147,7 @@ def equal(ours: Batch, theirs: Batch, tolerance: float = 0.0) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("made", ["batch", "without a layout", "resized"])
-def test_a_graph_is_not_compiled_again_for_heights_that_happen_to_be_equal(made: str) -> None:
+def test_graph_is_not_recompiled_for_heights_that_happen_to_be_equal(made: str) -> None:
     """Two graphs, the second one for any shapes."""
 
     def given(k: int) -> Batch:
@@ -162,7 +162,7 @@ def test_a_graph_is_not_compiled_again_for_heights_that_happen_to_be_equal(made:
     assert graphs() <= 2
 
 
-def test_a_graph_is_compiled_again_for_other_channels() -> None:
+def test_graph_is_recompiled_for_other_channels() -> None:
     run = torch.compile(lambda x: ndd.resize(x, size=[7, 7]), fullgraph=True, backend="aot_eager")
     for channels in (3, 1, 3, 4, 2, 1):
         batch = images(channels=channels)
@@ -170,7 +170,7 @@ def test_a_graph_is_compiled_again_for_other_channels() -> None:
     assert graphs() <= 3
 
 
-def test_a_graph_refuses_the_wrong_number_of_channels() -> None:
+def test_graph_rejects_a_wrong_number_of_channels() -> None:
     """With the operator's own message if it is known at trace time, and at run time otherwise."""
     run = torch.compile(lambda x: ndd.hsv(ndd.resize(x, size=[7, 7]), hue=9.0), fullgraph=True, backend="aot_eager")
     with pytest.raises(Exception, match="hsv: the image must have 3 channels, got 1"):
@@ -184,7 +184,7 @@ def test_a_graph_refuses_the_wrong_number_of_channels() -> None:
         run(unknown).evaluate()
 
 
-def test_extents_of_an_operator_leave_and_enter_a_graph() -> None:
+def test_extents_cross_the_boundary_of_a_graph() -> None:
     resized = torch.compile(lambda x: ndd.resize(x, resize_x=20), fullgraph=True, backend="aot_eager")(images())
     assert known(resized) == (None, 20, 3)
     made = torch.compile(lambda x: ndd.transpose(x, perm=[2, 1, 0]), fullgraph=True, backend="aot_eager")(resized)
@@ -225,7 +225,7 @@ def test_colors_after_a_resize(before: str) -> None:
         equal(ours, theirs, 0.02 if ours.dtype.is_floating_point else 0.0)
 
 
-def test_numbers_of_samples_that_differ_are_named() -> None:
+def test_error_names_differing_batch_sizes() -> None:
     mixed = ndd.batch([np.zeros((4, 5, c), np.uint8) for c in (3, 1)], layout="HWC")
     assert known(mixed) == (None, None, None)
     with pytest.raises(RuntimeError, match="hsv: sample 1: the image must have 3 channels, got 1"):

@@ -58,7 +58,7 @@ CHAINS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("chain", CHAINS)
 @each_mode
 @each_shape
-def test_same_bits_as_one_by_one(chain: str, mode: EvalMode, shapes: list[tuple[int, ...]]) -> None:
+def test_fused_chain_equals_single_operations(chain: str, mode: EvalMode, shapes: list[tuple[int, ...]]) -> None:
     x, y = data(shapes), data(shapes, seed=1)
     with EvalMode.sync_full:
         expected = CHAINS[chain](x, y)
@@ -95,7 +95,7 @@ def test_fused_operands() -> None:
 
 
 @pytest.mark.usefixtures("deferred")
-def test_a_program_has_a_largest_length() -> None:
+def test_fused_program_has_a_maximum_length() -> None:
     value = data(SHAPES[0]) + 1
     lengths = [1]
     for _ in range(20):
@@ -106,7 +106,7 @@ def test_a_program_has_a_largest_length() -> None:
 
 
 @each_mode
-def test_an_intermediate_result_that_is_kept(mode: EvalMode) -> None:
+def test_intermediate_result_that_the_program_keeps(mode: EvalMode) -> None:
     x = data(SHAPES[0])
     reference = x.torch().float()
     for _ in range(10):
@@ -131,7 +131,7 @@ def test_other_operators_read_an_intermediate_result(mode: EvalMode) -> None:
     assert torch.equal(z.torch(), x.torch() * 0.5 + 3)
 
 
-def test_results_that_nobody_waits_for() -> None:
+def test_results_that_are_never_waited_for() -> None:
     """Operands are dropped before, while or after they are computed."""
     x = data(SHAPES[0])
     for _ in range(100):
@@ -155,7 +155,7 @@ def test_inputs_may_be_overwritten_when_a_result_has_been_waited_for(mode: EvalM
 
 
 @each_mode
-def test_operands_that_are_let_go_of(mode: EvalMode) -> None:
+def test_dropped_operands_are_not_computed(mode: EvalMode) -> None:
     chain = data(SHAPES[0])
     reference = chain.torch().clone()
     with mode:
@@ -197,7 +197,7 @@ def test_errors_of_the_last_step(mode: EvalMode) -> None:
 
 
 @each_mode
-def test_results_of_other_operators_are_waited_for(mode: EvalMode) -> None:
+def test_fused_chain_waits_for_results_of_other_operators(mode: EvalMode) -> None:
     x = data(SHAPES[1])
     with mode:
         made = (ndd.cast(ndd.flip(x, horizontal=1), dtype=torch.float32) - 100) / 3 + ndd.flip(x, horizontal=1)
@@ -249,7 +249,7 @@ def test_a_python_function_that_waits_for_an_operand() -> None:
         assert torch.equal(total.torch(), expected)
 
 
-def test_in_eager_mode_work_begins_by_itself() -> None:
+def test_eager_work_begins_without_a_wait() -> None:
     """Held back for a moment only, without anybody waiting for it."""
     x = data(SHAPES[0])
     z = x * 0.5 + 3

@@ -55,7 +55,7 @@ def test_type_of_python_data(data: Any, dtype: torch.dtype) -> None:
         np.testing.assert_array_equal(np.asarray(made), np.asarray(data).astype(np.asarray(made).dtype))
 
 
-def test_list_of_tensors() -> None:
+def test_tensor_of_a_list_of_tensors() -> None:
     for make in (ndd.tensor, torch.tensor, np.array):
         made = ndd.tensor([make([1, 2]), make([3, 4])])
         assert (made.torch().tolist(), made.dtype) == ([[1, 2], [3, 4]], ndd.int32)
@@ -63,7 +63,7 @@ def test_list_of_tensors() -> None:
 
 
 @pytest.mark.parametrize("ndim", range(11))
-def test_up_to_ten_dimensions(ndim: int) -> None:
+def test_tensor_of_ten_dimensions(ndim: int) -> None:
     array = np.arange(2**ndim, dtype=np.int16).reshape((2,) * ndim)
     one = ndd.tensor(array, layout="ABCDEFGHIJ"[:ndim])
     assert (one.shape, one.ndim, one.size, one.nbytes, one.itemsize) == (array.shape, ndim, array.size, array.nbytes, 2)
@@ -128,7 +128,7 @@ def test_arrays_keep_their_type(dtype: str) -> None:
         (ndd.batch([1]).tensors[0], {"layout": "H"}, ValueError),
     ],
 )
-def test_non_tensors(data: Any, options: dict[str, Any], error: Any) -> None:
+def test_tensor_rejects_other_objects(data: Any, options: dict[str, Any], error: Any) -> None:
     for make in (ndd.tensor, ndd.as_tensor, ndd.Tensor):
         with pytest.raises(error):
             make(data, **options)
@@ -187,7 +187,7 @@ def test_tensor_copies_and_as_tensor_shares() -> None:
     assert ndd.tensor(one).torch().data_ptr() != one.torch().data_ptr()
 
 
-def test_strided_and_read_only_arrays() -> None:
+def test_strided_and_read_only_arrays_are_copied() -> None:
     array = np.arange(12).reshape(3, 4)
     for view in (array[:, ::2], array.T, array[::-1]):
         np.testing.assert_array_equal(np.asarray(ndd.as_tensor(view)), view)
@@ -196,7 +196,7 @@ def test_strided_and_read_only_arrays() -> None:
     assert ndd.as_tensor(torch.arange(6).reshape(2, 3).T).torch().tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
-def test_array_protocol() -> None:
+def test_tensor_has_the_array_protocol() -> None:
     one = ndd.tensor([[1, 2], [3, 4]])
     view = np.asarray(one)
     view[0, 0] = 9
@@ -212,7 +212,7 @@ def test_array_protocol() -> None:
         np.asarray(ndd.tensor([1.0], dtype=ndd.bfloat16))
 
 
-def test_item() -> None:
+def test_item_needs_one_element() -> None:
     assert ndd.tensor([[5]]).item() == 5
     assert isinstance(ndd.tensor(2.5).item(), float)
     assert ndd.tensor(True).item() is True
@@ -220,7 +220,7 @@ def test_item() -> None:
         ndd.tensor([1, 2]).item()
 
 
-def test_devices() -> None:
+def test_tensor_moves_between_devices() -> None:
     one = ndd.tensor([1, 2], device="cpu")
     assert one.cpu() is one
     assert one.to_device(ndd.Device("cpu")) is one
@@ -262,7 +262,7 @@ def test_indexing_equals_numpy(key: Any) -> None:
     assert part.layout == "".join(letter for k, letter in enumerate(letters) if k not in dropped and k - 3 not in dropped)
 
 
-def test_indexing_specials() -> None:
+def test_indexing_with_ellipsis_and_tensors() -> None:
     one = ndd.tensor(np.arange(12).reshape(3, 4), layout="HW")
     for everything in (
         (),
@@ -301,12 +301,12 @@ def test_indexing_specials() -> None:
     ],
     ids=str,
 )
-def test_wrong_keys(key: Any, error: type[Exception]) -> None:
+def test_indexing_rejects_wrong_keys(key: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         ndd.tensor(np.arange(12).reshape(3, 4))[key]
 
 
-def test_parts_in_one_piece_share_memory() -> None:
+def test_contiguous_parts_share_memory() -> None:
     array = np.arange(24).reshape(2, 3, 4)
     one, external = ndd.tensor(array), ndd.as_tensor(array)
     for key, offset in ((1, 12), ((0, slice(1, 3)), 4), ((1, 2, 3), 23)):
@@ -348,11 +348,11 @@ def test_indexing_waits_for_nothing(mode: ndd.EvalMode) -> None:
 # --- other devices ---
 
 
-def test_as_a_number() -> None:
+def test_conversion_to_a_number() -> None:
     assert (int(ndd.tensor([[7]])), float(ndd.tensor(2.5)), [10, 20, 30][ndd.tensor(2)], int(ndd.tensor(2.9))) == (7, 2.5, 30, 2)
     assert (bool(ndd.tensor(0)), bool(ndd.tensor([2.5])), bool(ndd.tensor([[False]]))) == (False, True, False)
     for convert in (int, float):
-        with pytest.raises(TypeError, match="one element"):
+        with pytest.raises(TypeError, match="elements to a number"):
             convert(ndd.tensor([1, 2]))
     for wrong in ([], [1, 2]):
         with pytest.raises(ValueError, match="ambiguous"):
@@ -372,7 +372,7 @@ def test_iteration_and_membership() -> None:
             list(wrong(ndd.tensor(1)))
 
 
-def test_repr() -> None:
+def test_tensor_repr() -> None:
     text = repr(ndd.tensor([[0.0, 0.0], [0.0, 0.0]], layout="HW"))
     assert text == 'Tensor(\n    [[0. 0.]\n     [0. 0.]],\n    dtype=f32,\n    layout="HW",\n    device="cpu",\n    shape=(2, 2))'
     assert str(ndd.tensor(1)) == 'Tensor(\n    1,\n    dtype=i32,\n    device="cpu",\n    shape=())'
@@ -433,7 +433,7 @@ def test_copies_and_pickles() -> None:
     assert saved(ndd.tensor([1.5], dtype=ndd.bfloat16)).dtype == ndd.bfloat16
 
 
-def test_of_a_batch() -> None:
+def test_tensor_of_a_batch() -> None:
     dense, ragged = ndd.batch([[1, 2], [3, 4]], layout="W"), ndd.batch([[1, 2], [3]])
     stacked = ndd.as_tensor(dense)
     assert (stacked.shape, stacked.layout) == ((2, 2), "NW")
@@ -451,7 +451,7 @@ def test_of_a_batch() -> None:
         ndd.Tensor(dense)
 
 
-def test_of_a_ragged_batch_fails_when_it_is_used() -> None:
+def test_tensor_of_a_ragged_batch_fails_when_used() -> None:
     ragged = ndd.batch([[1, 2], [3]], layout="W")
     for mode in (ndd.EvalMode.eager, ndd.EvalMode.deferred):
         with mode:
@@ -471,7 +471,7 @@ def test_of_a_ragged_batch_fails_when_it_is_used() -> None:
             ndd.as_tensor(ragged)
 
 
-def test_of_pending_work_stays_pending() -> None:
+def test_tensor_of_pending_work_stays_pending() -> None:
     with ndd.EvalMode.deferred:
         batch = ndd.brightness(ndd.batch(np.ones((2, 50, 50, 3), np.uint8), layout="HWC"), brightness=2.0)
         stacked = ndd.as_tensor(batch)

@@ -33,13 +33,14 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCopies]:
         (upload, "_counts", [0] * 6),
         (upload, "_streams", {}),
         (upload, "_reads", []),
-        (native, "pinned_sizes", set()),
     ):
         monkeypatch.setattr(module, name, value)
     before = contexts._local.__dict__.copy(), streams.local.__dict__.copy()
+    native.pinned_sizes.clear()
     contexts._local.__dict__.update(defaults={})
     streams.local.__dict__.update(streams={}, own={}, changes={})
     yield fake
+    native.pinned_sizes.clear()
     native.pin_no_size()
     for module, values in zip((contexts._local, streams.local), before, strict=True):
         module.__dict__.update(values)
@@ -258,7 +259,7 @@ def test_a_forked_child_uses_the_pool(cuda: FakeCopies) -> None:
 
 def test_the_loader_copies_ahead(cuda: FakeCopies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a batch is used, the next ones are being copied; torch tensors returned by the function take the same path."""
-    monkeypatch.setattr(native, "_pin_sizes", lambda sizes: None)  # the native readers would ask torch itself for pinned memory
+    monkeypatch.setattr(native.memory, "_pin_sizes", lambda sizes: None)  # the native readers would ask torch itself for pinned memory
     for k in range(12):
         np.save(tmp_path / f"{k:02}.npy", given(k, SHAPE[1:]))
     mine = torch.arange(100_000)

@@ -68,7 +68,7 @@ class ThreadPool:
         self._num_threads = get_num_threads() if num_threads is None else check_threads(num_threads, 0)
         self._device_id = _gpu_or_none(device_id)
         self._handle = native.pool_make(self._num_threads)
-        self._owner = native.owned(self._handle, native.OF_POOL)
+        self._owner = native.own_handle(self._handle, native.OF_POOL)
 
     @property
     def num_threads(self) -> int:

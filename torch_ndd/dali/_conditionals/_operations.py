@@ -10,7 +10,7 @@ from ... import types
 from ..._core.values.batch import Batch, empty_packed, new_batch
 from ..._core.values.collect import pack
 from ..._core.values.dispatch import run
-from ..._core.values.extents import lasting
+from ..._core.values.extents import find_lasting_extents
 from ..._core.work.pending import ALL_SAMPLES
 from .._graph.graph import Operation, Step
 from ..data_node import DataNode, create

@@ -177,8 +177,8 @@ def _split_arguments(schema: Schema, title: str, arguments: Mapping[str, Any]) -
 def _check(title: str, argument: Argument, value: Any) -> None:
     """Raise the error that the operator would raise for a constant, at its definition instead of the first iteration."""
     if argument.role is Role.plain:
-        plain(Call(title), argument, value)
+        check_plain(Call(title), argument, value)
     elif argument.role in (Role.per_sample, Role.shape, Role.dtype):
         if isinstance(value, list | tuple) and not argument.vector and argument.role is not Role.dtype and len(value) != 1:
             raise TypeError(f"{title}: the argument {argument.name!r} takes one number, got {value!r}")
-        prepared(Call(title), argument, value, False)
+        prepare_argument(Call(title), argument, value)

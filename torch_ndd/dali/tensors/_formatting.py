@@ -54,7 +54,7 @@ class PipelineBatchAdapter(PipelineTensorAdapter):
     def to_numpy(self, obj: Any, edgeitems: int | None = None) -> Any:
         """Return the samples as a list of arrays: of many, if ``edgeitems`` is given, only so many from either end."""
         samples = self.to_cpu(obj)
-        return [np.array(samples[i]) for i in shown(range(len(samples)), edgeitems)]
+        return [np.array(samples[i]) for i in abbreviate(range(len(samples)), edgeitems)]
 
 
 def format_tensor(obj: Any, show_data: bool = True, adapter: Any = None) -> str:

@@ -115,7 +115,7 @@ class _TensorList(Memory):
 
     def is_dense_tensor(self) -> bool:
         """Return whether all samples have one shape."""
-        return self._batch.densified().ragged_shapes is None
+        return self._batch.densify().ragged_shapes is None
 
     def as_tensor(self) -> Any:
         """Return the samples as one tensor (N, ...) over the memory of this list, with ``N`` in front of its layout.

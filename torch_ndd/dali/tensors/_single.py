@@ -82,7 +82,7 @@ class Memory(PipelineValue):
         address = ptr.value if isinstance(ptr, ctypes.c_void_p) else ptr
         if isinstance(address, bool) or not isinstance(address, int) or not address:
             raise TypeError(f"{self._name()}.copy_to_external: ptr must be an address, as an int or a ctypes.c_void_p, got {ptr!r}")
-        values = self._operand()._shared()
+        values = self._operand().export_buffer()
         if values.device.type != "cpu":
             try:
                 torch.as_tensor(_Address(address, values.nbytes), device=values.device).copy_(values.reshape(-1).view(torch.uint8))

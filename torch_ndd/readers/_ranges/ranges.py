@@ -89,7 +89,7 @@ class OpenFiles:
     def __init__(self) -> None:
         self.process = os.getpid()
         self.handle = native.open_files_make()
-        self._owner = native.owned(self.handle, native.OF_FILES)
+        self._owner = native.own_handle(self.handle, native.OF_FILES)
 
 
 class NativeRequest:

@@ -160,7 +160,7 @@ class _InMemory:
 
     def __init__(self, contents: Sequence[bytes | Body]) -> None:
         descriptor = os.memfd_create("torch_ndd")
-        self._owner = native.owned(descriptor, native.OF_DESCRIPTOR)
+        self._owner = native.own_handle(descriptor, native.OF_DESCRIPTOR)
         self.path = f"/proc/self/fd/{descriptor}"
         with open(descriptor, "wb", closefd=False) as file:
             for content in contents:

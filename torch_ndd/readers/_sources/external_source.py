@@ -331,7 +331,7 @@ class _Steps:
 
     def __init__(self, source: ExternalSource, batch_size: int, ctx: EvalContext | None, loop: "weakref.ref[_Loop]") -> None:
         self._source, self._batch_size, self._ctx, self._loop = source, batch_size, ctx, loop
-        self._recorder: Recorder | None = None  # until it has started
+        self._recorder: LoopRecorder | None = None  # until it has started
         self._early: Any = None
         self._over = False
 
@@ -359,12 +359,12 @@ class _Steps:
             if source._has_loop():
                 raise RuntimeError("ExternalSource: it was already used in another .captured() loop, which is not over")
             source._loop = self._loop
-            self._recorder = Recorder(self._loop)
+            self._recorder = LoopRecorder(self._loop)
         else:
             running.recorder = None
         recorder = self._recorder
         if self._early is None:
-            recorder.forget()
+            recorder.discard()
             with self._ctx or nullcontext():
                 outputs = source._next(self._batch_size)
         else:

@@ -161,7 +161,7 @@ def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:
     if data is None:
         raise ValueError(f"HDU {part} holds no image")
     values = torch.from_numpy(np.require(data, data.dtype.newbyteorder("="), ["C", "O", "W"]))
-    return values if dtype in (None, values.dtype) else saturated(values, dtype)
+    return values if dtype in (None, values.dtype) else saturate(values, dtype)
 
 
 def _astropy() -> Any:

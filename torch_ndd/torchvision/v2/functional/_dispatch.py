@@ -18,7 +18,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 
-from ...._core.operators.replay import on_batch, on_tensor
+from ...._core.operators.functions import call_on_batch, call_on_tensor
 from ...._core.values.batch import Batch, as_batch, new_batch
 from ...._core.values.tensor import Tensor as NddTensor
 from ... import tv_tensors
@@ -133,7 +133,7 @@ def on_images(
         output = kernel(as_images(functional.__name__, inpt), *args, **kwargs)
         return tuple(_restore_kind(part, inpt) for part in output) if isinstance(output, tuple) else _restore_kind(output, inpt)
 
-    batches = functools.partial(on_batch, first_on_batch)
+    batches = functools.partial(call_on_batch, first_on_batch)
 
     def call_on_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
         output = compute(inpt.as_subclass(torch.Tensor), *args, **kwargs)
