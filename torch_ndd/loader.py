@@ -20,7 +20,7 @@ from ._core.context.modes import EvalMode
 from ._core.context.pools import available_cpus, get_num_threads
 from ._core.context.rng import RNG, get_default_rng, using_rng
 from ._core.context.states import anything, check_state, equal, keys, whole
-from ._core.native import MOST_SAMPLES
+from ._core.native import MAX_SAMPLES
 from ._core.process.fork_locks import new_lock
 from ._core.process.workers import Workers
 from ._core.values.batch import Batch

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .._core.context.states import MAX_SHARDS, anything, check_state, equal, keys, one_of, or_none, row, rows, whole
-from .._core.native import MOST_SAMPLES
+from .._core.native import MAX_SAMPLES
 from ._order import Blocks, Position, Taken
 
 VERSION = 2
@@ -79,7 +79,7 @@ def _check_taken(value: Any, name: str) -> Taken:
     return shards, whole()(count, f"{name}[1]")
 
 
-_BLOCKS = row(whole(0, MAX_SHARDS), whole(1, MAX_SHARDS), whole(1, MOST_SAMPLES))
+_BLOCKS = row(whole(0, MAX_SHARDS), whole(1, MAX_SHARDS), whole(1, MAX_SAMPLES))
 _STATE = keys(
     {"worker": _BLOCKS, "shuffled": one_of("no", "random_shuffle", "shuffle_after_epoch")},
     version=equal(VERSION),
@@ -110,7 +110,7 @@ def _check_content(op: str, content: Any) -> dict[str, Any]:
         if size is None:
             if most:
                 raise ValueError(f"{op}: not a valid saved state: 'taken' counts delivered samples, but 'size' is missing")
-        elif shards > max(1, size) or most > size + MOST_SAMPLES:  # the last batch of a pass may be counted as if it were full
+        elif shards > max(1, size) or most > size + MAX_SAMPLES:  # the last batch of a pass may be counted as if it were full
             raise ValueError(f"{op}: not a valid saved state: 'taken' exceeds 'size': {shards} shards, {most} samples in one, {size} in total")
     shards = state["taken"][-1][0]
     if state["shard"] is not None and state["shard"] >= shards:

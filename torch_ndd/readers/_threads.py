@@ -81,7 +81,7 @@ def pack_samples(samples: Sequence[Array], layout: str | None = None) -> Batch:
     if not first.dim():
         return new_batch(torch.stack(tensors), None, layout)
     shapes = [tensor.shape for tensor in tensors]
-    batch = empty_packed(torch.tensor(shapes, dtype=torch.int64), first.dtype, first.device, layout, lasting(shapes, layout))
+    batch = empty_packed(torch.tensor(shapes, dtype=torch.int64), first.dtype, first.device, layout, find_lasting_extents(shapes, layout))
     _join(tensors, batch.buffer)
     return batch
 

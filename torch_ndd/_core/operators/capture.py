@@ -214,7 +214,7 @@ class LoopRecorder:
             return True
         assert ahead.generator is not None
         expected, key, position = ahead.generator
-        return expected is rng and rng.moved_on(key, position, WORDS_PER_CALL)
+        return expected is rng and rng.skip_if_at(key, position, WORDS_PER_CALL)
 
     def _find_call(self, name: str, function: Function, inputs: tuple[Any, ...], arguments: dict[str, Any], draws: bool) -> _BodyCall | None:
         """Return the description of a call, a new one if the loop makes it for the first time; None if a value has no identity."""

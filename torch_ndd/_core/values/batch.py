@@ -12,8 +12,8 @@ from ... import types
 from ..context.device import Device, DeviceLike, torch_device
 from ..native import allocate_samples, check_samples, empty
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending
-from ..work.sources import UNKNOWN, chosen, with_source
-from ..work.upload import moved
+from ..work.sources import UNKNOWN, select_sources, with_source
+from ..work.upload import copy_to_device
 from .collect import collect, fence, is_array
 from .dispatch import output, run
 from .extents import Fixed, confirm_extents, find_lasting_extents, merge_extents, slice_extents
@@ -119,7 +119,7 @@ class Batch(SampleBuffer):
             else:
                 result = output(empty_packed, self.ragged_shapes[index], self.buffer.dtype, self.buffer.device, self._layout, self.shared_extents)
             self._take(index, *whole(self.ndim), result)
-        result.sources = chosen(self.sources, keys)
+        result.sources = select_sources(self.sources, keys)
         return result
 
     def _take(self, index: TorchTensor | None, starts: TorchTensor, steps: TorchTensor, out: "Batch") -> None:

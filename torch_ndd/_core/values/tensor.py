@@ -138,7 +138,7 @@ class Tensor(Arithmetic):
         if target == self.buffer.device:
             return self.copy_values() if force_copy else self
         self = self.settle()
-        values, pending = moved(self.buffer, self.pending, self.caller_owned, target)
+        values, pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
         result = new_tensor(values, self._layout, pending)
         result.sources = self.sources
         return result

@@ -69,7 +69,7 @@ def interleave(first: Batch, second: Batch, truth: np.ndarray) -> Batch:
     shapes = np.empty((len(truth), first.ndim), np.int64)
     for side, batch in ((truth, first), (~truth, second)):
         shapes[side] = batch.sample_shapes().numpy()
-    out = empty_packed(torch.from_numpy(shapes), dtype, device, layout, lasting(shapes.tolist(), layout))
+    out = empty_packed(torch.from_numpy(shapes), dtype, device, layout, find_lasting_extents(shapes.tolist(), layout))
     sides = iter(_samples(first)), iter(_samples(second))
     parts = [next(sides[0] if which else sides[1]) for which in truth.tolist()]
     if device.type == "cpu":

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..._core.operators.arguments import Argument, Call, Role, plain, prepared
+from ..._core.operators.arguments import Argument, Call, Role, check_plain, prepare_argument
 from ..._core.suggestions import similar
 from .. import types
 from .._conditionals import find_branch_size

@@ -10,8 +10,8 @@ import torch
 from ..._core.context.device import gpu_count
 from ..._core.context.rng import RNG, WORDS_PER_CALL
 from ..._core.context.states import check_state, keys, whole
-from ..._core.operators.call import Prepared
 from ..._core.operators.definition import Operator
+from ..._core.operators.repeated import BoundOperator
 from ..._core.values import arithmetic as core_arithmetic
 from ..._core.values.batch import Batch, new_batch
 from ...ops.shape.reshape import expand_dims
@@ -91,7 +91,7 @@ class OperatorOperation(RandomState):
         """Bind everything that is the same in every iteration."""
         if self.missing:
             raise RuntimeError(f"{self.title}: the argument {self.missing[0]!r} is required")
-        self._prepared = Prepared(self.call, self.constants) if isinstance(self.call, Operator) else None
+        self._prepared = BoundOperator(self.call, self.constants) if isinstance(self.call, Operator) else None
         self._device = target_device(self, graph)
         self._keywords = dict(self.constants) if self._device is None else {**self.constants, "device": self._device}
         self._generator, self._drawn = None, (-1, ())

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.values.printing import batch_text, shown, tensor_text
+from ..._core.values.printing import abbreviate, batch_text, tensor_text
 
 
 class PipelineTensorAdapter:

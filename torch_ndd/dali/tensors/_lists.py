@@ -11,7 +11,7 @@ import torch
 from typing_extensions import Self
 
 from ... import types as elements
-from ..._core.values.batch import Batch, as_batch, repeated
+from ..._core.values.batch import Batch, as_batch, repeat_sample
 from ..._core.values.pipeline_values import unwrap
 from ..._core.values.samples import sample_index
 from ..._core.values.tensor import Tensor, check_layout, new_tensor
@@ -93,7 +93,7 @@ class _TensorList(Memory):
         """Return a list of ``num_samples`` copies of a tensor."""
         if num_samples < 0:
             raise ValueError(f"{cls.__name__}.broadcast: num_samples must not be negative, got {num_samples}")
-        return cls._wrap(repeated(import_tensor(cls.__name__, tensor), num_samples))
+        return cls._wrap(repeat_sample(import_tensor(cls.__name__, tensor), num_samples))
 
     @property
     def dtype(self) -> types.DALIDataType:
@@ -126,7 +126,7 @@ class _TensorList(Memory):
         return self._sample_class._wrap(self._require_uniform("as_tensor").stack())
 
     def _require_uniform(self, method: str) -> Batch:
-        batch = self._batch.densified()
+        batch = self._batch.densify()
         if batch.ragged_shapes is not None and len(batch.ragged_shapes):
             raise RuntimeError(
                 f"{self._name()}.{method}: the samples have different shapes, from {batch.shape[0]} to {batch.shape[-1]}; use single samples, or "
@@ -196,7 +196,7 @@ class TensorListCPU(_TensorList):
 
     def as_array(self) -> np.ndarray:
         """Return the samples as one array (N, ...), over the memory of this list. Raise RuntimeError if the shapes differ."""
-        return self._require_uniform("as_array")._shared().numpy()
+        return self._require_uniform("as_array").export_buffer().numpy()
 
 
 class TensorListGPU(_TensorList):

@@ -67,7 +67,7 @@ class Memory(PipelineValue):
 
     def data_ptr(self) -> int:
         """Wait for the values and return their address."""
-        return self._operand()._shared().data_ptr()
+        return self._operand().export_buffer().data_ptr()
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False, use_copy_kernel: bool = False) -> None:
         """Copy the values, one sample after the other, to memory of the caller, which must have room for them.

@@ -100,7 +100,7 @@ class NativeRequest:
         self._process = os.getpid()
         self._handle = self._begin()
         # A forked child must not release a request that threads of the parent are filling.
-        self._owner = native.owned(self._handle, native.OF_READ, only_here=True)
+        self._owner = native.own_handle(self._handle, native.OF_READ, only_here=True)
 
     def _begin(self) -> int:
         raise NotImplementedError

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from ..._core.context.context import EvalContext
 from ..._core.context.device import DeviceLike
 from ..._core.native import check_samples
-from ..._core.operators.capture import Recorder
-from ..._core.operators.capture import current as running
+from ..._core.operators.capture import LoopRecorder
 from ..._core.process.fork_locks import new_reentrant_lock
-from ..._core.values.batch import Batch, as_batch, repeated
+from ..._core.values.batch import Batch, as_batch, repeat_sample
+from ..._core.values.operand import loop as running
 from ..._core.values.pipeline_values import unwrap
 from ..._core.values.tensor import Tensor, as_tensor
 from .._summary import brief
@@ -38,7 +38,7 @@ class ExternalSource:
     """Call or iterate over ``source``: each call of this object takes its next item.
 
     An item that is a Batch, or a tensor list of a pipeline, is kept; any other is converted by :func:`as_tensor`. A call with ``batch_size=N``
-    returns Batches: a Tensor is repeated N times, and a Batch must have N samples. With ``per_sample`` it takes N items, one per sample, and the last
+    returns Batches: a Tensor is repeat_sample N times, and a Batch must have N samples. With ``per_sample`` it takes N items, one per sample, and the last
     batch may be smaller. At the end a call raises StopIteration. Errors of the source are passed on.
 
     Args:
@@ -403,7 +403,7 @@ def _with_batch_size(output: Tensor | Batch, size: int) -> Batch:
         if size < 0:
             raise ValueError(f"ExternalSource: batch_size must not be negative, got {size}")
         check_samples("ExternalSource", size)
-        return repeated(output, size)
+        return repeat_sample(output, size)
     if output.batch_size != size:
         raise ValueError(f"ExternalSource: Expected batch size {size}, got {output.batch_size}")
     return output

@@ -16,7 +16,7 @@ from ... import types
 from ..._core import native
 from ..._core.context.device import DeviceLike
 from ..._core.process.limits import check_sample
-from ..._core.values.convert import saturated
+from ..._core.values.convert import saturate
 from ...decoders.inflate import inflate_gzip
 from ...io._urls import read_all
 from .._options import DecodingOptions

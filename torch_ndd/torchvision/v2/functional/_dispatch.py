@@ -180,7 +180,7 @@ def _on_tensors(kernel: Callable[..., Any], view: Callable[..., Any] | None) -> 
     def compute(inpt: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         if view is not None and (output := view(inpt, *args, **kwargs)) is not None:
             return output
-        return on_tensor(first, inpt, args, kwargs)
+        return call_on_tensor(first, inpt, args, kwargs)
 
     return compute
 
@@ -294,7 +294,7 @@ def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
             extents = output.ragged_shapes
         rows = masks.sample_shapes()
         shapes = torch.cat([rows[:, :-2], extents[:, -2:]], 1).contiguous()
-        return new_batch(output.buffer.reshape(-1), shapes, layout, output.pending, output.caller_owned).densified()
+        return new_batch(output.buffer.reshape(-1), shapes, layout, output.pending, output.caller_owned).densify()
 
     return planes, restore_axes
 
