@@ -187,7 +187,9 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         dataset.targets = [target for _, target in samples]
         return dataset
 
-    def choose_reader(self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
+    def choose_reader(
+        self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise"
+    ) -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and the function of its batches."""
         is_custom = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
         if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None:
@@ -308,7 +310,9 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         target["labels"] = labels.to(torch.int64)
         return (image, target) if self.transforms is None else self.transforms(image, target)
 
-    def choose_reader(self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
+    def choose_reader(
+        self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise"
+    ) -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and the function of its batches."""
         is_custom = type(self).__getitem__ is not CocoDetection.__getitem__
         if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None or arguments.sampler is not None:

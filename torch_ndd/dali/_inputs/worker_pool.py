@@ -65,7 +65,7 @@ atexit.register(_kill_all)
 
 
 def _interrupt_main() -> None:
-    """Interrupt the main thread as call_soon as it is outside ``__del__``, where Python would discard the exception."""
+    """Interrupt the main thread as soon as it is outside ``__del__``, where Python would discard the exception."""
     end = time.monotonic() + _LOST_SECONDS
     while time.monotonic() < end:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)

@@ -119,11 +119,13 @@ _CONTENT = keys(
 
 
 def read(data: Any) -> dict[str, Any]:
-    """Return the check_state content of a serialized graph. Raise RuntimeError unless it is a result of :func:`save`."""
+    """Return the checked content of a serialized graph. Raise RuntimeError unless it is a result of :func:`save`."""
     try:
         if not isinstance(data, bytes | bytearray | str):
             raise ValueError(f"the bytes of Pipeline.serialize are needed, got {type(data).__name__}")
-        return check_state("Pipeline.deserialize", _CONTENT, parse_state("Pipeline.deserialize", bytes(data) if isinstance(data, bytearray) else data))
+        return check_state(
+            "Pipeline.deserialize", _CONTENT, parse_state("Pipeline.deserialize", bytes(data) if isinstance(data, bytearray) else data)
+        )
     except ValueError as error:
         raise _invalid(str(error).removeprefix("Pipeline.deserialize: ")) from None
 

@@ -54,7 +54,9 @@ class RemoteRanges(Ranges):
     def _fetch(self, numbers: np.ndarray) -> list[bytes | Body | Exception]:
         wanted = [self._range(number) for number in numbers.tolist()]
         known: dict[Range, int] = {}
-        place = [known.setdefault(whole, len(known)) if part_range.path else -1 for part_range, whole in zip(wanted, merge_ranges(wanted), strict=True)]
+        place = [
+            known.setdefault(whole, len(known)) if part_range.path else -1 for part_range, whole in zip(wanted, merge_ranges(wanted), strict=True)
+        ]
         wholes = list(known)
         contents = fetch(wholes)
         return [

@@ -38,7 +38,7 @@ class ExternalSource:
     """Call or iterate over ``source``: each call of this object takes its next item.
 
     An item that is a Batch, or a tensor list of a pipeline, is kept; any other is converted by :func:`as_tensor`. A call with ``batch_size=N``
-    returns Batches: a Tensor is repeat_sample N times, and a Batch must have N samples. With ``per_sample`` it takes N items, one per sample, and the last
+    returns Batches: a Tensor is repeated N times, and a Batch must have N samples. With ``per_sample`` it takes N items, one per sample, and the last
     batch may be smaller. At the end a call raises StopIteration. Errors of the source are passed on.
 
     Args:
