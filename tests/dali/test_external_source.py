@@ -128,5 +128,5 @@ def test_further_sources_in_a_captured_loop(count: int, batch_size: int | None) 
 
 def test_batch_size_of_a_batch() -> None:
     assert_same(lambda m: m.flip(m.batch([np.ones((2, 3, 1), np.uint8)] * 4, layout="HWC"), batch_size=4))
-    with pytest.raises(ValueError, match="flip: batch_size=8, but a Batch of 4 samples"):
+    with pytest.raises(ValueError, match="flip: Inconsistent batch size: batch_size=8, but another argument is a Batch of 4 samples"):
         ndd.flip(ndd.batch([np.ones((2, 3, 1), np.uint8)] * 4, layout="HWC"), batch_size=8)

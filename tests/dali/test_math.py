@@ -24,8 +24,8 @@ def numbers(dtype: str, seed: int) -> np.ndarray:
 
 
 def error_of(name: str, *dtypes: str) -> type[Exception] | None:
-    """Return the error for operands of these dtypes: a function of one operand takes no boolean, others at most one."""
-    return RuntimeError if dtypes.count("bool") >= min(COUNT[name], 2) else None
+    """Return the error for operands of these dtypes: no function takes booleans only."""
+    return RuntimeError if all(dtype == "bool" for dtype in dtypes) else None
 
 
 @pytest.mark.parametrize("name", COUNT)
@@ -84,7 +84,7 @@ def test_numbers_lists_and_batches(name: str) -> None:
     count = COUNT[name]
     ragged = [np.float32([[0.5, 0.25], [1, 0.75]]), np.float32([[1, 0.5]])]
     for operands in ([1] * count, [1.0] * count, [[1, 1]] * count, [True] * count, [1, [0.5, 1.0], 1.0][:count]):
-        raises = error_of(name, *["bool"] * sum(operand is True for operand in operands))
+        raises = RuntimeError if all(operand is True for operand in operands) else None
         assert_same(lambda m, operands=operands: getattr(m.math, name)(*operands), TOLERANCE, raises=raises)
         assert_same(lambda m, operands=operands: getattr(m.math, name)(m.batch(ragged, layout="HW"), *operands[1:]), TOLERANCE)
         if count > 1:
