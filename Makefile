@@ -65,7 +65,7 @@ bench: $(VENV)/test.stamp
 
 # The tests with a library that reports bad accesses to memory and undefined arithmetic: a short selection, or `make asan TESTS="tests/ops -k resize"`.
 # TORCH_NDD_LIBRARY is loaded in place of the one beside the Python files. Leaks are not looked for: Python and torch have their own.
-TESTS ?= $(addprefix tests/,test_threads.py test_context.py test_operators.py::test_equals_its_reference \
+TESTS ?= $(addprefix tests/,core/context/test_threads.py core/context/test_context.py test_operators.py::test_equals_its_reference \
   test_bad_input.py::test_every_type_of_elements test_bad_input.py::test_images_without_pixels)
 SANITIZER := $(abspath build/asan)
 asan: $(VENV)/test.stamp
@@ -91,7 +91,7 @@ fuzz: $(VENV)/test.stamp build
 # Behind them the decoders of device="gpu", over streams that are late, in half a minute.
 EMULATED_TESTS ?= $(addprefix tests/,emulated_cuda/cpu_equals_cuda.py test_operators.py::test_equals_its_reference \
   test_operators.py::test_batch_equals_its_samples_one_by_one)
-DECODER_TESTS := $(addprefix tests/,test_gpu_decoders.py test_decoder_errors.py ops/test_decoders.py ops/test_image_windows.py ops/test_image_types.py)
+DECODER_TESTS := $(addprefix tests/decoders/test_,gpu.py errors.py images.py image_windows.py image_types.py)
 EMULATED := $(abspath build/emulated_cuda)
 emulated-cuda: $(VENV)/test.stamp
 	$(BIN)/python tests/emulated_cuda/rewrite.py csrc $(EMULATED)/csrc

@@ -4,15 +4,18 @@
 import gc
 import importlib.util
 import os
+import random
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from _forks import Forks
+from _raises import Raises
 
 import torch_ndd as ndd
 from torch_ndd._core import native
@@ -80,36 +83,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         raise pytest.UsageError("--device=cuda needs a GPU and a library built with nvcc")
 
 
-# Modules with tests of 5 s or more. They come first, so that at the end no process of several runs one alone.
-LONG = (
-    "docs/test_site.py",
-    "test_bad_images.py",
-    "test_extension.py",
-    "test_contributing.py",
-    "test_ray.py",
-    "test_examples.py",
-    "test_lightning.py",
-    "test_distributed.py",
-    "test_bench.py",
-    "docs/test_tasks.py",
-    "test_threads.py",
-    "test_compile.py",
-    "readers/test_interruptions.py",
-    "readers/test_corrupt_containers.py",
-    "readers/test_damage.py",
-    "readers/test_ten_million_files.py",
-    "dali/pipeline/test_numba_function.py",
-    "dali/pipeline/test_parallel_source.py",
-)
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let ``-m device`` select the tests on which ``--device`` has an effect; begin with the longest."""
+    """Let ``-m device`` select the tests on which ``--device`` has an effect. Start with the modules that have slow tests."""
     for item in items:
         if "device" in getattr(item, "fixturenames", ()):
             item.add_marker("device")
-    places = {ROOT / "tests" / name: place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path, len(LONG)))
+    slow = {item.path for item in items if item.get_closest_marker("slow")}  # at the end, one of several processes would run them alone
+    items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:
@@ -120,7 +100,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     if guards := sys.modules.get("torch._dynamo.guards"):
-        guards.profile_guard_manager = lambda *_: 0.0  # type: ignore[attr-defined]
+        guards.profile_guard_manager = lambda *_: 0.0
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -178,6 +158,13 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @pytest.fixture
+def raises(request: pytest.FixtureRequest) -> Raises | None:
+    """The error of a row made by ``_raises.raising``; None for other rows, which must not raise."""
+    marker = request.node.get_closest_marker("raises")
+    return marker.kwargs["error"] if marker else None
+
+
+@pytest.fixture
 def uncollected() -> Iterator[None]:
     """No collection of garbage during the test: a compilation makes so many objects that collections were 8 to 15 % of its time."""
     gc.disable()
@@ -207,6 +194,17 @@ def _faults_of_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
                 pytest.exit(text)
             print(text, file=sys.__stderr__, flush=True)
             os._exit(70)
+
+
+@pytest.fixture(autouse=True)
+def _seeds() -> None:
+    """Seed the global generators, so that the numbers of a test do not depend on the tests before it."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.default_generator.manual_seed(0)  # torch.manual_seed formats the stack for CUDA each time, 0.3 ms
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
+    ndd.random.set_seed(0)
 
 
 @pytest.fixture(autouse=True)

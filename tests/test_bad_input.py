@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bad input from the file to the operator: which error names what, that the reader and the stream continue, and that memory does not grow.
 
-``test_bad_images.py`` has every kind of damaged file, ``test_operators.py`` the mistakes that every operator must reject, ``test_readers.py`` the
-reader's own, and ``test_stream.py`` the ways in which an error is reported.
+``decoders/test_bad_images.py`` covers every kind of damaged file, ``test_operators.py`` the mistakes that every operator must reject,
+``readers/test_file.py`` those of the reader, and ``core/work/test_stream.py`` how an error is reported.
 """
 
 import io
@@ -187,8 +187,8 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "size": (lambda: ndd.resize(images(), size=[float("inf"), 3]), ValueError, "resize: size must be finite"),
     "size beyond all bounds": (lambda: ndd.resize(images(), size=[1e30, 3]), ValueError, "resize: the output would have .* too large"),
-    "mode": (lambda: ndd.resize(images(), size=3, mode=[]), TypeError, "resize: mode must be a str"),  # type: ignore[arg-type]
-    "max_size": (lambda: ndd.resize(images(), size=3, max_size={}), TypeError, "resize: max_size must be"),  # type: ignore[arg-type]
+    "mode": (lambda: ndd.resize(images(), size=3, mode=[]), TypeError, "resize: mode must be a str"),
+    "max_size": (lambda: ndd.resize(images(), size=3, max_size={}), TypeError, "resize: max_size must be"),
     "huge angle": (lambda: ndd.rotate(images(), angle=ndd.batch(np.array([1, 1e300]))), RuntimeError, "rotate: sample 1: angle must be finite"),
     "huge canvas": (lambda: ndd.rotate(images(), angle=1, size=[1e30, 1e30]), RuntimeError, r"rotate: size must be positive and less than"),
     "canvas without memory": (lambda: ndd.rotate(images(), angle=1, size=[1e9, 1e9]), MemoryError, "rotate: no memory"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every operator, on every case, through every property. The cases are ``CASES`` of ``tests/ops/test_<family>.py``; nothing is listed here."""
+"""Every operator, on every case, through every property. The cases are ``CASES`` of ``tests/ops`` and ``tests/decoders``; nothing is listed here."""
 
 import doctest
 import enum
@@ -31,8 +31,9 @@ WITHOUT_CUDA_KERNEL = {
 
 
 def _cases() -> Iterator[Case]:
-    for path in sorted(Path(__file__).with_name("ops").glob("test_*.py")):
-        spec = importlib.util.spec_from_file_location(f"cases_{path.stem}", path)
+    here = Path(__file__).parent
+    for path in sorted([*here.glob("ops/**/test_*.py"), *here.glob("decoders/test_*.py")]):
+        spec = importlib.util.spec_from_file_location(f"cases_{path.parent.name}_{path.stem}", path)
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -172,7 +173,7 @@ def test_random_operators_repeat_with_their_seed(case: Case, ragged: bool, devic
 
 
 @both_shapes(CASES)
-def test_opcheck(case: Case, ragged: bool) -> None:
+def test_torch_opcheck_accepts_the_operator(case: Case, ragged: bool) -> None:
     if case.definition.kernel is None:
         pytest.skip("nothing is computed")
     properties.opcheck(case, ragged)
@@ -252,7 +253,7 @@ def test_example_runs(name: str) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operator_is_complete(name: str) -> None:
     cases = [case for case in CASES if case.operator == name]
-    assert cases, f"{name} has no case in tests/ops"
+    assert cases, f"{name} has no case in tests/ops or tests/decoders"
     definition = OPERATORS[name]
     assert definition.options.formula or any(case.reference or case.random for case in cases), f"no case of {name} has a reference"
     assert not definition.required or any(case.ragged for case in cases), f"{name} has no ragged case"

@@ -82,7 +82,7 @@ def test_single_tensor(tmp_path: Path) -> None:
         (torch.zeros(5), {}, "HWC, CHW or HW"),
     ],
 )
-def test_mistakes(tmp_path: Path, images: object, arguments: dict[str, object], message: str) -> None:
+def test_wrong_arguments_are_rejected(tmp_path: Path, images: object, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=f"show: .*{message}"):
         ndd.show(images, tmp_path / "grid.png", **arguments)
 

@@ -21,7 +21,7 @@ from ._core.values.batch import batch
 from .decoders import _jpeg2000, _library, _scale, _sndfile
 from .decoders._video import codec
 from .decoders.image import image
-from .readers import _fits_codecs
+from .readers.fits import _codecs as _fits_codecs
 
 
 class Report(dict[str, Any]):

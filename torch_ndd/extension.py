@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of your own in C++ and CUDA: the toolkit of torch_ndd's kernels, and building them.
+"""Custom operators in C++ and CUDA: the toolkit of torch_ndd's kernels, and building them.
 
 A kernel is a function in C++ that fills outputs, registered by ``NDD_KERNELS``; an operator is a Python function with ``@operator``, whose signature
 is the schema and whose body allocates the output. ``load`` compiles the kernel against the headers in ``include_folder``, which document the toolkit
@@ -42,7 +42,7 @@ def include_folder() -> Path:
     """
     package = Path(__file__).parent
     installed = package / "include"
-    return installed if installed.exists() else package.parent / "csrc"  # an editable install is used from its folder
+    return installed if installed.exists() else package.parent / "csrc"  # an editable install is used from the source folder
 
 
 def load(
@@ -54,9 +54,9 @@ def load(
     build_folder: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Path:
-    """Compile kernels, load them, and return the library's path. Nothing is compiled again until a source, a flag or torch_ndd changes.
+    """Compile kernels, load them, and return the library's path. The library is reused until a source, a flag or torch_ndd changes.
 
-    Call it before the ``@operator`` that uses a kernel. A wheel of your own may bring the compiled library along and call :func:`load_library`.
+    Call it before the ``@operator`` that uses a kernel. A wheel may contain the compiled library and call :func:`load_library` instead.
 
     Args:
         name: Name of the library.
@@ -67,16 +67,16 @@ def load(
         verbose: Print the commands.
 
     Raises:
-        FileNotFoundError: a source that does not exist.
-        RuntimeError: there is no compiler, it fails (with its output), or torch_ndd has a kernel of this name.
+        FileNotFoundError: A source that does not exist.
+        RuntimeError: No compiler was found, it failed (with its output), or a kernel of this name exists.
     """
-    files = [Path(one).resolve() for one in sources]
-    for one in files:
-        if not one.is_file():
-            raise FileNotFoundError(f"extension.load: there is no source {one}")
+    files = [Path(source).resolve() for source in sources]
+    for source in files:
+        if not source.is_file():
+            raise FileNotFoundError(f"extension.load: source {source} does not exist")
     compiler = shutil.which(os.environ.get("CXX", "g++"))
     if compiler is None:
-        raise RuntimeError("extension.load: there is no C++ compiler (g++, or what CXX names); install it: apt-get install g++")
+        raise RuntimeError("extension.load: no C++ compiler found (g++, or the one that CXX names); install it with: apt-get install g++")
     nvcc = shutil.which("nvcc", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/cuda/bin"]))
     has_kernels = any(backend == "CUDA" for _, backend in native.KERNELS)
     if cuda and (nvcc is None or not has_kernels):
@@ -88,27 +88,27 @@ def load(
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             _build(files, Path(scratch), compiler, for_cuda, flags, verbose)
-            os.replace(Path(scratch) / "library.so", path)  # whole or not at all, whoever else builds it
+            os.replace(Path(scratch) / "library.so", path)  # atomic: another process may build the same library
     load_library(path)
     return path
 
 
 def load_library(path: str | os.PathLike[str]) -> None:
-    """Load a library of kernels that is compiled already. Raise RuntimeError if it has a kernel that exists."""
+    """Load a compiled library of kernels. Raise RuntimeError if a kernel of the same name exists."""
     before = len(native.find_kernels())
     torch.ops.load_library(os.fspath(path))
     refused = native.find_kernels()[before:]
     if refused:
-        raise RuntimeError(f"extension.load: {path} has the kernel {refused[0]}, which exists already; name yours differently")
+        raise RuntimeError(f"extension.load: kernel {refused[0]} of {path} is already registered; choose another name")
 
 
 def _key(files: Sequence[Path], compiler: str, nvcc: str | None, flags: Sequence[str]) -> str:
-    found = hashlib.sha256(repr((compiler, nvcc, list(flags), torch.__version__, native.PATH.stat().st_mtime_ns, str(native.PATH))).encode())
-    for one in files:
-        found.update(one.read_bytes())
-        for header in sorted([*one.parent.glob("*.h"), *one.parent.glob("*.cuh")]):
-            found.update(header.read_bytes())
-    return found.hexdigest()[:16]
+    digest = hashlib.sha256(repr((compiler, nvcc, list(flags), torch.__version__, native.PATH.stat().st_mtime_ns, str(native.PATH))).encode())
+    for source in files:
+        digest.update(source.read_bytes())
+        for header in sorted([*source.parent.glob("*.h"), *source.parent.glob("*.cuh")]):
+            digest.update(header.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _build(files: Sequence[Path], scratch: Path, compiler: str, nvcc: str | None, flags: Sequence[str], verbose: bool) -> None:
@@ -118,46 +118,46 @@ def _build(files: Sequence[Path], scratch: Path, compiler: str, nvcc: str | None
     if nvcc:
         includes += ["-isystem", str(_toolkit(nvcc) / "include")]
     objects = []
-    for k, one in enumerate(files):
+    for k, source in enumerate(files):
         objects.append(str(scratch / f"{k}.o"))
-        language = ["-x", "c++"] if one.suffix == ".cu" else []
-        _run([compiler, *_FLAGS, *flags, *defines, *includes, *language, "-c", str(one), "-o", objects[-1]], verbose)
-        if nvcc and one.suffix == ".cu":
+        language = ["-x", "c++"] if source.suffix == ".cu" else []
+        _run([compiler, *_FLAGS, *flags, *defines, *includes, *language, "-c", str(source), "-o", objects[-1]], verbose)
+        if nvcc and source.suffix == ".cu":
             objects.append(str(scratch / f"{k}.cuda.o"))
             host = ["-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-math-errno,-ffp-contract=off"]
             options = ["-O3", "-std=c++17", *_architectures(), "--expt-relaxed-constexpr", "-diag-suppress=20012", *host]
-            _run([nvcc, *options, *defines, *includes, "-c", str(one), "-o", objects[-1]], verbose)
+            _run([nvcc, *options, *defines, *includes, "-c", str(source), "-o", objects[-1]], verbose)
     own = [f"-L{native.PATH.parent}", f"-l:{native.PATH.name}"]
     options = [f"-rpath={native.PATH.parent}", "--allow-shlib-undefined"]
-    if nvcc:  # which knows where the CUDA runtime lies
-        linked = [word for one in (own[1], *options) for word in ("-Xlinker", one)]
+    if nvcc:  # it finds the CUDA runtime
+        linked = [word for source in (own[1], *options) for word in ("-Xlinker", source)]
         _run([nvcc, "-shared", "-cudart", "static", *objects, "-o", str(scratch / "library.so"), own[0], *linked], verbose)
     else:
-        _run([compiler, "-shared", *objects, "-o", str(scratch / "library.so"), *own, *(f"-Wl,{one}" for one in options)], verbose)
+        _run([compiler, "-shared", *objects, "-o", str(scratch / "library.so"), *own, *(f"-Wl,{source}" for source in options)], verbose)
 
 
 def _architectures() -> list[str]:
-    """Return nvcc's options for TORCH_NDD_CUDA_ARCHS, which has them as CMake takes them: "90", "86;90-real"."""
-    made = []
-    for one in (os.environ.get("TORCH_NDD_CUDA_ARCHS") or "90").split(";"):
-        number, _, kind = one.partition("-")
+    """Return nvcc's options for TORCH_NDD_CUDA_ARCHS, written as for CMake: "90", "86;90-real"."""
+    options = []
+    for architecture in (os.environ.get("TORCH_NDD_CUDA_ARCHS") or "90").split(";"):
+        number, _, kind = architecture.partition("-")
         code = {"": f"[sm_{number},compute_{number}]", "real": f"sm_{number}", "virtual": f"compute_{number}"}
-        made.append(f"-gencode=arch=compute_{number},code={code[kind]}" if number[:1].isdigit() else f"-arch={one}")
-    return made
+        options.append(f"-gencode=arch=compute_{number},code={code[kind]}" if number[:1].isdigit() else f"-arch={architecture}")
+    return options
 
 
 def _toolkit(nvcc: str) -> Path:
     """Return the folder of the CUDA toolkit. Raise RuntimeError if it is not found."""
-    named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
-    for one in (*named, Path(nvcc).resolve().parents[1], Path("/usr/local/cuda")):
-        if (one / "include" / "cuda_runtime.h").exists():
-            return one
-    raise RuntimeError(f"extension.load: the toolkit of {nvcc} is not found; set CUDA_HOME to its folder")
+    candidates = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+    for folder in (*candidates, Path(nvcc).resolve().parents[1], Path("/usr/local/cuda")):
+        if (folder / "include" / "cuda_runtime.h").exists():
+            return folder
+    raise RuntimeError(f"extension.load: the CUDA toolkit of {nvcc} was not found; set CUDA_HOME to its folder")
 
 
 def _run(command: Sequence[str], verbose: bool) -> None:
     if verbose:
         print(" ".join(command))
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"extension.load: {' '.join(command)}\n{done.stderr.strip() or done.stdout.strip()}")
+    process = subprocess.run(command, capture_output=True, text=True)
+    if process.returncode:
+        raise RuntimeError(f"extension.load: {' '.join(command)}\n{process.stderr.strip() or process.stdout.strip()}")

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from ._core.process.files import whole_file
-from .readers._scan import RECORDIO, TAR, TFRECORD, Scan, scan
-from .readers._tar_headers import split_name
+from .readers._ranges.records import RECORDIO, TAR, TFRECORD, Scan, scan
+from .readers.webdataset._tar_headers import split_name
 
 
 def wds(path: str, index: str) -> int:

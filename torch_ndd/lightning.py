@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ._core.context.pools import share_cpus
-from ._core.context.states import anything, checked, keys, whole, yes_or_no
+from ._core.context.states import anything, check_state, keys, whole, yes_or_no
 from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader
@@ -100,7 +100,7 @@ class DataModule(_Parent):
 
         Raise ValueError for anything but a result of :meth:`state_dict`, with the key; the reader's part is checked when the loader is created.
         """
-        self._state = None if state_dict == {} else checked("lightning.DataModule", _STATE, state_dict)
+        self._state = None if state_dict == {} else check_state("lightning.DataModule", _STATE, state_dict)
 
     def _loader(self, stage: str) -> DataLoader:
         trainer = self.trainer
@@ -110,35 +110,35 @@ class DataModule(_Parent):
             return loader
         if trainer is not None:
             share_cpus(trainer.num_devices)
-        made = self._new_loader(stage, here)
-        if made.reader._num_shards != here["num_shards"] or made.reader._shard_id != here["shard_id"]:
+        new_loader = self._new_loader(stage, here)
+        if new_loader.reader.num_shards != here["num_shards"] or new_loader.reader.shard_id != here["shard_id"]:
             raise ValueError(f"lightning.DataModule: {stage} must give the reader the arguments that it gets: {dict(here)}")
-        if made.device is None and trainer is not None and trainer.strategy.root_device.type == "cuda":
-            made.device = trainer.strategy.root_device
+        if new_loader.device is None and trainer is not None and trainer.strategy.root_device.type == "cuda":
+            new_loader.device = trainer.strategy.root_device
         if loader is not None:  # the module was used by another trainer before
-            made.load_state_dict(loader.state_dict())
-        self._loaders[stage] = here, made
-        return made
+            new_loader.load_state_dict(loader.state_dict())
+        self._loaders[stage] = here, new_loader
+        return new_loader
 
     def _new_loader(self, stage: str, here: Shard) -> DataLoader:
         source = self.sources[stage]
         padding: dict[str, Any] = {"pad_shards": True} if stage == "train" and here["num_shards"] > 1 else {}
         if isinstance(source, Reader | DataLoader):
-            made: Any = source
+            new_loader: Any = source
         elif hasattr(source, "__getitem__"):
             options = {**self._options, "shuffle": stage == "train" and self._options.get("shuffle", True), **here, **padding}
             return DataLoader(source, self._fns[stage], batch_size=self._batch_sizes[stage], **options)
         elif callable(source):
-            made = source(**here, **padding)
+            new_loader = source(**here, **padding)
         else:
             raise TypeError(
                 f"lightning.DataModule: {stage} must be a factory of a reader, a data set, a reader or a torch_ndd.DataLoader, not {source!r}"
             )
-        if isinstance(made, Reader):
-            made = DataLoader(made, self._fns[stage], batch_size=self._batch_sizes[stage], **self._options)
-        if not isinstance(made, DataLoader):
-            raise TypeError(f"lightning.DataModule: {stage} must return a reader or a torch_ndd.DataLoader, not {type(made).__name__}")
-        return made
+        if isinstance(new_loader, Reader):
+            new_loader = DataLoader(new_loader, self._fns[stage], batch_size=self._batch_sizes[stage], **self._options)
+        if not isinstance(new_loader, DataLoader):
+            raise TypeError(f"lightning.DataModule: {stage} must return a reader or a torch_ndd.DataLoader, not {type(new_loader).__name__}")
+        return new_loader
 
 
 class _TrainLoader:
@@ -174,7 +174,7 @@ class _TrainLoader:
         return {**state, "ended": bool(begun and self._trainer.is_last_batch), "steps": steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        found = checked("lightning.DataModule", _STATE, state)
+        found = check_state("lightning.DataModule", _STATE, state)
         ended, steps = found.pop("ended"), found.pop("steps", 0)
         self.loader.load_state_dict(found)
         if ended:
@@ -184,7 +184,7 @@ class _TrainLoader:
             # After the last of its batches Lightning begins another epoch, unless there are more batches now: then it goes on with this one.
             if steps and not (ended and steps >= len(self.loader)):
                 self._first = steps
-                self._length = steps + self.loader.reader._length_left(self.loader.batch_size, self.loader.drop_last)
+                self._length = steps + self.loader.reader.count_batches_left(self.loader.batch_size, self.loader.drop_last)
         except TypeError:  # a source without a length
             self._first = 0 if ended else steps
 

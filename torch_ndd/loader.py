@@ -19,8 +19,8 @@ from ._core.context.device import DeviceLike, torch_device
 from ._core.context.modes import EvalMode
 from ._core.context.pools import available_cpus, get_num_threads
 from ._core.context.rng import RNG, get_default_rng, using_rng
-from ._core.context.states import anything, checked, equal, keys, whole
-from ._core.native import MOST_SAMPLES
+from ._core.context.states import anything, check_state, equal, keys, whole
+from ._core.native import MAX_SAMPLES
 from ._core.process.fork_locks import new_lock
 from ._core.process.workers import Workers
 from ._core.values.batch import Batch
@@ -29,28 +29,28 @@ from ._core.values.samples import Samples
 from ._core.values.tensor import Tensor, new_tensor
 from ._core.work.diagnosis import Span, Stats, Stopwatch
 from ._core.work.sources import name_in_batch
-from ._core.work.upload import moved
+from ._core.work.upload import copy_to_device
 from .readers import Reader
-from .readers._choice import OfTorch, reader_of
-from .readers._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
-from .readers._streams import Stream
-from .readers._told import brief
+from .readers._sources.choice import OfTorch, reader_of
+from .readers._sources.streams import Stream
+from .readers._summary import brief
 from .readers.dataset import Collated
+from .readers.dataset._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
 from .show import _timeline
 
 STATE_VERSION = 1
 _STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63), 2**64 - 1))
 
-# More is rarely in use: two batches of 256 images of 224x224 pixels in float32 are 0.3 GB.
-_PREFETCHED_BYTES = 4 << 30
-_MOST_PREFETCHED = 1 << 16  # each takes some memory, also behind the end of the epoch
+# Generous: two batches of 256 images of 224x224 pixels in float32 are 0.3 GB.
+MAX_PREFETCHED_BYTES = 4 << 30
+MAX_PREFETCHED = 1 << 16  # each takes some memory, even past the end of the epoch
 
 # Words of the generator reserved for a batch: 150,000 calls of random operators.
 _WORDS_OF_A_BATCH = 1 << 20
 
 
 class _Prepared(NamedTuple):
-    """A batch that was handed to the operators, or its error."""
+    """A batch whose operators were submitted, or its error."""
 
     after: dict[str, Any]  # the reader's state after it
     result: Any
@@ -67,7 +67,7 @@ class Diagnosis(str):
 
     @cached_property
     def spans(self) -> list[Span]:
-        """What happened last, when it is first asked for: 30,000 pieces of work take some 40 ms to read."""
+        """The latest pieces of work, read on first use: 30,000 of them take some 40 ms."""
         return self._watch.spans()
 
     def _repr_html_(self) -> str:
@@ -86,7 +86,7 @@ class DataLoader:
 
     It replaces ``torch.utils.data.DataLoader`` without worker processes: a thread calls ``fn``, whose operators only queue work for native threads
     (or CUDA streams), which run it while the model runs. Each loop over the loader is one epoch with each sample once. A loop begins with its first
-    batch: an iterator that nobody uses changes nothing. It may be left at any time; the next one begins the next epoch. Loops at the same time need a
+    batch: an unused iterator changes nothing. It may be left at any time; the next one begins the next epoch. Loops at the same time need a
     loader each; threads may share one loop. What changes in a data set between epochs, also its length, is seen by the next one.
 
     Random operators in ``fn`` draw numbers that depend only on ``seed`` and the position of the batch in the run, not on other draws or on how far
@@ -153,7 +153,7 @@ class DataLoader:
         device: DeviceLike | None = None,
         drop_last: bool = False,
         seed: int | None = None,
-        prefetch_bytes: int = _PREFETCHED_BYTES,
+        prefetch_bytes: int = MAX_PREFETCHED_BYTES,
         shuffle: bool | None = None,
         sampler: Any = None,
         num_workers: int | None = None,
@@ -165,19 +165,19 @@ class DataLoader:
         **options: Any,
     ) -> None:
         if fn is not None and not callable(fn):
-            raise TypeError(f"DataLoader: fn must be callable, got {fn!r}; batch_size is given by its name")
-        prefetch = whole(0, _MOST_PREFETCHED)(prefetch, "DataLoader: prefetch")
+            raise TypeError(f"DataLoader: fn must be callable, got {fn!r}; pass batch_size as a keyword")
+        prefetch = whole(0, MAX_PREFETCHED)(prefetch, "DataLoader: prefetch")
         prefetch_bytes = whole(1)(prefetch_bytes, "DataLoader: prefetch_bytes")
-        batch_size = None if batch_size is None else whole(1, MOST_SAMPLES)(batch_size, "DataLoader: batch_size")
+        batch_size = None if batch_size is None else whole(1, MAX_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
-        given = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
+        torch_arguments = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
         self.reader: Reader | Stream
-        self.reader, self._before = reader_of(reader, given, options)
+        self.reader, self._before = reader_of(reader, torch_arguments, options)
         self.dataset = reader
-        """What the loader was given to read."""
+        """The source as passed to the constructor."""
         self.fn, self.prefetch, self.device, self.drop_last = fn, prefetch, device, drop_last
         self.pin_memory, self.return_paths = pin_memory, return_paths
-        self.batch_size = self.reader._max_batch_size if batch_size is None else batch_size
+        self.batch_size = self.reader.max_batch_size if batch_size is None else batch_size
         if self.batch_size is None:
             raise ValueError("DataLoader: batch_size must be given, here or as the reader's max_batch_size")
         self.prefetch_bytes = prefetch_bytes
@@ -186,7 +186,7 @@ class DataLoader:
         self._delivered = False  # whether a batch was yielded since the position was restored or the loop began
         self._loop: weakref.ref[_Loop] | None = None  # the latest
         self._watch = Stopwatch()
-        # With caches cold from the threads' work, calling fn for 64 images takes 2 ms, which would delay the model: 6 % of a step of 30 ms.
+        # fn runs on a thread of its own: with cold caches its calls take 2 ms for 64 images, 6 % of a 30 ms step of the model.
         self._executor: Workers | None = None
         self._process = 0
         self._preparing = new_lock()  # held by the thread while it prepares a batch
@@ -200,16 +200,16 @@ class DataLoader:
         self._end_loop()
         if before is not None:
             before._replaced = True
-        if self._position is not None and not self._delivered:  # the reader is ahead by the batches that nobody got
-            self.reader._go_to(self._state_of_reader(self._position))
-        batches = self.reader._pass(self.batch_size)
+        if self._position is not None and not self._delivered:  # the reader is ahead by the batches that were never yielded
+            self.reader.move_to(self._state_of_reader(self._position))
+        batches = self.reader.begin_pass(self.batch_size)
         self._position, self._delivered = self.reader.state_dict(), False
         self._loop = weakref.ref(loop)
         self._watch.begin_loop()
         return batches
 
     def _state_of_reader(self, state: dict[str, Any]) -> Any:
-        return self.reader._checked_state(state)
+        return self.reader.parse_state(state)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None}
@@ -218,15 +218,15 @@ class DataLoader:
         self.__dict__.update(state, _preparing=new_lock())
 
     def _end_loop(self, wait: bool = True) -> None:
-        """End a loop that is running or was left; on return nothing is being read or prepared for it, unless ``wait`` is False."""
+        """End the latest loop; on return nothing is being read or prepared for it, unless ``wait`` is False."""
         if self._executor is not None and self._executor.works_here():
-            raise RuntimeError("DataLoader: fn cannot move the loader that calls it: its own batch would have to be finished first")
+            raise RuntimeError("DataLoader: fn cannot move the loader that calls it; it would wait for its own batch")
         loop = None if self._loop is None else self._loop()
-        self._loop = None  # what waits to be prepared is dropped
+        self._loop = None  # _prepare_next drops the places of a loop that is not the latest
         if loop is not None:
             loop._discard()
         with self._preparing if wait else nullcontext():
-            self._watch.left()
+            self._watch.end_loop()
 
     def _thread(self) -> Workers:
         if self._executor is None or self._process != os.getpid():
@@ -234,7 +234,7 @@ class DataLoader:
         return self._executor
 
     def _prepare_next(self, loop: "weakref.ref[_Loop]", places: "deque[Future[_Prepared | None]]", prepare: Callable[[], "_Prepared | None"]) -> None:
-        """Put the result of ``prepare`` into the first of the places, so that their order does not depend on threads; None if the loop is over."""
+        """Resolve the oldest place with the result of ``prepare``; None if the loop is over. So the order does not depend on threads."""
         with self._preparing:
             place = places.popleft()
             if not place.set_running_or_notify_cancel():
@@ -249,7 +249,7 @@ class DataLoader:
         reader, watch, outputs = self.reader, self._watch, None
         try:
             with watch.reading():
-                generator, (epoch, _) = self._generator(), self.reader._place()
+                generator, (epoch, _) = self._generator(), self.reader.locate_next_batch()
                 outputs = next(batches, None)
             if outputs is None:
                 return None
@@ -275,9 +275,9 @@ class DataLoader:
                 if self.device is not None:
                     result = _map(partial(_on_device, device=self.device), result)
             sizes: list[int] = []
-            _map(lambda one: sizes.append(_bytes(one)), result)
+            _map(lambda leaf: sizes.append(_bytes(leaf)), result)
             return _Prepared(after, result, None, sum(sizes))
-        except StopIteration as error:  # would pass for the end of the epoch
+        except StopIteration as error:  # would silently end the user's loop
             failed = RuntimeError("DataLoader: fn raised StopIteration")
             failed.__cause__ = error
             return _Prepared({}, None, failed, 0)
@@ -287,14 +287,14 @@ class DataLoader:
 
     def _generator(self) -> RNG:
         """Return the random generator of the next batch: a separate part of one sequence for each."""
-        epoch, place = self.reader._place()
+        epoch, place = self.reader.locate_next_batch()
         generator = RNG(self._seed)
         generator.advance(((epoch << 48) + place) * _WORDS_OF_A_BATCH)
         return generator
 
     def __len__(self) -> int:
         """Number of batches in an epoch."""
-        return self.reader._length(self.batch_size, self.drop_last)
+        return self.reader.count_batches(self.batch_size, self.drop_last)
 
     @property
     def stats(self) -> Stats:
@@ -302,18 +302,18 @@ class DataLoader:
         return self._watch.stats()
 
     def diagnose(self, path: str | os.PathLike[str] | None = None) -> Diagnosis:
-        """Return what limits the training, and what to change, in one line.
+        """Find the bottleneck of the training and suggest a change, in one line.
 
         Args:
-            path: Also write a timeline of what the program, the loader and the threads have done last: a trace for https://ui.perfetto.dev or
+            path: Also write a timeline of the program, the loader and the threads: a trace for https://ui.perfetto.dev or
                 chrome://tracing if the path ends in ``.json``, else a picture. The trace has some 1,000 batches, the picture 2 seconds.
         """
         try:
-            epoch = self.reader._length(1)
+            epoch = self.reader.count_batches(1)
         except TypeError:  # a source without a length
             epoch = None
         stats = self.stats._replace(repeats=self._watch.repeats())
-        text = Diagnosis(stats.diagnosis(get_num_threads(), self.reader._advice(), epoch, available_cpus()))
+        text = Diagnosis(stats.diagnosis(get_num_threads(), self.reader.describe_bottleneck(), epoch, available_cpus()))
         text.stats, text._watch = stats, self._watch
         if path is not None:
             _timeline.write(text.spans, os.fspath(path), text)
@@ -340,19 +340,19 @@ class DataLoader:
         return {"version": STATE_VERSION, "reader": position, "seed": self._seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state, at any time: the next batch is the one after it, and the loop that asks for it yields the rest of its epoch.
+        """Restore a state, at any time: the next batch is the one after it, and the next loop yields the rest of the epoch.
 
         A running loop ends. Raise ValueError for other dicts, with the key; the loader does not move.
         """
-        checked_state = checked("DataLoader", _STATE, state)
+        checked_state = check_state("DataLoader", _STATE, state)
         restored = self._state_of_reader(checked_state["reader"])
         self._end_loop()
-        self.reader._go_to(restored)
+        self.reader.move_to(restored)
         self._position, self._delivered, self._seed = None, False, checked_state["seed"]
 
     @property
     def sampler(self) -> "_Epochs":
-        """What ``loader.sampler.set_epoch(epoch)`` is called on, by training loops for torch's ``DataLoader`` and by Lightning."""
+        """Target of ``loader.sampler.set_epoch(epoch)``, which training loops for torch's ``DataLoader`` and Lightning call."""
         return _Epochs(self)
 
     def set_epoch(self, epoch: int) -> None:
@@ -364,7 +364,7 @@ class DataLoader:
 
 
 class _Epochs(torch.utils.data.SequentialSampler):
-    """Hands the epoch on to a loader. Lightning lets a loader with a sequential sampler alone when it overfits; another one it would rebuild."""
+    """Pass the epoch on to a loader. Sequential, because Lightning rebuilds loaders with other samplers when it overfits batches."""
 
     def __init__(self, loader: DataLoader) -> None:
         super().__init__(range(0))
@@ -376,9 +376,9 @@ class _Epochs(torch.utils.data.SequentialSampler):
 
 
 class _Loop(Iterator[Any]):
-    """One loop over a loader. It begins with its first batch, so that a loop that nobody uses moves nothing and ends no other.
+    """One loop over a loader. It begins with its first batch, so that an unused loop moves nothing and ends no other.
 
-    Not a generator, because a KeyboardInterrupt in the finalizer of a loop that was left would be lost.
+    Not a generator, because a KeyboardInterrupt in the finalizer of an abandoned generator would be lost.
     """
 
     def __init__(self, loader: DataLoader) -> None:
@@ -386,8 +386,8 @@ class _Loop(Iterator[Any]):
         self._caller = EvalMode.current(), EvalContext.current()
         self._prepare: Callable[[], _Prepared | None] | None = None  # until it has begun
         self._waiting: deque[Future[_Prepared | None]] = deque()
-        self._places: deque[Future[_Prepared | None]] = deque()  # those of them that have no result, one for each submitted call
-        self._process = 0  # that began it
+        self._places: deque[Future[_Prepared | None]] = deque()  # the unresolved ones, one per submitted call
+        self._process = 0  # the process that began it
         self._turn = new_lock()  # threads may share a loop
         self._replaced = False  # by a later loop
 
@@ -397,7 +397,7 @@ class _Loop(Iterator[Any]):
             if loader is None:
                 raise StopIteration
             if self._prepare is not None and self._process != os.getpid():
-                raise RuntimeError("DataLoader: this loop belongs to the process that began it; begin one here: iter(loader)")
+                raise RuntimeError("DataLoader: this loop belongs to the process that began it; start another here with iter(loader)")
             try:
                 return self._following(loader, self._begin(loader))
             except BaseException as error:
@@ -405,13 +405,13 @@ class _Loop(Iterator[Any]):
                 raise
 
     def _begin(self, loader: DataLoader) -> Callable[[], _Prepared | None]:
-        """Begin the loop unless it has begun, and return what prepares its next batch."""
+        """Begin the loop unless it has begun, and return the function that prepares its next batch."""
         if self._prepare is None:
             self._prepare, self._process = partial(loader._prepare, loader._begin(self), *self._caller), os.getpid()
         return self._prepare
 
     def _stop(self, loader: DataLoader) -> StopIteration | RuntimeError:
-        """Return what ends this loop when there is no further batch for it."""
+        """Return the exception that ends this loop."""
         if self._replaced:
             return RuntimeError(
                 "DataLoader: another loop over it began before this one had ended; loops at the same time need a loader and a reader each"
@@ -427,7 +427,7 @@ class _Loop(Iterator[Any]):
         watch, waiting = loader._watch, self._waiting
         if not self._is_latest(loader):
             raise self._stop(loader)
-        watch.asked()
+        watch.note_request()
         if loader.prefetch and not waiting:
             self._submit(loader)
         try:
@@ -446,9 +446,9 @@ class _Loop(Iterator[Any]):
         with watch.waiting():
             result = _map(_as_torch, result)
             if loader.pin_memory and torch.cuda.is_available():
-                result = _map(_pinned, result)
+                result = _map(_pin, result)
         loader._position, loader._delivered = after, True
-        watch.yielded(size)
+        watch.note_batch(size)
         return result
 
     def _submit(self, loader: DataLoader) -> None:
@@ -474,13 +474,13 @@ class _Loop(Iterator[Any]):
 
 
 def _cancel_too(place: Future[Any], call: Future[Any]) -> None:
-    """Cancel a place whose call was cancelled, by the end of the program."""
+    """Cancel the place of a call that the end of the program cancelled, so that no consumer waits for it forever."""
     if call.cancelled():
         place.cancel()
 
 
 def _sources(outputs: Any) -> Sequence[str]:
-    """Return where the samples of a reader's outputs come from."""
+    """Return the sources of a reader's outputs, one per sample."""
     if isinstance(outputs, Collated | Items) and outputs.sources:
         first = None if isinstance(outputs, Collated) else next(leaves(outputs), None)
         return outputs.sources if first is None else first.sources
@@ -499,25 +499,25 @@ def _with_paths(result: Any, outputs: Any) -> Any:
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply ``function`` to all leaves of a structure of tuples, lists, ``batch.tensors``, dicts and dataclasses."""
     if isinstance(value, Samples):
-        return [_map(function, one) for one in value]
+        return [_map(function, part) for part in value]
     if isinstance(value, str | bytes | bytearray | memoryview | range):
         return value
     if isinstance(value, Mapping):
-        return with_entries(value, {key: _map(function, one) for key, one in value.items()})
+        return with_entries(value, {key: _map(function, part) for key, part in value.items()})
     if isinstance(value, Sequence):
-        return with_parts(value, [_map(function, one) for one in value])
+        return with_parts(value, [_map(function, part) for part in value])
     if is_dataclass(value):
-        return with_fields(value, {name: _map(function, one) for name, one in fields_of(value).items()})
+        return with_fields(value, {name: _map(function, part) for name, part in fields_of(value).items()})
     return function(value)
 
 
 def _as_torch(value: Any) -> Any:
     if isinstance(value, Batch):
-        return value.torch() if value.ragged_shapes is None else [one.torch() for one in value.tensors]
+        return value.torch() if value.ragged_shapes is None else [sample.torch() for sample in value.tensors]
     return value.torch() if isinstance(value, Tensor) else value
 
 
-def _pinned(value: Any) -> Any:
+def _pin(value: Any) -> Any:
     return value.pin_memory() if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
 
 
@@ -528,7 +528,7 @@ def _on_device(value: Any, device: DeviceLike) -> Any:
         return value
     if type(value) is not torch.Tensor or value.layout != torch.strided or value.is_nested:
         return value.to(target, non_blocking=True)
-    values, pending = moved(value, None, False, target)
+    values, pending = copy_to_device(value, None, False, target)
     return new_tensor(values, None, pending)
 
 

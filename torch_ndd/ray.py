@@ -56,8 +56,8 @@ def map_batches(
         raise TypeError(f"ray.map_batches: dataset must be a ray.data.Dataset, not {type(dataset).__name__}")
     options.setdefault("num_cpus", 1)
     known = [columns] if isinstance(columns, str) else list(columns)
-    given = {"fn": fn, "columns": known, "seed": seed, "threads": max(1, int(options["num_cpus"] or 1))}
-    return dataset.map_batches(_apply, batch_size=batch_size, batch_format="numpy", zero_copy_batch=True, fn_kwargs=given, **options)
+    arguments = {"fn": fn, "columns": known, "seed": seed, "threads": max(1, int(options["num_cpus"] or 1))}
+    return dataset.map_batches(_apply, batch_size=batch_size, batch_format="numpy", zero_copy_batch=True, fn_kwargs=arguments, **options)
 
 
 def _apply(
@@ -68,16 +68,16 @@ def _apply(
         set_num_threads(threads)
     missing = [name for name in columns if name not in rows]
     if missing:
-        raise KeyError(f"ray.map_batches: there is no column {missing[0]!r}; there are {sorted(rows)}")
+        raise KeyError(f"ray.map_batches: column {missing[0]!r} not found; available: {sorted(rows)}")
     inputs = [_as_batch(name, rows[name]) for name in columns]
     if "path" in rows:
         inputs[0].sources = [str(path) for path in rows["path"]]
     with nullcontext() if seed is None else using_rng(_rng_of(seed, rows[columns[0]])):
-        made = fn(*inputs)
-    if not isinstance(made, Mapping):
-        raise TypeError(f"ray.map_batches: fn must return a dict of columns, not {type(made).__name__}")
+        outputs = fn(*inputs)
+    if not isinstance(outputs, Mapping):
+        raise TypeError(f"ray.map_batches: fn must return a dict of columns, not {type(outputs).__name__}")
     out = {name: column for name, column in rows.items() if name not in columns}
-    for name, column in made.items():
+    for name, column in outputs.items():
         out[name] = _as_column(column)
         if len(out[name]) != len(rows[columns[0]]):
             raise ValueError(f"ray.map_batches: fn returned {len(out[name])} rows of {name!r} for {len(rows[columns[0]])}")
@@ -89,20 +89,20 @@ def _as_batch(name: str, column: np.ndarray) -> Batch:
         if column.dtype.kind not in "biuf":
             raise TypeError(f"ray.map_batches: column {name!r} has the type {column.dtype}, which is not supported")
         return as_batch(column)
-    samples = [np.frombuffer(one, np.uint8) if isinstance(one, bytes | memoryview) else one for one in column]
-    for row, one in enumerate(samples):
-        if one is None:
+    samples = [np.frombuffer(value, np.uint8) if isinstance(value, bytes | memoryview) else value for value in column]
+    for row, value in enumerate(samples):
+        if value is None:
             raise ValueError(f"ray.map_batches: row {row} of column {name!r} has no value; drop such rows before")
-        if not isinstance(one, np.ndarray):
-            raise TypeError(f"ray.map_batches: row {row} of column {name!r} is a {type(one).__name__}; it must be bytes, a number or an array")
+        if not isinstance(value, np.ndarray):
+            raise TypeError(f"ray.map_batches: row {row} of column {name!r} is a {type(value).__name__}; it must be bytes, a number or an array")
     return batch(samples)
 
 
 def _rng_of(seed: int, column: np.ndarray) -> RNG:
     """Return the generator of a batch, which depends on its contents, not on where it runs."""
     crc = 0
-    for one in column:
-        crc = zlib.crc32(one if isinstance(one, bytes) else np.ascontiguousarray(one).tobytes(), crc)
+    for value in column:
+        crc = zlib.crc32(value if isinstance(value, bytes) else np.ascontiguousarray(value).tobytes(), crc)
     return RNG((seed << 32 | crc) & (2**64 - 1))
 
 
@@ -115,10 +115,10 @@ def _as_column(values: Any) -> np.ndarray:
         return values.cpu().numpy()
     if not isinstance(values, list | tuple):
         return np.asarray(values)
-    samples = [np.asarray(one.cpu() if isinstance(one, Tensor | torch.Tensor) else one) for one in values]
-    if len({one.shape for one in samples}) <= 1:
+    samples = [np.asarray(sample.cpu() if isinstance(sample, Tensor | torch.Tensor) else sample) for sample in values]
+    if len({sample.shape for sample in samples}) <= 1:
         return np.stack(samples) if samples else np.empty(0)
     column = np.empty(len(samples), object)
-    for row, one in enumerate(samples):
-        column[row] = one
+    for row, sample in enumerate(samples):
+        column[row] = sample
     return column

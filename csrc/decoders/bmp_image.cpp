@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/bmp_image.h"
 
-#include "decoders/codec_output.h"
+#include "decoders/codecs/codec_output.h"
 #include "decoders/decoded_pixels.h"
 #include "decoders/headers/bmp_layout.h"
 #include "decoders/headers/file_header.h"
@@ -13,7 +13,8 @@
 namespace ndd {
 namespace {
 
-// Run lengths as an index for each pixel; those that are left out are 0. What a run has beyond its row is dropped.
+// Decodes run lengths to one index per pixel; skipped pixels are 0. The part of a run beyond the end of its row is dropped, and so are rows
+// beyond the image, because moves may lead anywhere.
 class RunReader {
  public:
   RunReader(const EncodedImage& file, const BmpLayout& layout)
@@ -37,8 +38,8 @@ class RunReader {
 
   int next() {
     if (at_ >= file_.size) {
-      // The end of the image is often missing, but not its pixels.
-      if (y_ + 1 < layout_.height || x_ < layout_.width) damaged_header("it ends in its pixels");
+      // Many writers omit the end-of-image code, so a missing end is accepted after the last pixel.
+      if (y_ + 1 < layout_.height || x_ < layout_.width) reject_header("it ends in its pixels");
       y_ = layout_.height;
       return 0;
     }
@@ -64,11 +65,11 @@ class RunReader {
     for (int i = 0; i < count; ++i) add(layout_.coding == BmpCoding::rle8 ? value : i % 2 ? value & 15 : value >> 4);
   }
 
-  // Indices as they are, padded to an even number of bytes.
+  // Copies literal indices, which are padded to an even number of bytes.
   void copy(int count) {
     const bool bytes = layout_.coding == BmpCoding::rle8;
     const size_t length = static_cast<size_t>(bytes ? count : (count + 1) / 2);
-    if (length > file_.size - at_) damaged_header("it ends in its pixels");
+    if (length > file_.size - at_) reject_header("it ends in its pixels");
     for (int i = 0; i < count; ++i) {
       const int value = file_.data[at_ + static_cast<size_t>(bytes ? i : i / 2)];
       add(bytes ? value : i % 2 ? value & 15 : value >> 4);
@@ -83,7 +84,7 @@ class RunReader {
   std::vector<uint8_t> indices_;
 };
 
-// A channel in pixels of 16 or 32 bits, as 8 bits.
+// Extracts a channel of 16- or 32-bit pixels, scaled to 8 bits. Channels of up to 8 bits use a table instead of a division.
 class Channel {
  public:
   explicit Channel(const BmpMask& mask) : mask_(mask), largest_(mask.bits == 32 ? UINT32_MAX : (1u << mask.bits) - 1) {
@@ -95,7 +96,7 @@ class Channel {
     return mask_.bits <= 8 ? table_[value] : scaled(value);
   }
 
-  bool stored() const { return mask_.bits > 0; }
+  bool is_stored() const { return mask_.bits > 0; }
 
  private:
   uint8_t scaled(uint32_t value) const { return static_cast<uint8_t>((static_cast<uint64_t>(value) * 255 + largest_ / 2) / largest_); }
@@ -105,7 +106,7 @@ class Channel {
   uint8_t table_[256] = {};
 };
 
-// Rows of the image from its top, of 1 channel (where the palette is gray), 3, or 4 (where there is alpha).
+// Decodes rows of the image, numbered from the top, to 1 channel (gray palette), 3, or 4 (with alpha).
 class RowReader {
  public:
   RowReader(const EncodedImage& file, const BmpLayout& layout, int out_channels)
@@ -118,7 +119,7 @@ class RowReader {
     }
   }
 
-  // Pixels `x` to `x + width` of row `y`.
+  // Writes the pixels [x, x + width) of row `y`.
   void read(int64_t y, int64_t x, int64_t width, uint8_t* out) const {
     const int64_t stored = layout_.top_down ? y : layout_.height - 1 - y;
     if (!indices_.empty()) return look_up(indices_.data() + stored * layout_.width + x, 8, 0, width, out);
@@ -128,7 +129,7 @@ class RowReader {
     for (int64_t i = x; i < x + width; ++i) {
       const uint32_t pixel = layout_.bits == 16 ? little16(row + 2 * i) : little32(row + 4 * i);
       for (int c = 0; c < 3; ++c) *out++ = channels_[c].of(pixel);
-      if (out_channels_ == 4) *out++ = channels_[3].stored() ? channels_[3].of(pixel) : 255;
+      if (out_channels_ == 4) *out++ = channels_[3].is_stored() ? channels_[3].of(pixel) : 255;
     }
   }
 
@@ -155,18 +156,20 @@ class RowReader {
   const int out_channels_;
   const Channel channels_[4];
   std::vector<uint8_t> indices_;
-  uint8_t palette_[256][3] = {};  // numbers beyond the palette are black
+  uint8_t palette_[256][3] = {};  // black for indices beyond the stored colors
 };
 
 }  // namespace
 
 void decode_bmp(const EncodedImage& file, const ImageHeader& header, const DecodeOptions& options, void* out, DType out_dtype) {
   const BmpLayout layout = read_bmp_layout(file);
+  // The header is read again, because the memory of the file belongs to the caller and may have changed: all offsets below come from this reading.
   const bool same = layout.height == header.height && layout.width == header.width && layout.channels == header.channels;
-  if (!same || layout.least_bytes() > static_cast<double>(file.size)) codec_error("the encoded image changed after the call");
+  if (!same || layout.min_bytes() > static_cast<double>(file.size)) codec_error("the encoded image changed after the call");
   const ImageShape shape = decoded_shape(header, options);
   const CropWindow window = options.window ? *options.window : CropWindow{0, 0, shape.height, shape.width};
   const bool rgb = options.type == ImageType::rgb;
+  // Most images need no conversion and are written straight to the output.
   const bool direct =
       out_dtype == DType::uint8 && (rgb || options.type == ImageType::any || (layout.channels == 1 && options.type == ImageType::gray));
   const int channels = direct && rgb ? 3 : layout.channels;

@@ -54,7 +54,7 @@ float studio_offset_of(DType out_dtype) {
   return offset;
 }
 
-// Output channel c is input channel `source[c]`.
+// Sets output channel c to input channel `source[c]`.
 void pick_channels(const float* in, int channels, const int* source, int out_channels, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i, in += channels) {
     for (int c = 0; c < out_channels; ++c) *out++ = in[source[c]];
@@ -76,7 +76,7 @@ void recolor(const float* in, const DecodedPixels& pixels, ImageType type, int o
       return pick_channels(in, channels, source, out_channels, out, n);
     }
     case ImageType::any: {
-      const int source[] = {0, channels - 1};  // gray and alpha, decoded as RGBA
+      const int source[] = {0, channels - 1};  // gray and alpha, which the codec delivers as RGBA
       return pick_channels(in, channels, source, out_channels, out, n);
     }
   }
@@ -90,8 +90,8 @@ void convert_pixels(const DecodedPixels& in, ImageType type, int out_channels, v
     std::memcpy(out, in.data, static_cast<size_t>(in.count) * static_cast<size_t>(in.channels) * item_bytes(in.dtype));
     return;
   }
-  // Through floats, a block at a time: one loop per input type and one per output type instead of one per pair, and the block stays in
-  // the first-level cache.
+  // Convert through floats, one block at a time: one loop for each input type and one for each output type instead of one for each pair,
+  // and the block stays in the first-level cache.
   constexpr int64_t kBlock = 1024;
   float loaded[kBlock], recolored[kBlock];
   const int64_t step = kBlock / std::max(in.channels, out_channels);

@@ -16,10 +16,10 @@ struct Kind {
   size_t at;
   std::string_view mark;
   const char* name;
-  std::string_view begin = {};  // of the file, where the mark alone is not enough
+  std::string_view begin = {};  // also required at the start of the file, for containers such as RIFF
 };
 
-// In this order: the first that fits.
+// The first match counts: long marks before short ones that they contain, and "BM" last, because text may begin with it.
 constexpr Kind kKinds[] = {
     {0, "\x1f\x8b"sv, "compressed by gzip (decompress it)"},
     {0, "\x28\xb5\x2f\xfd"sv, "compressed by Zstandard (decompress it)"},
@@ -128,7 +128,7 @@ std::string other_kind(const uint8_t* data, size_t size) {
 
 }  // namespace ndd
 
-// For Python; valid until the next call of the thread.
+// Called by Python. The result is valid until the next call on this thread.
 NDD_EXPORT(keep, const char*, ndd_file_kind, (const uint8_t* data, int64_t size)) {
   thread_local std::string kind;
   kind = ndd::file_kind(data, static_cast<size_t>(size));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a file is, by its first bytes: so that a file of another kind is called what it is, and not damaged.
+// The kind of a file by its first bytes, for errors: a file of another kind is named instead of being called damaged.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace ndd {
 
-constexpr size_t kKindBytes = 264;  // that are looked at
+constexpr size_t kKindBytes = 264;  // bytes that are examined
 
-// Such as "a WAV file"; empty for what is not known.
+// Returns, for example, "a WAV file"; empty for an unknown kind.
 std::string file_kind(const uint8_t* data, size_t size);
 
-// ": it is a WAV file", or nothing.
+// Returns, for example, ": it is a WAV file", or an empty string.
 std::string other_kind(const uint8_t* data, size_t size);
 
 }  // namespace ndd

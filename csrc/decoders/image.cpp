@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The image decoders on the CPU.
+// The kernels of the image decoders on the CPU.
 #include "decoders/cache/image_cache.h"
+#include "decoders/codecs/nvimgcodec_library.h"
 #include "decoders/image_samples.h"
-#include "decoders/nvimgcodec_library.h"
 #include "ndd/args.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"
@@ -16,7 +16,8 @@
 namespace ndd {
 namespace {
 
-// Four channels count as a pixel: as many as it has where `max_pixels` is made for.
+// Guards against decompression bombs. Up to four channels count as one pixel, so that images with more channels cannot exceed the memory
+// that `max_pixels` stands for.
 void check_pixels(const ImageHeader& header, int64_t max_pixels) {
   const int64_t planes = (header.channels + 3) / 4;
   if (header.height <= max_pixels / header.width / planes) return;
@@ -26,9 +27,9 @@ void check_pixels(const ImageHeader& header, int64_t max_pixels) {
        ", the guard against decompression bombs; pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS");
 }
 
-// Fills `shapes` (N, 3) with height, width and channels, and `kinds` (N): 1 for JPEG 2000, whose size this does not read, 2 for what can be decoded at a
-// part of its size. All are zero for a sample with a reason. The files are `complete` unless only the sizes are wanted. Reading a JPEG header takes 0.8 us, so it is
-// read again for the decoding.
+// Fills `shapes` (N, 3) with height, width and channels, and `kinds` (N): 1 for JPEG 2000, whose size is read by Python, 2 for files that
+// can be decoded at a fraction of their size, else 0. All are zero for a sample with a reason. Files may be incomplete if only the sizes
+// are needed. The headers are not kept: reading that of a JPEG takes 0.8 us, and the file may change before it is decoded.
 void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string output_type, bool adjust_orientation,
                   int64_t max_pixels, bool complete, const MaybeTensor& errors, const Tensor& shapes, const Tensor& kinds) {
   const Samples files(input, input_shapes);
@@ -39,7 +40,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
   int64_t values = 0;
   for (int64_t i = 0; i < files.size(); ++i, row += 3, ++kind) {
     row[0] = row[1] = row[2] = *kind = 0;
-    noted(reasons, op, i, [&] {
+    try_sample(reasons, op, i, [&] {
       const EncodedImage file = encoded_image(files, i);
       if (is_jpeg2000(file)) {
         *kind = 1;
@@ -58,17 +59,18 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
   if (complete) count_images(files.size(), values);
 }
 
-// `windows`: see `options_of`. `cache` is the number of a cache, or 0. With `errors`, a sample that cannot be decoded becomes zeros.
+// Decodes images. `windows`: see options_of(). `cache` is the number of a cache, or 0. If there are `errors`, a sample that cannot be
+// decoded becomes zeros; otherwise it fails the work. The parameters without names are for a GPU.
 void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& windows, std::string op, std::string output_type,
                   bool adjust_orientation, bool fast_idct, int64_t cache, const MaybeTensor& errors, std::string, double, int64_t, const Tensor& out,
                   const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), images(out, out_shapes);
   const Reasons reasons(errors);
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
-  constexpr double kNanosecondsPerByte = 10;  // of output; 500 us for 500x375 RGB from JPEG
+  constexpr double kNanosecondsPerByte = 10;  // of output; a JPEG of 500x375 takes 500 us
   const double cost = files.size() ? kNanosecondsPerByte * static_cast<double>(images.volume(0)) : 0;
   launch_cpu(op, files.size(), cost, {input, out}, [=, kept = image_cache(cache)](int64_t i) {
-    const bool decoded = noted(reasons, op, i, [&] {
+    const bool decoded = try_sample(reasons, op, i, [&] {
       ImageDecoderLease decoder;
       const DecodeOptions options = options_of(whole, windows, i);
       if (kept) kept->decode(*decoder.operator->(), encoded_image(files, i), options, shape_of(images, i), images.data(i), images.dtype());
@@ -88,8 +90,8 @@ NDD_KERNEL(decoders_image_slice, CPU, decode_image)
 
 }  // namespace ndd
 
-// Called through ctypes before the first decoding, and with an empty `library` before the first on a GPU. `extensions` are paths, one a line; `patch`
-// is that of `load_nvimgcodec`. Returns the reason of a failure, or null.
+// Called by Python before the first image is decoded, and with an empty `library` before the first on a GPU. `extensions` are paths, one
+// per line; `patch`: see load_nvimgcodec(). Returns the reason of a failure, or null.
 NDD_EXPORT(release, const char*, ndd_load_image_codecs, (const char* library, const char* extensions, int patch)) {
   static std::string reason;
   try {

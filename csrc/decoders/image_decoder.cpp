@@ -2,16 +2,16 @@
 #include "decoders/image_decoder.h"
 
 #include "decoders/bmp_image.h"
-#include "decoders/captured_output.h"
-#include "decoders/codec_instance.h"
-#include "decoders/codec_output.h"
+#include "decoders/codecs/captured_output.h"
+#include "decoders/codecs/codec_instance.h"
+#include "decoders/codecs/codec_output.h"
+#include "decoders/codecs/nvimgcodec_library.h"
 #include "decoders/decoded_pixels.h"
 #include "decoders/file_kind.h"
 #include "decoders/headers/file_header.h"
 #include "decoders/jpeg/area.h"
 #include "decoders/jpeg/libjpeg.h"
 #include "decoders/jpeg/scans.h"
-#include "decoders/nvimgcodec_library.h"
 #include "decoders/raw_image.h"
 #include "decoders/tiff/pieces.h"
 #include "ndd/error.h"
@@ -24,10 +24,11 @@
 namespace ndd {
 namespace {
 
-// OpenCV refuses larger images as well, and a damaged header easily promises more.
+// OpenCV's limit. A damaged header easily claims more.
 constexpr int64_t kMaxPixels = static_cast<int64_t>(1) << 30;
 
-// `peek` is for the beginning of a file. Only for `pixels` does nvImageCodec see a file that has to be written anew.
+// `peek`: the file may be incomplete. `size`: complete, but only the size is needed, so that no file is rewritten. `pixels`: nvImageCodec
+// opens the file, rewritten if necessary, to decode it.
 enum class ReadFor { peek, size, pixels };
 
 ImageHeader header_of(const FileHeader& own) {
@@ -50,7 +51,7 @@ const char* describe(nvimgcodecStatus_t status) {
   }
 }
 
-// Also tells the image it got wrong from the image it cannot do: the first bit only says that it failed.
+// Distinguishes damaged images from unsupported ones, which the status does not always do.
 std::string describe_failure(nvimgcodecProcessingStatus_t status, const ImageHeader& header) {
   if (!header.unusual.empty()) return "no CPU decoder for " + header.unusual;
   if (status == NVIMGCODEC_PROCESSING_STATUS_IMAGE_CORRUPTED || status == NVIMGCODEC_PROCESSING_STATUS_FAIL) return "the image data are damaged";
@@ -67,7 +68,7 @@ DType dtype_of(nvimgcodecSampleDataType_t type) {
   }
 }
 
-// Throws unless nvImageCodec has read the same out of the header as we have.
+// Throws Error unless nvImageCodec's parser has read the same header as ours.
 void check_same(const ImageHeader& header, const FileHeader& own) {
   const auto text = [](int64_t height, int64_t width, int channels, DType dtype) {
     return std::to_string(height) + "x" + std::to_string(width) + "x" + std::to_string(channels) + " samples of " +
@@ -81,12 +82,12 @@ void check_same(const ImageHeader& header, const FileHeader& own) {
   }
 }
 
-[[noreturn]] void unsupported_format(const EncodedImage& file) {
+[[noreturn]] void reject_format(const EncodedImage& file) {
   codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000)" + other_kind(file.data, file.size));
 }
 
-// Whether our own reading is enough. For the size of most JPEGs it is: of 64 it takes 20 us, with nvImageCodec's 70, in the thread that makes the call.
-// Both must agree before nvImageCodec decodes the file.
+// Whether our own parser suffices. It does for the size of most JPEGs: 64 headers take 20 us, with nvImageCodec's parser 70 us, on the
+// calling thread. Both must agree before nvImageCodec decodes the file.
 bool is_enough(const FileHeader& own, ReadFor use) {
   const std::string codec = own.codec;
   if (codec == "bmp" || own.in_pieces) return true;
@@ -95,10 +96,11 @@ bool is_enough(const FileHeader& own, ReadFor use) {
   return plain_jpeg || own.by_opencv || (codec == "pnm" && own.needs_rewriting) || (own.orientation && use == ReadFor::peek);
 }
 
-// So that a damaged size is refused before the output is allocated. A blank WebP, or a TIFF with some compressions, has no bound.
+// Rejects an implausible size before the output is allocated. Blank WebPs and some compressions of TIFF have no bound on the ratio:
+// max_pixels limits them.
 void check_size(const FileHeader& own, const EncodedImage& file, bool complete) {
   const bool sane = own.height > 0 && own.width > 0 && own.channels > 0 && own.height <= kMaxPixels / own.width;
-  if (!sane || (complete && own.least_bytes > static_cast<double>(file.size))) {
+  if (!sane || (complete && own.min_bytes > static_cast<double>(file.size))) {
     codec_error("the header promises " + std::to_string(own.height) + "x" + std::to_string(own.width) + " pixels, which a file of " +
                 std::to_string(file.size) + " bytes cannot hold");
   }
@@ -118,26 +120,8 @@ ImageType image_type_from_name(const std::string& name) {
 bool is_jpeg2000(const EncodedImage& image) {
   static constexpr uint8_t kFile[12] = {0, 0, 0, 12, 'j', 'P', ' ', ' ', 13, 10, 0x87, 10};
   static constexpr uint8_t kCodestream[4] = {0xff, 0x4f, 0xff, 0x51};
-  // Eight bytes of the box are enough for the library's parser, so they are enough here.
+  // The library's parser accepts a file with the first eight bytes of the signature box, so they must be recognized here.
   return (image.size >= 8 && !std::memcmp(image.data, kFile, 8)) || (image.size >= 4 && !std::memcmp(image.data, kCodestream, 4));
-}
-
-bool is_baseline_jpeg(const EncodedImage& image) {
-  if (image.size < 4 || image.data[0] != 0xff || image.data[1] != 0xd8) return false;
-  for (size_t at = 2; at + 4 <= image.size;) {
-    if (image.data[at] != 0xff) return false;
-    const int marker = image.data[at + 1];
-    if (marker == 0xff) {  // fill
-      ++at;
-      continue;
-    }
-    if (marker == 0xc0) return true;
-    if (marker == 0 || marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8)) return false;  // of no segment
-    const bool other_frame = marker >= 0xc1 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
-    if (other_frame || marker == 0xd9 || marker == 0xda) return false;
-    at += 2 + (static_cast<size_t>(image.data[at + 2]) << 8 | image.data[at + 3]);
-  }
-  return false;
 }
 
 bool can_be_scaled(const ImageHeader& header) {
@@ -147,6 +131,7 @@ bool can_be_scaled(const ImageHeader& header) {
 
 ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options) {
   ImageShape shape{scaled_extent(header.height, options.eighths), scaled_extent(header.width, options.eighths), 3};
+  // The window refers to the displayed image, so the orientation comes first.
   if (options.adjust_orientation && header.orientation.swaps_axes()) std::swap(shape.height, shape.width);
   if (options.window) {
     const CropWindow& w = *options.window;
@@ -167,7 +152,8 @@ ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options
 
 namespace {
 
-// An instance of the library with some of its extensions, and the objects of one thread.
+// An instance of nvImageCodec with some of its extensions, and its objects for one thread. Creating them takes longer than decoding a small
+// image, so they are kept.
 struct Codec {
   explicit Codec(const std::vector<nvimgcodecExtensionModuleEntryFunc_t>& extensions) : instance(extensions) {}
   ~Codec() {
@@ -188,7 +174,7 @@ struct Codec {
   const NvimgcodecLibrary& library = nvimgcodec();
   const CodecInstance instance;
   nvimgcodecDecoder_t decoders[2] = {};  // with the accurate and with the fast inverse DCT
-  // The library fills an existing object again instead of allocating another.
+  // The library reuses an existing object instead of allocating another one.
   nvimgcodecCodeStream_t stream = nullptr;
   nvimgcodecCodeStream_t window = nullptr;
   nvimgcodecImage_t image = nullptr;
@@ -196,7 +182,7 @@ struct Codec {
 
 nvimgcodecDecoder_t Codec::decoder(bool fast_idct) {
   auto& decoder = decoders[fast_idct];
-  // Smooth chroma upsampling always: DALI's CPU decoder has no other, its `jpeg_fancy_upsampling` speaks of the GPU.
+  // Always interpolate chroma, as DALI's CPU decoder does; its argument `jpeg_fancy_upsampling` concerns the GPU only.
   if (!decoder) decoder = instance.make_decoder({}, fast_idct ? ":fancy_upsampling=1 :fast_idct=1" : ":fancy_upsampling=1 :fast_idct=0");
   if (!decoder) codec_error("nvImageCodec has no CPU decoder");
   return decoder;
@@ -210,7 +196,8 @@ nvimgcodecStatus_t Codec::open_stream(const EncodedImage& encoded, nvimgcodecIma
 void Codec::decode(const ImageHeader& header, const DecodeSteps& steps, bool fast_idct, void* out) {
   std::string messages;
   CaptureOutput capture(messages);
-  // Always a part, if the whole: of a part a codec writes as much as was asked for, and refuses one that its own reading of the size does not have.
+  // Always request a region, even for the whole image: for a region a codec writes only what was requested, and rejects one that lies
+  // outside the size that it has read itself.
   const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
   if (view_part(library, stream, part, &window) != NVIMGCODEC_STATUS_SUCCESS) codec_error("cannot decode a region of this image", messages);
   auto target = codec_image(steps, out, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST);
@@ -225,9 +212,9 @@ void Codec::decode(const ImageHeader& header, const DecodeSteps& steps, bool fas
 
 struct ImageDecoder::State {
   Codec all{nvimgcodec().extensions};
-  // libtiff alone: what it gives up OpenCV would turn into black pixels, or into others than it was asked for.
+  // Without the OpenCV extension, to which nvImageCodec would pass what libtiff rejects, and which returns black pixels or other regions for it.
   std::unique_ptr<Codec> libtiff;
-  std::vector<uint8_t> rewritten;          // the file, where the parser needs another one
+  std::vector<uint8_t> rewritten;          // see rewrite_file; must live as long as the code stream refers to it
   std::vector<uint8_t> samples, oriented;  // kept between images
 
   Codec& codec_of(const std::string& name, bool by_opencv);
@@ -252,7 +239,7 @@ ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use)
   if (is_raw_image(encoded)) return read_raw_header(encoded);
   if (is_jpeg2000(encoded)) codec_error("JPEG 2000 data were not decoded by the caller");
   const FileHeader own = read_file_header(encoded, use != ReadFor::peek);
-  if (!own.codec) unsupported_format(encoded);
+  if (!own.codec) reject_format(encoded);
   check_size(own, encoded, use != ReadFor::peek);
   ImageHeader header = is_enough(own, use) ? header_of(own) : parse_stream(encoded, own);
   check_same(header, own);
@@ -271,7 +258,7 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   CaptureOutput capture(messages);
   auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
   Codec& codec = codec_of(own.codec, own.by_opencv);
-  if (own.needs_rewriting) rewritten = rewritten_file(encoded, own);
+  if (own.needs_rewriting) rewritten = rewrite_file(encoded, own);
   const auto status = codec.open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
   if (status != NVIMGCODEC_STATUS_SUCCESS && !own.unusual.empty()) codec_error("no CPU decoder for " + own.unusual, messages);
   if (status != NVIMGCODEC_STATUS_SUCCESS) codec_error(describe(status), messages);
@@ -282,6 +269,7 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   ImageHeader header{};
   header.height = info.plane_info[0].height;
   header.width = info.plane_info[0].width;
+  // The number of planes was checked above: the array has NVIMGCODEC_MAX_NUM_PLANES elements.
   for (uint32_t i = 0; i < info.num_planes; ++i) header.channels += static_cast<int>(info.plane_info[i].num_channels);
   header.orientation = {(info.orientation.rotated % 360 + 360) % 360, info.orientation.flip_x != 0, info.orientation.flip_y != 0};
   header.is_cmyk = info.color_spec == NVIMGCODEC_COLORSPEC_CMYK || info.color_spec == NVIMGCODEC_COLORSPEC_YCCK;
@@ -299,6 +287,7 @@ void ImageDecoder::State::decode_samples(const EncodedImage& encoded, const Imag
 
 void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps, bool all_channels,
                                         void* out) {
+  // All offsets come from this reading of the directory, which has checked them against the file.
   const TiffImage tiff = read_tiff_image(encoded);
   const CropWindow part = steps.part ? *steps.part : CropWindow{0, 0, header.height, header.width};
   const auto decode_strips = [&](const PackedStrips& strips, int64_t first_row, int64_t rows, void* packed) {
@@ -308,12 +297,12 @@ void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const Image
     auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
     if (codec.open_stream({strips.file.data(), strips.file.size()}, info) != NVIMGCODEC_STATUS_SUCCESS)
       codec_error("the image data are damaged", messages);
-    DecodeSteps of_strips{};
-    of_strips.format = {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, strips.channels};
-    of_strips.samples = strips.dtype;
-    of_strips.stored = {rows, strips.width, strips.channels};
-    of_strips.part = CropWindow{first_row, 0, rows, strips.width};
-    codec.decode(header, of_strips, false, packed);
+    DecodeSteps strip_steps{};
+    strip_steps.format = {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, strips.channels};
+    strip_steps.samples = strips.dtype;
+    strip_steps.stored = {rows, strips.width, strips.channels};
+    strip_steps.part = CropWindow{first_row, 0, rows, strips.width};
+    codec.decode(header, strip_steps, false, packed);
   };
   decode_tiff_pieces(tiff, part, all_channels, decode_strips, out);
 }
@@ -327,6 +316,7 @@ std::vector<uint8_t> ImageDecoder::State::decode_whole(const EncodedImage& encod
   return pixels;
 }
 
+// For images whose regions would differ from the same pixels of the whole image, see lacks_scans().
 void ImageDecoder::State::decode_part_of_whole(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps,
                                                const DecodeOptions& options, uint8_t* out) {
   const std::vector<uint8_t> pixels = decode_whole(encoded, header, steps, options);
@@ -338,7 +328,7 @@ void ImageDecoder::State::decode_part_of_whole(const EncodedImage& encoded, cons
                 row_bytes);
 }
 
-// What libjpeg gives up is decoded whole and reduced, so that the same files are errors at each scale.
+// If libjpeg fails, the image is decoded whole and reduced, so that the same files are errors at every scale.
 void ImageDecoder::State::decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps,
                                         const DecodeOptions& options, uint8_t* out) {
   const CropWindow all{0, 0, scaled_extent(header.height, options.eighths), scaled_extent(header.width, options.eighths)};
@@ -367,7 +357,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   if (header.codec == kRawCodec) return convert_raw_image(image, header, options, out, out_dtype);
   if (header.codec == "bmp") return decode_bmp(image, header, options, out, out_dtype);
 
-  // Three steps, each into the next buffer, the last one into the output: decode, orient, convert.
+  // Up to three steps, each from one buffer into the next and the last one into the output: decode, orient, convert.
   if (options.eighths < kWholeScale && !can_be_scaled(header)) codec_error("the encoded image changed after the call");
   ImageHeader scaled = header;
   scaled.height = scaled_extent(header.height, options.eighths);
@@ -395,7 +385,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
     convert_pixels({decoded, header.dtype, shape.height * shape.width, steps.format.channels}, steps.ordered ? ImageType::any : options.type,
                    static_cast<int>(shape.channels), out, out_dtype);
   }
-  // One huge image must not hold memory in every decoder permanently.
+  // A single huge image must not keep memory in every decoder.
   constexpr size_t kKeep = static_cast<size_t>(64) << 20;
   if (state_->rewritten.size() > kKeep) std::vector<uint8_t>().swap(state_->rewritten);
   if (samples.size() > kKeep) std::vector<uint8_t>().swap(samples);

@@ -19,8 +19,8 @@ struct Pool {
 Pool& pool() {
   static Pool* instance = [] {
     auto* created = new Pool;
-    // The child of a fork has one thread; another one may have held the mutex or been inside a decoder at that moment. The child starts
-    // anew and leaves the parent's decoders as they are.
+    // At the fork another thread, which the child lacks, may have held the mutex or been inside a decoder. The child starts with an empty
+    // pool and abandons the parent's decoders.
     pthread_atfork(nullptr, nullptr, [] { new (&pool()) Pool; });
     return created;
   }();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of the image decoders, on the CPU and on the GPU, make of their arguments.
+// The arguments of the image decoders' kernels, on the CPU and the GPU: files, windows, and the table of errors.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline ImageShape shape_of(const Samples& images, int64_t i) {
   return {shape[0], shape[1], shape[2]};
 }
 
-// `windows` (N, 4 or 5): y, x, height, width in the image as delivered, and the scale in eighths.
+// Returns the options of sample i. `windows` (N, 4 or 5): y, x, height and width in the delivered image, and the scale in eighths.
 inline DecodeOptions options_of(DecodeOptions options, const MaybeTensor& windows, int64_t i) {
   if (windows) {
     const Args<int64_t> window(*windows);
@@ -33,8 +33,8 @@ inline DecodeOptions options_of(DecodeOptions options, const MaybeTensor& window
   return options;
 }
 
-// Why samples could not be decoded, a row each, uint8 (N, bytes): text that ends with a zero, empty where nothing is wrong. Samples are decoded at
-// the same time, each writes its own row.
+// The reasons why samples could not be decoded: uint8 (N, bytes), a row of zero-terminated text for each sample, empty for success. Samples
+// are decoded concurrently; each writes only its own row.
 class Reasons {
  public:
   explicit Reasons(const MaybeTensor& table) : table_(table) {}
@@ -54,9 +54,9 @@ class Reasons {
   MaybeTensor table_;
 };
 
-// Runs `work`; false when it failed and the reason was noted instead of thrown.
+// Runs `work`. Returns false if it failed, now or in an earlier step, and the reason is in the table. Without a table the error is thrown.
 template <class F>
-bool noted(const Reasons& reasons, const std::string& op, int64_t i, F work) {
+bool try_sample(const Reasons& reasons, const std::string& op, int64_t i, F work) {
   if (!reasons) {
     for_sample(op, i, work);
     return true;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 namespace ndd {
+
 CropWindow stored_window(const Orientation& orientation, const CropWindow& window, int64_t height, int64_t width) {
   const PixelPlace a = stored_point(orientation, {window.y, window.x}, height, width);
   const PixelPlace b = stored_point(orientation, {window.y + window.height - 1, window.x + window.width - 1}, height, width);
@@ -21,6 +22,7 @@ void apply_orientation(const Orientation& orientation, const uint8_t* stored, ui
   const int64_t origin = offset({0, 0});
   const int64_t row_step = height > 1 ? offset({1, 0}) - origin : 0;
   const int64_t pixel_step = width > 1 ? offset({0, 1}) - origin : 0;
+  // An orientation is affine: the steps between neighboring pixels and rows are constant.
   for (int64_t y = 0; y < height; ++y) {
     const uint8_t* in = stored + origin + y * row_step;
     if (pixel_bytes == 3) {  // a fixed size lets the compiler drop the call to memcpy

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// EXIF orientation. nvImageCodec reads it and its CPU decoders do not apply it.
+// EXIF orientation. nvImageCodec reads it, but its CPU decoders do not apply it.
 #pragma once
 
 #include <cstddef>
@@ -9,17 +9,17 @@
 
 namespace ndd {
 
-// Turns the stored image into the displayed one: first counter-clockwise by `degrees`, then the mirrors.
+// Transforms the stored image into the displayed one: first a counter-clockwise rotation by `degrees`, then the mirrors.
 struct Orientation {
   int degrees = 0;  // 0, 90, 180, 270
   bool mirror_x = false;
   bool mirror_y = false;
 
-  NDD_HD bool none() const { return degrees == 0 && !mirror_x && !mirror_y; }
+  NDD_HD bool is_identity() const { return degrees == 0 && !mirror_x && !mirror_y; }
   NDD_HD bool swaps_axes() const { return degrees % 180 != 0; }
 };
 
-// Of the numbers 1 to 8 of EXIF and TIFF; none for others.
+// Converts the numbers 1 to 8 of EXIF and TIFF; other numbers mean upright.
 inline Orientation orientation_of_exif(int64_t number) {
   switch (number) {
     case 2: return {0, true, false};
@@ -37,7 +37,7 @@ struct PixelPlace {
   int64_t y, x;
 };
 
-// Where the displayed pixel lies in the stored image; `height` and `width` are those of the displayed image.
+// Returns where a displayed pixel lies in the stored image; `height` and `width` are those of the displayed image.
 NDD_HD PixelPlace stored_point(const Orientation& orientation, PixelPlace p, int64_t height, int64_t width) {
   if (orientation.mirror_y) p.y = height - 1 - p.y;
   if (orientation.mirror_x) p.x = width - 1 - p.x;
@@ -53,10 +53,10 @@ struct CropWindow {
   int64_t y, x, height, width;
 };
 
-// The part of the stored image that is `window` of the displayed image, whose size is `height` x `width`.
+// Returns the part of the stored image that becomes `window` of the displayed image, which has `height` x `width` pixels.
 CropWindow stored_window(const Orientation& orientation, const CropWindow& window, int64_t height, int64_t width);
 
-// Copies a stored image of pixels of `pixel_bytes` each to `displayed`, whose size is `height` x `width`.
+// Copies a stored image to `displayed`, which has `height` x `width` pixels of `pixel_bytes`.
 void apply_orientation(const Orientation& orientation, const uint8_t* stored, uint8_t* displayed, int64_t height, int64_t width, size_t pixel_bytes);
 
 }  // namespace ndd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arithmetic of decoded pixels, on the CPU and on the GPU: samples as fractions of their type's range, gray, YCbCr.
+// The arithmetic of decoded pixels, shared by the CPU and the GPU: samples as fractions of their type's range, gray, YCbCr.
 #pragma once
 
 #include "ndd/dtypes.h"
@@ -19,7 +19,7 @@ NDD_HD constexpr float full_range() {
   return 1.0f;
 }
 
-// One multiplication by the rounded reciprocal, as DALI does it: the floats agree bit for bit.
+// Multiplies by the rounded reciprocal, as DALI does, so that the floats are bitwise equal.
 template <class T>
 NDD_HD float as_fraction(T value) {
   constexpr float scale = 1.0f / full_range<T>();
@@ -33,7 +33,7 @@ NDD_HD T of_fraction(float fraction) {
 
 NDD_HD float gray_levels(DType dtype) { return dtype == DType::uint8 ? 255.0f : dtype == DType::uint16 ? 65535.0f : 1.0f; }
 
-// Rounded to the type of the file's samples, as the codecs do that convert by themselves.
+// Rounds to the type of the file's samples, as codecs that convert to gray do.
 NDD_HD float gray_of_pixel(const float* in, int channels, float levels) {
   const float gray = channels < 3 ? in[0] : 0.299f * in[0] + 0.587f * in[1] + 0.114f * in[2];
   return levels == 1.0f ? gray : std::floor(gray * levels + 0.5f) * (1.0f / levels);
@@ -48,7 +48,7 @@ NDD_HD constexpr float studio_offset() {
   return 1 / 256.0f;
 }
 
-// ITU-R BT.601 with the studio range, on [0, 1]. `offset` is the 256th part of the output's range.
+// Converts to ITU-R BT.601 with the studio range, on [0, 1]. `offset` is one 256th of the output's range.
 NDD_HD void ycbcr_of_pixel(const float* in, int channels, float offset, float* out) {
   const int g = channels < 3 ? 0 : 1, b = channels < 3 ? 0 : 2;
   out[0] = 16 * offset + (65.481f * in[0] + 128.553f * in[g] + 24.966f * in[b]) / 255.0f;

@@ -9,7 +9,8 @@
 namespace ndd {
 namespace {
 
-// Written by torch_ndd/decoders/_jpeg2000.py. Little endian; dense rows of interleaved samples follow.
+// Written by torch_ndd/decoders/_jpeg2000.py: little-endian, followed by dense rows of interleaved samples. Checked like any other header,
+// because a file of a user may begin with these bytes too.
 struct Prefix {
   char magic[8];
   int64_t height, width, channels, bits;

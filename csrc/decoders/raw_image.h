@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that were decoded elsewhere and travel as if they were an encoded file: Python decodes JPEG 2000 (see is_jpeg2000) and everything
-// behind it, windows, output types, dtypes, stays one path.
+// Samples that Python has decoded (JPEG 2000, see is_jpeg2000) and passes on as if they were an encoded file, so that windows, output types
+// and dtypes need no second implementation.
 #pragma once
 
 #include "decoders/image_decoder.h"

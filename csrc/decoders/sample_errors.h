@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of decoders name the operator and the sample; Python adds its file (torch_ndd/_core/work/pending.py).
+// Errors of decoders name the operator and the sample; Python adds the file of the sample (torch_ndd/_core/work/pending.py).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace ndd {
 
-// Runs `work` and names the operator and the sample in whatever it throws.
+// Runs `work`, and adds the operator and the sample to its exceptions.
 template <class F>
 void for_sample(const std::string& op, int64_t i, F work) {
   const auto named = [&](const std::exception& error) { return op + ": sample " + std::to_string(i) + ": " + error.what(); };

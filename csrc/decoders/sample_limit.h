@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The limit of what a file may ask for, in the words of torch_ndd/_core/process/limits.py.
+// The limit on the memory that a file may request, with the messages of torch_ndd/_core/process/limits.py.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace ndd {
 
-inline void check_sample(const std::string& what, double bytes, int64_t most) {
-  if (bytes > static_cast<double>(most)) {
-    fail(what, " ", static_cast<uint64_t>(bytes), " bytes, more than max_sample_bytes=", most,
+inline void check_sample(const std::string& what, double bytes, int64_t max) {
+  if (bytes > static_cast<double>(max)) {
+    fail(what, " ", static_cast<uint64_t>(bytes), " bytes, more than max_sample_bytes=", max,
          ", the guard against small files that promise a lot of data; pass a larger max_sample_bytes, or set TORCH_NDD_MAX_SAMPLE_BYTES");
   }
   check_host_memory(static_cast<size_t>(bytes));

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,13 @@ inline void check_cuda(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   cudaGetLastError();  // clears the error; otherwise check_launch would blame the next launch for it
   fail(what, ": CUDA error: ", cudaGetErrorString(status));
+}
+
+// The grid of a kernel whose threads stride over the elements of a sample in x and over the samples in y. A launch may have 65535 blocks in y; 2^16 in x
+// keep any GPU busy for many waves.
+inline dim3 batch_grid(int64_t elements, int64_t elements_per_block, int64_t samples, int64_t max_blocks = 1 << 16) {
+  return dim3(static_cast<unsigned>(std::clamp<int64_t>((elements + elements_per_block - 1) / elements_per_block, 1, max_blocks)),
+              static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
 }
 
 inline void check_launch(const char* op) { check_cuda(cudaGetLastError(), op); }

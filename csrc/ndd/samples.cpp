@@ -44,6 +44,12 @@ Samples& Samples::operator=(const Samples& other) = default;
 Samples& Samples::operator=(Samples&& other) noexcept = default;
 Samples::~Samples() = default;
 
+std::vector<Samples> samples_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes) {
+  std::vector<Samples> batches;
+  for (size_t k = 0; k < inputs.size(); ++k) batches.emplace_back(inputs[k], shapes[k].dim() == 2 ? MaybeTensor(shapes[k]) : std::nullopt);
+  return batches;
+}
+
 }  // namespace ndd
 
 // The total number of elements of samples with these shapes, for Python. `equal` if all shapes are the same; `too_many` if a double cannot represent

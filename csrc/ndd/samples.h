@@ -54,4 +54,8 @@ class Samples {
   std::shared_ptr<const Table> table_;
 };
 
+// The inputs of an operator that takes a list of them. The dispatcher has no lists of optional tensors: `shapes` holds a one-dimensional tensor where an
+// input is dense.
+std::vector<Samples> samples_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes);
+
 }  // namespace ndd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The annotations of COCO as columns, in one pass over their JSON.
+// Reads the annotations of COCO into columns, in one pass over their JSON. If a key occurs twice in an object, the last one counts, as in Python.
 #include <array>
 #include <cstring>
 #include <vector>
@@ -17,14 +17,14 @@ NDD_ENUM("coco.Column", Column, int64_t, names, name_ends, ids, heights, widths,
          part_ends, texts, text_ends, sizes);
 
 struct CocoColumns {
-  // Of each image: its name and where it ends, id, height, width.
+  // One element per image: name (and its end), id, height, width.
   std::string names;
   std::vector<int64_t> name_ends, ids, heights, widths;
-  // Of each annotation: 4 numbers (-inf without a box), image, category, whether it is a crowd.
+  // One element per annotation: box (4 numbers, -inf if it is missing), image, category, whether it is a crowd.
   std::vector<float> boxes;
   std::vector<int64_t> images, labels;
   std::vector<uint8_t> crowds;
-  // Its shape: parts, polygons or run lengths, up to part_ends; their numbers up to value_ends; or text; height and width of run lengths.
+  // Its mask: polygons or run lengths, of which part_ends counts the parts and value_ends the numbers; or text; height and width for run lengths.
   std::vector<uint8_t> kinds;
   std::vector<double> values;
   std::vector<int64_t> value_ends, part_ends, text_ends, sizes;
@@ -32,7 +32,7 @@ struct CocoColumns {
   std::vector<int64_t> categories;  // ids
 
   std::string error;
-  int kind = -1;  // of the error
+  int kind = -1;  // JsonError::Kind of the error, -1 without one
 };
 
 class CocoParser {
@@ -46,7 +46,7 @@ class CocoParser {
         for (auto* column : {&out_.name_ends, &out_.ids, &out_.heights, &out_.widths}) column->clear();
         list("images", [this] { image(); });
       } else if (name == "annotations") {
-        // Hardly any number is shorter than 8 characters, and unused pages cost nothing.
+        // Avoids growing: hardly any number has fewer than 8 characters, and pages that are not used take no memory.
         if (flags_ & (read_polygons | read_masks)) out_.values.reserve(length_ / 8);
         out_.boxes.clear();
         for (auto* column : {&out_.images, &out_.labels, &out_.value_ends, &out_.part_ends, &out_.text_ends, &out_.sizes}) column->clear();
@@ -225,7 +225,7 @@ class CocoParser {
 };
 
 template <class Column>
-int64_t given(const Column& column, const void** data) {
+int64_t view_column(const Column& column, const void** data) {
   *data = column.data();
   return static_cast<int64_t>(column.size());
 }
@@ -233,7 +233,7 @@ int64_t given(const Column& column, const void** data) {
 }  // namespace
 }  // namespace ndd
 
-// A byte of 0 must follow the text. Errors: ndd_coco_error.
+// Parses a text, which a zero byte must follow. Errors: see ndd_coco_error.
 NDD_EXPORT(release, void*, ndd_coco_parse, (const char* text, int64_t length, int64_t flags)) {
   auto* columns = new ndd::CocoColumns;
   try {
@@ -241,38 +241,38 @@ NDD_EXPORT(release, void*, ndd_coco_parse, (const char* text, int64_t length, in
   } catch (const ndd::JsonError& error) {
     columns->error = error.what();
     columns->kind = error.kind;
-  } catch (const std::exception& error) {  // no memory
+  } catch (const std::exception& error) {  // out of memory
     columns->error = error.what();
     columns->kind = ndd::JsonError::Type;
   }
   return columns;
 }
 
-// The kind of JsonError, or -1 without one; the text.
+// Return the kind of the JsonError, -1 without one, and its text.
 NDD_EXPORT(keep, int64_t, ndd_coco_error_kind, (void* columns)) { return static_cast<ndd::CocoColumns*>(columns)->kind; }
 NDD_EXPORT(keep, const char*, ndd_coco_error, (void* columns)) { return static_cast<ndd::CocoColumns*>(columns)->error.c_str(); }
 
-// How many elements a column has, and where.
+// Returns the number of elements of a column, and sets `data` to them.
 NDD_EXPORT(release, int64_t, ndd_coco_column, (void* columns, int64_t number, const void** data)) {
   const auto& c = *static_cast<ndd::CocoColumns*>(columns);
   switch (static_cast<ndd::Column>(number)) {
-    case ndd::Column::names: return ndd::given(c.names, data);
-    case ndd::Column::name_ends: return ndd::given(c.name_ends, data);
-    case ndd::Column::ids: return ndd::given(c.ids, data);
-    case ndd::Column::heights: return ndd::given(c.heights, data);
-    case ndd::Column::widths: return ndd::given(c.widths, data);
-    case ndd::Column::boxes: return ndd::given(c.boxes, data);
-    case ndd::Column::images: return ndd::given(c.images, data);
-    case ndd::Column::labels: return ndd::given(c.labels, data);
-    case ndd::Column::crowds: return ndd::given(c.crowds, data);
-    case ndd::Column::categories: return ndd::given(c.categories, data);
-    case ndd::Column::kinds: return ndd::given(c.kinds, data);
-    case ndd::Column::values: return ndd::given(c.values, data);
-    case ndd::Column::value_ends: return ndd::given(c.value_ends, data);
-    case ndd::Column::part_ends: return ndd::given(c.part_ends, data);
-    case ndd::Column::texts: return ndd::given(c.texts, data);
-    case ndd::Column::text_ends: return ndd::given(c.text_ends, data);
-    case ndd::Column::sizes: return ndd::given(c.sizes, data);
+    case ndd::Column::names: return ndd::view_column(c.names, data);
+    case ndd::Column::name_ends: return ndd::view_column(c.name_ends, data);
+    case ndd::Column::ids: return ndd::view_column(c.ids, data);
+    case ndd::Column::heights: return ndd::view_column(c.heights, data);
+    case ndd::Column::widths: return ndd::view_column(c.widths, data);
+    case ndd::Column::boxes: return ndd::view_column(c.boxes, data);
+    case ndd::Column::images: return ndd::view_column(c.images, data);
+    case ndd::Column::labels: return ndd::view_column(c.labels, data);
+    case ndd::Column::crowds: return ndd::view_column(c.crowds, data);
+    case ndd::Column::categories: return ndd::view_column(c.categories, data);
+    case ndd::Column::kinds: return ndd::view_column(c.kinds, data);
+    case ndd::Column::values: return ndd::view_column(c.values, data);
+    case ndd::Column::value_ends: return ndd::view_column(c.value_ends, data);
+    case ndd::Column::part_ends: return ndd::view_column(c.part_ends, data);
+    case ndd::Column::texts: return ndd::view_column(c.texts, data);
+    case ndd::Column::text_ends: return ndd::view_column(c.text_ends, data);
+    case ndd::Column::sizes: return ndd::view_column(c.sizes, data);
   }
   return 0;
 }

@@ -8,16 +8,16 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kLongestCopied = 1024;  // strings that are taken along while we look
+constexpr int64_t kMaxCopiedBytes = 1024;  // longer strings are not copied while the record is parsed, but read into the batch later
 
-[[noreturn]] void damaged(const std::string& what) { fail("the Example is damaged: ", what); }
+[[noreturn]] void reject(const std::string& what) { fail("the Example is damaged: ", what); }
 
 struct Range {
   int64_t begin = 0, end = 0;
   int64_t length() const { return end - begin; }
 };
 
-// Protobuf's wire format. Nothing is read outside of the range.
+// Iterates over the fields of a message in protobuf's wire format. Nothing outside the range is read.
 class Fields {
  public:
   Fields(RecordBytes& record, Range range) : record_(record), rest_(range) {}
@@ -34,12 +34,13 @@ class Fields {
       case 1: value = take(8); break;
       case 2: value = take(varint()); break;
       case 5: value = take(4); break;
-      default: damaged("a field of wire type " + std::to_string(wire));
+      default: reject("a field of wire type " + std::to_string(wire));
     }
-    if (number == 0) damaged("a field without a number");
+    if (number == 0) reject("a field without a number");
     return true;
   }
 
+  // At most 10 bytes; the last one holds a single bit of the 64.
   uint64_t varint() {
     const auto bytes = record_.at(rest_.begin, std::min<int64_t>(10, rest_.length()));
     uint64_t result = 0;
@@ -51,7 +52,7 @@ class Fields {
         return result;
       }
     }
-    damaged(bytes.size() == 10 ? "a number of more than 10 bytes" : "it ends inside of a number");
+    reject(bytes.size() == 10 ? "a number of more than 10 bytes" : "it ends inside of a number");
   }
 
   uint64_t number = 0, scalar = 0;
@@ -61,7 +62,7 @@ class Fields {
  private:
   Range take(uint64_t bytes) {
     if (bytes > static_cast<uint64_t>(rest_.length())) {
-      damaged("a field of " + std::to_string(bytes) + " bytes where " + std::to_string(rest_.length()) + " are left");
+      reject("a field of " + std::to_string(bytes) + " bytes where " + std::to_string(rest_.length()) + " are left");
     }
     const Range taken{rest_.begin, rest_.begin + static_cast<int64_t>(bytes)};
     rest_.begin = taken.end;
@@ -75,10 +76,10 @@ class Fields {
 constexpr const char* kTypeNames[] = {"int64", "string", "float32"};
 constexpr Feature::Type kLists[] = {Feature::string, Feature::float32, Feature::int64};  // fields 1, 2, 3 of a feature
 
-// What an Example has for a feature.
+// The value of a feature in an Example.
 struct Value {
   bool present = false;
-  int64_t count = 0;    // elements of numbers, or strings
+  int64_t count = 0;    // numbers, or strings
   std::string numbers;  // int64 or float32
   Range text;           // the first string
 
@@ -92,10 +93,10 @@ void parse_list(RecordBytes& record, Range list, Feature::Type type, Value& foun
   for (Fields field(record, list); field.next();) {
     if (field.number != 1) continue;
     if (type == Feature::string) {
-      if (field.wire != 2) damaged("a list of strings with something else in it");
+      if (field.wire != 2) reject("a list of strings with something else in it");
       if (found.count++ == 0) found.text = field.value;
     } else if (field.wire == 2 && type == Feature::float32) {
-      if (field.value.length() % 4) damaged("float32 numbers that take " + std::to_string(field.value.length()) + " bytes");
+      if (field.value.length() % 4) reject("float32 numbers that take " + std::to_string(field.value.length()) + " bytes");
       found.numbers.append(record.at(field.value.begin, field.value.length()));
       found.count += field.value.length() / 4;
     } else if (field.wire == 2) {
@@ -109,7 +110,7 @@ void parse_list(RecordBytes& record, Range list, Feature::Type type, Value& foun
     } else if (field.wire == 0 && type == Feature::int64) {
       found.add(&field.scalar, 8);
     } else {
-      damaged("a list of numbers with something else in it");
+      reject("a list of numbers with something else in it");
     }
   }
 }
@@ -129,19 +130,20 @@ Value parse_feature(RecordBytes& record, Range message, const Feature& feature) 
 }
 
 void check(const Value& value, const Feature& feature) {
-  const auto refuse = [&](const auto&... what) { fail("feature \"", feature.name, "\" has ", what...); };
+  const auto reject_value = [&](const auto&... what) { fail("feature \"", feature.name, "\" has ", what...); };
   if (feature.type == Feature::string) {
-    if (value.count != 1) refuse(value.count, " strings, not one");
+    if (value.count != 1) reject_value(value.count, " strings, not one");
   } else if (feature.count >= 0) {
-    if (value.count != feature.count) refuse(value.count, " elements, not ", feature.count);
+    if (value.count != feature.count) reject_value(value.count, " elements, not ", feature.count);
   } else if (value.count % feature.row != 0) {
-    refuse(value.count, " elements, which are no rows of ", feature.row);
+    reject_value(value.count, " elements, not a multiple of ", feature.row);
   }
 }
 
 }  // namespace
 
 void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::vector<Feature>& features, std::vector<RecordPart>& parts) {
+  // As in protobuf's maps, the last entry with a key counts.
   std::vector<Range> found(features.size());
   for (Fields example(record, {begin, end}); example.next();) {
     if (example.number != 1 || example.wire != 2) continue;
@@ -167,7 +169,7 @@ void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::v
     check(value, features[k]);
     if (features[k].type != Feature::string) {
       parts[k].add(std::move(value.numbers));
-    } else if (value.text.length() <= kLongestCopied) {
+    } else if (value.text.length() <= kMaxCopiedBytes) {
       parts[k].add(std::string(record.at(value.text.begin, value.text.length())));
     } else {
       parts[k].add_range(value.text.begin, value.text.length());

@@ -16,12 +16,13 @@ struct Feature {
 
   std::string name;
   Type type;
-  int64_t count;        // elements; below 0: any number of rows
-  int64_t row;          // elements of a row
-  std::string missing;  // the elements when there are none; for rows always none
+  int64_t count;        // number of elements; negative: any number of rows
+  int64_t row;          // elements per row
+  std::string missing;  // elements to use if the feature is absent; empty for rows
 };
 
-// Finds the features in the message [begin, end) of a record; long strings stay ranges. Error says what is wrong.
+// Finds the features in the message [begin, end) of a record; long strings become ranges. Throws Error for a damaged message or another
+// type or count.
 void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::vector<Feature>& features, std::vector<RecordPart>& parts);
 
 }  // namespace ndd

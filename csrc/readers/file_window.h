@@ -3,19 +3,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "readers/open_files.h"
 
 namespace ndd {
 
-// A file from front to back, a few kB at a time: what scans of headers look at.
+// A file that is read from front to back in windows of a few kB, for scanning headers.
 class FileWindow {
  public:
   explicit FileWindow(const std::string& path) : file_(path) {}
 
   int64_t size() const { return file_.size(); }
-  // `length` bytes from `begin` on, or null where the file ends before.
+  // Returns `length` bytes from `begin` on, null if the file ends earlier. Valid until the next call.
   const char* at(int64_t begin, int64_t length) {
     if (begin < 0 || length > file_.size() - begin) return nullptr;
     if (begin < begin_ || begin + length > begin_ + static_cast<int64_t>(bytes_.size())) {
@@ -33,5 +34,13 @@ class FileWindow {
   std::string bytes_;
   int64_t begin_ = 0;
 };
+
+// Reads a little-endian number of a file, at any alignment.
+template <class T>
+T load(const char* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(T));
+  return value;
+}
 
 }  // namespace ndd

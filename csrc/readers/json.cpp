@@ -9,12 +9,13 @@
 namespace ndd {
 namespace {
 
-constexpr int kDeepest = 500;
+constexpr int kMaxDepth = 500;  // of nested brackets: parsing is recursive
 
+// The powers of ten that a double represents exactly.
 constexpr std::array<double, 23> kPowers{1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
                                          1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
-// Characters that stand for themselves within quotation marks, and are ASCII.
+// ASCII characters that may stand unescaped in a string.
 constexpr auto kPlain = [] {
   std::array<bool, 256> plain{};
   for (size_t c = 0x20; c < 0x80; ++c) plain[c] = c != '"' && c != '\\';
@@ -74,7 +75,7 @@ void Json::end() {
 
 void Json::open(char bracket, const char* what) {
   if (next() != bracket) mismatch(std::string(what) + (bracket == '[' ? " must be a list" : " must be an object"));
-  if (++depth_ > kDeepest) syntax("too many brackets");
+  if (++depth_ > kMaxDepth) syntax("too many brackets");
   ++at_;
 }
 
@@ -131,10 +132,10 @@ void Json::pass_utf8() {
   const int more = lead >= 0xC2 && lead < 0xE0 ? 1 : lead >= 0xE0 && lead < 0xF0 ? 2 : lead >= 0xF0 && lead < 0xF5 ? 3 : 0;
   bool valid = more > 0;
   for (int k = 1; valid && k <= more; ++k) valid = bytes[k] >> 6 == 2;
-  // Neither longer than needed, nor half of a pair, nor beyond U+10FFFF.
+  // Neither overlong, nor a surrogate, nor beyond U+10FFFF.
   if (!valid || (lead == 0xE0 && bytes[1] < 0xA0) || (lead == 0xED && bytes[1] >= 0xA0) || (lead == 0xF0 && bytes[1] < 0x90) ||
       (lead == 0xF4 && bytes[1] >= 0x90)) {
-    syntax("the text is not in UTF-8");
+    syntax("the text is not valid UTF-8");
   }
   at_ += more + 1;
 }
@@ -167,7 +168,7 @@ void Json::pass_string() {
         at_ += 2;
       }
     } else {
-      syntax(at_ == end_ ? "the file ends within a text" : "a text must not hold control characters");
+      syntax(at_ == end_ ? "the file ends within a string" : "a string must not contain control characters");
     }
   }
 }
@@ -176,11 +177,11 @@ std::string_view Json::string() {
   const char* const begin = at_ + 1;
   pass_string();
   const char* const last = at_ - 1;
-  return std::memchr(begin, '\\', static_cast<size_t>(last - begin)) ? unescaped(begin, last)
+  return std::memchr(begin, '\\', static_cast<size_t>(last - begin)) ? unescape(begin, last)
                                                                      : std::string_view(begin, static_cast<size_t>(last - begin));
 }
 
-std::string_view Json::unescaped(const char* begin, const char* end) {
+std::string_view Json::unescape(const char* begin, const char* end) {
   buffer_.clear();
   while (begin < end) {
     if (*begin != '\\') {
@@ -204,7 +205,7 @@ std::string_view Json::unescaped(const char* begin, const char* end) {
         begin += 6;
       }
     }
-    if (code >= 0xD800 && code < 0xE000) syntax("half of a pair of surrogates in the text that ends");
+    if (code >= 0xD800 && code < 0xE000) syntax("an unpaired surrogate in the string that ends");
     add_utf8(buffer_, code);
   }
   return buffer_;
@@ -250,14 +251,14 @@ double Json::number(bool* whole) {
   const char* const begin = at_;
   const Digits found = pass_number();
   if (whole) *whole = found.decimals == 0 && !found.exponent;
-  // The quotient of two exact numbers is rounded once.
+  // Fast path: numerator and power of ten are exact, so that the quotient is rounded once, and correctly.
   if (at_ - begin <= 18 && !found.exponent && found.digits < uint64_t{1} << 53) {
     const double value = static_cast<double>(found.digits) / kPowers[found.decimals];
     return *begin == '-' ? -value : value;
   }
   double value = 0;
   if (std::from_chars(begin, at_, value).ec != std::errc()) {
-    // Too large for a double, or so small that it is 0.
+    // Out of range: too large is an error, too small becomes 0.
     const std::string_view text(begin, static_cast<size_t>(at_ - begin));
     const size_t exponent = text.find_first_of("eE");
     if (exponent == text.npos ? text[text.find_first_of("0123456789")] != '0' : text[exponent + 1] != '-') syntax("a number is too large");

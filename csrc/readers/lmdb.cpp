@@ -23,18 +23,11 @@ constexpr int64_t kHeader = 16, kNode = 8, kTree = 48, kMeta = kHeader + 24 + 2 
 constexpr uint32_t kMagic = 0xBEEFC0DE, kVersion = 1;
 constexpr uint64_t kNoPage = ~uint64_t{0};
 constexpr int kBranch = 1, kLeaf = 2, kOverflow = 4, kMetaPage = 8, kKinds = kBranch | kLeaf | kOverflow | kMetaPage | 0x20 | 0x40;
-constexpr int kElsewhere = 1, kDatabase = 2, kDuplicates = 4;  // flags of nodes
-constexpr int kSortedDuplicates = 4;  // flag of a tree
-constexpr int kDeepest = 32;  // LMDB's own limit
+constexpr int kBigValue = 1, kDatabase = 2, kDuplicates = 4;  // flags of nodes: F_BIGDATA, F_SUBDATA, F_DUPDATA
+constexpr int kSortedDuplicates = 4;  // flag of a tree: MDB_DUPSORT
+constexpr int kMaxDepth = 32;  // LMDB's own limit; walk() is recursive
 
-template <class T>
-T loaded(const char* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof(T));
-  return value;
-}
-
-[[noreturn]] void damaged(uint64_t page, const std::string& what) { fail("page ", page, " of the database is damaged: ", what); }
+[[noreturn]] void reject(uint64_t page, const std::string& what) { fail("page ", page, " of the database is damaged: ", what); }
 
 struct Header {
   uint64_t page_bytes, flags, depth, entries, root, last_page, transaction;
@@ -43,6 +36,7 @@ struct Header {
 class Tree {
  public:
   explicit Tree(const std::string& path) : file_(path) {
+    // Two meta pages are written alternately; the one of the later transaction counts.
     header_ = header_at(0);
     const Header other = header_at(static_cast<int64_t>(header_.page_bytes));
     if (other.page_bytes != header_.page_bytes) fail("the two headers of the database have different sizes of pages");
@@ -50,16 +44,16 @@ class Tree {
     bytes_ = static_cast<int64_t>(header_.page_bytes);
     pages_ = static_cast<uint64_t>(file_.size()) / header_.page_bytes;
     if (header_.flags & kSortedDuplicates) fail("a database with several values of a key, which is not supported");
-    if (header_.root == kNoPage ? header_.entries != 0 || header_.depth != 0 : header_.depth < 1 || header_.depth > uint64_t{kDeepest}) {
+    if (header_.root == kNoPage ? header_.entries != 0 || header_.depth != 0 : header_.depth < 1 || header_.depth > uint64_t{kMaxDepth}) {
       fail("the header of the database is damaged: a tree of depth ", header_.depth);
     }
-    seen_.assign(pages_, false);
+    visited_.assign(pages_, false);
   }
 
   Scan scan() {
     if (header_.root != kNoPage) walk(header_.root, 1);
     if (scan_.begins.size() != header_.entries) {
-      fail("the header of the database counts ", header_.entries, " keys, and there are ", scan_.begins.size());
+      fail("the header of the database counts ", header_.entries, " keys, but there are ", scan_.begins.size());
     }
     return std::move(scan_);
   }
@@ -69,25 +63,20 @@ class Tree {
     const char* page = file_.at(begin, kMeta);
     if (!page) fail("the file ends within the header of the database");
     const char *meta = page + kHeader, *tree = meta + 24 + kTree, *end = tree + kTree;
-    if (!(loaded<uint16_t>(page + 10) & kMetaPage) || loaded<uint32_t>(meta) != kMagic) fail("this is not an LMDB database");
-    if (loaded<uint32_t>(meta + 4) != kVersion) {
-      fail("an LMDB database of version ", loaded<uint32_t>(meta + 4), ", which is not supported");
+    if (!(load<uint16_t>(page + 10) & kMetaPage) || load<uint32_t>(meta) != kMagic) fail("this is not an LMDB database");
+    if (load<uint32_t>(meta + 4) != kVersion) {
+      fail("an LMDB database of version ", load<uint32_t>(meta + 4), ", which is not supported");
     }
-    const uint64_t page_bytes = loaded<uint32_t>(meta + 24);
+    const uint64_t page_bytes = load<uint32_t>(meta + 24);
     if (page_bytes < 256 || page_bytes > 32768 || (page_bytes & (page_bytes - 1)) != 0) {
       fail("the header of the database is damaged: pages of ", page_bytes, " bytes");
     }
-    return {page_bytes,
-            loaded<uint16_t>(tree + 4),
-            loaded<uint16_t>(tree + 6),
-            loaded<uint64_t>(tree + 32),
-            loaded<uint64_t>(tree + 40),
-            loaded<uint64_t>(end),
-            loaded<uint64_t>(end + 8)};
+    return {page_bytes,          load<uint16_t>(tree + 4), load<uint16_t>(tree + 6), load<uint64_t>(tree + 32), load<uint64_t>(tree + 40),
+            load<uint64_t>(end), load<uint64_t>(end + 8)};
   }
 
-  // `count` pages that have not been seen before. Then no tree is endless, whatever it says.
-  void see(uint64_t page, uint64_t count) {
+  // Marks pages as visited. Each page may be visited only once, which bounds the walk and its memory whatever the pages contain.
+  void visit(uint64_t page, uint64_t count) {
     if (page < 2 || page >= pages_ || count > pages_ - page) {
       std::string text =
           "page " + std::to_string(page) + " of the database is beyond the end of the file, which has " + std::to_string(pages_) + " pages";
@@ -95,56 +84,57 @@ class Tree {
       fail(text);
     }
     for (uint64_t k = page; k < page + count; ++k) {
-      if (seen_[k]) damaged(k, "it is used twice");
-      seen_[k] = true;
+      if (visited_[k]) reject(k, "it is used twice");
+      visited_[k] = true;
     }
   }
 
-  // `length` bytes from the beginning of a page.
+  // Returns a copy of `length` bytes from the beginning of a page, because the recursion moves the window of the file.
   std::string read(uint64_t page, int64_t length) {
     const char* bytes = file_.at(static_cast<int64_t>(page) * bytes_, length);
     if (!bytes) fail("the file became shorter while it was read");
-    if (loaded<uint64_t>(bytes) != page) damaged(page, "it says that it is page " + std::to_string(loaded<uint64_t>(bytes)));
+    if (load<uint64_t>(bytes) != page) reject(page, "its number is " + std::to_string(load<uint64_t>(bytes)));
     return {bytes, static_cast<size_t>(length)};
   }
 
+  // Visits the leaves below a page in the order of their keys.
   void walk(uint64_t number, uint64_t depth) {
-    see(number, 1);
+    visit(number, 1);
     const std::string page = read(number, bytes_);
     const bool leaf = depth == header_.depth;
-    const int kind = loaded<uint16_t>(page.data() + 10) & kKinds;
-    if (kind != (leaf ? kLeaf : kBranch)) damaged(number, "it is of kind " + std::to_string(kind));
-    const int64_t lower = loaded<uint16_t>(page.data() + 12), upper = loaded<uint16_t>(page.data() + 14);
-    if (lower < kHeader + 2 || lower % 2 != 0 || lower > upper || upper > bytes_) damaged(number, "its table of nodes does not fit into it");
+    const int kind = load<uint16_t>(page.data() + 10) & kKinds;
+    if (kind != (leaf ? kLeaf : kBranch)) reject(number, "it is of kind " + std::to_string(kind));
+    const int64_t lower = load<uint16_t>(page.data() + 12), upper = load<uint16_t>(page.data() + 14);
+    if (lower < kHeader + 2 || lower % 2 != 0 || lower > upper || upper > bytes_) reject(number, "its table of nodes does not fit into it");
     for (int64_t at = kHeader; at < lower; at += 2) {
-      const int64_t node = loaded<uint16_t>(page.data() + at);
-      if (node < upper || node > bytes_ - kNode) damaged(number, "a node lies outside");
+      const int64_t node = load<uint16_t>(page.data() + at);
+      if (node < upper || node > bytes_ - kNode) reject(number, "a node lies outside");
       const char* const head = page.data() + node;
-      const uint64_t low = loaded<uint16_t>(head), high = loaded<uint16_t>(head + 2), flags = loaded<uint16_t>(head + 4);
-      const int64_t key = loaded<uint16_t>(head + 6), left = bytes_ - node - kNode - key;
-      if (left < 0) damaged(number, "a key ends outside");
+      const uint64_t low = load<uint16_t>(head), high = load<uint16_t>(head + 2), flags = load<uint16_t>(head + 4);
+      const int64_t key = load<uint16_t>(head + 6), left = bytes_ - node - kNode - key;
+      if (left < 0) reject(number, "a key ends outside");
       if (!leaf) {
-        walk(low | high << 16 | flags << 32, depth + 1);
+        walk(low | high << 16 | flags << 32, depth + 1);  // the number of a page has 48 bits
         continue;
       }
       const auto length = static_cast<int64_t>(low | high << 16);
       if (flags & (kDatabase | kDuplicates)) fail("a database with databases in it, or several values of a key, which is not supported");
       scan_.names.emplace_back(head + kNode, static_cast<size_t>(key));
       scan_.lengths.push_back(length);
-      scan_.begins.push_back(flags & kElsewhere ? elsewhere(number, head + kNode + key, left, length)
-                                                : static_cast<int64_t>(number) * bytes_ + node + kNode + key);
-      if (!(flags & kElsewhere) && length > left) damaged(number, "a value ends outside");
+      scan_.begins.push_back(flags & kBigValue ? find_big_value(number, head + kNode + key, left, length)
+                                               : static_cast<int64_t>(number) * bytes_ + node + kNode + key);
+      if (!(flags & kBigValue) && length > left) reject(number, "a value ends outside");
     }
   }
 
-  // Where a value begins that has pages for itself.
-  int64_t elsewhere(uint64_t page, const char* pointer, int64_t left, int64_t length) {
-    if (left < 8) damaged(page, "a value's page lies outside");
-    const auto first = loaded<uint64_t>(pointer);
+  // Returns where a value on its own (overflow) pages begins.
+  int64_t find_big_value(uint64_t page, const char* pointer, int64_t left, int64_t length) {
+    if (left < 8) reject(page, "a value's page lies outside");
+    const auto first = load<uint64_t>(pointer);
     const auto pages = static_cast<uint64_t>((kHeader + length + bytes_ - 1) / bytes_);
-    see(first, pages);
+    visit(first, pages);
     const std::string head = read(first, kHeader);
-    if (!(loaded<uint16_t>(head.data() + 10) & kOverflow) || loaded<uint32_t>(head.data() + 12) < pages) damaged(first, "it does not hold the value");
+    if (!(load<uint16_t>(head.data() + 10) & kOverflow) || load<uint32_t>(head.data() + 12) < pages) reject(first, "it does not hold the value");
     return static_cast<int64_t>(first) * bytes_ + kHeader;
   }
 
@@ -152,7 +142,7 @@ class Tree {
   Header header_{};
   int64_t bytes_ = 0;
   uint64_t pages_ = 0;
-  std::vector<bool> seen_;
+  std::vector<bool> visited_;
   Scan scan_;
 };
 

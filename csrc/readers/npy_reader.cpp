@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches of .npy files, or of windows of them: the header says the shape, then the elements go to their place in the batch.
+// Reads batches of .npy files, or of windows in them: first the headers, which give the shapes, then the elements to their places in the batch.
 #include <algorithm>
 #include <limits>
 #include <mutex>
@@ -14,15 +14,15 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kKeptOpen = 64;      // files between their two steps
-constexpr int64_t kLongest = 1 << 16;  // of headers: NumPy itself refuses more than 10,000
-constexpr int64_t kUsual = 128;        // one of usual length is read at once
+constexpr int64_t kMaxOpenFiles = 64;        // files that stay open between measuring and reading
+constexpr int64_t kMaxHeaderBytes = 1 << 16;  // NumPy itself rejects headers of more than 10,000
+constexpr int64_t kFirstRead = 128;           // bytes; the size of most headers, which NumPy pads to a multiple of 64
 
 NpyHeader read_npy_header(const OpenFile& file) {
-  char first[kUsual];
-  const int64_t got = file.read_some(first, 0, kUsual);
+  char first[kFirstRead];
+  const int64_t got = file.read_some(first, 0, kFirstRead);
   const auto [prefix, length] = parse_npy_prefix(first, got);
-  if (length > kLongest) fail("the header of the .npy file is damaged: it is said to have ", length, " bytes");
+  if (length > kMaxHeaderBytes) fail("the header of the .npy file is damaged: its length is ", length, " bytes");
   std::string text(static_cast<size_t>(length), 0);
   const int64_t here = std::min(length, got - prefix);
   std::copy(first + prefix, first + prefix + here, text.begin());
@@ -34,7 +34,7 @@ NpyHeader read_npy_header(const OpenFile& file) {
   return header;
 }
 
-// Headers of files that were read before, for readers that trust them.
+// Headers of files that were read before, for readers that are told to trust them.
 class NpyHeaders {
  public:
   bool find(int64_t file, NpyHeader& header) {
@@ -56,7 +56,7 @@ class NpyHeaders {
 
 class NpyRequest : public ReadRequest {
  public:
-  NpyRequest(std::shared_ptr<NpyHeaders> headers, GivenRanges files, std::vector<NpyRoi> rois, float fill)
+  NpyRequest(std::shared_ptr<NpyHeaders> headers, FileRanges files, std::vector<NpyRoi> rois, float fill)
       : ReadRequest(static_cast<int64_t>(files.parts.size())), known_(std::move(headers)), files_(std::move(files)), rois_(std::move(rois)),
         fill_(fill), opened_(files_.parts.size()), headers_(files_.parts.size()), windows_(files_.parts.size()), offsets_(files_.parts.size() + 1) {}
 
@@ -77,7 +77,7 @@ class NpyRequest : public ReadRequest {
              static_cast<double>(header.data) + static_cast<double>(header.volume) * static_cast<double>(header.item_bytes));
       }
       if (known_) known_->keep(file, header);
-      if (part < kKeptOpen) opened_[k] = std::move(opened);
+      if (part < kMaxOpenFiles) opened_[k] = std::move(opened);
     }
     windows_[k] = npy_window(header, rois_[rois_.size() == 1 ? 0 : k]);
   }
@@ -96,13 +96,14 @@ class NpyRequest : public ReadRequest {
       }
       const int64_t volume = windows_[i].volume;
       if (volume > (std::numeric_limits<int64_t>::max() / 4 - at) / header.item_bytes) {
-        fail_part(i, "more elements than there can be");
+        fail_part(i, "too many elements");
         continue;
       }
       if (volume > windows_[largest].volume) largest = i;
       at += volume * header.item_bytes;
     }
     offsets_.back() = at;
+    // Too little memory is reported for the largest array.
     try {
       memory_ = allocate_memory(at);
     } catch (const std::exception& error) {
@@ -120,8 +121,8 @@ class NpyRequest : public ReadRequest {
 
  private:
   const std::shared_ptr<NpyHeaders> known_;
-  const GivenRanges files_;
-  const std::vector<NpyRoi> rois_;  // one, or one for each sample
+  const FileRanges files_;
+  const std::vector<NpyRoi> rois_;  // one for all samples, or one for each
   const float fill_;
   std::vector<std::shared_ptr<const OpenFile>> opened_;
   std::vector<NpyHeader> headers_;
@@ -132,7 +133,7 @@ class NpyRequest : public ReadRequest {
 
 NpyRequest& arrays(int64_t handle) { return dynamic_cast<NpyRequest&>(**reinterpret_cast<ReadRequestPtr*>(handle)); }
 
-// The elements of all samples, one after the other. To be called once.
+// Returns the elements of all samples, one after the other. Can be called once.
 Tensor npy_bytes(int64_t handle) { return arrays(handle).take_bytes(); }
 
 }  // namespace
@@ -145,8 +146,8 @@ using Headers = std::shared_ptr<ndd::NpyHeaders>;
 NDD_EXPORT(keep, void*, ndd_npy_headers_make, ()) { return new Headers(std::make_shared<ndd::NpyHeaders>()); }
 NDD_EXPORT(keep, void, ndd_npy_headers_release, (void* headers)) { delete static_cast<Headers*>(headers); }
 
-// Starts to read whole files, as ndd_ranges_start. limits: start and end, each (rows, columns) with rows 0, 1 or n; flags: start is relative, end is
-// relative, end is a shape, there are axes.
+// Starts to read whole files, see ndd_ranges_start. `start` and `end` are tables of (rows, columns) with 0, 1 or n rows; `flags`: start is
+// relative, end is relative, end is a shape, there are axes.
 NDD_EXPORT(release, void*, ndd_npy_start,
            (void* headers, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, int64_t n, const double* start,
             int64_t start_rows, int64_t start_columns, const double* end, int64_t end_rows, int64_t end_columns, const int64_t* flags,
@@ -166,13 +167,13 @@ NDD_EXPORT(release, void*, ndd_npy_start,
     rois[i].policy = ndd::NpyRoi::Policy(policy);
   }
   auto request = std::make_shared<ndd::NpyRequest>(headers ? *static_cast<Headers*>(headers) : nullptr,
-                                                   ndd::given_ranges(root, paths, offsets, numbers, nullptr, nullptr, n), std::move(rois),
+                                                   ndd::file_ranges(root, paths, offsets, numbers, nullptr, nullptr, n), std::move(rois),
                                                    static_cast<float>(fill));
   ndd::start_reading(request);
   return new ndd::ReadRequestPtr(std::move(request));
 }
 
-// When all is read: type and number of dimensions of the first sample, then the shapes of all.
+// Returns, after reading, the number of dimensions and the type of the first sample, and the shapes of all.
 NDD_EXPORT(keep, int64_t, ndd_npy_shapes, (void* handle, int64_t* dtype, int64_t* shapes)) {
   const auto& request = ndd::arrays(reinterpret_cast<int64_t>(handle));
   const auto ndim = static_cast<int64_t>(request.windows().front().extent.size());

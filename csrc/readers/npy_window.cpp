@@ -12,21 +12,21 @@
 namespace ndd {
 namespace {
 
-// Reading a page more costs less than another call: gaps up to this size are read along.
-constexpr int64_t kGap = 64 << 10;
-constexpr int64_t kTile = 32;
+// Gaps of up to so many bytes are read too: some more pages cost less than another system call.
+constexpr int64_t kMaxGap = 64 << 10;
+constexpr int64_t kTile = 32;  // elements along each side
 
-std::vector<int64_t> chosen_axes(const NpyRoi& roi, int64_t ndim) {
+std::vector<int64_t> find_axes(const NpyRoi& roi, int64_t ndim) {
   std::vector<int64_t> axes;
   if (!roi.has_axes) {
     for (int64_t axis = 0; axis < ndim; ++axis) axes.push_back(axis);
     return axes;
   }
   for (const int64_t axis : roi.axes) {
-    if (axis < -ndim || axis >= ndim) fail("roi_axes: there is no axis ", axis, " of ", ndim);
-    const int64_t one = axis < 0 ? axis + ndim : axis;
-    if (std::find(axes.begin(), axes.end(), one) != axes.end()) fail("roi_axes: axis ", one, " occurs twice");
-    axes.push_back(one);
+    if (axis < -ndim || axis >= ndim) fail("roi_axes: axis ", axis, " is out of range for ", ndim, " dimensions");
+    const int64_t positive = axis < 0 ? axis + ndim : axis;
+    if (std::find(axes.begin(), axes.end(), positive) != axes.end()) fail("roi_axes: axis ", positive, " occurs twice");
+    axes.push_back(positive);
   }
   return axes;
 }
@@ -36,12 +36,13 @@ double value_of(const NpyLimit& limit, size_t k, size_t axes, int64_t extent) {
     fail("the ROI has ", limit.values.size(), " values for ", axes, " axes");
   }
   const double value = limit.values[limit.values.size() == 1 ? 0 : k] * (limit.relative ? static_cast<double>(extent) : 1.0);
+  // Below 2^53, so that rounding to an integer is exact; also false for NaN.
   if (!(std::abs(value) < 9e15)) fail("the ROI must be finite");
   return value;
 }
 
-// Strided elements of one size. `order` has the axes from the outermost to the innermost; the last two are walked in tiles, so that an array in
-// Fortran order is not read with a miss of the cache for each element.
+// Copies strided elements. Axes are ordered from the outermost to the innermost; the last two are traversed in tiles, so that an array in
+// Fortran order does not cause a cache miss for each element.
 template <class T>
 void copy_axes(const T* in, const int64_t* in_strides, T* out, const int64_t* out_strides, const int64_t* extents, int64_t ndim) {
   if (ndim == 0) {
@@ -63,11 +64,8 @@ void copy_axes(const T* in, const int64_t* in_strides, T* out, const int64_t* ou
   }
 }
 
-void swap_bytes(char* data, int64_t items, int64_t item_bytes) {
-  for (int64_t i = 0; i < items; ++i) std::reverse(data + i * item_bytes, data + (i + 1) * item_bytes);
-}
-
-// The part of the array that is read, its axes in the order of the file.
+// Reads a window of an array; the axes are in the order of the file. Whether a window is read with one call, with its gaps, or row by row,
+// is decided for each axis from the outermost on.
 class Reading {
  public:
   Reading(const OpenFile& file, const NpyHeader& header, std::vector<int64_t> shape, std::vector<int64_t> begin, std::vector<int64_t> extent,
@@ -78,7 +76,7 @@ class Reading {
     for (size_t k = shape.size(); k-- > 0; stride *= shape[k]) strides_[k] = stride;
   }
 
-  // The axes from `axis` on; `at` and `out` are elements from the start of the array and of the output.
+  // Reads the axes from `axis` on. `at` is the offset in the array in elements, `out` the place of the first element.
   void read(size_t axis, int64_t at, char* out) {
     const size_t ndim = extent_.size();
     int64_t last = 0, needed = 1, first = 0;
@@ -95,7 +93,7 @@ class Reading {
     if (span == needed && in_order) {
       file_.read(out, header_.data + (at + first) * item, span * item);
       if (header_.swapped) swap_bytes(out, span, item);
-    } else if ((span - needed) * item <= kGap || span <= 2 * needed) {
+    } else if ((span - needed) * item <= kMaxGap || span <= 2 * needed) {
       scratch_.resize(span * item);
       file_.read(scratch_.data(), header_.data + (at + first) * item, span * item);
       if (header_.swapped) swap_bytes(scratch_.data(), span, item);
@@ -117,7 +115,8 @@ class Reading {
 
   template <class T>
   void copy_items(size_t axis, char* out) const {
-    // Innermost the axes that are contiguous in the file and in the output; where they differ, these two make the tiles.
+    // The innermost axes are the one that is contiguous in the file and the one that is contiguous in the output; if they differ, they form
+    // the tiles.
     std::vector<size_t> order;
     for (size_t k = axis; k < extent_.size(); ++k) order.push_back(k);
     if (order.size() > 2) {
@@ -153,8 +152,8 @@ void fill_with(DType dtype, float value, char* out, int64_t items) {
 NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi) {
   const auto ndim = static_cast<int64_t>(header.shape.size());
   NpyWindow window{std::vector<int64_t>(static_cast<size_t>(ndim)), header.shape, header.volume};
-  if (!roi.given() || ndim == 0) return window;
-  const auto axes = chosen_axes(roi, ndim);
+  if (!roi.is_set() || ndim == 0) return window;
+  const auto axes = find_axes(roi, ndim);
   for (size_t k = 0; k < axes.size(); ++k) {
     const auto axis = static_cast<size_t>(axes[k]);
     const int64_t length = header.shape[axis];
@@ -179,7 +178,7 @@ NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi) {
   window.volume = 1;
   const bool empty = std::find(window.extent.begin(), window.extent.end(), 0) != window.extent.end();
   for (const int64_t extent : window.extent) {
-    if (!empty && window.volume > (int64_t{1} << 58) / extent) fail("the ROI has more elements than there can be");
+    if (!empty && window.volume > (int64_t{1} << 58) / extent) fail("the ROI has too many elements");
     window.volume = empty ? 0 : window.volume * extent;
   }
   return window;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows of arrays in .npy files: which one, and reading it.
+// Windows of arrays in .npy files: computing them from the arguments of the reader, and reading them.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "decoders/npy_header.h"
+#include "decoders/npy/npy_header.h"
 #include "ndd/python_interface.h"
 #include "readers/open_files.h"
 
 namespace ndd {
 
-// One of the limits of a window, for some axes.
+// One limit of a window, for some axes.
 struct NpyLimit {
-  std::vector<double> values;  // none: not given; one: for all axes
+  std::vector<double> values;  // empty: not set; one value: for all axes
   bool relative = false;       // to the extents
 };
 
@@ -25,7 +25,7 @@ struct NpyRoi {
   std::vector<int64_t> axes;
   bool has_axes = false;
   Policy policy = error;
-  bool given() const { return !start.values.empty() || !end.values.empty(); }
+  bool is_set() const { return !start.values.empty() || !end.values.empty(); }
 };
 
 struct NpyWindow {
@@ -33,9 +33,9 @@ struct NpyWindow {
   int64_t volume = 1;
 };
 
-// Error for a window that cannot be.
+// Computes the window of an array. Throws Error if it is not valid for the array.
 NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi);
-// Fills `out` with the window in C order; what lies outside of the array with `fill`.
+// Fills `out` with the window in C order, and with `fill` outside the array.
 void read_npy_window(const OpenFile& file, const NpyHeader& header, const NpyWindow& window, float fill, char* out);
 
 }  // namespace ndd

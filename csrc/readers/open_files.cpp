@@ -15,8 +15,8 @@
 namespace ndd {
 namespace {
 
-// A process may have 1024 files open, usually.
-constexpr size_t kMostKept = 32;
+// Per reader. The usual limit of a process is 1024 open files.
+constexpr size_t kMaxOpenFiles = 32;
 
 [[noreturn]] void system_failure(int code) { fail(std::generic_category().message(code)); }
 
@@ -28,7 +28,7 @@ ForkMutex& kept_files_mutex() {
 }
 
 OpenFile::OpenFile(const std::string& path) {
-  // Without waiting for the other end of a pipe; for files it makes no difference.
+  // With O_NONBLOCK, opening a pipe does not wait for its writer; for files it makes no difference.
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) system_failure(errno);
   struct stat status;
@@ -62,12 +62,12 @@ void OpenFile::read(char* out, int64_t begin, int64_t length) const {
 
 bool OpenFile::read_scattered(const std::vector<iovec>& places, int64_t begin) const {
   int64_t length = 0;
-  for (const iovec& one : places) length += static_cast<int64_t>(one.iov_len);
+  for (const iovec& place : places) length += static_cast<int64_t>(place.iov_len);
   return preadv(descriptor_, places.data(), static_cast<int>(places.size()), begin) == length;
 }
 
 struct OpenFiles::Kept {
-  std::vector<std::pair<int64_t, OpenFilePtr>> files;  // the one used last is at the end
+  std::vector<std::pair<int64_t, OpenFilePtr>> files;  // most recently used last
 };
 
 OpenFiles::OpenFiles() : kept_(new Kept) {}
@@ -75,7 +75,7 @@ OpenFiles::~OpenFiles() = default;
 
 OpenFilePtr OpenFiles::get(int64_t number, const std::string& path) {
   auto& files = kept_->files;
-  const auto found = [&] { return std::find_if(files.begin(), files.end(), [=](const auto& one) { return one.first == number; }); };
+  const auto found = [&] { return std::find_if(files.begin(), files.end(), [=](const auto& file) { return file.first == number; }); };
   {
     std::lock_guard<ForkMutex> lock(kept_files_mutex());
     const auto at = found();
@@ -84,12 +84,14 @@ OpenFilePtr OpenFiles::get(int64_t number, const std::string& path) {
       return files.back().second;
     }
   }
+  // Opened outside the lock, because a network file system may take long. Another thread may have opened the same file meanwhile: both
+  // copies are valid.
   auto opened = std::make_shared<const OpenFile>(path);
-  OpenFilePtr surplus;  // is closed after the lock
+  OpenFilePtr surplus;  // closed after the lock is released
   std::lock_guard<ForkMutex> lock(kept_files_mutex());
   if (found() == files.end()) {
     files.emplace_back(number, opened);
-    if (files.size() > kMostKept) {
+    if (files.size() > kMaxOpenFiles) {
       surplus = files.front().second;
       files.erase(files.begin());
     }

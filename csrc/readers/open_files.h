@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are open for reading. Only pread is used on them: they have no position, so threads and forked processes can share them.
+// Files that are open for reading. They are only accessed with pread, which has no position, so that threads and forked processes can share them.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,23 @@
 
 namespace ndd {
 
-// Of what readers keep between their batches. One for all, so that a forked child can be sure of it.
+// Guards what readers keep between batches. One mutex for all readers, because it has to be usable in a forked child.
 ForkMutex& kept_files_mutex();
 
 class OpenFile {
  public:
-  // Error says why it cannot be opened.
+  // Throws Error with the reason if it is not a regular file or cannot be opened.
   explicit OpenFile(const std::string& path);
   ~OpenFile();
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
-  int64_t size() const { return size_; }  // when it was opened
-  // All of [begin, begin + length), or Error.
+  int64_t size() const { return size_; }  // at the time of opening
+  // Reads all of [begin, begin + length). Throws Error if the file ends earlier.
   void read(char* out, int64_t begin, int64_t length) const;
-  // Up to `length` bytes: less at the end of the file only.
+  // Reads up to `length` bytes, fewer only at the end of the file. Returns their number.
   int64_t read_some(char* out, int64_t begin, int64_t length) const;
-  // What follows `begin`, into several places. False when one call of the system did not read it all.
+  // Reads from `begin` on into several places. Returns false if one system call did not read everything.
   bool read_scattered(const std::vector<iovec>& places, int64_t begin) const;
 
  private:
@@ -38,7 +38,7 @@ class OpenFile {
 };
 using OpenFilePtr = std::shared_ptr<const OpenFile>;
 
-// Keeps the last few of a reader's files open, by number: opening one costs as much as reading 20 kB.
+// Keeps the most recently used files of a reader open, by number: opening a file costs as much as reading 20 kB.
 class OpenFiles {
  public:
   OpenFiles();

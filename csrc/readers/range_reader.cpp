@@ -19,13 +19,13 @@
 namespace ndd {
 namespace {
 
-// Files that stay open between their measuring and their reading; the others are opened twice.
-constexpr int64_t kKeptOpen = 64;
+// Files that stay open between measuring and reading; the others are opened twice.
+constexpr int64_t kMaxOpenFiles = 64;
 constexpr int64_t kAlignment = 64;
-// Parts of a file that are so near to each other are read by one call, with what lies between them: an image and its label in a tar archive. 64 pairs
-// of 52 kB and 1 byte then take 0.29 ms of a thread in place of 0.34.
-constexpr int64_t kGap = 2048;
-constexpr size_t kPlaces = 64;
+// Parts of a file with gaps of up to so many bytes are read by one call, together with the gaps: an image and its label in a tar archive,
+// for example. 64 pairs of 52 kB and 1 byte then take 0.29 ms of a thread instead of 0.34.
+constexpr int64_t kMaxGap = 2048;
+constexpr size_t kMaxPlaces = 64;
 
 }  // namespace
 
@@ -36,7 +36,7 @@ void FreeMemory::operator()(char* data) const {
 
 Memory allocate_memory(int64_t bytes) {
   const auto wanted = static_cast<size_t>(std::max<int64_t>(1, bytes));
-  // Large buffers come from the pool: ndd/stream/host_memory.cpp has the measurements.
+  // Large buffers come from a pool; ndd/stream/host_memory.cpp has the measurements.
   if (wanted >= kPooledHostMemory) {
     if (std::optional<Tensor> pinned = pinned_host_memory(wanted)) {
       auto* const data = static_cast<char*>(pinned->data_ptr());
@@ -45,73 +45,74 @@ Memory allocate_memory(int64_t bytes) {
     const HostBlock block = take_host_memory(wanted);
     return Memory(static_cast<char*>(block.data), FreeMemory{block.bytes, std::nullopt});
   }
-  Memory made(static_cast<char*>(std::malloc(wanted)));
-  if (!made) fail("no memory for ", bytes, " bytes");
-  return made;
+  Memory memory(static_cast<char*>(std::malloc(wanted)));
+  if (!memory) fail("no memory for ", bytes, " bytes");
+  return memory;
 }
 
 Tensor tensor_of(Memory memory, int64_t bytes) {
   const FreeMemory release = memory.get_deleter();
   char* data = memory.release();
-  if (release.pinned) return *release.pinned;  // no other tensor over it: by its storage torch knows that copies to a GPU still read it
+  if (release.pinned) return *release.pinned;  // the same storage, by which torch tracks copies to a GPU that still read it
   return tensor_over(data, bytes, [](void* owned, size_t pooled) { FreeMemory{pooled, std::nullopt}(static_cast<char*>(owned)); }, release.pooled);
 }
 
 void check_range(FileRange& range, int64_t file_size) {
+  // Without sums, which a hostile offset could overflow.
   if (range.begin < 0 || range.begin > file_size || range.length > file_size - range.begin) {
     fail("the file has ", file_size, " bytes, this part ends at byte ", range.begin + std::max<int64_t>(0, range.length));
   }
   if (range.length < 0) range.length = file_size - range.begin;
 }
 
-GivenRanges given_ranges(const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
-                         const int64_t* lengths, int64_t n) {
-  GivenRanges given;
-  given.parts.reserve(n);
-  given.path_of.reserve(n);
-  given.ends.reserve(n);
-  int64_t last = -1;
+FileRanges file_ranges(const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
+                       const int64_t* lengths, int64_t n) {
+  FileRanges ranges;
+  ranges.parts.reserve(n);
+  ranges.path_of.reserve(n);
+  ranges.ends.reserve(n);
+  int64_t last = -1;  // consecutive parts of one file share a path
   for (int64_t k = 0; k < n; ++k) {
     const int64_t file = numbers[k];
-    if (file >= 0 && (given.ends.empty() || file != last)) {
-      given.paths.append(root).append(paths + offsets[file], static_cast<size_t>(offsets[file + 1] - offsets[file]));
-      given.ends.push_back(given.paths.size());
+    if (file >= 0 && (ranges.ends.empty() || file != last)) {
+      ranges.paths.append(root).append(paths + offsets[file], static_cast<size_t>(offsets[file + 1] - offsets[file]));
+      ranges.ends.push_back(ranges.paths.size());
       last = file;
     }
-    given.path_of.push_back(static_cast<int32_t>(given.ends.size()) - 1);
+    ranges.path_of.push_back(static_cast<int32_t>(ranges.ends.size()) - 1);
     if (file < 0) {
-      given.parts.push_back({-1, 0, 0});
+      ranges.parts.push_back({-1, 0, 0});
     } else {
-      given.parts.push_back({file, begins ? begins[k] : 0, lengths ? lengths[k] : -1});
+      ranges.parts.push_back({file, begins ? begins[k] : 0, lengths ? lengths[k] : -1});
     }
   }
-  return given;
+  return ranges;
 }
 
-RangeRequest::RangeRequest(std::shared_ptr<OpenFiles> files, GivenRanges given, int64_t components)
-    : ReadRequest(static_cast<int64_t>(given.parts.size())), files_(std::move(files)), given_(std::move(given)), components_(components),
-      opened_(given_.parts.size()) {}
+RangeRequest::RangeRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, int64_t components)
+    : ReadRequest(static_cast<int64_t>(ranges.parts.size())), files_(std::move(files)), ranges_(std::move(ranges)), components_(components),
+      opened_(ranges_.parts.size()) {}
 
 OpenFilePtr RangeRequest::open(int64_t part) const {
-  const std::string path = given_.path(part);
-  return files_ ? files_->get(given_.parts[part].file, path) : std::make_shared<const OpenFile>(path);
+  const std::string path = ranges_.path(part);
+  return files_ ? files_->get(ranges_.parts[part].file, path) : std::make_shared<const OpenFile>(path);
 }
 
 void RangeRequest::measure(int64_t k) {
-  Part& part = given_.parts[k];
+  Part& part = ranges_.parts[k];
   Part found = part;
-  part.length = 0;  // of a part that fails
+  part.length = 0;  // stays so if the part fails
   if (part.file < 0) return;
   OpenFilePtr file = opened_[k] ? std::move(opened_[k]) : open(k);
   check_range(found, file->size());
   part = found;
-  if (files_ || k < kKeptOpen) opened_[k] = std::move(file);
+  if (files_ || k < kMaxOpenFiles) opened_[k] = std::move(file);
 }
 
 void RangeRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
   for (int64_t k = begin; k < end; ++k) {
     const auto at = static_cast<size_t>(k);
-    if (files_ && k > begin && given_.path_of[at] == given_.path_of[at - 1]) opened_[at] = opened_[at - 1];
+    if (files_ && k > begin && ranges_.path_of[at] == ranges_.path_of[at - 1]) opened_[at] = opened_[at - 1];
     ReadRequest::measure_some(k, k + 1, reasons);
   }
 }
@@ -124,56 +125,60 @@ void RangeRequest::allocate() {
   for (int64_t k = 0; k < n; ++k) {
     if (samples > 0 && k % samples == 0) at = (at + kAlignment - 1) / kAlignment * kAlignment;
     offsets_[k] = at;
-    if (given_.parts[k].length > std::numeric_limits<int64_t>::max() / 4 - at) fail("more bytes than there can be");
-    at += given_.parts[k].length;
+    // Each length is valid for its file, but many ranges of sparse files could still overflow the sum.
+    if (ranges_.parts[k].length > std::numeric_limits<int64_t>::max() / 4 - at) fail("too many bytes");
+    at += ranges_.parts[k].length;
   }
   offsets_[n] = at;
   try {
     memory_ = allocate_memory(at);
   } catch (const std::exception& error) {
-    const auto largest = std::max_element(given_.parts.begin(), given_.parts.end(), [](const Part& a, const Part& b) { return a.length < b.length; });
-    for (Part& part : given_.parts) part.file = -1;
-    fail_part(largest - given_.parts.begin(), error.what());
+    const auto largest =
+        std::max_element(ranges_.parts.begin(), ranges_.parts.end(), [](const Part& a, const Part& b) { return a.length < b.length; });
+    for (Part& part : ranges_.parts) part.file = -1;  // nothing can be read
+    fail_part(largest - ranges_.parts.begin(), error.what());
   }
+  // Containers are read in the order of their bytes; single files need no order.
   if (!files_) return;
   order_.resize(n);
   std::iota(order_.begin(), order_.end(), 0);
   std::sort(order_.begin(), order_.end(), [this](int64_t a, int64_t b) {
-    const Part &one = given_.parts[a], &other = given_.parts[b];
-    return std::tie(one.file, one.begin, a) < std::tie(other.file, other.begin, b);
+    const Part &left = ranges_.parts[a], &right = ranges_.parts[b];
+    return std::tie(left.file, left.begin, a) < std::tie(right.file, right.begin, b);
   });
 }
 
 void RangeRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
   if (order_.empty()) return ReadRequest::read_some(begin, end, reasons);
   if (!memory_) return;
-  thread_local char between[kGap];  // nobody looks at it
+  thread_local char between[kMaxGap];  // receives the gaps and is never read
   std::vector<iovec> places;
   for (int64_t first = begin, last; first < end; first = last) {
     const auto lead = static_cast<size_t>(order_[first]);
-    const Part& part = given_.parts[lead];
-    if (part.length == 0) {  // nothing, or a part that failed
+    const Part& part = ranges_.parts[lead];
+    if (part.length == 0) {  // empty or failed
       last = first + 1;
       continue;
     }
     int64_t at = part.begin;
     places.clear();
-    for (last = first; last < end && places.size() < kPlaces; ++last) {
+    for (last = first; last < end && places.size() < kMaxPlaces; ++last) {
       const auto k = static_cast<size_t>(order_[last]);
-      const Part& next = given_.parts[k];
+      const Part& next = ranges_.parts[k];
       if (next.length == 0) continue;
-      if (next.file != part.file || next.begin < at || next.begin - at > kGap) break;
+      if (next.file != part.file || next.begin < at || next.begin - at > kMaxGap) break;
       if (next.begin > at) places.push_back({between, static_cast<size_t>(next.begin - at)});
       places.push_back({memory_.get() + offsets_[k], static_cast<size_t>(next.length)});
       at = next.begin + next.length;
     }
+    // A short read is not an error here: the parts are then read individually, which finds the one to blame.
     if (places.size() > 1 && opened_[lead] && opened_[lead]->read_scattered(places, part.begin)) continue;
     for (int64_t i = first; i < last; ++i) try_read(order_[i], reasons);
   }
 }
 
 void RangeRequest::read(int64_t k) {
-  const Part& part = given_.parts[k];
+  const Part& part = ranges_.parts[k];
   if (part.file < 0 || part.length == 0 || !memory_) return;
   OpenFilePtr file = std::move(opened_[k]);
   if (!file) file = open(k);
@@ -186,7 +191,7 @@ using Request = std::shared_ptr<ReadRequest>;
 
 RangeRequest& ranges(int64_t handle) { return dynamic_cast<RangeRequest&>(**reinterpret_cast<Request*>(handle)); }
 
-// The bytes of a finished request, and the lengths of its parts. The tensor owns the memory.
+// Returns the bytes of a finished request, and the lengths of its parts. The tensor owns the memory.
 Tensor range_bytes(int64_t handle, const MaybeTensor& lengths) {
   RangeRequest& request = ranges(handle);
   if (lengths) {
@@ -207,17 +212,17 @@ using Files = std::shared_ptr<ndd::OpenFiles>;
 NDD_EXPORT(keep, void*, ndd_open_files_make, ()) { return new Files(std::make_shared<ndd::OpenFiles>()); }
 NDD_EXPORT(keep, void, ndd_open_files_release, (void* files)) { delete static_cast<Files*>(files); }
 
-// Starts to read n = components * samples ranges, as given_ranges takes them; without `files`, each file is opened for itself.
+// Starts to read n = components * samples ranges, see file_ranges(). Without `files`, each file is opened for its part only.
 NDD_EXPORT(release, void*, ndd_ranges_start,
            (void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
             const int64_t* lengths, int64_t n, int64_t components)) {
-  ndd::GivenRanges given = ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n);
-  auto request = std::make_shared<ndd::RangeRequest>(files ? *static_cast<Files*>(files) : nullptr, std::move(given), components);
+  ndd::FileRanges ranges = ndd::file_ranges(root, paths, offsets, numbers, begins, lengths, n);
+  auto request = std::make_shared<ndd::RangeRequest>(files ? *static_cast<Files*>(files) : nullptr, std::move(ranges), components);
   ndd::start_reading(request);
   return new ndd::ReadRequestPtr(std::move(request));
 }
 
-// The lengths of the parts and where they begin, when all is read.
+// Returns, after reading, the lengths and the offsets of the parts.
 NDD_EXPORT(keep, void, ndd_ranges_parts, (void* handle, int64_t* lengths, int64_t* offsets)) {
   const auto& request = ndd::ranges(reinterpret_cast<int64_t>(handle));
   for (int64_t k = 0; k < request.size(); ++k) {
@@ -226,14 +231,14 @@ NDD_EXPORT(keep, void, ndd_ranges_parts, (void* handle, int64_t* lengths, int64_
   }
 }
 
-// Of any request: waits until it is read; the number of parts that failed, or -1 where it takes longer: Python then looks for Ctrl-C and calls again.
+// Waits for any request. Returns the number of failed parts, or -1 after 100 ms, so that Python can handle Ctrl-C and call again.
 NDD_EXPORT(release, int64_t, ndd_read_wait, (void* handle)) {
   const ndd::ReadRequestPtr request = *static_cast<ndd::ReadRequestPtr*>(handle);
   if (!ndd::wait_until_read(request, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;
   return static_cast<int64_t>(request->failures().size());
 }
 
-// The k-th of the parts that failed, and why.
+// Returns the reason of the k-th failure, and its part.
 NDD_EXPORT(keep, const char*, ndd_read_failure, (void* handle, int64_t k, int64_t* part)) {
   auto found = (*static_cast<ndd::ReadRequestPtr*>(handle))->failures().begin();
   std::advance(found, k);

@@ -32,7 +32,7 @@ void ReadRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
 }
 
 void ReadRequest::try_read(int64_t part, Reasons& reasons) {
-  if (failed_[part]) return;  // what failed to be measured has nothing to read
+  if (failed_[part]) return;  // already failed when it was measured
   try {
     read(part);
   } catch (const std::exception& error) {
@@ -41,19 +41,20 @@ void ReadRequest::try_read(int64_t part, Reasons& reasons) {
 }
 
 constexpr int kThreads = 2;
-// Parts that a thread takes at once: few enough that all threads end together, and not more lock operations than needed.
-int64_t parts_at_once(int64_t size) { return std::max<int64_t>(1, size / 16); }
+// Parts that a thread takes together: few enough that all threads finish at the same time, many enough to keep lock operations rare.
+int64_t parts_per_step(int64_t size) { return std::max<int64_t>(1, size / 16); }
 
 class ReadAhead {
  public:
-  // Never destroyed: its threads live as long as the process. The child of a fork has none of them and starts anew.
+  // Never destroyed: its threads live as long as the process. The child of a fork has none of them and gets a new instance; requests of the
+  // parent are read by the thread that waits for them.
   static ReadAhead& instance() {
-    static ReadAhead* made = [] {
+    static ReadAhead* shared = [] {
       auto* created = new ReadAhead;
       pthread_atfork(nullptr, nullptr, [] { new (&instance()) ReadAhead; });
       return created;
     }();
-    return *made;
+    return *shared;
   }
 
   void start(const ReadRequestPtr& request) {
@@ -62,7 +63,7 @@ class ReadAhead {
       open_.push_back(request);
       while (started_ < kThreads) {
         std::optional<std::thread> thread = starter_.start([this] { work(); }, started_, kThreads);
-        if (!thread) break;  // whoever waits for the request reads it
+        if (!thread) break;  // the thread that waits for the request then reads it
         thread->detach();
         ++started_;
       }
@@ -102,7 +103,8 @@ class ReadAhead {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
       while (!open_.empty() && (open_.front()->abandoned_ || open_.front()->state_ == ReadRequest::finished)) open_.pop_front();
-      const auto found = std::find_if(open_.begin(), open_.end(), [](const ReadRequestPtr& one) { return !one->abandoned_ && has_work(*one); });
+      const auto found =
+          std::find_if(open_.begin(), open_.end(), [](const ReadRequestPtr& request) { return !request->abandoned_ && has_work(*request); });
       if (found == open_.end()) {
         arrived_.wait(lock);
         continue;
@@ -112,10 +114,11 @@ class ReadAhead {
     }
   }
 
-  // Does one piece of a request that has work. The lock is held before and after, not while parts are read.
+  // Performs one step of a request that has work. The lock is held before and after, but not while parts are measured or read, nor while
+  // memory is allocated. The thread that finishes the last part of a phase starts the next phase.
   void advance(ReadRequest& request, std::unique_lock<std::mutex>& lock) {
     const ReadRequest::State state = request.state_;
-    const int64_t begin = request.next_, end = std::min(begin + parts_at_once(request.size_), request.size_);
+    const int64_t begin = request.next_, end = std::min(begin + parts_per_step(request.size_), request.size_);
     request.next_ = end;
     ReadRequest::Reasons reasons;
     lock.unlock();

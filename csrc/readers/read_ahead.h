@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batches that threads of their own read ahead: decoding never waits for a disk, and a disk never holds up a decoding thread.
+// Reads batches ahead on separate threads, so that decoding threads never wait for a disk.
 #pragma once
 
 #include <chrono>
@@ -12,8 +12,8 @@
 
 namespace ndd {
 
-// A batch of `size` parts in three steps: all parts are measured, memory is allocated, all parts are read. A std::exception that a step throws is
-// the reason why that part cannot be read; the others are still tried, so that one look tells all that is wrong.
+// A batch of `size` parts, read in three steps: all parts are measured, memory is allocated, all parts are read. An exception in a step is
+// recorded as the reason why its part cannot be read; the other parts continue, so that one pass reports every bad file.
 class ReadRequest {
  public:
   explicit ReadRequest(int64_t size) : size_(size), unfinished_(size), failed_(static_cast<size_t>(size)) {}
@@ -22,7 +22,7 @@ class ReadRequest {
   ReadRequest& operator=(const ReadRequest&) = delete;
 
   int64_t size() const { return size_; }
-  // After wait(): by part, why it could not be read.
+  // After waiting: the parts that could not be read, and why.
   const std::map<int64_t, std::string>& failures() const { return failures_; }
 
  protected:
@@ -31,17 +31,18 @@ class ReadRequest {
   virtual void measure(int64_t part) = 0;
   virtual void allocate() = 0;
   virtual void read(int64_t part) = 0;
-  // [begin, end) of the parts, or of whatever order a request reads them in: for those that do neighbors together. Adds what failed to `reasons`.
+  // Measure or read the parts [begin, end), in an order that the request may choose. To be overridden to treat neighboring parts together.
+  // Failures are added to `reasons`.
   virtual void measure_some(int64_t begin, int64_t end, Reasons& reasons);
   virtual void read_some(int64_t begin, int64_t end, Reasons& reasons);
-  // read() of a part that has not failed.
+  // Calls read() for a part that has not failed.
   void try_read(int64_t part, Reasons& reasons);
-  // Only in allocate() and complete().
+  // Only to be called in allocate() and complete(), where no other thread works on the request.
   void fail_part(int64_t part, const std::string& reason) {
     failures_.emplace(part, reason);
     failed_[part] = 1;
   }
-  // When all was read, by the thread that read the last part.
+  // Called after everything was read, on the thread that read the last part.
   virtual void complete() {}
 
  private:
@@ -53,15 +54,15 @@ class ReadRequest {
   int64_t next_ = 0, unfinished_;
   bool abandoned_ = false;
   std::map<int64_t, std::string> failures_;
-  std::vector<char> failed_;  // the same, for threads that read other parts
+  std::vector<char> failed_;  // the same by part, which threads can read without the lock
 };
 using ReadRequestPtr = std::shared_ptr<ReadRequest>;
 
-// Two threads take up what was started, oldest first.
+// Queues a request for two threads, which take the oldest first.
 void start_reading(const ReadRequestPtr& request);
-// Helps until all is read, or until `end`: then false.
+// Helps with reading until the request is finished. Returns false if it is not at the time `end`.
 bool wait_until_read(const ReadRequestPtr& request, std::chrono::steady_clock::time_point end);
-// Nobody will wait for it.
+// Drops the parts that have not begun.
 void abandon(const ReadRequestPtr& request);
 
 }  // namespace ndd

@@ -17,7 +17,7 @@ void RecordRequest::measure(int64_t sample) {
 }
 
 void RecordRequest::allocate() {
-  if (!failures().empty()) return;  // nobody asks for the rest
+  if (!failures().empty()) return;  // the batch is not used if a record failed
   for (size_t k = 0; k < outputs_.size(); ++k) {
     auto& offsets = outputs_[k].offsets;
     offsets.assign(1, 0);
@@ -47,7 +47,7 @@ namespace {
 
 RecordRequest& records(int64_t handle) { return dynamic_cast<RecordRequest&>(**reinterpret_cast<ReadRequestPtr*>(handle)); }
 
-// The bytes of one output of all samples, one after the other. To be called once.
+// Returns the bytes of one output of all samples, one after the other. Can be called once per output.
 Tensor record_output(int64_t handle, int64_t output) {
   auto& found = records(handle).outputs().at(output);
   return tensor_of(std::move(found.memory), found.offsets.back());
@@ -58,7 +58,7 @@ Tensor record_output(int64_t handle, int64_t output) {
 
 NDD_FUNCTION(record_output, "(int handle, int output) -> Tensor", ndd::record_output)
 
-// Bytes of an output in each sample.
+// Fills `bytes` with the sizes of an output in each sample.
 NDD_EXPORT(keep, void, ndd_record_bytes, (void* handle, int64_t output, int64_t* bytes)) {
   const auto& offsets = ndd::records(reinterpret_cast<int64_t>(handle)).outputs().at(output).offsets;
   for (size_t i = 0; i + 1 < offsets.size(); ++i) bytes[i] = offsets[i + 1] - offsets[i];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of several parts: each part becomes a batch of its own. A look at the record finds the parts; large ones are then read to where they
-// belong, without another copy.
+// Reads records of several parts, each of which becomes its own batch. Parsing a record finds the parts; large ones are then read directly
+// to their places in the batch, without another copy.
 #pragma once
 
 #include <algorithm>
@@ -14,13 +14,13 @@
 
 namespace ndd {
 
-// The bytes of a record, read a few kB at a time where somebody looks.
+// The bytes of a record, read on demand in small windows.
 class RecordBytes {
  public:
   RecordBytes(const OpenFile& file, int64_t begin, int64_t length) : file_(file), begin_(begin), length_(length) {}
 
   int64_t length() const { return length_; }
-  // [begin, begin + length) of the record; it must be inside. Valid until the next call.
+  // Returns [begin, begin + length), which must lie within the record. Valid until the next call.
   std::string_view at(int64_t begin, int64_t length) {
     if (begin < window_begin_ || begin + length > window_begin_ + static_cast<int64_t>(window_.size())) {
       window_.resize(std::min(std::max(length, kWindow), length_ - begin));
@@ -31,18 +31,18 @@ class RecordBytes {
   }
 
  private:
-  static constexpr int64_t kWindow = 512;  // what tells the parts is short; the parts themselves are skipped
+  static constexpr int64_t kWindow = 512;  // bytes; headers are short, and the data of parts is skipped
   const OpenFile& file_;
   const int64_t begin_, length_;
   std::string window_;
   int64_t window_begin_ = 0;
 };
 
-// One part of a record: bytes, and ranges of the record, in this order.
+// One part of a record: a sequence of bytes and of ranges of the record.
 struct RecordPart {
   struct Piece {
     std::string bytes;
-    int64_t begin = 0, length = 0;  // of a range; without one the bytes count
+    int64_t begin = 0, length = 0;  // of a range; if the length is 0, `bytes` is used
     int64_t size() const { return length > 0 ? length : static_cast<int64_t>(bytes.size()); }
   };
   std::vector<Piece> pieces;
@@ -60,11 +60,11 @@ struct RecordPart {
 
 class RecordRequest : public ReadRequest {
  public:
-  RecordRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges, int64_t outputs)
+  RecordRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, int64_t outputs)
       : ReadRequest(static_cast<int64_t>(ranges.parts.size())), files_(std::move(files)), ranges_(std::move(ranges)),
         samples_(ranges_.parts.size(), std::vector<RecordPart>(static_cast<size_t>(outputs))), outputs_(static_cast<size_t>(outputs)) {}
 
-  // Of one output of all samples.
+  // One output of all samples.
   struct Output {
     Memory memory;
     std::vector<int64_t> offsets;
@@ -72,7 +72,7 @@ class RecordRequest : public ReadRequest {
   std::vector<Output>& outputs() { return outputs_; }
 
  protected:
-  // Finds the parts. Error says what is wrong with the record.
+  // Finds the parts of a record. Throws Error if it is damaged.
   virtual void parse(RecordBytes& record, std::vector<RecordPart>& parts) const = 0;
   void measure(int64_t sample) final;
   void allocate() final;
@@ -82,7 +82,7 @@ class RecordRequest : public ReadRequest {
   OpenFilePtr open(int64_t sample) const { return files_->get(ranges_.parts[sample].file, ranges_.path(sample)); }
 
   const std::shared_ptr<OpenFiles> files_;
-  GivenRanges ranges_;
+  FileRanges ranges_;
   std::vector<std::vector<RecordPart>> samples_;
   std::vector<Output> outputs_;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RecordIO of MXNet: magic number (4 bytes), kind and length (4), the bytes, up to 3 zeros. Data that holds the magic number are cut at it into parts.
+// MXNet's RecordIO: magic number (4 bytes), kind and length (4), data, padding to a multiple of 4. Data that contain the magic number are
+// split there into parts, and the number itself is left out.
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +19,7 @@ RecordIOPart recordio_part(const char* header, int64_t available) {
   if (magic != kRecordIOMagic) fail("the magic number of a record is wrong");
   const RecordIOPart part{word >> 29, static_cast<int64_t>(word & ((1u << 29) - 1))};
   if (part.kind > 3) fail("a record of unknown kind ", part.kind);
-  if (part.length > available - kRecordIOHeader) fail("the record has ", part.length, " bytes and the file ends before");
+  if (part.length > available - kRecordIOHeader) fail("the record has ", part.length, " bytes, but the file ends earlier");
   return part;
 }
 
@@ -26,7 +27,7 @@ Scan scan_recordio(const std::string& path) {
   FileWindow file(path);
   Scan scan;
   int64_t first = 0;
-  bool open = false;  // a record of several parts
+  bool open = false;  // within a record of several parts
   for (int64_t at = 0; at < file.size();) {
     const int64_t available = file.size() - at;
     try {
@@ -44,6 +45,7 @@ Scan scan_recordio(const std::string& path) {
         fail("the last part of a record is missing");
       }
     } catch (const std::exception& error) {
+      // The records before the damage can still be read.
       if (scan.begins.empty()) throw;
       scan.damaged = open ? first : at;
       scan.reason = error.what();

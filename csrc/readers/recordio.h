@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The header of a part of a record in MXNet's RecordIO files.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@ constexpr uint32_t kRecordIOMagic = 0xced7230a;
 constexpr int64_t kRecordIOHeader = 8;
 
 struct RecordIOPart {
-  uint32_t kind;  // 0: a whole record; 1, 2, 3: its first part, one in the middle, the last
+  uint32_t kind;  // 0: a whole record; 1, 2, 3: the first, a middle, the last part of one
   int64_t length;
 };
 
-// Error says what is wrong. `available`: bytes from the header on.
+// Parses a header. `available`: bytes from the header to the end. Throws Error if they are not enough, or for a damaged header.
 RecordIOPart recordio_part(const char* header, int64_t available);
 
 }  // namespace ndd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of MXNet's images: flag (4 bytes), label (4), two numbers (16), as many labels as the flag says, the image.
+// Records of images in MXNet's format: flag (4 bytes), label (4), two ids (16), as many labels as the flag states, the image.
 #include <cstring>
 
 #include "ndd/error.h"
@@ -14,7 +14,7 @@ constexpr int64_t kImageHeader = 24;
 
 class ImageRecordRequest : public RecordRequest {
  public:
-  ImageRecordRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges) : RecordRequest(std::move(files), std::move(ranges), 2) {}
+  ImageRecordRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges) : RecordRequest(std::move(files), std::move(ranges), 2) {}
 
  protected:
   // Output 0 is the image, output 1 its labels.
@@ -31,9 +31,9 @@ class ImageRecordRequest : public RecordRequest {
   }
 
  private:
-  // The bytes of a record, put together.
+  // The data of a record, joined from its parts.
   struct Content : RecordPart {
-    // Up to so many bytes from its front.
+    // Removes and returns up to `bytes` bytes from the front.
     std::string take(RecordBytes& record, int64_t bytes) {
       std::string taken;
       while (bytes > 0 && !pieces.empty()) {
@@ -60,6 +60,7 @@ class ImageRecordRequest : public RecordRequest {
       const int64_t available = record.length() - at;
       const RecordIOPart part = recordio_part(record.at(at, std::min(available, kRecordIOHeader)).data(), available);
       if ((at == 0) != (part.kind < 2)) fail("the parts of a record are not in order");
+      // The magic number at which the data was split.
       if (at > 0) content.add(std::string(reinterpret_cast<const char*>(&kRecordIOMagic), 4));
       content.add_range(at + kRecordIOHeader, part.length);
       if (part.kind == 0 || part.kind == 3) return content;
@@ -71,12 +72,12 @@ class ImageRecordRequest : public RecordRequest {
 }  // namespace
 }  // namespace ndd
 
-// As ndd_ranges_start.
+// Starts to read records, see ndd_ranges_start.
 NDD_EXPORT(release, void*, ndd_image_records_start,
            (void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
             const int64_t* lengths, int64_t n)) {
   auto request = std::make_shared<ndd::ImageRecordRequest>(*static_cast<std::shared_ptr<ndd::OpenFiles>*>(files),
-                                                           ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n));
+                                                           ndd::file_ranges(root, paths, offsets, numbers, begins, lengths, n));
   ndd::start_reading(request);
   return new ndd::ReadRequestPtr(std::move(request));
 }

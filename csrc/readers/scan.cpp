@@ -15,7 +15,8 @@ namespace {
 
 const char* const kContainers[] = {"a TFRecord file", "a RecordIO file", "a tar archive", "an LMDB database", "a TFRecord file"};
 
-// What a file is, by its beginning; empty if that is not known, or if it cannot be read: what the scan said is the reason then. Pipes are not opened.
+// Returns the kind of a file by its beginning; empty if it is unknown or cannot be read, in which case the error of the scan remains. Pipes
+// are not opened.
 std::string kind_of(const char* path) {
   try {
     char begin[ndd::kKindBytes];
@@ -26,7 +27,7 @@ std::string kind_of(const char* path) {
   }
 }
 
-// Where nothing was found in a file of another kind, this is the reason.
+// Replaces the error of a scan that found nothing if the file is of another kind.
 Scan* name_other_kind(Scan* scan, int container, const char* path) {
   if ((scan->error.empty() && scan->damaged < 0) || !scan->begins.empty()) return scan;
   const std::string kind = kind_of(path), expected = kContainers[container];
@@ -36,7 +37,7 @@ Scan* name_other_kind(Scan* scan, int container, const char* path) {
 
 }  // namespace
 
-// kind: 0 TFRecord, 1 RecordIO, 2 tar, 3 LMDB, 4 TFRecord without a look at checksums.
+// kind: 0 TFRecord, 1 RecordIO, 2 tar, 3 LMDB, 4 TFRecord without checking checksums.
 NDD_EXPORT(release, void*, ndd_scan, (int kind, const char* path)) {
   try {
     switch (kind) {
@@ -63,7 +64,7 @@ NDD_EXPORT(keep, void, ndd_scan_ranges, (void* scan, int64_t* begins, int64_t* l
   std::copy(s.lengths.begin(), s.lengths.end(), lengths);
 }
 
-// The names one after the other; without `out` only where each begins and the last one ends.
+// Writes the names one after the other; without `out`, writes only the offset of each and of the end.
 NDD_EXPORT(keep, void, ndd_scan_names, (void* scan, int64_t* offsets, char* out)) {
   const auto& names = static_cast<Scan*>(scan)->names;
   int64_t at = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tar archives: ustar, and the long names of GNU tar and of pax.
+// Tar archives: ustar, with the long names of GNU tar and pax.
 #include <cstring>
 #include <string_view>
 
@@ -11,18 +11,18 @@ namespace ndd {
 namespace {
 
 constexpr int64_t kBlock = 512;
-// Long names and pax headers are a few hundred bytes; a damaged size must not make us read gigabytes.
-constexpr int64_t kLongestText = 1 << 20;
+// Long names and pax headers have a few hundred bytes; a damaged size must not cause gigabytes to be read.
+constexpr int64_t kMaxTextBytes = 1 << 20;
 
 std::string_view text_of(const char* field, size_t bytes) { return {field, strnlen(field, bytes)}; }
 
-// An octal number, or in base 256 where its first bit is set.
+// Parses an octal number, or one in base 256 if its first bit is set.
 int64_t number_of(const char* field, size_t bytes) {
   const auto* digits = reinterpret_cast<const unsigned char*>(field);
   if (digits[0] & 0x80) {
     int64_t value = digits[0] & 0x3f;
     for (size_t k = 1; k < bytes; ++k) {
-      if (value >> 54) fail("a size that cannot be");
+      if (value >> 54) fail("a size that is out of range");
       value = value << 8 | digits[k];
     }
     return value;
@@ -37,13 +37,14 @@ int64_t number_of(const char* field, size_t bytes) {
   return value;
 }
 
+// The checksum is computed with blanks in its own field.
 bool checksum_fits(const char* header) {
   int64_t sum = 8 * ' ';
   for (int64_t k = 0; k < kBlock; ++k) sum += k >= 148 && k < 156 ? 0 : static_cast<unsigned char>(header[k]);
   return sum == number_of(header + 148, 8);
 }
 
-// The records of a pax header: "length key=value\n".
+// Parses the records of a pax header: "length key=value\n". The length includes itself.
 void parse_pax(std::string_view text, std::string& path, int64_t& size) {
   while (!text.empty()) {
     size_t length = 0, k = 0;
@@ -61,7 +62,7 @@ void parse_pax(std::string_view text, std::string& path, int64_t& size) {
     if (key == "size") {
       size = 0;
       for (const char digit : value) {
-        if (digit < '0' || digit > '9' || size > (int64_t{1} << 58)) fail("a size that cannot be");
+        if (digit < '0' || digit > '9' || size > (int64_t{1} << 58)) fail("a size that is out of range");
         size = size * 10 + (digit - '0');
       }
     }
@@ -75,7 +76,7 @@ Scan scan_tar(const std::string& path) {
   FileWindow file(path);
   Scan scan;
   std::string long_name;
-  int64_t long_size = -1, at = 0, entry = 0;  // of the headers that describe the next file
+  int64_t long_size = -1, at = 0, entry = 0;  // size from a pax header; offsets of this header, and of the first one of this file
   try {
     while (at < file.size()) {
       const char* header = file.at(at, kBlock);
@@ -84,10 +85,10 @@ Scan scan_tar(const std::string& path) {
       if (!checksum_fits(header)) fail("the checksum of a tar header is wrong");
       const char type = header[156];
       int64_t size = number_of(header + 124, 12);
-      if (size < 0 || size > file.size()) fail("a file of ", size, " bytes, and the archive ends before");
+      if (size < 0 || size > file.size()) fail("a file of ", size, " bytes, but the archive ends earlier");
       if (type == 'L' || type == 'x') {
-        const char* text = size <= kLongestText ? file.at(at + kBlock, size) : nullptr;
-        if (!text) fail("a long name that the archive ends in");
+        const char* text = size <= kMaxTextBytes ? file.at(at + kBlock, size) : nullptr;
+        if (!text) fail("the archive ends within a long name");
         if (type == 'L') {
           long_name = text_of(text, static_cast<size_t>(size));
         } else {
@@ -109,7 +110,7 @@ Scan scan_tar(const std::string& path) {
           scan.names.push_back(std::move(name));
           scan.begins.push_back(at + kBlock);
           scan.lengths.push_back(size);
-          if (size > file.size() - at - kBlock) break;  // reading it will fail, and say so
+          if (size > file.size() - at - kBlock) break;  // reading it reports the error
         }
         if (!has_data && (type == '1' || type == '2')) size = 0;  // links
         entry = at + kBlock + (size + kBlock - 1) / kBlock * kBlock;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TFRecords: length (8 bytes), checksum of the length (4), an Example, its checksum (4).
+// TFRecords: length (8 bytes), checksum of the length (4), an Example, its checksum (4). Only the checksum of the length is verified: it protects the
+// structure of the file.
 #include <array>
 #include <cstring>
 
@@ -15,30 +16,23 @@ namespace {
 
 constexpr int64_t kHeader = 12, kFooter = 4;
 
-template <class T>
-T loaded(const char* bytes) {
-  T value;
-  std::memcpy(&value, bytes, sizeof(T));
-  return value;
-}
-
-// Bytes of the Example, or Error. `available`: bytes from the header on. A checksum of zero was never written; but a file that was made
-// larger than what was written into it is no row of empty records.
+// Returns the length of the Example. `available`: bytes from the header to the end. A checksum of zero means that none was written; but
+// zeros in place of the whole header are an error, because a preallocated file is not a sequence of empty records.
 int64_t example_length(const char* header, int64_t available, bool checked) {
   if (available < kHeader) fail("the record ends within its header");
-  const auto length = loaded<uint64_t>(header);
-  const auto checksum = loaded<uint32_t>(header + 8);
+  const auto length = load<uint64_t>(header);
+  const auto checksum = load<uint32_t>(header + 8);
   if (checksum == 0 && length == 0) fail("there are zeros where a record should begin");
   if (checked && checksum != 0 && masked_crc32c(header, 8) != checksum) fail("the checksum of the record's length is wrong");
   if (available < kHeader + kFooter || length > static_cast<uint64_t>(available - kHeader - kFooter)) {
-    fail("the record has ", length, " bytes and the file ends before");
+    fail("the record has ", length, " bytes, but the file ends earlier");
   }
   return static_cast<int64_t>(length);
 }
 
 class ExampleRequest : public RecordRequest {
  public:
-  ExampleRequest(std::shared_ptr<OpenFiles> files, GivenRanges ranges, std::vector<Feature> features, bool checked)
+  ExampleRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, std::vector<Feature> features, bool checked)
       : RecordRequest(std::move(files), std::move(ranges), static_cast<int64_t>(features.size())), features_(std::move(features)), checked_(checked) {
   }
 
@@ -46,7 +40,7 @@ class ExampleRequest : public RecordRequest {
   void parse(RecordBytes& record, std::vector<RecordPart>& parts) const override {
     const int64_t available = record.length();
     const int64_t length = example_length(record.at(0, std::min(available, kHeader)).data(), available, checked_);
-    if (length != available - kHeader - kFooter) fail("the record has another length than its index says");
+    if (length != available - kHeader - kFooter) fail("the length of the record differs from the one in the index");
     parse_example(record, kHeader, kHeader + length, features_, parts);
   }
 
@@ -59,13 +53,13 @@ class ExampleRequest : public RecordRequest {
 
 uint32_t masked_crc32c(const char* data, int64_t bytes) {
   static const std::array<uint32_t, 256> table = [] {
-    std::array<uint32_t, 256> made{};
+    std::array<uint32_t, 256> entries{};
     for (uint32_t i = 0; i < 256; ++i) {
       uint32_t value = i;
       for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ (value & 1 ? 0x82F63B78u : 0u);
-      made[i] = value;
+      entries[i] = value;
     }
-    return made;
+    return entries;
   }();
   uint32_t crc = ~0u;
   for (int64_t i = 0; i < bytes; ++i) crc = table[(crc ^ static_cast<uint8_t>(data[i])) & 255] ^ (crc >> 8);
@@ -97,7 +91,7 @@ Scan scan_tfrecords(const std::string& path, bool checked) {
 
 }  // namespace ndd
 
-// As ndd_ranges_start, and the features to be found in each record: names and the elements of those that are missing, each with offsets.
+// Starts to read records, see ndd_ranges_start. The features of each record: names, and the elements to use for absent features, both with offsets.
 NDD_EXPORT(release, void*, ndd_examples_start,
            (void* files, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
             const int64_t* lengths, int64_t n, const char* names, const int64_t* name_offsets, const char* missing, const int64_t* missing_offsets,
@@ -110,7 +104,7 @@ NDD_EXPORT(release, void*, ndd_examples_start,
   }
   auto request =
       std::make_shared<ndd::ExampleRequest>(*static_cast<std::shared_ptr<ndd::OpenFiles>*>(files),
-                                            ndd::given_ranges(root, paths, offsets, numbers, begins, lengths, n), std::move(features), checked != 0);
+                                            ndd::file_ranges(root, paths, offsets, numbers, begins, lengths, n), std::move(features), checked != 0);
   ndd::start_reading(request);
   return new ndd::ReadRequestPtr(std::move(request));
 }

@@ -149,7 +149,7 @@ class Check {
     if (random.chance(30)) shared(random);
     for (const ValuePtr& value : values) {
       if (!value->operation->droppable || !random.chance(70)) continue;
-      value->released = true;  // as if Python had dropped it: nobody can read it from here on
+      value->released = true;  // as if Python had dropped it: it cannot be read from here on
       scheduler_.release(value->operation);
     }
     if (random.chance(20)) interrupted_wait(random, *values.back());

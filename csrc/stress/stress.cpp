@@ -24,7 +24,7 @@ void give_up(std::string_view what) {
   // In a thread of its own, because the lock may be what hangs.
   std::thread([] {
     std::this_thread::sleep_for(std::chrono::seconds(5));
-    std::fprintf(stderr, "stress: nobody lets go of the lock\n");
+    std::fprintf(stderr, "stress: the lock is not released\n");
     std::abort();
   }).detach();
   if (describe) std::fprintf(stderr, "stress: %s\n", describe().c_str());

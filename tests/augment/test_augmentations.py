@@ -12,8 +12,11 @@ from torchvision.transforms.v2 import functional as F
 
 import torch_ndd as ndd
 from torch_ndd import augment
-from torch_ndd.augment._augmentations import FOUND, FOUND_IMAGE_NET
-from torch_ndd.augment._tables import POLICIES
+from torch_ndd.augment import _spaces
+from torch_ndd.augment._augmentations import CUSTOM_POLICY, in_space
+from torch_ndd.augment._spaces import POLICIES
+
+IMAGE_NET = in_space(_spaces.IMAGE_NET)
 
 
 def photo(height: int, width: int, seed: int = 0, channels: int = 3) -> np.ndarray:
@@ -58,8 +61,8 @@ MOVES = ("shear_x", "shear_y", "rotate")
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("magnitude", [0, 4, 9])
-@pytest.mark.parametrize("name", [one.name for one in FOUND if one.name != "equalize"])
-def test_is_that_of_torchvision(name: str, magnitude: int, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("name", [one.name for one in CUSTOM_POLICY if one.name != "equalize"])
+def test_augmentation_equals_torchvision(name: str, magnitude: int, dtype: torch.dtype) -> None:
     pixels = torch.from_numpy(photo(70, 90))
     image = pixels if dtype is torch.uint8 else pixels.to(dtype) / 255
     for seed in (0, 3):  # one to each side
@@ -78,7 +81,7 @@ def test_is_that_of_torchvision(name: str, magnitude: int, dtype: torch.dtype) -
 
 
 @pytest.mark.parametrize("name", MOVES)
-def test_moves_by_the_nearest_pixel_are_those_of_torchvision(name: str) -> None:
+def test_nearest_neighbor_moves_equal_torchvision(name: str) -> None:
     image = torch.from_numpy(photo(70, 90))
     nearest = ndd.types.INTERP_NN
     for magnitude in (4, 9):
@@ -89,7 +92,7 @@ def test_moves_by_the_nearest_pixel_are_those_of_torchvision(name: str) -> None:
         assert (made.torch() != expected).double().mean() < 0.01  # where a point lies between two pixels
 
 
-def test_equalize_is_that_of_the_operator() -> None:
+def test_equalize_equals_the_operator() -> None:
     image = torch.from_numpy(photo(70, 90))
     made = augment.rand_augment(image, n=1, augmentations=["equalize"])
     assert torch.equal(made.torch(), ndd.equalize(ndd.as_tensor(image, layout="HWC")).torch())
@@ -99,7 +102,7 @@ def test_equalize_is_that_of_the_operator() -> None:
     np.testing.assert_allclose(floats.torch() * 255, made.torch(), atol=1e-3)
 
 
-def test_color_without_color_does_nothing() -> None:
+def test_color_keeps_gray_images() -> None:
     image = torch.from_numpy(photo(20, 30, channels=1))
     assert torch.equal(augment.rand_augment(image, n=1, m=30, augmentations=["color"]).torch(), image)
     two = torch.from_numpy(photo(20, 30, channels=2))
@@ -108,40 +111,40 @@ def test_color_without_color_does_nothing() -> None:
     assert (made.torch() - expected.clamp(0, 255)).abs().max() <= 0.51
 
 
-def test_solarize_add() -> None:
+def test_solarize_add_shifts_dark_pixels() -> None:
     image = torch.tensor([[[0], [100], [127], [128], [255]]], dtype=torch.uint8)
-    found = {one.name: one for one in FOUND_IMAGE_NET}
+    found = {one.name: one for one in IMAGE_NET}
     made = augment.rand_augment(image, n=1, m=30, augmentations=[found["solarize_add"]])
     assert made.torch().flatten().tolist() == [110, 210, 237, 128, 255]
     made = augment.rand_augment(image / 255, n=1, m=30, augmentations=[found["solarize_add"]])
     np.testing.assert_allclose(made.torch().flatten() * 255, [110, 210, 237, 128, 255], atol=1e-3)
 
 
-def test_solarize_at_the_limits() -> None:
+def test_solarize_thresholds_at_the_limits() -> None:
     image = torch.arange(256, dtype=torch.uint8).view(16, 16, 1)
-    found = {one.name: one for one in FOUND_IMAGE_NET}
+    found = {one.name: one for one in IMAGE_NET}
     for position, above in ((0, 0), (5, 128), (10, 256)):
         made = augment.rand_augment(image, n=1, m=position, num_magnitude_bins=11, augmentations=[found["solarize"]])
         assert torch.equal(made.torch(), torch.where(image.int() >= above, 255 - image, image))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
-def test_floating_point_numbers_stay_in_range(dtype: torch.dtype) -> None:
+def test_floating_point_images_stay_in_range(dtype: torch.dtype) -> None:
     image = torch.from_numpy(photo(20, 30)).to(dtype) / 255
-    for one in (*augment.TRIVIAL_AUGMENT_WIDE, *FOUND_IMAGE_NET):
+    for one in (*augment.TRIVIAL_AUGMENT_WIDE, *IMAGE_NET):
         made = augment.rand_augment(image, n=1, m=30, augmentations=[one], rng=ndd.random.RNG(0)).torch()
         assert made.dtype == dtype
         assert 0 <= made.min() <= made.max() <= 1
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (1, 5, 3), (2, 1, 3), (0, 4, 3)])
-def test_tiny_images(shape: tuple[int, ...]) -> None:
-    for one in (*FOUND, *FOUND_IMAGE_NET):
+def test_augmentations_accept_tiny_images(shape: tuple[int, ...]) -> None:
+    for one in (*CUSTOM_POLICY, *IMAGE_NET):
         made = augment.rand_augment(torch.full(shape, 50, dtype=torch.uint8), n=1, m=9, augmentations=[one]).torch()
         assert made.shape == shape
 
 
-def test_flat_images() -> None:
+def test_flat_images_are_unchanged() -> None:
     image = torch.full((5, 6, 3), 77, dtype=torch.uint8)
     for name in ("auto_contrast", "equalize", "contrast", "color", "sharpness"):
         assert torch.equal(augment.rand_augment(image, n=1, augmentations=[name]).torch(), image)
@@ -149,11 +152,11 @@ def test_flat_images() -> None:
 
 # --- The spaces ---
 
-NAMES = {one.name: one.name.replace("_", "") for one in FOUND}
+NAMES = {one.name: one.name.replace("_", "") for one in CUSTOM_POLICY}
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(augment.RAND_AUGMENT, RandAugment), (augment.TRIVIAL_AUGMENT_WIDE, TrivialAugmentWide)])
-def test_spaces_are_those_of_torchvision(ours: tuple[augment.Augmentation, ...], theirs: Any) -> None:
+def test_search_spaces_equal_torchvision(ours: tuple[augment.Augmentation, ...], theirs: Any) -> None:
     space = {name.lower(): entry for name, entry in theirs()._AUGMENTATION_SPACE.items()}
     assert sorted(NAMES[one.name] for one in ours) == sorted(space)
     for one in ours:
@@ -175,16 +178,16 @@ def test_spaces_are_those_of_torchvision(ours: tuple[augment.Augmentation, ...],
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("reduced_image_net", "IMAGENET"), ("cifar10", "CIFAR10"), ("svhn", "SVHN")])
-def test_policies_are_those_of_torchvision(ours: str, theirs: str) -> None:
+def test_sub_policies_equal_torchvision(ours: str, theirs: str) -> None:
     expected = AutoAugment()._get_policies(AutoAugmentPolicy[theirs])
     found = [[(NAMES[name], p, m) for name, p, m in pair] for pair in POLICIES[ours][0]]
     assert found == [[(name.lower(), p, m or 0) for name, p, m in pair if p] for pair in expected]  # those of probability 0 are left out
     assert POLICIES[ours][2] == 10
 
 
-def test_magnitudes_of_policies_are_those_of_torchvision() -> None:
+def test_policy_magnitudes_equal_torchvision() -> None:
     space = {name.lower(): entry for name, entry in AutoAugment()._AUGMENTATION_SPACE.items()}
-    for one in FOUND:
+    for one in CUSTOM_POLICY:
         magnitudes = space[NAMES[one.name]][0](10, 331, 331) if one.name != "identity" else None
         if magnitudes is not None:
             mine = np.array([one.parameter(k / 9) for k in range(10)]) * (331 if one.name.startswith("translate") else 1)

@@ -48,7 +48,7 @@ def test_elastic_has_the_spread_of_torchvision() -> None:
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 @pytest.mark.parametrize("mode", ["constant", "random", "pixel"])
-def test_random_erasing(mode: str, layout: str) -> None:
+def test_random_erasing_overwrites_boxes(mode: str, layout: str) -> None:
     shape = (3, 24, 30) if layout == "CHW" else (24, 30, 3)
     images = ndd.batch(torch.full((200, *shape), 9.0), layout=layout)
     made, boxes = augment.random_erasing(
@@ -81,22 +81,22 @@ def test_random_erasing(mode: str, layout: str) -> None:
         ({"area": (0.5, 0.1)}, "area must be two positive numbers"),
         ({"probability": 2.0}, "probability must be from 0 to 1"),
         ({"count": 0}, "count must be 1 or more"),
-        ({"mode": "pixel"}, "is for floating-point images, got u8"),
+        ({"mode": "pixel"}, "needs floating-point images, got u8"),
     ],
 )
-def test_checks_of_random_erasing(arguments: dict[str, Any], message: str) -> None:
+def test_random_erasing_rejects_invalid_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         augment.random_erasing(torch.zeros(8, 8, 3, dtype=torch.uint8), **arguments)
 
 
-def test_erasing_of_ragged_bytes() -> None:
+def test_random_erasing_accepts_ragged_uint8() -> None:
     images = ndd.batch([torch.full((20, 30, 1), 7, dtype=torch.uint8), torch.full((40, 10, 1), 7, dtype=torch.uint8)], layout="HWC")
     made, boxes = augment.random_erasing(images, probability=1.0, return_params=True)
     for one, box in zip(made, boxes[:, 0].tolist(), strict=True):
         assert int((one.torch() == 0).sum()) == box[2] * box[3] > 0
 
 
-def test_perspective_of_points() -> None:
+def test_perspective_moves_points() -> None:
     source, target = [[0, 0], [30, 2], [28, 20], [1, 19]], [[3, 1], [27, 0], [30, 22], [0, 20]]
     matrix = ndd.transforms.perspective(source=source, target=target).torch().double()
     points = torch.cat([torch.tensor(source), torch.ones(4, 1)], 1).double() @ matrix.T
@@ -124,7 +124,7 @@ def test_perspective_of_points() -> None:
     assert ndd.transforms.perspective(source=torch.zeros(0, 4, 2), target=target).shape == []
 
 
-def test_perspective_is_that_of_torchvision() -> None:
+def test_perspective_equals_torchvision() -> None:
     v2 = pytest.importorskip("torchvision.transforms.v2")
     source, target = [[0, 0], [39, 0], [39, 29], [0, 29]], [[4, 2], [35, 1], [37, 28], [2, 25]]
     image = (ramp(30, 40) * 3).to(torch.uint8)

@@ -22,7 +22,7 @@ def images(count: int, dtype: torch.dtype = torch.uint8, shape: tuple[int, ...] 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize(("shape", "layout"), [((9, 12, 3), "HWC"), ((3, 9, 12), "CHW"), ((2, 4, 5, 3), "FHWC")])
-def test_mixup(dtype: torch.dtype, shape: tuple[int, ...], layout: str, device: str) -> None:
+def test_mixup_blends_images_and_labels(dtype: torch.dtype, shape: tuple[int, ...], layout: str, device: str) -> None:
     batch = images(7, dtype, shape, layout)
     mixed, labels, order, lam = augment.mixup(batch.to_device(device), [3, 1, 4, 1, 5, 2, 0], num_classes=6, return_params=True)
     assert (mixed.dtype, mixed.layout, labels.dtype, lam.dtype) == (dtype, layout, torch.float32, torch.float32)
@@ -50,7 +50,7 @@ def test_mixup_rounds_like_arithmetic(dtype: torch.dtype, shape: tuple[int, ...]
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.float16, torch.float32])
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
-def test_cutmix(dtype: torch.dtype, layout: str, device: str) -> None:
+def test_cutmix_replaces_a_box(dtype: torch.dtype, layout: str, device: str) -> None:
     batch = images(40, dtype, (9, 12, 3) if layout == "HWC" else (3, 9, 12), layout)
     classes = torch.arange(40) % 5
     mixed, labels, order, kept, boxes = augment.cutmix(batch.to_device(device), classes, num_classes=5, return_params=True, rng=ndd.random.RNG(0))
@@ -72,7 +72,7 @@ def test_cutmix(dtype: torch.dtype, layout: str, device: str) -> None:
     torch.testing.assert_close(labels.torch(), kept[:, None] * hot + (1 - kept[:, None]) * hot[order])
 
 
-def test_the_size_of_the_box_follows_from_lambda() -> None:
+def test_box_size_follows_from_lambda() -> None:
     """Boxes that are not clipped have ``sqrt(1 - lam)`` of both sides; ``lam`` is what mixup draws from the same generator."""
     batch = ndd.batch(torch.zeros(200, 100, 300, 1, dtype=torch.uint8), layout="HWC")
     *_, boxes = augment.cutmix(batch, return_params=True, rng=ndd.random.RNG(2))
@@ -86,14 +86,14 @@ def test_the_size_of_the_box_follows_from_lambda() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 4.0])
-def test_lambda_is_of_the_beta_distribution(alpha: float) -> None:
+def test_lambda_has_a_beta_distribution(alpha: float) -> None:
     batch = ndd.batch(torch.zeros(2000, 1, 1, 1, dtype=torch.uint8), layout="HWC")
     lam = augment.mixup(batch, alpha=alpha, return_params=True, rng=ndd.random.RNG(1))[2]
     assert stats.kstest(lam.numpy(), stats.beta(alpha, alpha).cdf).pvalue > 1e-4
 
 
 @each
-def test_soft_labels(function: Callable[..., Any]) -> None:
+def test_soft_labels_are_mixed(function: Callable[..., Any]) -> None:
     soft = torch.rand(5, 4, dtype=torch.float64)
     soft /= soft.sum(1, keepdim=True)
     for given in (soft, soft.numpy(), ndd.batch(soft), ndd.as_tensor(soft)):
@@ -107,7 +107,7 @@ def test_soft_labels(function: Callable[..., Any]) -> None:
 
 
 @each
-def test_repeats_with_its_seed(function: Callable[..., Any], threads: int) -> None:
+def test_mixing_repeats_with_a_seed(function: Callable[..., Any], threads: int) -> None:
     batch = images(6, torch.float32)
     rng = ndd.random.RNG(4)
     first, second = function(batch, rng=rng).torch(), function(batch, rng=rng).torch()
@@ -121,7 +121,7 @@ def test_repeats_with_its_seed(function: Callable[..., Any], threads: int) -> No
 
 
 @each
-def test_one_image_and_none(function: Callable[..., Any]) -> None:
+def test_batches_of_one_and_no_image_are_accepted(function: Callable[..., Any]) -> None:
     batch = images(1)
     made, labels = function(batch, [1], num_classes=2)
     assert torch.equal(made.torch(), batch.torch())
@@ -160,12 +160,12 @@ def test_inputs_are_unchanged_and_may_be_pending(function: Callable[..., Any]) -
         (ValueError, "random.RNG", {"rng": 1}),
     ],
 )
-def test_errors(function: Callable[..., Any], error: type[Exception], text: str, given: dict[str, Any]) -> None:
+def test_mixing_rejects_invalid_arguments(function: Callable[..., Any], error: type[Exception], text: str, given: dict[str, Any]) -> None:
     arguments = {"images": images(2), "labels": None, **given}
     with pytest.raises(error, match=f"(?s){function.__name__}: .*{text}"):
         function(arguments.pop("images"), arguments.pop("labels"), **arguments)
 
 
-def test_cutmix_needs_rows_and_columns() -> None:
+def test_cutmix_rejects_layouts_without_height_and_width() -> None:
     with pytest.raises(ValueError, match='cutmix: The layout "FHWC"'):
         augment.cutmix(images(2, shape=(2, 4, 5, 3), layout="FHWC"))

@@ -29,7 +29,7 @@ def quadrants(size: tuple[int, int], center: np.ndarray) -> list[tuple[slice, sl
 
 @dense_and_ragged
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_four_images_around_a_center(ragged: bool, dtype: torch.dtype, device: str) -> None:
+def test_mosaic_places_four_images_around_a_center(ragged: bool, dtype: torch.dtype, device: str) -> None:
     batch = plain_images(ragged, dtype)
     made, sources, centers = augment.mosaic(batch.to_device(device), output_size=(48, 72), return_params=True, rng=ndd.random.RNG(1))
     assert (made.shape, made.dtype, made.layout) == ([(48, 72, 3)] * 5, dtype, "HWC")
@@ -115,7 +115,7 @@ def test_boxes_and_masks_move_with_the_images(ragged: bool, device: str) -> None
     assert found >= 10
 
 
-def test_boxes_that_are_hardly_visible_are_left_out() -> None:
+def test_hardly_visible_boxes_are_dropped() -> None:
     batch = plain_images(False)
     boxes = ndd.batch([[[0.0, 0, 60, 40], [0, 0, 6, 4], [54, 36, 60, 40], [5, 5, 5, 9]]] * 5)
     labels = ndd.batch([torch.arange(4)] * 5)
@@ -135,25 +135,25 @@ def test_boxes_that_are_hardly_visible_are_left_out() -> None:
     assert sum(kept[0.0]) > sum(kept[0.5]) > sum(kept[1.0]) > 0
 
 
-def test_images_without_boxes() -> None:
+def test_mosaic_accepts_images_without_boxes() -> None:
     none = [np.zeros((0, 4), np.float32)] * 5
     _, boxes, labels = augment.mosaic(plain_images(True), output_size=[20, 20], boxes=none, labels=[np.zeros((0, 2), np.int16)] * 5)
     assert boxes.shape == [(0, 4)] * 5
     assert (labels.shape, labels.dtype) == ([(0, 2)] * 5, torch.int16)
 
 
-def test_one_image() -> None:
+def test_mosaic_accepts_one_image() -> None:
     made, boxes = augment.mosaic(plain_images(True).select([2]), output_size=[10, 12], boxes=[[[0.0, 0, 64, 64]]], center_range=(0.5, 0.5))
     assert (made.torch() == 30).all()
     assert boxes.torch().tolist() == [[[0, 0, 6, 5], [6, 0, 12, 5], [0, 5, 6, 10], [6, 5, 12, 10]]]
 
 
-def test_center_at_the_edge_and_smallest_canvas() -> None:
+def test_mosaic_accepts_extreme_centers_and_sizes() -> None:
     for ends in ((0.0, 0.0), (1.0, 1.0)):
         assert augment.mosaic(plain_images(True), output_size=[2, 2], center_range=ends).shape == [(2, 2, 3)] * 5
 
 
-def test_repeats_with_its_seed(threads: int) -> None:
+def test_mosaic_repeats_with_a_seed(threads: int) -> None:
     batch = plain_images(True)
     rng, other = ndd.random.RNG(4), ndd.random.RNG(4)
     first, second = (augment.mosaic(batch, output_size=[30, 30], rng=rng).torch() for _ in range(2))
@@ -168,19 +168,19 @@ def test_repeats_with_its_seed(threads: int) -> None:
     [
         (TypeError, "Batch", {"images": torch.zeros(4, 5, 3)}),
         (ValueError, "layout", {"images": ndd.batch(torch.zeros(2, 3, 4, 5), layout="CHW")}),
-        (ValueError, "at least one", {"images": ndd.batch(torch.zeros(0, 4, 5, 3), layout="HWC")}),
+        (ValueError, "must not be an empty batch", {"images": ndd.batch(torch.zeros(0, 4, 5, 3), layout="HWC")}),
         (ValueError, r"pixels.*\(0, 5, 3\)", {"images": ndd.batch(torch.zeros(2, 0, 5, 3), layout="HWC")}),
         (ValueError, "output_size", {"output_size": [1, 9]}),
         (ValueError, "output_size", {"output_size": [9]}),
         (ValueError, "center_range", {"center_range": (0.7, 0.3)}),
         (ValueError, "min_visibility", {"min_visibility": 2}),
-        (ValueError, "labels belong to boxes", {"labels": [[1]] * 5}),
+        (ValueError, "labels need boxes", {"labels": [[1]] * 5}),
         (ValueError, "one for each box", {"boxes": [[[0, 0, 1, 1]]] * 5, "labels": [[1, 2]] * 5}),
         (ValueError, "masks", {"masks": ndd.batch(torch.zeros(5, 3, 3))}),
         (ValueError, "random.RNG", {"rng": 1}),
     ],
 )
-def test_errors(error: type[Exception], text: str, given: dict[str, Any]) -> None:
+def test_mosaic_rejects_invalid_arguments(error: type[Exception], text: str, given: dict[str, Any]) -> None:
     arguments = {"images": plain_images(True), "output_size": [8, 8], **given}
     with pytest.raises(error, match=f"(?s)mosaic: .*{text}"):
         augment.mosaic(arguments.pop("images"), **arguments)

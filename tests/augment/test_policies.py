@@ -12,8 +12,10 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd import augment
-from torch_ndd.augment import Augmentation
-from torch_ndd.augment._augmentations import FOUND, FOUND_IMAGE_NET
+from torch_ndd.augment import Augmentation, _spaces
+from torch_ndd.augment._augmentations import CUSTOM_POLICY, in_space
+
+IMAGE_NET = in_space(_spaces.IMAGE_NET)
 
 POLICIES: dict[str, Callable[..., Any]] = {
     "trivial": augment.trivial_augment,
@@ -42,14 +44,14 @@ def same(left: ndd.Batch, right: ndd.Batch) -> None:
 @each_policy
 @dense_and_ragged
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_equals_the_samples_with_their_parameters(policy: Callable[..., Any], ragged: bool, dtype: torch.dtype, device: str) -> None:
+def test_batch_equals_its_samples(policy: Callable[..., Any], ragged: bool, dtype: torch.dtype, device: str) -> None:
     batch = images(24, ragged, dtype)
     before = [one.torch().clone() for one in batch]
     made, done = policy(batch.to_device(device), return_params=True, rng=ndd.random.RNG(5))
     assert (made.layout, made.dtype, made.shape) == ("HWC", dtype, batch.shape)
     assert str(made.device).partition(":")[0] == device
-    spaces = {augment.trivial_augment: augment.TRIVIAL_AUGMENT_WIDE, augment.auto_augment: FOUND_IMAGE_NET}
-    known = {one.name: one for one in spaces.get(policy, FOUND)}
+    spaces = {augment.trivial_augment: augment.TRIVIAL_AUGMENT_WIDE, augment.auto_augment: IMAGE_NET}
+    known = {one.name: one for one in spaces.get(policy, CUSTOM_POLICY)}
     assert len({name for row in done for name, _ in row}) > 5
     for one, row, result in zip(batch, done, made.cpu(), strict=True):
         for name, parameter in row:  # at the one parameter that there is
@@ -63,7 +65,7 @@ def test_equals_the_samples_with_their_parameters(policy: Callable[..., Any], ra
 
 @each_policy
 @dense_and_ragged
-def test_repeats_with_its_seed(policy: Callable[..., Any], ragged: bool, threads: int) -> None:
+def test_policies_repeat_with_a_seed(policy: Callable[..., Any], ragged: bool, threads: int) -> None:
     batch = images(8, ragged)
     rng = ndd.random.RNG(1)
     first, params = policy(batch, rng=rng, return_params=True)
@@ -78,7 +80,7 @@ def test_repeats_with_its_seed(policy: Callable[..., Any], ragged: bool, threads
 
 
 @each_policy
-def test_a_sample_depends_on_its_position_alone(policy: Callable[..., Any]) -> None:
+def test_sample_depends_only_on_its_position(policy: Callable[..., Any]) -> None:
     batch = images(12, True)
     for size in (1, 5):
         few = policy(batch.select(range(size)), rng=ndd.random.RNG(3))
@@ -87,7 +89,7 @@ def test_a_sample_depends_on_its_position_alone(policy: Callable[..., Any]) -> N
 
 @each_policy
 @pytest.mark.parametrize("size", [0, 1, 9])
-def test_the_generator_moves_on_by_seven_words(policy: Callable[..., Any], size: int) -> None:
+def test_generator_advances_by_seven_words(policy: Callable[..., Any], size: int) -> None:
     rng, other = ndd.random.RNG(3), ndd.random.RNG(3)
     batch = images(size, False) if size else ndd.batch([], dtype=torch.uint8, layout="HWC")
     assert policy(batch, rng=rng).batch_size == size
@@ -115,7 +117,7 @@ def test_evaluation_modes_do_not_matter(mode: ndd.EvalMode) -> None:
 
 
 @pytest.mark.parametrize("function", [augment.trivial_augment, augment.mixup, augment.cutmix])
-def test_compiled_code_is_interrupted(function: Callable[..., Any]) -> None:
+def test_policies_break_compiled_graphs(function: Callable[..., Any]) -> None:
     batch = images(4, False)
     compiled = torch.compile(lambda given, rng: function(given, rng=rng).torch() + 1, backend="eager")
     assert torch.equal(compiled(batch, ndd.random.RNG(1)), function(batch, rng=ndd.random.RNG(1)).torch() + 1)
@@ -154,7 +156,7 @@ def test_rand_augment_draws_evenly_and_independently() -> None:
     assert {parameter for row in done for name, parameter in row if name == "rotate"} == {30, -30}
 
 
-def test_auto_augment_draws_with_the_given_probabilities() -> None:
+def test_auto_augment_draws_with_its_probabilities() -> None:
     tiny = ndd.batch(torch.zeros(3000, 1, 1, 3, dtype=torch.uint8), layout="HWC")
     policy = [[("rotate", 0.25, 9), ("invert", 1.0, None)], [("equalize", 0.0, None)]]
     _, done = augment.auto_augment(tiny, policy=policy, return_params=True, rng=ndd.random.RNG(0))
@@ -211,7 +213,7 @@ def test_boxes_and_masks_move_with_the_image(name: str, ragged: bool, device: st
     assert changed > 10
 
 
-def test_boxes_that_leave_the_image_have_no_area() -> None:
+def test_boxes_outside_the_image_have_no_area() -> None:
     boxes = [[[0, 0, 3, 3], [7, 2, 9, 9], [8, 1, 20, 30]], np.zeros((0, 4), np.float32)]
     pictures = ndd.batch([torch.zeros(10, 10, 3, dtype=torch.uint8)] * 2, layout="HWC")
     left = Augmentation("left", (-5.0, -5.0), matrix=lambda amount, height, width: [[1, 0, amount], [0, 1, 0]])
@@ -230,7 +232,7 @@ def test_value_augmentations_keep_boxes_and_masks() -> None:
     same(same_masks, masks)
 
 
-def test_only_those_that_are_drawn_move() -> None:
+def test_only_drawn_samples_move() -> None:
     batch = images(16, False)
     boxes = ndd.batch([[[-3.0, 1.5, 200.0, 7.0]]] * 16)
     moved, new_boxes, done = augment.rand_augment(
@@ -248,7 +250,7 @@ def test_integer_boxes_become_floating_point() -> None:
     assert boxes.dtype == torch.float32
 
 
-def test_results_have_memory_of_their_own() -> None:
+def test_results_do_not_share_memory() -> None:
     pixels, boxes, masks = torch.zeros(2, 4, 5, 3, dtype=torch.uint8), torch.ones(2, 1, 4), torch.ones(2, 4, 5)
     made = augment.rand_augment(ndd.as_batch(pixels, layout="HWC"), n=1, augmentations=["identity"], boxes=boxes, masks=masks)
     for one in made:
@@ -258,7 +260,7 @@ def test_results_have_memory_of_their_own() -> None:
         assert torch.equal(one.torch(), before)
 
 
-def test_masks_are_filled() -> None:
+def test_moved_masks_are_filled() -> None:
     batch = ndd.batch([torch.zeros(4, 4, 1, dtype=torch.uint8)], layout="HWC")
     right = Augmentation("right", (2, 2), matrix=lambda amount, height, width: [[1, 0, amount], [0, 1, 0]])
     made, masks = augment.rand_augment(batch, n=1, augmentations=[right], masks=[torch.zeros(4, 4, dtype=torch.uint8)], mask_fill_value=255)
@@ -270,7 +272,7 @@ def test_masks_are_filled() -> None:
 # --- Videos ---
 
 
-@pytest.mark.parametrize("one", FOUND, ids=[one.name for one in FOUND])
+@pytest.mark.parametrize("one", CUSTOM_POLICY, ids=[one.name for one in CUSTOM_POLICY])
 def test_a_video_equals_its_frames(one: Augmentation) -> None:
     frames = torch.randint(0, 256, (3, 20, 30, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     frames[1] //= 2
@@ -288,7 +290,7 @@ def test_a_video_equals_its_frames(one: Augmentation) -> None:
         assert torch.equal(boxes.select(0).torch(), box.torch())
 
 
-def test_one_video() -> None:
+def test_single_video_is_accepted() -> None:
     video = ndd.as_tensor(torch.zeros(2, 4, 5, 3), layout="FHWC")
     assert augment.trivial_augment(video).shape == (2, 4, 5, 3)
 
@@ -296,7 +298,7 @@ def test_one_video() -> None:
 # --- Users' own ---
 
 
-def test_augmentations_of_users() -> None:
+def test_custom_augmentations_are_applied() -> None:
     batch = images(10, True)
     blur = Augmentation("blur", (1.0, 3.0), values=lambda chosen, parameters: ndd.gaussian_blur(chosen, sigma=parameters))
     flip = Augmentation("flip", matrix=lambda parameter, height, width: [[-1, 0, width], [0, 1, 0]])
@@ -310,7 +312,7 @@ def test_augmentations_of_users() -> None:
         assert box.torch().tolist() == [[width - 4.0, 2.0, width - 1.0, 5.0] if name == "flip" else [1.0, 2.0, 4.0, 5.0]]
 
 
-def test_one_image() -> None:
+def test_single_image_is_accepted() -> None:
     image = torch.randint(0, 256, (20, 30, 3), dtype=torch.uint8)
     made, boxes, masks, done = augment.trivial_augment(
         image, boxes=torch.tensor([[1.0, 2, 3, 4]]), masks=torch.zeros(20, 30, dtype=torch.bool), return_params=True, rng=ndd.random.RNG(8)
@@ -348,7 +350,7 @@ BATCH = ndd.batch(torch.zeros(2, 4, 5, 3, dtype=torch.uint8), layout="HWC")
         (ValueError, "inverse", {"augmentations": [Augmentation("flat", matrix=lambda parameter, height, width: [[1, 0, 0], [1, 0, 0]])]}),
     ],
 )
-def test_errors(error: type[Exception], text: str, given: dict[str, Any]) -> None:
+def test_policies_reject_invalid_arguments(error: type[Exception], text: str, given: dict[str, Any]) -> None:
     arguments = {"images": BATCH, **given}
     with pytest.raises(error, match=rf"(?s)trivial_augment: .*{text}"):
         augment.trivial_augment(arguments.pop("images"), **arguments)
@@ -357,7 +359,7 @@ def test_errors(error: type[Exception], text: str, given: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("text", "given"), [("m must", {"m": 31}), ("m must", {"m": -1}), ("n must", {"n": -1}), ("bins", {"num_magnitude_bins": 1})]
 )
-def test_errors_of_rand_augment(text: str, given: dict[str, Any]) -> None:
+def test_rand_augment_rejects_invalid_arguments(text: str, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"rand_augment: .*{text}"):
         augment.rand_augment(BATCH, **given)
 
@@ -366,7 +368,7 @@ def test_errors_of_rand_augment(text: str, given: dict[str, Any]) -> None:
     ("text", "given"),
     [
         ("unknown policy 'imagenet'.*reduced_image_net", {"policy": "imagenet"}),
-        ("of your own", {"policy": "svhn", "num_magnitude_bins": 11}),
+        ("custom policies", {"policy": "svhn", "num_magnitude_bins": 11}),
         ("empty", {"policy": []}),
         ("probability", {"policy": [[("rotate", 1.5, 3)]]}),
         ("magnitude", {"policy": [[("rotate", 1.0, 10)]]}),
@@ -374,12 +376,12 @@ def test_errors_of_rand_augment(text: str, given: dict[str, Any]) -> None:
         ("unknown augmentation", {"policy": [[("twirl", 1.0, 3)]]}),
     ],
 )
-def test_errors_of_auto_augment(text: str, given: dict[str, Any]) -> None:
+def test_auto_augment_rejects_invalid_policies(text: str, given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"auto_augment: .*{text}"):
         augment.auto_augment(BATCH, **given)
 
 
-def test_an_error_does_not_move_the_generator() -> None:
+def test_errors_do_not_advance_the_generator() -> None:
     rng = ndd.random.RNG(1)
     before = rng.state
     for given in ({"boxes": ndd.batch(torch.zeros(1, 3, 4))}, {"masks": ndd.batch(torch.zeros(2, 5, 4))}):
@@ -400,14 +402,14 @@ def test_public_names_are_annotated_and_explained(name: str) -> None:
         assert all(f"{parameter}" in value.__doc__ for parameter in names)
 
 
-def test_augmentations_are_checked() -> None:
+def test_custom_augmentations_are_checked() -> None:
     with pytest.raises(ValueError, match="not both"):
         Augmentation("both", values=lambda chosen, parameters: chosen, matrix=lambda parameter, height, width: [[1, 0, 0], [0, 1, 0]])
     with pytest.raises(ValueError, match="two numbers"):
-        Augmentation("one", (1.0,))  # type: ignore[arg-type]
+        Augmentation("one", (1.0,))
 
 
-def test_magnitude_of_each_sample() -> None:
+def test_magnitude_per_sample() -> None:
     images = ndd.batch(torch.full((3, 4, 6, 3), 200, dtype=torch.uint8), layout="HWC")
     for m in (ndd.batch([0, 15, 30]), [0, 15, 30], torch.tensor([0, 15, 30]), np.array([0.0, 15.0, 30.0])):
         made, done = augment.rand_augment(images, n=1, m=m, augmentations=["solarize"], return_params=True)
@@ -419,14 +421,14 @@ def test_magnitude_of_each_sample() -> None:
     assert done[0] == done[1] != done[2]
 
 
-def test_severity_of_each_sample() -> None:
+def test_severity_per_sample() -> None:
     images = ndd.batch(torch.full((2, 4, 6, 3), 200, dtype=torch.uint8), layout="HWC")
     made = augment.aug_mix(images, augmentations=["posterize", "solarize"], severity=ndd.batch([1, 10]), rng=ndd.random.RNG(2))
     assert made.torch()[0].eq(200).float().mean() > made.torch()[1].eq(200).float().mean()
 
 
 @pytest.mark.parametrize("name", ["m", "magnitude_std", "probability"])
-def test_numbers_for_other_samples(name: str) -> None:
+def test_numbers_for_another_batch_size_raise(name: str) -> None:
     images = ndd.batch(torch.zeros(3, 4, 6, 3, dtype=torch.uint8), layout="HWC")
     with pytest.raises(ValueError, match=rf"{name} has 2 numbers for 3 samples.*ndd.batch"):
         augment.rand_augment(images, **{name: [0.5, 0.5]})

@@ -11,8 +11,9 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd import augment, types
-from torch_ndd.augment._augmix import AUG_MIX, _dirichlet
-from torch_ndd.augment._timm import TIMM, TIMM_INCREASING
+from torch_ndd.augment._augmentations import AUG_MIX
+from torch_ndd.augment._augmix import _draw_dirichlet
+from torch_ndd.augment._timm_strings import TIMM, TIMM_INCREASING
 
 PIXELS = torch.arange(48, dtype=torch.uint8).view(4, 4, 3) * 5
 
@@ -25,7 +26,7 @@ def done(count: int = 600, **arguments: Any) -> list[list[tuple[str, float]]]:
     return augment.rand_augment(batch_of(count), return_params=True, rng=ndd.random.RNG(5), **arguments)[1]
 
 
-def test_probability_of_each_augmentation() -> None:
+def test_augmentations_act_with_their_probability() -> None:
     counts = Counter(len(row) for row in done(2000, n=2, probability=0.3))
     assert sum(counts.values()) == 2000
     for k, share in enumerate((0.49, 0.42, 0.09)):
@@ -33,7 +34,7 @@ def test_probability_of_each_augmentation() -> None:
     assert not any(done(50, probability=0.0))
 
 
-def test_deviation_of_the_magnitude() -> None:
+def test_magnitudes_have_their_deviation() -> None:
     parameters = np.array([abs(row[0][1]) for row in done(2000, n=1, m=5, num_magnitude_bins=11, magnitude_std=0.5, augmentations=["rotate"])]) / 3
     assert abs(parameters.mean() - 5) < 0.05
     assert abs(parameters.std() - 0.5) < 0.05
@@ -65,12 +66,12 @@ def test_weights_choose_without_repetition() -> None:
         ({"weights": [1.0] + 13 * [0.0]}, "2 different augmentations are to be chosen, but only 1"),
     ],
 )
-def test_checks_of_rand_augment(arguments: dict[str, Any], message: str) -> None:
+def test_rand_augment_rejects_invalid_variants(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         augment.rand_augment(PIXELS, **arguments)
 
 
-def test_cubic_interpolation() -> None:
+def test_cubic_interpolation_is_applied() -> None:
     y, x = np.mgrid[:40, :50]
     image = torch.from_numpy((127 + 100 * np.sin(x / 5) * np.cos(y / 4)).astype(np.uint8))[..., None].repeat(1, 1, 3)
     made = {
@@ -104,7 +105,7 @@ NAMES = {
 }
 
 
-def test_the_sets_are_those_of_timm() -> None:
+def test_sets_equal_timm() -> None:
     theirs = pytest.importorskip("timm.data.auto_augment")
     for ours, increasing in ((TIMM, False), (TIMM_INCREASING, True)):
         named = {NAMES[one.name] for one in ours}
@@ -122,7 +123,7 @@ def test_the_sets_are_those_of_timm() -> None:
 
 @pytest.mark.parametrize("increasing", [False, True])
 @pytest.mark.parametrize("level", [0, 3, 7.5, 9, 10])
-def test_the_parameters_are_those_of_timm(level: float, increasing: bool) -> None:
+def test_parameters_equal_timm(level: float, increasing: bool) -> None:
     theirs = pytest.importorskip("timm.data.auto_augment")
     hints = {"translate_pct": 0.45, "translate_const": 250}
     everything = {one.name: one for text in (f"rand-inc{int(increasing)}", "rand-t3a") for one in augment.timm_arguments(text)["augmentations"]}
@@ -142,7 +143,7 @@ def test_the_parameters_are_those_of_timm(level: float, increasing: bool) -> Non
         assert abs(got) == pytest.approx(abs(wanted), abs=1e-6), name
 
 
-def test_levels_of_posterize_and_solarize() -> None:
+def test_posterize_and_solarize_levels_equal_timm() -> None:
     image = torch.arange(256, dtype=torch.uint8).view(16, 16, 1)
     steps = {one.name: one for one in TIMM_INCREASING}
 
@@ -156,7 +157,7 @@ def test_levels_of_posterize_and_solarize() -> None:
     assert torch.equal(made("solarize", 0), levels)
 
 
-def test_timm_arguments() -> None:
+def test_timm_arguments_parses_strings() -> None:
     arguments = augment.timm_arguments("rand-m7-n3-mstd101-p0.8-inc1")
     assert (arguments["m"], arguments["n"], arguments["magnitude_std"], arguments["probability"]) == (7, 3, math.inf, 0.8)
     assert arguments["augmentations"] is TIMM_INCREASING
@@ -165,12 +166,12 @@ def test_timm_arguments() -> None:
     assert augment.timm_arguments("augmix")["depth"] is None
     assert augment.aug_mix(PIXELS, **mix).shape == (4, 4, 3)
     for text, message in (
-        ("original", "begins with rand or augmix"),
-        ("original-x", "is not a number behind"),
-        ("rand-x3", "is not a number behind"),
-        ("rand-mmax5", "no meaning here"),
+        ("original", "must begin with rand or augmix"),
+        ("original-x", "is not one of the keys"),
+        ("rand-x3", "is not one of the keys"),
+        ("rand-mmax5", "is not supported"),
         ("rand-m12", "from 0 to 10, got 12"),
-        ("rand-tother", "none of tweights"),
+        ("rand-tother", "must be one of tweights"),
     ):
         with pytest.raises(ValueError, match=message):
             augment.timm_arguments(text)
@@ -195,8 +196,8 @@ def test_aug_mix_is_a_mixture() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.5, 2.0])
-def test_dirichlet(alpha: float) -> None:
-    shares = _dirichlet(alpha, 3, 4000, ndd.random.RNG(2))
+def test_dirichlet_weights_have_their_moments(alpha: float) -> None:
+    shares = _draw_dirichlet(alpha, 3, 4000, ndd.random.RNG(2))
     np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
     np.testing.assert_allclose(shares.mean(0), 1 / 3, atol=0.02)
     np.testing.assert_allclose(shares.var(0), (1 / 3) * (2 / 3) / (3 * alpha + 1), rtol=0.1)
@@ -212,13 +213,13 @@ def test_dirichlet(alpha: float) -> None:
         ({"augmentations": []}, "nothing to choose from"),
     ],
 )
-def test_checks_of_aug_mix(arguments: dict[str, Any], message: str) -> None:
+def test_aug_mix_rejects_invalid_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         augment.aug_mix(PIXELS, **arguments)
 
 
 @pytest.mark.parametrize(("partner", "others"), [("previous", [3, 0, 1, 2]), ("reversed", [3, 2, 1, 0])])
-def test_one_draw_for_the_batch(partner: str, others: list[int]) -> None:
+def test_per_batch_draws_once(partner: str, others: list[int]) -> None:
     images = ndd.as_batch(torch.eye(4).reshape(4, 1, 2, 2).expand(4, 3, 2, 2).contiguous(), layout="CHW")
     mixed, labels, order, lam = augment.mixup(images, [0, 1, 2, 3], num_classes=4, partner=partner, per_batch=True, return_params=True)
     assert order.tolist() == others
@@ -234,7 +235,7 @@ def test_one_draw_for_the_batch(partner: str, others: list[int]) -> None:
     np.testing.assert_allclose(soft.torch()[range(4), others].numpy(), (cut.torch() != large.torch()).float().mean((1, 2, 3)).numpy(), atol=1e-6)
 
 
-def test_label_smoothing() -> None:
+def test_label_smoothing_spreads_labels() -> None:
     images = ndd.as_batch(torch.rand(3, 4, 4, 3), layout="HWC")
     for function in (augment.mixup, augment.cutmix, augment.mixup_or_cutmix):
         _, labels = function(images, [0, 1, 1], num_classes=4, label_smoothing=0.2, rng=ndd.random.RNG(1))
@@ -246,7 +247,7 @@ def test_label_smoothing() -> None:
         augment.mixup(images, partner="next")
 
 
-def test_the_choice_of_the_two() -> None:
+def test_mixup_or_cutmix_draws_by_probability() -> None:
     images = ndd.as_batch(torch.arange(2.0).reshape(2, 1, 1, 1).expand(2, 8, 8, 1).contiguous(), layout="HWC")
     rng, counts = ndd.random.RNG(1), Counter()
     for _ in range(200):

@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-from _dali import assert_alike, outcomes, with_dtype  # noqa: E402
+from _dali import assert_alike, with_dtype
+from _raises import Raises, raising
 
 EXACT = 2e-6
 # DALI computes the mel filters in float32: a bin close to a corner of a filter differs.
@@ -21,9 +19,8 @@ def noise(*shape: int, low: float = -1, high: float = 1, seed: int = 0) -> np.nd
     return np.random.default_rng(seed).uniform(low, high, shape).astype(np.float32)
 
 
-def assert_near(program: Any, tolerance: float) -> None:
-    assert_alike(program)
-    if (results := outcomes(program)) is not None:
+def assert_near(program: Any, tolerance: float, raises: Raises | None = None) -> None:
+    if (results := assert_alike(program, raises)) is not None:
         for ours, theirs in zip(results[0].samples, results[1].samples, strict=True):
             one, other = ours.astype(np.float64), theirs.astype(np.float64)
             finite = np.isfinite(other)
@@ -37,7 +34,7 @@ def assert_near(program: Any, tolerance: float) -> None:
     [
         {},
         {"nfft": 1024},
-        {"nfft": 64},
+        raising(RuntimeError, {"nfft": 64}),
         {"window_length": 100, "window_step": 33},
         {"window_length": 101, "window_step": 33, "reflect_padding": False},
         {"window_length": 400, "nfft": 512, "window_step": 160, "power": 1},
@@ -46,33 +43,35 @@ def assert_near(program: Any, tolerance: float) -> None:
         {"window_length": 3000, "reflect_padding": False},
         {"center_windows": False},
         {"center_windows": False, "window_length": 2000},
-        {"center_windows": False, "window_length": 4000},
+        raising(RuntimeError, {"center_windows": False, "window_length": 4000}),
         {"layout": "tf"},
-        {"layout": "xx"},
-        {"layout": "TF"},
+        raising(RuntimeError, {"layout": "xx"}),
+        raising(RuntimeError, {"layout": "TF"}),
         {"window_fn": [1.0] * 512},
         {"window_fn": [0.1 * k for k in range(64)], "window_length": 64},
-        {"window_fn": [1.0] * 5},
-        {"window_length": 0},
-        {"window_step": 0},
-        {"power": 3},
-        {"nfft": 0},
+        raising(RuntimeError, {"window_fn": [1.0] * 5}),
+        raising(RuntimeError, {"window_length": 0}),
+        raising(RuntimeError, {"window_step": 0}),
+        raising(RuntimeError, {"power": 3}),
+        raising(RuntimeError, {"nfft": 0}),
     ],
 )
-def test_spectrogram(args: dict[str, Any]) -> None:
-    assert_near(lambda m: m.spectrogram(m.tensor(noise(2000)), **args), EXACT)
+def test_arguments_of_spectrogram(args: dict[str, Any], raises: Raises | None) -> None:
+    assert_near(lambda m: m.spectrogram(m.tensor(noise(2000)), **args), EXACT, raises=raises)
 
 
-@pytest.mark.parametrize("shape", [(2000,), (2000, 1), (1, 2000), (1, 1, 2000), (2, 1000), (0,), (1,), (2,)])
-def test_spectrogram_of_shapes(shape: tuple[int, ...]) -> None:
-    assert_near(lambda m: m.spectrogram(m.tensor(noise(*shape))), EXACT)
+@pytest.mark.parametrize(
+    "shape", [(2000,), (2000, 1), (1, 2000), (1, 1, 2000), raising(RuntimeError, (2, 1000)), raising(RuntimeError, (0,)), (1,), (2,)]
+)
+def test_spectrogram_of_shapes(shape: tuple[int, ...], raises: Raises | None) -> None:
+    assert_near(lambda m: m.spectrogram(m.tensor(noise(*shape))), EXACT, raises=raises)
 
 
 def test_spectrogram_of_a_ragged_batch() -> None:
     signals = [noise(n, seed=n) for n in (500, 2000, 1234)]
     for layout in ("ft", "tf"):
         assert_near(lambda m, layout=layout: m.spectrogram(m.batch(signals), window_length=64, window_step=20, layout=layout), EXACT)
-    assert_near(lambda m: m.spectrogram(m.batch([one.astype(np.int16) for one in signals])), EXACT)
+    assert_near(lambda m: m.spectrogram(m.batch([one.astype(np.int16) for one in signals])), EXACT, raises=RuntimeError)
 
 
 @pytest.mark.parametrize(
@@ -85,18 +84,18 @@ def test_spectrogram_of_a_ragged_batch() -> None:
         {"nfilter": 80, "mel_formula": "htk", "normalize": False, "sample_rate": 8000.0},
         {"nfilter": 1},
         {"freq_high": -1.0},
-        {"nfilter": 0},
-        {"sample_rate": 0.0},
-        {"freq_low": 5000.0, "freq_high": 4000.0},
-        {"freq_low": -5.0},
-        {"freq_high": 50000.0},
-        {"mel_formula": "x"},
+        raising(RuntimeError, {"nfilter": 0}),
+        raising(RuntimeError, {"sample_rate": 0.0}),
+        raising(RuntimeError, {"freq_low": 5000.0, "freq_high": 4000.0}),
+        raising(RuntimeError, {"freq_low": -5.0}),
+        raising(RuntimeError, {"freq_high": 50000.0}),
+        raising(RuntimeError, {"mel_formula": "x"}),
     ],
 )
-def test_mel_filter_bank(args: dict[str, Any]) -> None:
+def test_mel_filter_bank(args: dict[str, Any], raises: Raises | None) -> None:
     spectra = noise(257, 70, low=0) ** 2
-    assert_near(lambda m: m.mel_filter_bank(m.tensor(spectra), **args), MEL)
-    assert_near(lambda m: m.mel_filter_bank(m.tensor(np.ascontiguousarray(spectra.T), layout="tf"), **args), MEL)
+    assert_near(lambda m: m.mel_filter_bank(m.tensor(spectra), **args), MEL, raises=raises)
+    assert_near(lambda m: m.mel_filter_bank(m.tensor(np.ascontiguousarray(spectra.T), layout="tf"), **args), MEL, raises=raises)
 
 
 @pytest.mark.parametrize(
@@ -105,27 +104,31 @@ def test_mel_filter_bank(args: dict[str, Any]) -> None:
         ((257,), None),
         ((257,), "f"),
         ((257, 8), "ft"),
-        ((257, 8), "xx"),
+        raising(RuntimeError, (257, 8), "xx"),
         ((2, 257, 8), None),
         ((2, 8, 257), "ctf"),
         ((8, 257, 2), "tfc"),
         ((1, 2, 257, 3), None),
     ],
 )
-def test_mel_filter_bank_of_shapes(shape: tuple[int, ...], layout: str | None) -> None:
-    assert_near(lambda m: m.mel_filter_bank(m.tensor(noise(*shape, low=0), layout=layout), nfilter=60), MEL)
+def test_mel_filter_bank_of_shapes(shape: tuple[int, ...], layout: str | None, raises: Raises | None) -> None:
+    assert_near(lambda m: m.mel_filter_bank(m.tensor(noise(*shape, low=0), layout=layout), nfilter=60), MEL, raises=raises)
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("lifter", [0.0, 22.0, -2.0])
-def test_mfcc(kind: int, normalize: bool, lifter: float) -> None:
-    assert_near(lambda m: m.mfcc(m.tensor(noise(40, 9)), dct_type=kind, normalize=normalize, lifter=lifter), 4e-6)
+def test_mfcc_of_every_dct_type(kind: int, normalize: bool, lifter: float) -> None:
+    raises = RuntimeError if kind not in (1, 2, 3, 4) or (kind == 1 and normalize) else None
+    assert_near(lambda m: m.mfcc(m.tensor(noise(40, 9)), dct_type=kind, normalize=normalize, lifter=lifter), 4e-6, raises=raises)
 
 
-@pytest.mark.parametrize("args", [{"n_mfcc": 100}, {"n_mfcc": 1}, {"n_mfcc": 0}, {"axis": 1}, {"axis": 2, "n_mfcc": 5}, {"axis": 3}])
-def test_mfcc_axis_and_number(args: dict[str, Any]) -> None:
-    assert_near(lambda m: m.mfcc(m.tensor(noise(3, 30, 8), layout="cft"), **args), 4e-6)
+@pytest.mark.parametrize(
+    "args",
+    [{"n_mfcc": 100}, {"n_mfcc": 1}, raising(RuntimeError, {"n_mfcc": 0}), {"axis": 1}, {"axis": 2, "n_mfcc": 5}, raising(RuntimeError, {"axis": 3})],
+)
+def test_mfcc_axis_and_number(args: dict[str, Any], raises: Raises | None) -> None:
+    assert_near(lambda m: m.mfcc(m.tensor(noise(3, 30, 8), layout="cft"), **args), 4e-6, raises=raises)
 
 
 @pytest.mark.parametrize(
@@ -145,17 +148,17 @@ def test_to_decibels(args: dict[str, Any]) -> None:
         assert_near(lambda m, values=values: m.to_decibels(m.tensor(values), **args), EXACT)
 
 
-@pytest.mark.parametrize("border", ["zero", "clamp", "reflect", "wrap"])
+@pytest.mark.parametrize("border", ["zero", "clamp", "reflect", raising(RuntimeError, "wrap")])
 @pytest.mark.parametrize(
     ("source", "target"), [("float32", None), ("float32", "int16"), ("int16", None), ("int16", "int16"), ("uint8", "uint8"), ("int32", "float64")]
 )
-def test_preemphasis_filter(border: str, source: str, target: str | None) -> None:
+def test_preemphasis_filter(border: str, source: str, target: str | None, raises: Raises | None) -> None:
     values = (noise(5000) * 100 + (100 if source == "uint8" else 0)).astype(source)
     args = {"border": border, **({} if target is None else {"dtype": target})}
-    assert_near(lambda m: m.preemphasis_filter(m.tensor(values), preemph_coeff=0.9, **with_dtype(m, args)), EXACT)
+    assert_near(lambda m: m.preemphasis_filter(m.tensor(values), preemph_coeff=0.9, **with_dtype(m, args)), EXACT, raises=raises)
     coefficients = [np.float32(c) for c in (0.0, 0.97, -1.5)]
     rows = [values[:n].reshape(2, -1) for n in (10, 400, 3000)]
-    assert_near(lambda m: m.preemphasis_filter(m.batch(rows), preemph_coeff=m.batch(coefficients), **with_dtype(m, args)), EXACT)
+    assert_near(lambda m: m.preemphasis_filter(m.batch(rows), preemph_coeff=m.batch(coefficients), **with_dtype(m, args)), EXACT, raises=raises)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int16", "int8", "uint8"])
@@ -167,17 +170,17 @@ def test_preemphasis_filter(border: str, source: str, target: str | None) -> Non
         {"cutoff_db": -10.0},
         {"cutoff_db": 10.0},
         {"reference_power": 100.0},
-        {"reference_power": -1.0},
+        raising(RuntimeError, {"reference_power": -1.0}),
         {"window_length": 128, "cutoff_db": -30.0},
     ],
 )
-def test_nonsilent_region(dtype: str, args: dict[str, Any]) -> None:
+def test_nonsilent_region(dtype: str, args: dict[str, Any], raises: Raises | None) -> None:
     """Every window is summed anew, because DALI's running sum in float32 drifts."""
     loud = noise(2000) * 100
     signals = [np.concatenate([np.zeros(a), loud[:n], np.zeros(b)]).astype(dtype) for a, n, b in ((3000, 2000, 5000), (10, 50, 3), (500, 1999, 0))]
     reset = args.get("window_length", 2048)
     for k in (0, 1):
-        assert_near(lambda m, k=k: m.nonsilent_region(m.batch(signals), reset_interval=reset, **args)[k], 0.0)
+        assert_near(lambda m, k=k: m.nonsilent_region(m.batch(signals), reset_interval=reset, **args)[k], 0.0, raises=raises)
 
 
 @pytest.mark.parametrize(
@@ -194,18 +197,18 @@ def test_nonsilent_region(dtype: str, args: dict[str, Any]) -> None:
         ({"out_length": 0}, 0.0),
         ({"scale": 0.0}, 0.0),
         ({"scale": 0.0001}, EXACT),
-        ({"scale": -1.0}, 0.0),
-        ({"scale": float("nan")}, 0.0),
-        ({"scale": 2.0, "quality": 101.0}, 0.0),
-        ({"in_rate": 44100.0}, 0.0),
-        ({"in_rate": 0.0, "out_rate": 1.0}, 0.0),
-        ({}, 0.0),
-        ({"scale": 1.0, "out_length": 3}, 0.0),
+        raising(RuntimeError, {"scale": -1.0}, 0.0),
+        raising(RuntimeError, {"scale": float("nan")}, 0.0),
+        raising(RuntimeError, {"scale": 2.0, "quality": 101.0}, 0.0),
+        raising(RuntimeError, {"in_rate": 44100.0}, 0.0),
+        raising(RuntimeError, {"in_rate": 0.0, "out_rate": 1.0}, 0.0),
+        raising(RuntimeError, {}, 0.0),
+        raising(RuntimeError, {"scale": 1.0, "out_length": 3}, 0.0),
     ],
 )
-def test_audio_resample(args: dict[str, Any], tolerance: float) -> None:
+def test_audio_resample(args: dict[str, Any], tolerance: float, raises: Raises | None) -> None:
     for signal in (noise(3001), noise(700, 2)):
-        assert_near(lambda m, signal=signal: m.audio_resample(m.tensor(signal), **args), tolerance)
+        assert_near(lambda m, signal=signal: m.audio_resample(m.tensor(signal), **args), tolerance, raises=raises)
 
 
 RATES = [(22050, 48000), (44100, 16000), (8000, 11025), (11025, 48000), (44100, 48000), (3, 7)]
@@ -248,17 +251,17 @@ def test_audio_resample_types(source: str, target: str | None) -> None:
         {},
         {"axis": 0},
         {"axis": 1},
-        {"axis": 3},
+        raising(RuntimeError, {"axis": 3}),
         {"axis": 1, "nfft": 16},
         {"axis": 1, "nfft": 64},
         {"axis": 1, "nfft": 33},
         {"nfft": -1},
         {"power": 1},
-        {"power": 3},
+        raising(RuntimeError, {"power": 3}),
     ],
 )
-def test_power_spectrum(args: dict[str, Any]) -> None:
-    assert_near(lambda m: m.power_spectrum(m.tensor(noise(6, 32, 4), layout="abc"), **args), EXACT)
+def test_power_spectrum(args: dict[str, Any], raises: Raises | None) -> None:
+    assert_near(lambda m: m.power_spectrum(m.tensor(noise(6, 32, 4), layout="abc"), **args), EXACT, raises=raises)
 
 
 @pytest.mark.parametrize("length", [3, 4, 999, 1000, 2003, 44100])

@@ -52,7 +52,7 @@ def assert_close(file: np.ndarray, dtype: str, tolerance: float, **options: obje
 
 @pytest.mark.parametrize("dtype", ["float32", "int16", "int32"])
 @pytest.mark.parametrize(("container", "subtype"), FORMATS)
-def test_formats(container: str, subtype: str, dtype: str) -> None:
+def test_every_format_decodes_alike(container: str, subtype: str, dtype: str) -> None:
     for channels in (1, 2):
         file = encode(container, subtype, channels)
         # DALI's build of Vorbis sums in another order, and truncates where we round.
@@ -62,7 +62,7 @@ def test_formats(container: str, subtype: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("quality", [0.0, 50.0, 100.0])
 @pytest.mark.parametrize("rate", [8000.0, 22050.0, 44100.0, 15999.5, 16000.0])
-def test_resampling(rate: float, quality: float) -> None:
+def test_resampled_sounds_are_close(rate: float, quality: float) -> None:
     # DALI interpolates linearly in a table of 32 weights per lobe, each off by up to 9e-4.
     for dtype in ("float32", "int16", "int32"):
         assert_close(encode("FLAC", "PCM_16"), dtype, 3e-3, sample_rate=rate, quality=quality)
@@ -81,7 +81,7 @@ def test_dali_extra() -> None:
             assert_close(file, "int16", 1 / 32767, downmix=True)
 
 
-def test_errors() -> None:
+def test_both_reject_bad_files_and_options() -> None:
     good = encode("WAV", "PCM_16")
     for file, options in (
         (np.zeros(100, np.uint8), {}),

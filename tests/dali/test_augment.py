@@ -6,17 +6,18 @@ import pytest
 
 auto_augment = pytest.importorskip("nvidia.dali.auto_aug.auto_augment")
 
-from torch_ndd.augment._tables import POLICIES  # noqa: E402
+from torch_ndd.augment._augmentations import in_space  # noqa: E402
+from torch_ndd.augment._spaces import POLICIES  # noqa: E402
 
 
-def test_image_net() -> None:
+def test_image_net_policy_equals_dali() -> None:
     theirs = auto_augment.get_image_net_policy(use_shape=True)
-    pairs, augmentations, bins = POLICIES["image_net"]
+    pairs, space, bins = POLICIES["image_net"]
     assert bins == theirs.num_magnitude_bins
     assert [[(name, p, m) for name, p, m in pair] for pair in pairs] == [
         [(one.name, p, m or 0) for one, p, m in pair] for pair in theirs.sub_policies
     ]
-    ours = {one.name: one for one in augmentations}
+    ours = {one.name: one for one in in_space(space)}
     compared = set()
     for one in {one.name: one for pair in theirs.sub_policies for one, _, _ in pair}.values():
         if one.mag_range is not None:
@@ -29,7 +30,7 @@ def test_image_net() -> None:
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("reduced_image_net", "reduced_image_net"), ("cifar10", "reduced_cifar10"), ("svhn", "svhn")])
-def test_pairs_of_the_other_policies(ours: str, theirs: str) -> None:
+def test_other_policies_equal_dali(ours: str, theirs: str) -> None:
     policy = getattr(auto_augment, f"get_{theirs}_policy")
     policy = policy(use_shape=True) if theirs != "reduced_image_net" else policy()
     assert [list(pair) for pair in POLICIES[ours][0]] == [[(one.name, p, m or 0) for one, p, m in pair] for pair in policy.sub_policies]

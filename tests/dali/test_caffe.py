@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _dali_readers import ORDERS, assert_same_epochs, assert_same_error, dali
+from _dali_readers import ORDERS, assert_reader_raises, assert_same_epochs, dali
 from _messages import datum, floats, ints, pixels, string, tensors, write_lmdb
 
 import torch_ndd as ndd
@@ -16,7 +16,7 @@ IMAGE, LABEL = string(b"bytes of a file"), ints([7])
 
 @pytest.mark.parametrize(("batch_size", "options"), ORDERS, ids=str)
 @pytest.mark.parametrize("name", ["Caffe", "Caffe2"])
-def test_orders(tmp_path: Path, name: str, batch_size: int | None, options: dict[str, Any]) -> None:
+def test_order_shards_and_padding(tmp_path: Path, name: str, batch_size: int | None, options: dict[str, Any]) -> None:
     def value(i: int) -> bytes:
         content = bytes([i]) * (i + 1)
         return datum(content, i - 3, encoded=True) if name == "Caffe" else tensors(string(content), ints([i - 3]))
@@ -41,7 +41,7 @@ def test_orders(tmp_path: Path, name: str, batch_size: int | None, options: dict
         (datum(b"abc", 3), {"image_available": False}),
     ],
 )
-def test_caffe(tmp_path: Path, value: bytes, options: dict[str, Any]) -> None:
+def test_options_of_caffe(tmp_path: Path, value: bytes, options: dict[str, Any]) -> None:
     assert_same_epochs("Caffe", None, {"path": write_lmdb(tmp_path, [value]), **options}, count=1)
 
 
@@ -65,7 +65,7 @@ def test_caffe(tmp_path: Path, value: bytes, options: dict[str, Any]) -> None:
         (tensors(LABEL, floats([7, 8])), {"image_available": False, "additional_inputs": 1}),
     ],
 )
-def test_caffe2(tmp_path: Path, value: bytes, options: dict[str, Any]) -> None:
+def test_options_of_caffe2(tmp_path: Path, value: bytes, options: dict[str, Any]) -> None:
     assert_same_epochs("Caffe2", None, {"path": write_lmdb(tmp_path, [value]), **options}, count=1)
 
 
@@ -90,9 +90,9 @@ def test_caffe2(tmp_path: Path, value: bytes, options: dict[str, Any]) -> None:
         ("Caffe2", [tensors(floats([1, 2]), LABEL)], {}),
     ],
 )
-def test_errors(tmp_path: Path, name: str, values: list[bytes] | None, options: dict[str, Any]) -> None:
+def test_bad_databases_are_rejected(tmp_path: Path, name: str, values: list[bytes] | None, options: dict[str, Any]) -> None:
     path = str(tmp_path / "nowhere") if values is None else write_lmdb(tmp_path, values)
-    assert_same_error(name, {"path": path, **options})
+    assert_reader_raises(name, {"path": path, **options}, RuntimeError)
 
 
 @pytest.mark.parametrize("name", ["Caffe", "Caffe2"])
@@ -102,7 +102,7 @@ def test_path_is_required(name: str) -> None:
             getattr(module.readers, name)()
 
 
-def test_sources(tmp_path: Path) -> None:
+def test_source_info_is_the_key(tmp_path: Path) -> None:
     path = write_lmdb(tmp_path, [datum(b"a", 1), datum(b"b", 2)], [b"z", b"a"])
     found = []
     for module in (dali, ndd):

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _dali import dali
 from PIL import Image
 
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-import torch_ndd as ndd  # noqa: E402
+import torch_ndd as ndd
 
 CENTER = [0.25, 0.75]
 

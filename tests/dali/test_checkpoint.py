@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from _dali import dali
+from _raises import Raises, catch_error, raising
 
 import torch_ndd as ndd
 
@@ -28,11 +29,16 @@ class Other(Op):
 
 
 class Log(list[Any]):
+    """The results of steps, in their place the types of their errors, which a test compares with the expected ones."""
+
     def step(self, action: Callable[[], Any]) -> None:
         try:
             self.append(action())
         except Exception as error:
             self.append(type(error))
+
+    def errors(self) -> list[type[Exception]]:
+        return [result for result in self if isinstance(result, type)]
 
 
 def lifetime(new: Callable[[], Any], log: Log) -> None:
@@ -108,7 +114,14 @@ def files(new: Callable[[], Any], log: Log) -> None:
     log.step(lambda: sorted(str(path) for path in Path().rglob("*")))
 
 
-@pytest.mark.parametrize("program", [lifetime, resuming, files])
+ERRORS: dict[Callable[[Callable[[], Any], Log], None], list[type[Exception]]] = {
+    lifetime: [RuntimeError] * 3 + [ValueError] * 2 + [TypeError, KeyError, RuntimeError, RuntimeError, KeyError, TypeError, TypeError],
+    resuming: [KeyError, KeyError, RuntimeError, RuntimeError, RuntimeError, TypeError, KeyError, RuntimeError],
+    files: [FileNotFoundError, ValueError, ValueError, RuntimeError],
+}
+
+
+@pytest.mark.parametrize("program", ERRORS)
 def test_the_same_steps(program: Callable[[Callable[[], Any], Log], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = []
     for m in (ndd, dali):
@@ -117,34 +130,37 @@ def test_the_same_steps(program: Callable[[Callable[[], Any], Log], None], tmp_p
         monkeypatch.chdir(folder)
         logs.append(Log())
         program(m.checkpoint.Checkpoint, logs[-1])
+        assert logs[-1].errors() == ERRORS[program]
     assert logs[0] == logs[1]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "[]",
-        "{}",
-        '{"states": {}}',
-        '{"version": 1, "states": {}}',
-        '{"version": 2, "states": []}',
-        '{"version": 2, "states": {"a": "x"}}',
-        '{"version": 2, "states": {"a": {}}}',
-        '{"version": 2, "states": {"a": {"state": "1", "type": 3}}}',
+        raising(ValueError, "[]"),
+        raising(ValueError, "{}"),
+        raising(ValueError, '{"states": {}}'),
+        raising(ValueError, '{"version": 1, "states": {}}'),
+        raising(ValueError, '{"version": 2, "states": []}'),
+        raising(ValueError, '{"version": 2, "states": {"a": "x"}}'),
+        raising(ValueError, '{"version": 2, "states": {"a": {}}}'),
+        raising(ValueError, '{"version": 2, "states": {"a": {"state": "1", "type": 3}}}'),
         '{"version": 2, "states": {"a": {"state": "1"}}}',
         '{"version": 2, "states": {"a": {"state": "1", "type": null}}}',
         '{"version": 2, "states": {}}',
-        "no JSON",
+        raising(json.JSONDecodeError, "no JSON"),
     ],
 )
-def test_texts(text: str) -> None:
-    logs = []
+def test_wrong_texts_are_rejected(text: str, raises: Raises | None) -> None:
+    states = []
     for m in (ndd, dali):
-        c, log = m.checkpoint.Checkpoint(), Log()
-        log.step(lambda c=c: c.deserialize(text))
-        log.step(lambda c=c: (c.is_loaded, c.is_complete, c.names))
-        logs.append(log)
-    assert logs[0] == logs[1]
+        checkpoint = m.checkpoint.Checkpoint()
+        if raises is None:
+            checkpoint.deserialize(text)
+        else:
+            catch_error(lambda c=checkpoint: c.deserialize(text), raises)
+        states.append((checkpoint.is_loaded, checkpoint.is_complete, checkpoint.names))
+    assert states[0] == states[1]
 
 
 def test_the_context_s_own() -> None:

@@ -159,7 +159,7 @@ def test_every_gray_level() -> None:
         ("saturation", {"saturation": 2.0}),
     ],
 )
-def test_layouts(layout: str | None, operator: str, options: dict[str, float]) -> None:
+def test_every_layout(layout: str | None, operator: str, options: dict[str, float]) -> None:
     shape = tuple({"F": 2, "D": 4, "H": 13, "W": 10, "C": 3}[letter] for letter in layout or "HWC")
     compare(operator, data(shape, "uint8"), layout, **options)
 

@@ -3,10 +3,9 @@
 
 import numpy as np
 import pytest
+from _dali import dali
 
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-import torch_ndd as ndd  # noqa: E402
+import torch_ndd as ndd
 
 
 def mosaic(*shape: int, dtype: str = "uint8", seed: int = 0) -> np.ndarray:
@@ -30,7 +29,7 @@ def mosaic(*shape: int, dtype: str = "uint8", seed: int = 0) -> np.ndarray:
         ("vng_ocv", "uint8"),
     ],
 )
-def test_debayer(algorithm: str | None, dtype: str, layout: str, position: tuple[int, int]) -> None:
+def test_every_pattern_and_algorithm(algorithm: str | None, dtype: str, layout: str, position: tuple[int, int]) -> None:
     """Equal; VNG up to one level in one of 500 values, where OpenCV's vector code rounds differently."""
     samples = [mosaic(*([2] * layout.startswith("F")), 30 + 2 * i, 44 - 4 * i, dtype=dtype, seed=i) for i in range(3)]
     samples = [sample[..., None] if layout.endswith("C") else sample for sample in samples]

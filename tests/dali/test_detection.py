@@ -3,11 +3,13 @@
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
-from _dali import assert_alike, assert_same, dali, ndd, outcome, outcomes, with_dtype
+from _dali import assert_alike, assert_same, dali, evaluate, ndd, with_dtype
+from _raises import Raises, raising
 
 Program = Callable[[Any], Any]
 COUNT = 1024  # a power of two: DALI rounds the batch size up and rejects arguments for the requested samples
@@ -23,13 +25,9 @@ LABELS = np.arange(1, 7, dtype=np.int32)
 POINTS = np.random.default_rng(2).normal(size=(5, 2)).astype(np.float32)
 
 
-def assert_near(program: Program, tolerance: float = 2e-6) -> None:
+def assert_near(program: Program, tolerance: float = 2e-6, raises: Raises | None = None) -> None:
     """Check equality except for an absolute difference: DALI computes start and size from the ends."""
-    if (results := outcomes(program)) is not None:
-        ours, theirs = results
-        assert (ours.shapes, ours.dtypes, ours.is_batch, ours.layout) == (theirs.shapes, theirs.dtypes, theirs.is_batch, theirs.layout)
-        for one, other in zip(ours.samples, theirs.samples, strict=True):
-            np.testing.assert_allclose(one.astype(np.float64), other.astype(np.float64), atol=tolerance, rtol=0)
+    assert_same(program, absolute=tolerance, raises=raises)
 
 
 @pytest.mark.parametrize(
@@ -46,22 +44,22 @@ def assert_near(program: Program, tolerance: float = 2e-6) -> None:
         lambda m: m.bb_flip(BOXES + 5),
         lambda m: m.bb_flip(BOXES, horizontal=2),
         lambda m: m.bb_flip(m.batch([BOXES, BOXES[:1]]), horizontal=m.batch([0, 1]), vertical=m.batch([1, 0])),
-        lambda m: m.bb_flip(BOXES.astype(np.float64)),
-        lambda m: m.bb_flip(BOXES.astype(np.int32)),
-        lambda m: m.bb_flip(BOXES, ltrb=m.tensor(True)),
+        raising(RuntimeError, lambda m: m.bb_flip(BOXES.astype(np.float64))),
+        raising(RuntimeError, lambda m: m.bb_flip(BOXES.astype(np.int32))),
+        raising(TypeError, lambda m: m.bb_flip(BOXES, ltrb=m.tensor(True))),
         lambda m: m.bbox_paste(BOXES, ratio=2.0),
         lambda m: m.bbox_paste(BOXES, ratio=3.0, ltrb=True, paste_x=0.0, paste_y=1.0),
         lambda m: m.bbox_paste(BOXES, ratio=0.5),
         lambda m: m.bbox_paste(BOXES, ratio=2.0, paste_x=2.0, paste_y=-1.0),
         lambda m: m.bbox_paste(BOXES[0], ratio=2.0),
         lambda m: m.bbox_paste(m.batch([BOXES, BOXES[:1]]), ratio=m.batch([2.0, 3.0]), paste_x=m.batch([0.0, 1.0]), paste_y=m.batch([0.3, 1.0])),
-        lambda m: m.bbox_paste(np.zeros((2, 5), np.float32), ratio=2.0),
-        lambda m: m.bbox_paste(BOXES.astype(np.float64), ratio=2.0),
-        lambda m: m.bbox_paste(BOXES),
+        raising(RuntimeError, lambda m: m.bbox_paste(np.zeros((2, 5), np.float32), ratio=2.0)),
+        raising(RuntimeError, lambda m: m.bbox_paste(BOXES.astype(np.float64), ratio=2.0)),
+        raising(TypeError, lambda m: m.bbox_paste(BOXES)),
     ],
 )
-def test_flipped_and_pasted_boxes(program: Program) -> None:
-    assert_near(program)
+def test_flipped_and_pasted_boxes(program: Program, raises: Raises | None) -> None:
+    assert_near(program, raises=raises)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +73,12 @@ def test_flipped_and_pasted_boxes(program: Program) -> None:
         lambda m: m.coord_flip(np.ones((2, 1), np.float32), center_x=3.0),
         lambda m: m.coord_flip(POINTS[:0]),
         lambda m: m.coord_flip(m.batch([POINTS, POINTS[:1]]), flip_x=m.batch([1, 0]), center_x=m.batch([0.5, 0.1])),
-        lambda m: m.coord_flip(POINTS[0]),
-        lambda m: m.coord_flip(np.ones((2, 4), np.float32)),
-        lambda m: m.coord_flip(POINTS, layout="ab"),
-        lambda m: m.coord_flip(POINTS, layout="xx"),
-        lambda m: m.coord_flip(POINTS.astype(np.int32)),
-        lambda m: m.coord_flip(POINTS[None]),
+        raising(RuntimeError, lambda m: m.coord_flip(POINTS[0])),
+        raising(RuntimeError, lambda m: m.coord_flip(np.ones((2, 4), np.float32))),
+        raising(RuntimeError, lambda m: m.coord_flip(POINTS, layout="ab")),
+        raising(RuntimeError, lambda m: m.coord_flip(POINTS, layout="xx")),
+        raising(RuntimeError, lambda m: m.coord_flip(POINTS.astype(np.int32))),
+        raising(RuntimeError, lambda m: m.coord_flip(POINTS[None])),
         lambda m: m.coord_transform(POINTS),
         lambda m: m.coord_transform(POINTS, M=[1.0, 2.0, 3.0, 4.0]),
         lambda m: m.coord_transform(POINTS, M=np.float32([[1, 2], [3, 4], [5, 6]])),
@@ -93,16 +91,18 @@ def test_flipped_and_pasted_boxes(program: Program) -> None:
         lambda m: m.coord_transform(np.arange(12, dtype=np.float32).reshape(2, 2, 3), M=np.eye(3, dtype=np.float32) * 3),
         lambda m: m.coord_transform(m.tensor(POINTS, layout="NX"), M=[1.0, 2.0, 3.0, 4.0]),
         lambda m: m.coord_transform(m.batch([POINTS, POINTS[:1]]), MT=m.batch(np.arange(12, dtype=np.float32).reshape(2, 2, 3))),
-        lambda m: m.coord_transform(POINTS, T=[1.0, 2.0, 3.0]),
-        lambda m: m.coord_transform(POINTS, M=[1.0, 2.0, 3.0, 4.0, 5.0]),
-        lambda m: m.coord_transform(POINTS, MT=[1.0, 2.0, 3.0, 4.0, 5.0]),
-        lambda m: m.coord_transform(POINTS, M=[1.0, 2.0, 3.0, 4.0], MT=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]),
-        lambda m: m.coord_transform(POINTS[0], M=[1.0, 2.0, 3.0, 4.0]),
-        lambda m: m.coord_transform(m.batch([POINTS] * 2), M=m.batch([np.ones((2, 2), np.float32), np.ones((3, 2), np.float32)])),
+        raising(RuntimeError, lambda m: m.coord_transform(POINTS, T=[1.0, 2.0, 3.0])),
+        raising(RuntimeError, lambda m: m.coord_transform(POINTS, M=[1.0, 2.0, 3.0, 4.0, 5.0])),
+        raising(RuntimeError, lambda m: m.coord_transform(POINTS, MT=[1.0, 2.0, 3.0, 4.0, 5.0])),
+        raising(RuntimeError, lambda m: m.coord_transform(POINTS, M=[1.0, 2.0, 3.0, 4.0], MT=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+        raising(RuntimeError, lambda m: m.coord_transform(POINTS[0], M=[1.0, 2.0, 3.0, 4.0])),
+        raising(
+            RuntimeError, lambda m: m.coord_transform(m.batch([POINTS] * 2), M=m.batch([np.ones((2, 2), np.float32), np.ones((3, 2), np.float32)]))
+        ),
     ],
 )
-def test_points(program: Program) -> None:
-    assert_near(program, 4e-6)
+def test_flipped_and_transformed_points(program: Program, raises: Raises | None) -> None:
+    assert_near(program, 4e-6, raises=raises)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int32"])
@@ -140,23 +140,23 @@ ANCHORS = random_boxes(30, 3).ravel().tolist()
         {"offset": True},
         {"offset": True, "scale": 300.0, "means": [0.1, 0.2, 0.3, 0.4], "stds": [0.1, 0.1, 0.2, 0.2]},
         {"means": [0.1, 0.2, 0.3, 0.4], "stds": [0.1, 0.1, 0.2, 0.2]},
-        {"criteria": 2.0},
-        {"criteria": -1.0},
-        {"stds": [0.0, 1.0, 1.0, 1.0]},
-        {"stds": [1.0, 1.0]},
-        {"means": [1.0, 1.0]},
-        {"anchors": [0.0, 1.0, 0.5]},
+        raising(RuntimeError, {"criteria": 2.0}),
+        raising(RuntimeError, {"criteria": -1.0}),
+        raising(RuntimeError, {"stds": [0.0, 1.0, 1.0, 1.0]}),
+        raising(RuntimeError, {"stds": [1.0, 1.0]}),
+        raising(RuntimeError, {"means": [1.0, 1.0]}),
+        raising(RuntimeError, {"anchors": [0.0, 1.0, 0.5]}),
         {"anchors": [0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5]},
     ],
     ids=str,
 )
-def test_encoded_boxes(args: dict[str, Any], k: int) -> None:
+def test_encoded_boxes(args: dict[str, Any], k: int, raises: Raises | None) -> None:
     args = {"anchors": ANCHORS, **args}
     tolerance = 2e-5  # differences of nearly equal numbers, divided by 0.1
-    assert_near(lambda m: m.box_encoder(BOXES, LABELS, **args)[k], tolerance)
-    assert_near(lambda m: m.box_encoder(m.batch([BOXES, BOXES[:1]]), m.batch([LABELS, LABELS[:1]]), **args)[k], tolerance)
-    assert_near(lambda m: m.box_encoder(np.repeat(BOXES[:1], 3, 0), LABELS[:3, None].copy(), **args)[k], tolerance)
-    assert_near(lambda m: m.box_encoder(BOXES[:0], LABELS[:0], **args)[k], tolerance)
+    assert_near(lambda m: m.box_encoder(BOXES, LABELS, **args)[k], tolerance, raises=raises)
+    assert_near(lambda m: m.box_encoder(m.batch([BOXES, BOXES[:1]]), m.batch([LABELS, LABELS[:1]]), **args)[k], tolerance, raises=raises)
+    assert_near(lambda m: m.box_encoder(np.repeat(BOXES[:1], 3, 0), LABELS[:3, None].copy(), **args)[k], tolerance, raises=raises)
+    assert_near(lambda m: m.box_encoder(BOXES[:0], LABELS[:0], **args)[k], tolerance, raises=raises)
 
 
 def test_labels_of_many_boxes() -> None:
@@ -203,17 +203,17 @@ def test_turned_boxes(angle: float, mode: str, args: dict[str, Any]) -> None:
         lambda m: m.bbox_rotate(BOXES[:0], angle=30.0, input_shape=SHAPE),
         lambda m: m.bbox_rotate(BOXES, angle=float("nan"), input_shape=SHAPE, keep_size=True),
         lambda m: m.bbox_rotate(BOXES, LABELS[:, None].copy(), angle=30.0, input_shape=SHAPE)[1],
-        lambda m: m.bbox_rotate(BOXES, LABELS[:1], angle=30.0, input_shape=SHAPE)[1],
-        lambda m: m.bbox_rotate(BOXES, angle=30.0, input_shape=SHAPE, mode="junk"),
-        lambda m: m.bbox_rotate(BOXES, angle=30.0, input_shape=SHAPE, bbox_layout="yxYX"),
-        lambda m: m.bbox_rotate(BOXES, angle=30.0, input_shape=SHAPE, remove_threshold=2.0),
-        lambda m: m.bbox_rotate(BOXES, angle=30.0, input_shape=SHAPE, keep_size=True, size=[5.0, 5.0]),
-        lambda m: m.bbox_rotate(BOXES.astype(np.float64), angle=30.0, input_shape=SHAPE),
-        lambda m: m.bbox_rotate(BOXES, angle=30.0),
+        raising(RuntimeError, lambda m: m.bbox_rotate(BOXES, LABELS[:1], angle=30.0, input_shape=SHAPE)[1]),
+        raising(RuntimeError, lambda m: m.bbox_rotate(BOXES, angle=30.0, input_shape=SHAPE, mode="junk")),
+        raising(RuntimeError, lambda m: m.bbox_rotate(BOXES, angle=30.0, input_shape=SHAPE, bbox_layout="yxYX")),
+        raising(RuntimeError, lambda m: m.bbox_rotate(BOXES, angle=30.0, input_shape=SHAPE, remove_threshold=2.0)),
+        raising(RuntimeError, lambda m: m.bbox_rotate(BOXES, angle=30.0, input_shape=SHAPE, keep_size=True, size=[5.0, 5.0])),
+        raising(RuntimeError, lambda m: m.bbox_rotate(BOXES.astype(np.float64), angle=30.0, input_shape=SHAPE)),
+        raising(TypeError, lambda m: m.bbox_rotate(BOXES, angle=30.0)),
     ],
 )
-def test_arguments_of_turned_boxes(program: Program) -> None:
-    assert_near(program)
+def test_arguments_of_turned_boxes(program: Program, raises: Raises | None) -> None:
+    assert_near(program, raises=raises)
 
 
 CROP: dict[str, Any] = {"num_attempts": 10, "quiet": True}
@@ -238,38 +238,38 @@ def test_outputs_of_a_window_that_is_the_image(program: Callable[..., Any], k: i
 @pytest.mark.parametrize(
     "args",
     [
-        {"threshold_type": "foo"},
-        {"thresholds": [2.0]},
-        {"thresholds": [-1.0]},
-        {"thresholds": []},
-        {"aspect_ratio": [1.0]},
-        {"aspect_ratio": [2.0, 1.0]},
-        {"scaling": [0.5]},
-        {"scaling": [0.5, 0.1]},
-        {"scaling": [-1.0, 1.0]},
-        {"num_attempts": 0},
-        {"total_num_attempts": 0},
-        {"bbox_prune_threshold": 2.0},
-        {"bbox_layout": "abcd"},
-        {"bbox_layout": "xyWH", "ltrb": True},
-        {"crop_shape": [100, 200]},
-        {"crop_shape": [100, 200], "input_shape": [480, 640], "scaling": [0.5, 1.0]},
-        {"crop_shape": [100, 200], "input_shape": [480, 640], "aspect_ratio": [0.5, 1.0]},
-        {"input_shape": [480, 640, 3]},
-        {"input_shape": [480, 640, 3], "shape_layout": "HWC"},
-        {"seed": 3},
+        raising(RuntimeError, {"threshold_type": "foo"}),
+        raising(RuntimeError, {"thresholds": [2.0]}),
+        raising(RuntimeError, {"thresholds": [-1.0]}),
+        raising(RuntimeError, {"thresholds": []}),
+        raising(RuntimeError, {"aspect_ratio": [1.0]}),
+        raising(RuntimeError, {"aspect_ratio": [2.0, 1.0]}),
+        raising(RuntimeError, {"scaling": [0.5]}),
+        raising(RuntimeError, {"scaling": [0.5, 0.1]}),
+        raising(RuntimeError, {"scaling": [-1.0, 1.0]}),
+        raising(RuntimeError, {"num_attempts": 0}),
+        raising(RuntimeError, {"total_num_attempts": 0}),
+        raising(RuntimeError, {"bbox_prune_threshold": 2.0}),
+        raising(RuntimeError, {"bbox_layout": "abcd"}),
+        raising(RuntimeError, {"bbox_layout": "xyWH", "ltrb": True}),
+        raising(RuntimeError, {"crop_shape": [100, 200]}),
+        raising(RuntimeError, {"crop_shape": [100, 200], "input_shape": [480, 640], "scaling": [0.5, 1.0]}),
+        raising(RuntimeError, {"crop_shape": [100, 200], "input_shape": [480, 640], "aspect_ratio": [0.5, 1.0]}),
+        raising(RuntimeError, {"input_shape": [480, 640, 3]}),
+        raising(RuntimeError, {"input_shape": [480, 640, 3], "shape_layout": "HWC"}),
+        raising(TypeError, {"seed": 3}),
     ],
     ids=str,
 )
-def test_errors_of_windows(args: dict[str, Any]) -> None:
-    assert_alike(lambda m: m.random_bbox_crop(TWO, LABELS[:2], rng=m.random.RNG(seed=1), **{**CROP, **args})[0])
+def test_errors_of_windows(args: dict[str, Any], raises: Raises | None) -> None:
+    assert_alike(lambda m: m.random_bbox_crop(TWO, LABELS[:2], rng=m.random.RNG(seed=1), **{**CROP, **args})[0], raises=raises)
 
 
 @pytest.mark.parametrize(
     "wrong", [TWO * 2, TWO.astype(np.float64), TWO[0], np.zeros((2, 5), np.float32), -TWO], ids=["outside", "double", "one", "five", "negative"]
 )
 def test_wrong_boxes_of_windows(wrong: np.ndarray) -> None:
-    assert_alike(lambda m: m.random_bbox_crop(wrong, rng=m.random.RNG(seed=1), **CROP)[0])
+    assert_alike(lambda m: m.random_bbox_crop(wrong, rng=m.random.RNG(seed=1), **CROP)[0], raises=RuntimeError)
 
 
 def windows(module: Any, boxes: np.ndarray, **args: Any) -> np.ndarray:
@@ -347,21 +347,22 @@ def test_distributions_in_space(dims: int) -> None:
 def test_dump_image(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     image = np.random.default_rng(1).integers(0, 256, (5, 4, 3)).astype(np.uint8)
     monkeypatch.chdir(tmp_path)
-    for program in (
-        lambda m: m.dump_image(m.batch([image, image[:3]]), suffix="a"),
-        lambda m: m.dump_image(image[..., :1].copy(), suffix="b"),
-        lambda m: m.dump_image(m.tensor(image, layout="HWC")),
-        lambda m: m.dump_image(image, input_layout="CHW"),
-        lambda m: m.dump_image(image.astype(np.float32)),
-        lambda m: m.dump_image(image[..., 0].copy()),
-        lambda m: m.dump_image(np.zeros((3, 3, 4), np.uint8)),
-        lambda m: m.dump_image(image, suffix="no/such/folder"),
+    for program, raises in (
+        (lambda m: m.dump_image(m.batch([image, image[:3]]), suffix="a"), None),
+        (lambda m: m.dump_image(image[..., :1].copy(), suffix="b"), None),
+        (lambda m: m.dump_image(m.tensor(image, layout="HWC")), None),
+        (lambda m: m.dump_image(image, input_layout="CHW"), RuntimeError),
+        (lambda m: m.dump_image(image.astype(np.float32)), RuntimeError),
+        (lambda m: m.dump_image(image[..., 0].copy()), RuntimeError),
+        (lambda m: m.dump_image(np.zeros((3, 3, 4), np.uint8)), RuntimeError),
+        (lambda m: m.dump_image(image, suffix="no/such/folder"), RuntimeError),
     ):
-        assert_same(program)
+        assert_same(program, raises=raises)
         files = []
         for module in (dali, ndd):
             for path in tmp_path.iterdir():
                 path.unlink()
-            outcome(program, module)
+            with suppress(raises or ()):
+                evaluate(program, module)
             files.append(sorted(path.name for path in tmp_path.iterdir()))
         assert files[0] == files[1]

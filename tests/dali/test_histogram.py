@@ -3,10 +3,9 @@
 
 import numpy as np
 import pytest
+from _dali import dali
 
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-import torch_ndd as ndd  # noqa: E402
+import torch_ndd as ndd
 
 
 def photo(*shape: int, seed: int = 0) -> np.ndarray:
@@ -18,7 +17,7 @@ def photo(*shape: int, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("layout", ["HW", "HWC", "CHW", "FHW", "FHWC", "FCHW", None])
 @pytest.mark.parametrize("channels", [1, 2, 3, 17])
-def test_equalize(layout: str | None, channels: int) -> None:
+def test_equalize_of_every_layout(layout: str | None, channels: int) -> None:
     samples = [photo(*({"F": 2, "H": 30 + i, "W": 41 - i, "C": channels}[letter] for letter in layout or "HWC"), seed=i) for i in range(3)]
     ours, theirs = (module.equalize(module.batch(samples, layout=layout)).evaluate() for module in (ndd, dali))
     for one, other in zip(ours.tensors, theirs.tensors, strict=True):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
-from _dali_readers import ORDERS, assert_same_epochs, assert_same_error
+from _dali_readers import ORDERS, assert_reader_raises, assert_same_epochs
 
 RATE = 16000
 
@@ -64,12 +64,12 @@ def entry(name: str, duration: float | None = 0.5, text: str = "hi there") -> di
     ],
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_entries(sounds: Path, entries: list[Any], options: dict[str, Any], tolerance: float) -> None:
+def test_entries_of_manifests(sounds: Path, entries: list[Any], options: dict[str, Any], tolerance: float) -> None:
     assert_same_epochs("NemoAsr", None, {"manifest_filepaths": manifest(sounds, *entries), **options}, tolerance, count=1)
 
 
 @pytest.mark.parametrize(("batch_size", "options"), ORDERS, ids=str)
-def test_orders(sounds: Path, batch_size: int | None, options: dict[str, Any]) -> None:
+def test_order_shards_and_padding(sounds: Path, batch_size: int | None, options: dict[str, Any]) -> None:
     parts = [[entry("mono.wav", 0.001 * i, str(i)) for i in numbers] for numbers in (range(1, 5), range(5, 12))]
     paths = [manifest(sounds, *part, name=f"{k}.json") for k, part in enumerate(parts)]
     assert_same_epochs("NemoAsr", batch_size, {"manifest_filepaths": paths, "read_idxs": True, **options})
@@ -87,10 +87,10 @@ def test_orders(sounds: Path, batch_size: int | None, options: dict[str, Any]) -
         ([entry("mono.wav")], {"num_shards": 3}),
     ],
 )
-def test_errors(sounds: Path, entries: list[Any], options: dict[str, Any]) -> None:
-    assert_same_error("NemoAsr", {"manifest_filepaths": manifest(sounds, *entries), **options})
+def test_bad_manifests_are_rejected(sounds: Path, entries: list[Any], options: dict[str, Any]) -> None:
+    assert_reader_raises("NemoAsr", {"manifest_filepaths": manifest(sounds, *entries), **options}, RuntimeError)
 
 
 def test_manifests_that_are_missing() -> None:
-    assert_same_error("NemoAsr", {"manifest_filepaths": "/nowhere.json"})
-    assert_same_error("NemoAsr", {})
+    assert_reader_raises("NemoAsr", {"manifest_filepaths": "/nowhere.json"}, RuntimeError)
+    assert_reader_raises("NemoAsr", {}, TypeError)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _dali import assert_alike, outcomes
+from _dali import assert_same
+from _raises import Raises
 
 RNG = np.random.default_rng(0)
 IMAGE = RNG.integers(0, 256, (8, 9, 3)).astype(np.uint8)
@@ -57,44 +58,59 @@ def counted(values: np.ndarray, counts: int | list[int], marked: bool = True) ->
 COUNTS: list[Any] = [2, 3, 4, [3, 3], [3, 2], [2, 3], [3, 1], [1, 1], [4, 2], [3, 4]]
 
 
-def same(program: Any, tolerance: float) -> None:
-    assert_alike(program)
-    if (results := outcomes(program)) is not None:
-        for one, other in zip(results[0].samples, results[1].samples, strict=True):
-            np.testing.assert_allclose(one.astype(np.float64), other.astype(np.float64), rtol=1e-5, atol=tolerance)
+def find_conflict(*counts: int | list[int]) -> type[Exception] | None:
+    """Return the error for values of different numbers of frames for one sample. Values for one frame are for all."""
+    of_samples = zip(*(count if isinstance(count, list) else [count] * 2 for count in counts), strict=True)
+    return RuntimeError if any(len({*sample} - {1}) > 1 for sample in of_samples) else None
+
+
+def assert_near(program: Any, tolerance: float, raises: Raises | None = None) -> None:
+    assert_same(program, 1e-5, tolerance, raises)
 
 
 @pytest.mark.parametrize(("counts", "marked"), [*((c, True) for c in [*COUNTS, 1]), *((c, False) for c in COUNTS)], ids=str)
 @pytest.mark.parametrize("source", [image, images])
 def test_matrices_and_filters_make_frames_of_an_image(source: Values, marked: bool, counts: Any) -> None:
-    affine, projective, weights = (counted(one, counts, marked) for one in (AFFINE, PROJECTIVE, WEIGHTS))
-    same(lambda m: m.warp_affine(source(m), affine(m)), 1)
-    same(lambda m: m.warp_affine(source(m), affine(m), inverse_map=False, size=[5, 6], fill_value=42), 1)
-    same(lambda m: m.experimental.warp_perspective(source(m), projective(m)), 1)
-    same(lambda m: m.experimental.warp_perspective(source(m), projective(m), inverse_map=False, size=[5, 6], fill_value=[1, 2, 3]), 1)
-    same(lambda m: m.filter(source(m), weights(m)), 1)
-    same(lambda m: m.filter(source(m), weights(m), mode="valid"), 1)
+    affine, projective, weights = (counted(values, counts, marked) for values in (AFFINE, PROJECTIVE, WEIGHTS))
+    options = {"inverse_map": False, "size": [5, 6]}
+    for program in (
+        lambda m: m.warp_affine(source(m), affine(m)),
+        lambda m: m.warp_affine(source(m), affine(m), fill_value=42, **options),
+        lambda m: m.experimental.warp_perspective(source(m), projective(m)),
+        lambda m: m.experimental.warp_perspective(source(m), projective(m), fill_value=[1, 2, 3], **options),
+        lambda m: m.filter(source(m), weights(m)),
+        lambda m: m.filter(source(m), weights(m), mode="valid"),
+    ):
+        assert_near(program, 1, raises=None if marked else RuntimeError)
 
 
 def test_layouts_of_such_frames() -> None:
     planes, plane = np.ascontiguousarray(IMAGE.transpose(2, 0, 1)), np.ascontiguousarray(IMAGE[..., 0])
-    same(lambda m: m.warp_affine(m.tensor(VOLUME, layout="DHWC"), m.per_frame(SPATIAL)), 1)
-    same(lambda m: m.warp_affine(m.tensor(IMAGE), m.per_frame(AFFINE)), 1)
-    same(lambda m: m.warp_affine(image(m), m.per_frame(AFFINE), batch_size=2), 1)
-    same(lambda m: m.experimental.warp_perspective(m.tensor(plane, layout="HW"), m.per_frame(PROJECTIVE)), 1)
+    assert_near(lambda m: m.warp_affine(m.tensor(VOLUME, layout="DHWC"), m.per_frame(SPATIAL)), 1)
+    assert_near(lambda m: m.warp_affine(m.tensor(IMAGE), m.per_frame(AFFINE)), 1)
+    assert_near(lambda m: m.warp_affine(image(m), m.per_frame(AFFINE), batch_size=2), 1)
+    assert_near(lambda m: m.experimental.warp_perspective(m.tensor(plane, layout="HW"), m.per_frame(PROJECTIVE)), 1)
     for layout, data in (("HW", plane), ("CHW", planes), (None, plane)):
-        same(lambda m, layout=layout, data=data: m.filter(m.tensor(data, layout=layout), m.per_frame(WEIGHTS)), 1)
+        assert_near(lambda m, layout=layout, data=data: m.filter(m.tensor(data, layout=layout), m.per_frame(WEIGHTS)), 1)
 
 
 def test_frames_of_filters_borders_and_anchors() -> None:
     fills, anchors = np.array([0, 100, 255], np.uint8), np.array([[0, 0], [1, 1], [2, 0]], np.int32)
     for counts in (1, 2, 3, [3, 2]):
         weights, fill, anchor = (counted(one, counts) for one in (WEIGHTS, fills, anchors))
-        same(lambda m, weights=weights, fill=fill: m.filter(image(m), weights(m), fill(m), border="constant"), 1)
-        same(lambda m, fill=fill: m.filter(image(m), m.per_frame(WEIGHTS), fill(m), border="constant"), 1)
-        same(lambda m, weights=weights, anchor=anchor: m.filter(image(m), weights(m), anchor=anchor(m)), 1)
-        same(lambda m, anchor=anchor: m.filter(image(m), m.per_frame(WEIGHTS), anchor=anchor(m)), 1)
-    same(lambda m: m.filter(image(m), m.per_frame(WEIGHTS), np.uint8(7), border="constant"), 1)
+        assert_near(lambda m, weights=weights, fill=fill: m.filter(image(m), weights(m), fill(m), border="constant"), 1)
+        raises = None if counts == 3 else RuntimeError
+        assert_near(lambda m, fill=fill: m.filter(image(m), m.per_frame(WEIGHTS), fill(m), border="constant"), 1, raises=raises)
+        assert_near(lambda m, weights=weights, anchor=anchor: m.filter(image(m), weights(m), anchor=anchor(m)), 1)
+        assert_near(lambda m, anchor=anchor: m.filter(image(m), m.per_frame(WEIGHTS), anchor=anchor(m)), 1, raises=find_conflict(counts, 3))
+    assert_near(lambda m: m.filter(image(m), m.per_frame(WEIGHTS), np.uint8(7), border="constant"), 1)
+
+
+def error_of(source: Values, counts: int | list[int]) -> type[Exception] | None:
+    """Return the error for values of so many frames: a sample takes one for each of its frames, or one for all."""
+    frames = [3, 2] if source is ragged else [3, 3]
+    pairs = zip(counts if isinstance(counts, list) else [counts] * 2, frames, strict=True)
+    return None if all(count in (1, frame_count) for count, frame_count in pairs) else RuntimeError
 
 
 SCALARS = [
@@ -116,7 +132,7 @@ SCALARS = [
 @pytest.mark.parametrize("source", [video, even, ragged])
 def test_values_for_frames(source: Values, operator: str, name: str, counts: Any) -> None:
     values = counted(np.array([1.5, 0.75, 1.25], np.float32), counts)
-    same(lambda m: getattr(m, operator)(source(m), **{name: values(m)}), 1)
+    assert_near(lambda m: getattr(m, operator)(source(m), **{name: values(m)}), 1, raises=error_of(source, counts))
 
 
 @pytest.mark.parametrize("counts", [*COUNTS, 1], ids=str)
@@ -126,24 +142,27 @@ def test_values_of_several_numbers_for_frames(source: Values, counts: Any) -> No
         counted(np.array(one), counts) for one in (np.float32([[1, 2], [0.5, 1], [2, 2]]), np.int32([3, 5, 7]), np.int32([[3, 5]] * 3))
     )
     angle, affine, projective = counted(np.float32([10, 20, 30]), counts), counted(AFFINE, counts), counted(PROJECTIVE, counts)
-    same(lambda m: m.gaussian_blur(source(m), sigma=sigma(m)), 1)
-    same(lambda m: m.gaussian_blur(source(m), window_size=window(m)), 1)
-    same(lambda m: m.laplacian(source(m), window_size=size(m), smoothing_size=window(m)), 1)
-    same(lambda m: m.filter(source(m), WEIGHTS[0], anchor=counted(np.int32([[0, 0], [1, 1], [2, 0]]), counts)(m)), 1)
-    same(lambda m: m.rotate(source(m), angle=angle(m), keep_size=True), 1)
-    same(lambda m: m.warp_affine(source(m), matrix=affine(m)), 1)
-    same(lambda m: m.experimental.warp_perspective(source(m), matrix=projective(m)), 1)
+    for program in (
+        lambda m: m.gaussian_blur(source(m), sigma=sigma(m)),
+        lambda m: m.gaussian_blur(source(m), window_size=window(m)),
+        lambda m: m.laplacian(source(m), window_size=size(m), smoothing_size=window(m)),
+        lambda m: m.filter(source(m), WEIGHTS[0], anchor=counted(np.int32([[0, 0], [1, 1], [2, 0]]), counts)(m)),
+        lambda m: m.rotate(source(m), angle=angle(m), keep_size=True),
+        lambda m: m.warp_affine(source(m), matrix=affine(m)),
+        lambda m: m.experimental.warp_perspective(source(m), matrix=projective(m)),
+    ):
+        assert_near(program, 1, raises=error_of(source, counts))
 
 
 @pytest.mark.parametrize("source", INPUTS)
 def test_unmarked_stacks(source: Values) -> None:
     for counts in (3, [3, 3], [3, 2]):
         affine, projective, sigma = (counted(one, counts, False) for one in (AFFINE, PROJECTIVE, np.ones((3, 2), np.float32)))
-        same(lambda m, affine=affine: m.warp_affine(source(m), affine(m)), 1)
-        same(lambda m, affine=affine: m.warp_affine(source(m), matrix=affine(m)), 1)
-        same(lambda m, projective=projective: m.experimental.warp_perspective(source(m), projective(m)), 1)
-        same(lambda m, projective=projective: m.experimental.warp_perspective(source(m), matrix=projective(m)), 1)
-        same(lambda m, sigma=sigma: m.gaussian_blur(source(m), sigma=sigma(m)), 1)
+        assert_near(lambda m, affine=affine: m.warp_affine(source(m), affine(m)), 1, raises=RuntimeError)
+        assert_near(lambda m, affine=affine: m.warp_affine(source(m), matrix=affine(m)), 1, raises=RuntimeError)
+        assert_near(lambda m, projective=projective: m.experimental.warp_perspective(source(m), projective(m)), 1, raises=RuntimeError)
+        assert_near(lambda m, projective=projective: m.experimental.warp_perspective(source(m), matrix=projective(m)), 1, raises=RuntimeError)
+        assert_near(lambda m, sigma=sigma: m.gaussian_blur(source(m), sigma=sigma(m)), 1, raises=RuntimeError)
 
 
 ANGLES, POINTS, MAPS = RNG.uniform(-90, 90, 3).astype(np.float32), RNG.uniform(-1, 1, (3, 2)).astype(np.float32), AFFINE
@@ -167,44 +186,51 @@ def of(name: str) -> np.ndarray:
 def test_transforms_of_frames(name: str, names: list[str], counts: Any) -> None:
     """Alone, with a value for all frames, with each number of frames, and after one or several maps."""
 
-    def made(m: Any, second: Values | None, *given: Any) -> Any:
+    def transform(m: Any, second: Values | None, *maps: Any) -> Any:
         values = {names[0]: counted(of(names[0]), counts)(m)}
         if second is not None and len(names) > 1:
             values[names[1]] = second(m)
-        return getattr(m.transforms, name)(*given, **values)
+        return getattr(m.transforms, name)(*maps, **values)
 
-    others: list[Values | None] = [
-        None,
-        lambda m: m.tensor(POINTS[0]),
-        lambda m: [1.0, 2.0],
-        *(counted(POINTS, c) for c in ([3, 2], 3, [3, 3], [2, 3])),
-    ]
-    if counts == [3, 1]:  # values for one frame apply to all here, see known_differences.md
-        others = others[:3]
-    for other in others:
-        same(lambda m, other=other: made(m, other), 1e-5)
-        same(lambda m, other=other: made(m, other, m.tensor(MAPS[0])), 1e-5)
+    others: list[tuple[Values | None, Any]] = [(None, 1), (lambda m: m.tensor(POINTS[0]), 1), (lambda m: [1.0, 2.0], 1)]
+    if counts != [3, 1]:  # values for one frame apply to all here, see known_differences.md
+        others += [(counted(POINTS, others_counts), others_counts) for others_counts in ([3, 2], 3, [3, 3], [2, 3])]
+    for other, other_counts in others:
+        mixed = (counts, other_counts if len(names) > 1 else 1)
+        assert_near(lambda m, other=other: transform(m, other), 1e-5, raises=find_conflict(*mixed))
+        assert_near(lambda m, other=other: transform(m, other, m.tensor(MAPS[0])), 1e-5, raises=find_conflict(*mixed))
         for maps in (3, [3, 2], [3, 3]):
-            same(lambda m, other=other, maps=maps: made(m, other, counted(MAPS, maps)(m)), 1e-5)
-    same(lambda m: getattr(m.transforms, name)(counted(MAPS, [3, 2])(m), **{names[0]: of(names[0])[0].tolist()}), 1e-5)
+            raises = find_conflict(*mixed, maps)
+            assert_near(lambda m, other=other, maps=maps: transform(m, other, counted(MAPS, maps)(m)), 1e-5, raises=raises)
+    assert_near(lambda m: getattr(m.transforms, name)(counted(MAPS, [3, 2])(m), **{names[0]: of(names[0])[0].tolist()}), 1e-5)
 
 
 def test_maps_of_frames_are_combined() -> None:
     for first in (2, 3, [3, 2], [3, 3]):
         for second in (2, 3, [3, 2], [3, 3], [2, 3]):
-            same(lambda m, a=first, b=second: m.transforms.combine(counted(MAPS, a)(m), counted(MAPS, b)(m)), 1e-5)
-        same(lambda m, a=first: m.transforms.combine(counted(MAPS, a)(m), m.tensor(MAPS[0])), 1e-5)
-        same(lambda m, a=first: m.transforms.combine(m.tensor(MAPS[0]), counted(MAPS, a)(m), reverse_order=True), 1e-5)
-    same(lambda m: m.transforms.combine(MAPS, MAPS), 1e-5)
+            raises = find_conflict(first, second)
+            assert_near(lambda m, a=first, b=second: m.transforms.combine(counted(MAPS, a)(m), counted(MAPS, b)(m)), 1e-5, raises=raises)
+        assert_near(lambda m, a=first: m.transforms.combine(counted(MAPS, a)(m), m.tensor(MAPS[0])), 1e-5)
+        assert_near(lambda m, a=first: m.transforms.combine(m.tensor(MAPS[0]), counted(MAPS, a)(m), reverse_order=True), 1e-5)
+    assert_near(lambda m: m.transforms.combine(MAPS, MAPS), 1e-5, raises=RuntimeError)
 
 
 @pytest.mark.parametrize("counts", [2, 3, [3, 3], [3, 2], [2, 3]], ids=str)
 def test_points_and_matrices_of_frames(counts: Any) -> None:
     points = RNG.uniform(0, 1, (3, 4, 2)).astype(np.float32)
     matrices = np.ascontiguousarray(AFFINE[:, :, :2])
-    for source in (counted(points, 3), counted(points, [3, 2]), counted(points, 2, False), lambda m: m.batch([points[0], points[1, :2]])):
-        if source is not None:
-            same(lambda m, source=source: m.coord_transform(source(m), MT=counted(AFFINE, counts)(m)), 1e-5)
-            same(lambda m, source=source: m.coord_transform(source(m), M=counted(matrices, counts)(m), T=counted(POINTS, [3, 1])(m)), 1e-5)
-            same(lambda m, source=source: m.coord_transform(source(m), T=counted(POINTS, counts)(m)), 1e-5)
-    same(lambda m: m.coord_transform(points[0], MT=counted(AFFINE, counts, False)(m)), 1e-5)
+    for source, frames in (
+        (counted(points, 3), 3),
+        (counted(points, [3, 2]), [3, 2]),
+        (counted(points, 2, False), 1),
+        (lambda m: m.batch([points[0], points[1, :2]]), 1),
+    ):
+        raises = find_conflict(frames, counts)
+        assert_near(lambda m, source=source: m.coord_transform(source(m), MT=counted(AFFINE, counts)(m)), 1e-5, raises=raises)
+        assert_near(
+            lambda m, source=source: m.coord_transform(source(m), M=counted(matrices, counts)(m), T=counted(POINTS, [3, 1])(m)),
+            1e-5,
+            raises=find_conflict(frames, counts, [3, 1]),
+        )
+        assert_near(lambda m, source=source: m.coord_transform(source(m), T=counted(POINTS, counts)(m)), 1e-5, raises=raises)
+    assert_near(lambda m: m.coord_transform(points[0], MT=counted(AFFINE, counts, False)(m)), 1e-5, raises=RuntimeError)

@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-import torch_ndd as ndd  # noqa: E402
+from _dali import assert_equal, ndd
+from _raises import Raises, raising
 
 RANDOM = np.random.default_rng(1)
 ARRAYS = {
@@ -38,87 +36,96 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def delivered(module: ModuleType, batch_size: int | None, options: dict[str, Any]) -> Any:
-    made: list[Any] = []
-    try:
-        reader = module.readers.Numpy(**options)
-        for _ in range(3):
-            for (arrays,) in reader.next_epoch(batch_size=batch_size):
-                for array in arrays.tensors if batch_size else [arrays]:
-                    values = np.asarray(array)
-                    made.append((values.dtype, values.shape, values.tobytes()))
-        return made, dict(reader.get_metadata())
-    except Exception as error:
-        return type(error)
+def read_epochs(module: ModuleType, batch_size: int | None, options: dict[str, Any]) -> Any:
+    samples: list[Any] = []
+    reader = module.readers.Numpy(**options)
+    for _ in range(3):
+        for (arrays,) in reader.next_epoch(batch_size=batch_size):
+            for array in arrays.tensors if batch_size else [arrays]:
+                values = np.asarray(array)
+                samples.append((values.dtype, values.shape, values.tobytes()))
+    return samples, dict(reader.get_metadata())
 
 
-def assert_same(options: dict[str, Any], batch_size: int | None = None) -> None:
-    assert delivered(dali, batch_size, options) == delivered(ndd, batch_size, options), options
+def assert_same(options: dict[str, Any], batch_size: int | None = None, raises: Raises | None = None) -> None:
+    assert_equal(lambda module: read_epochs(module, batch_size, options), raises)
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_windows(root: Path, name: str) -> None:
+def test_random_windows_of_arrays(root: Path, name: str) -> None:
     ndim = np.ndim(ARRAYS[name])
     assert_same({"file_root": str(root), "files": [f"{name}.npy"]})
+    random = np.random.default_rng(len(name))
+    rejected = 0
     for _ in range(25):
-        options: dict[str, Any] = {"out_of_bounds_policy": str(RANDOM.choice(["pad", "trim_to_shape", "error"]))}
-        options["fill_value"] = float(RANDOM.choice([0, 1.5, -2.5, 300]))
+        options: dict[str, Any] = {"out_of_bounds_policy": str(random.choice(["pad", "trim_to_shape", "error"]))}
+        options["fill_value"] = float(random.choice([0, 1.5, -2.5, 300]))
         count = ndim
-        if ndim and RANDOM.random() < 0.3:
-            count = int(RANDOM.integers(1, ndim + 1))
-            options["roi_axes"] = RANDOM.permutation(ndim)[:count].tolist()
+        if ndim and random.random() < 0.3:
+            count = int(random.integers(1, ndim + 1))
+            options["roi_axes"] = random.permutation(ndim)[:count].tolist()
         for names in (("roi_start", "rel_roi_start", ""), ("roi_end", "rel_roi_end", "roi_shape", "rel_roi_shape", "")):
-            limit = str(RANDOM.choice(names))
+            limit = str(random.choice(names))
             if limit:
                 low = -2 if "start" in limit else 0
-                options[limit] = (RANDOM.integers(low, 12, count) / 8).tolist() if "rel" in limit else RANDOM.integers(low, 8, count).tolist()
-        assert_same({"file_root": str(root), "files": [f"{name}.npy"] * 2, **options}, None if RANDOM.random() < 0.5 else 2)
+                options[limit] = (random.integers(low, 12, count) / 8).tolist() if "rel" in limit else random.integers(low, 8, count).tolist()
+        read = {"file_root": str(root), "files": [f"{name}.npy"] * 2, **options}
+        batch_size = None if random.random() < 0.5 else 2
+        try:
+            read_epochs(ndd, batch_size, read)
+        except RuntimeError:
+            rejected += 1
+            out_of_bounds = "negative|ROI" if options["out_of_bounds_policy"] == "error" else "negative|ends before its start"
+            assert_same(read, batch_size, (RuntimeError, out_of_bounds))
+        else:
+            assert_same(read, batch_size)
+    assert rejected < 20
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        {"roi_start": [1, 2, 3]},
+        raising(RuntimeError, {"roi_start": [1, 2, 3]}),
         {"roi_start": [1], "roi_end": [2, 3]},
         {"roi_start": 1, "roi_axes": [0]},
-        {"roi_axes": [5], "roi_start": [1]},
+        raising(RuntimeError, {"roi_axes": [5], "roi_start": [1]}),
         {"roi_axes": [-1], "roi_start": [1]},
-        {"roi_axes": [0, 0], "roi_start": [1, 1]},
+        raising(RuntimeError, {"roi_axes": [0, 0], "roi_start": [1, 1]}),
         {"roi_start": np.array([1.6, 1.2])},
         {"roi_start": torch.tensor(1), "roi_axes": [0]},
         {"roi_shape": np.array([1, 2])},
-        {"roi_start": [1, 1], "rel_roi_start": [0.1, 0.1]},
-        {"roi_end": [2, 2], "roi_shape": [1, 1]},
-        {"out_of_bounds_policy": "x", "roi_start": [0, 0]},
-        {"roi_shape": [-1, 2]},
-        {"files": ["none.npy"]},
-        {"files": []},
+        raising(RuntimeError, {"roi_start": [1, 1], "rel_roi_start": [0.1, 0.1]}),
+        raising(RuntimeError, {"roi_end": [2, 2], "roi_shape": [1, 1]}),
+        raising(RuntimeError, {"out_of_bounds_policy": "x", "roi_start": [0, 0]}),
+        raising(RuntimeError, {"roi_shape": [-1, 2]}),
+        raising(RuntimeError, {"files": ["none.npy"]}),
+        raising(RuntimeError, {"files": []}),
         {"cache_header_information": True},
     ],
     ids=str,
 )
-def test_arguments(root: Path, options: dict[str, Any]) -> None:
-    assert_same({"file_root": str(root), "files": ["a.npy"], **options})
+def test_windows_by_every_argument(root: Path, options: dict[str, Any], raises: Raises | None) -> None:
+    assert_same({"file_root": str(root), "files": ["a.npy"], **options}, raises=raises)
 
 
 @pytest.mark.parametrize(
     "options",
     [
         {},
-        {"file_filter": "*.NPY"},
+        raising(RuntimeError, {"file_filter": "*.NPY"}),
         {"file_filter": "[aehs]*"},
         {"num_shards": 3, "shard_id": 1, "pad_last_batch": True},
         {"stick_to_shard": True, "num_shards": 2},
     ],
     ids=str,
 )
-def test_folders_and_order(root: Path, options: dict[str, Any]) -> None:
-    assert_same({"file_root": str(root), **options})
+def test_folders_and_order(root: Path, options: dict[str, Any], raises: Raises | None) -> None:
+    assert_same({"file_root": str(root), **options}, raises=raises)
     for batch_size in (1, 2, 3):
         assert_same({"files": [str(root / "a.npy"), *[str(root / "a.npy")] * 6], "roi_shape": [1, 1], **options}, batch_size)
-    assert_same({"file_root": str(root), "files": ["a.npy", "half.npy"]}, 2)
-    assert_same({"file_root": str(root), "files": ["a.npy", "four.npy"]}, 2)
+    assert_same({"file_root": str(root), "files": ["a.npy", "half.npy"]}, 2, raises=RuntimeError)
+    assert_same({"file_root": str(root), "files": ["a.npy", "four.npy"]}, 2, raises=RuntimeError)
     (root / "list").write_text("a.npy\ntypes/98.npy\n")
     assert_same({"file_list": str(root / "list")})
-    assert_same({"file_root": "/none"})
-    assert_same({})
+    assert_same({"file_root": "/none"}, raises=RuntimeError)
+    assert_same({}, raises=RuntimeError)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from _dali import assert_same, with_dtype
+from _raises import Raises, raising
 
 DTYPES = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float32"]
 TOLERANCE = 1e-6
@@ -31,14 +32,14 @@ AXES: list[dict[str, Any]] = [
     {"axis_names": "HWC"},
     {"axis_names": ""},
 ]
-WRONG_AXES: list[dict[str, Any]] = [
-    {"axes": [3]},
-    {"axes": [-4]},
-    {"axes": [0, 0]},
-    {"axes": [0, -3]},
-    {"axes": np.int64([0, 1])},
-    {"axis_names": "X"},
-    {"axes": [0], "axis_names": "H"},
+WRONG_AXES: list[Any] = [
+    raising(IndexError, {"axes": [3]}),
+    raising(IndexError, {"axes": [-4]}),
+    raising(ValueError, {"axes": [0, 0]}),
+    raising(ValueError, {"axes": [0, -3]}),
+    raising(TypeError, {"axes": np.int64([0, 1])}),
+    raising(RuntimeError, {"axis_names": "X"}),
+    raising(RuntimeError, {"axes": [0], "axis_names": "H"}),
 ]
 
 
@@ -49,20 +50,20 @@ each_name = pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("keep_dims", [None, False, True, 1])
 @pytest.mark.parametrize("args", AXES + WRONG_AXES, ids=str)
 @each_name
-def test_axes(name: str, args: dict[str, Any], keep_dims: Any) -> None:
+def test_axes_by_index_and_name(name: str, args: dict[str, Any], keep_dims: Any, raises: Raises | None) -> None:
     arrays = [numbers("uint8", shape, i) for i, shape in enumerate([(4, 5, 3), (7, 2, 3)])]
     for make in (
         lambda m: m.batch(arrays, layout="HWC"),
         lambda m: m.batch([arrays[0]] * 2, layout="HWC"),
         lambda m: m.tensor(arrays[0], layout="HWC"),
     ):
-        assert_same(lambda m, make=make: getattr(m.reductions, name)(make(m), keep_dims=keep_dims, **args), TOLERANCE)
+        assert_same(lambda m, make=make: getattr(m.reductions, name)(make(m), keep_dims=keep_dims, **args), TOLERANCE, raises=raises)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("axes", [None, 0, [0, 1], [1, 2], [0, 2]], ids=str)
 @each_name
-def test_types(name: str, dtype: str, axes: Any) -> None:
+def test_every_type_over_every_axis(name: str, dtype: str, axes: Any) -> None:
     arrays = [numbers(dtype, shape, i) for i, shape in enumerate([(4, 5, 3), (7, 2, 3)])]
     assert_same(lambda m: getattr(m.reductions, name)(m.batch(arrays), axes=axes), TOLERANCE)
 
@@ -70,7 +71,7 @@ def test_types(name: str, dtype: str, axes: Any) -> None:
 # Types of results that DALI makes for a type of input.
 @pytest.mark.parametrize("dtype", DTYPES)
 @each_name
-def test_dtype(name: str, dtype: str) -> None:
+def test_requested_dtypes_of_results(name: str, dtype: str) -> None:
     values = np.asarray([[1, 2], [5, 4]]).astype(dtype)
     wide = "float32" if dtype[0] == "f" else ("u" if dtype[0] == "u" else "") + "int64"
     for made in {
@@ -91,7 +92,7 @@ SPREADS = ["variance", "std_dev"]
     "args", [{}, {"axes": 0}, {"axes": [0, 1]}, {"axes": [1, 2], "keep_dims": True}, {"axis_names": "HC"}, {"axes": []}], ids=str
 )
 @pytest.mark.parametrize("ddof", [0, 1, -1])
-def test_spread(name: str, dtype: str, args: dict[str, Any], ddof: int) -> None:
+def test_spreads_around_a_mean(name: str, dtype: str, args: dict[str, Any], ddof: int) -> None:
     arrays = [numbers(dtype, shape, i) for i, shape in enumerate([(4, 5, 3), (7, 2, 3)])]
 
     def program(m: Any) -> Any:
@@ -119,34 +120,45 @@ def test_special_spreads(name: str, values: Any, mean: float, ddof: int) -> None
 @pytest.mark.parametrize(
     "call",
     [
-        lambda f, m: f([1.0, 2.0]),
-        lambda f, m: f([1.0, 2.0], None),
-        lambda f, m: f([1.0, 2.0], 1.5, nonsense=1),
-        lambda f, m: f([1.0, 2.0], 1.5, axes=1),
+        raising(TypeError, lambda f, m: f([1.0, 2.0])),
+        raising(TypeError, lambda f, m: f([1.0, 2.0], None)),
+        raising(TypeError, lambda f, m: f([1.0, 2.0], 1.5, nonsense=1)),
+        raising(IndexError, lambda f, m: f([1.0, 2.0], 1.5, axes=1)),
         lambda f, m: f([1.0, 2.0], 1.5, batch_size=2),
-        lambda f, m: f(m.batch([[1.0], [2.0]]), m.batch([1.0, 2.0, 3.0])),
+        raising(ValueError, lambda f, m: f(m.batch([[1.0], [2.0]]), m.batch([1.0, 2.0, 3.0]))),
     ],
 )
-def test_calls_of_spreads(name: str, call: Callable[[Any, Any], Any]) -> None:
-    assert_same(lambda m: call(getattr(m.reductions, name), m), TOLERANCE)
+def test_calls_of_spreads(name: str, call: Callable[[Any, Any], Any], raises: Raises | None) -> None:
+    assert_same(lambda m: call(getattr(m.reductions, name), m), TOLERANCE, raises=raises)
 
 
 @pytest.mark.parametrize(
-    ("layout", "names"), [("HW", "W"), ("CHW", "HW"), ("FHWC", "FC"), ("DHWC", "DHW"), ("FDHWC", "F"), ("HW", "C"), (None, "H"), ("XYZ", "ZX")]
+    ("layout", "names"),
+    [
+        ("HW", "W"),
+        ("CHW", "HW"),
+        ("FHWC", "FC"),
+        ("DHWC", "DHW"),
+        ("FDHWC", "F"),
+        raising(RuntimeError, "HW", "C"),
+        raising(RuntimeError, None, "H"),
+        ("XYZ", "ZX"),
+    ],
 )
 @pytest.mark.parametrize("keep_dims", [False, True])
-def test_layouts(layout: str | None, names: str, keep_dims: bool) -> None:
+def test_layouts_of_results(layout: str | None, names: str, keep_dims: bool, raises: Raises | None) -> None:
     values = numbers("float32", (2, 3, 4, 5, 2)[: len(layout or "HW")])
-    assert_same(lambda m: m.reductions.mean(m.tensor(values, layout=layout), axis_names=names, keep_dims=keep_dims), TOLERANCE)
+    assert_same(lambda m: m.reductions.mean(m.tensor(values, layout=layout), axis_names=names, keep_dims=keep_dims), TOLERANCE, raises=raises)
 
 
 @each_name
 @pytest.mark.parametrize(
-    ("shape", "axes"), [((), None), ((), 0), ((7,), None), ((0, 3), None), ((0, 3), 0), ((0, 3), 1), ((2,) * 6, [0, 5]), ((2,) * 8, [0, 2, 4, 6])]
+    ("shape", "axes"),
+    [((), None), raising(IndexError, (), 0), ((7,), None), ((0, 3), None), ((0, 3), 0), ((0, 3), 1), ((2,) * 6, [0, 5]), ((2,) * 8, [0, 2, 4, 6])],
 )
-def test_shapes(name: str, shape: tuple[int, ...], axes: Any) -> None:
+def test_shapes_of_results(name: str, shape: tuple[int, ...], axes: Any, raises: Raises | None) -> None:
     dtype = "uint8" if 0 in shape and name in ("min", "max") else "float32"  # of no floats DALI makes the largest finite one
-    assert_same(lambda m: getattr(m.reductions, name)(m.tensor(numbers(dtype, shape)), axes=axes), TOLERANCE)
+    assert_same(lambda m: getattr(m.reductions, name)(m.tensor(numbers(dtype, shape)), axes=axes), TOLERANCE, raises=raises)
 
 
 @each_name
@@ -162,16 +174,16 @@ def test_special_numbers(name: str, values: list[float]) -> None:
         lambda m: m.reductions.mean(np.float32([1, 2])),
         lambda m: m.reductions.mean([1.0, 3.0], batch_size=2),
         lambda m: m.reductions.mean([1.0, 3.0], device="cpu"),
-        lambda m: m.reductions.mean([1.0, 3.0], device="nowhere"),
-        lambda m: m.reductions.mean(None),
-        lambda m: m.reductions.mean(),
-        lambda m: m.reductions.mean([1], [2]),
-        lambda m: m.reductions.mean([1], nonsense=1),
-        lambda m: m.reductions.mean([1], axes=m.tensor([0])),
-        lambda m: m.reductions.mean(m.batch([[1], [2]]), axes=m.batch([0, 0])),
-        lambda m: m.reductions.mean([1], keep_dims=m.tensor(True)),
-        lambda m: m.reductions.mean([1], dtype="float128"),
+        raising(ValueError, lambda m: m.reductions.mean([1.0, 3.0], device="nowhere")),
+        raising(TypeError, lambda m: m.reductions.mean(None)),
+        raising(TypeError, lambda m: m.reductions.mean()),
+        raising(TypeError, lambda m: m.reductions.mean([1], [2])),
+        raising(TypeError, lambda m: m.reductions.mean([1], nonsense=1)),
+        raising(TypeError, lambda m: m.reductions.mean([1], axes=m.tensor([0]))),
+        raising(TypeError, lambda m: m.reductions.mean(m.batch([[1], [2]]), axes=m.batch([0, 0]))),
+        raising(TypeError, lambda m: m.reductions.mean([1], keep_dims=m.tensor(True))),
+        raising(ValueError, lambda m: m.reductions.mean([1], dtype="float128")),
     ],
 )
-def test_calls(program: Callable[[Any], Any]) -> None:
-    assert_same(program, TOLERANCE)
+def test_wrong_calls_are_rejected(program: Callable[[Any], Any], raises: Raises | None) -> None:
+    assert_same(program, TOLERANCE, raises=raises)

@@ -63,13 +63,13 @@ def test_layouts_and_dtypes(layout: str, dtype: str) -> None:
 @pytest.mark.parametrize("interp_type", FILTERS)
 @pytest.mark.parametrize("antialias", [True, False])
 @pytest.mark.parametrize("size", [(11.0, 17.0), (70.0, 91.0), (16.0, 160.0), (37.0, 53.0)])
-def test_filters(interp_type: str, antialias: bool, size: tuple[float, float]) -> None:
+def test_every_filter_up_and_down(interp_type: str, antialias: bool, size: tuple[float, float]) -> None:
     for dtype in ("uint8", "float32"):
         assert_same(samples("HWC", dtype), interp_type=interp_type, antialias=antialias, size=size)
 
 
 @pytest.mark.parametrize("channels", [1, 2, 4, 7])
-def test_channels(channels: int) -> None:
+def test_every_number_of_channels(channels: int) -> None:
     image = np.random.default_rng(0).integers(0, 256, (90, 130, channels), dtype=np.uint8)
     assert_same([image], size=[31.0, 200.0], interp_type="CUBIC")
 
@@ -94,7 +94,7 @@ def test_float_output(dtype: str) -> None:
 @pytest.mark.parametrize("size", [(20.0, 64.0), (0.0, 24.5), (31.5, 0.0), (-20.0, 41.5), (0.0, 0.0)])
 @pytest.mark.parametrize("max_size", [None, 40.0, [25.0, 70.0]])
 @pytest.mark.parametrize("subpixel_scale", [True, False])
-def test_sizes(mode: str, size: tuple[float, float], max_size: object, subpixel_scale: bool) -> None:
+def test_every_way_to_give_a_size(mode: str, size: tuple[float, float], max_size: object, subpixel_scale: bool) -> None:
     options: dict[str, Any] = {} if max_size is None else {"max_size": max_size}
     assert_same(samples("HWC", "float32", 2), size=list(size), mode=mode, subpixel_scale=subpixel_scale, **options)
 
@@ -115,12 +115,12 @@ def test_other_ways_to_give_the_size(options: dict[str, Any]) -> None:
     assert_same(samples("CFHW", "uint8", 3), "CFHW", **options)
 
 
-def test_volumes() -> None:
+def test_volumes_along_each_axis() -> None:
     assert_same(samples("DHWC", "uint8", 2), "DHWC", resize_z=9.0)
     assert_same(samples("CDHW", "float32", 2), "CDHW", resize_z=-2.0, resize_x=30.0, interp_type="CUBIC")
 
 
-def test_regions() -> None:
+def test_regions_of_interest() -> None:
     start, end = [3.5, 40.0], [30.0, 12.25]
     for inputs in (samples("HWC", "uint8", 2), samples("HWC", "float32", 2)):
         assert_same(inputs, size=[24.0, 24.0], roi_start=start, roi_end=end)
@@ -138,7 +138,7 @@ def test_arguments_for_each_sample() -> None:
     assert_same(inputs, size=[25.0, 25.0], roi_start=start, roi_end=end, roi_relative=True)
 
 
-def test_extents() -> None:
+def test_extents_of_random_sizes() -> None:
     rng = np.random.default_rng(0)
     for i in range(300):
         image = np.zeros((*rng.integers(1, 200, 2), 1), np.uint8)
@@ -241,7 +241,7 @@ def test_tensor_resize(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("size_rounding", ["round", "truncate", "ceil"])
 @pytest.mark.parametrize("alignment", [0.0, 0.3, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("subpixel_scale", [True, False])
-def test_alignment(size_rounding: str, alignment: float, subpixel_scale: bool) -> None:
+def test_alignment_of_tensor_resize(size_rounding: str, alignment: float, subpixel_scale: bool) -> None:
     more: dict[str, Any] = {"alignment": [alignment], "size_rounding": size_rounding, "subpixel_scale": subpixel_scale}
     for options in ({"scales": [0.66]}, {"scales": [-1.37]}, {"sizes": [4.4]}, {"scales": [0.66], "roi_start": [9.0], "roi_end": [2.0]}):
         assert_same(arrays(10), None, op="tensor_resize", **options, **more)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from _dali import assert_alike, assert_same, dali, ndd
+from _raises import Raises, raising
 
 Program = Callable[[Any], Any]
 COUNT = 1024
@@ -28,16 +29,16 @@ def ids(*numbers: int) -> np.ndarray:
         lambda m, **a: m.segmentation.select_masks(ids(1, 2), POLYGONS, VERTICES, **a),
         lambda m, **a: m.segmentation.select_masks(ids(7, 0, 2), POLYGONS, VERTICES, **a),
         lambda m, **a: m.segmentation.select_masks(ids(), POLYGONS, VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(ids(1, 1), POLYGONS, VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(ids(5), POLYGONS, VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(ids(1)[None], POLYGONS, VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(np.int64([1]), POLYGONS, VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(ids(1), POLYGONS.astype(np.int64), VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(ids(1), POLYGONS[:, :2].copy(), VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(ids(1), np.int32([[1, 3, 60]]), VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(ids(1), np.int32([[1, -3, 6]]), VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(ids(1), np.int32([[1, 6, 3]]), VERTICES, **a),
-        lambda m, **a: m.segmentation.select_masks(ids(1), POLYGONS, VERTICES[:, 0].copy(), **a),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(ids(1, 1), POLYGONS, VERTICES, **a)),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(ids(5), POLYGONS, VERTICES, **a)),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(ids(1)[None], POLYGONS, VERTICES, **a)),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(np.int64([1]), POLYGONS, VERTICES, **a)),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(ids(1), POLYGONS.astype(np.int64), VERTICES, **a)),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(ids(1), POLYGONS[:, :2].copy(), VERTICES, **a)),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(ids(1), np.int32([[1, 3, 60]]), VERTICES, **a)),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(ids(1), np.int32([[1, -3, 6]]), VERTICES, **a)),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(ids(1), np.int32([[1, 6, 3]]), VERTICES, **a)),
+        raising(RuntimeError, lambda m, **a: m.segmentation.select_masks(ids(1), POLYGONS, VERTICES[:, 0].copy(), **a)),
         lambda m, **a: m.segmentation.select_masks(ids(1), POLYGONS, np.arange(33, dtype=np.uint8).reshape(11, 3), **a),
         lambda m, **a: m.segmentation.select_masks(ids(1), POLYGONS, VERTICES.astype(np.float64), **a),
         lambda m, **a: m.segmentation.select_masks(ids(0, 1), np.int32([[0, 0, 3], [1, 1, 3]]), VERTICES, **a),
@@ -47,8 +48,8 @@ def ids(*numbers: int) -> np.ndarray:
         ),
     ],
 )
-def test_masks(program: Callable[..., Any], reindex: bool, k: int) -> None:
-    assert_same(lambda m: program(m, reindex_masks=reindex)[k])
+def test_selected_masks(program: Callable[..., Any], reindex: bool, k: int, raises: Raises | None) -> None:
+    assert_same(lambda m: program(m, reindex_masks=reindex)[k], raises=raises)
 
 
 MASK = np.zeros((4, 5), np.int32)
@@ -63,13 +64,13 @@ MASK[1, 2], MASK[3, 4], MASK[2, 2] = 3, -1, 3
         lambda m: m.segmentation.random_mask_pixel(MASK[1], foreground=1),
         lambda m: m.segmentation.random_mask_pixel(m.batch([MASK, MASK[:2]]), foreground=m.batch([0, 1])),
         lambda m: m.segmentation.random_mask_pixel(m.tensor(MASK, layout="HW")),
-        lambda m: m.segmentation.random_mask_pixel(MASK, threshold=1.0, value=1),
+        raising(RuntimeError, lambda m: m.segmentation.random_mask_pixel(MASK, threshold=1.0, value=1)),
         lambda m: m.segmentation.random_mask_pixel(MASK, batch_size=3),
-        lambda m: m.segmentation.random_mask_pixel(MASK, seed=3),
+        raising(TypeError, lambda m: m.segmentation.random_mask_pixel(MASK, seed=3)),
     ],
 )
-def test_forms_of_pixels(program: Program) -> None:
-    assert_alike(program)
+def test_forms_of_pixels(program: Program, raises: Raises | None) -> None:
+    assert_alike(program, raises=raises)
 
 
 def tally(module: Any, call: Callable[..., Any], **args: Any) -> Counter[tuple[int, ...]]:
@@ -175,15 +176,15 @@ def test_objects_of_random_masks(shape: tuple[int, ...]) -> None:
         lambda m: m.segmentation.random_object_bbox(LABELS[:0], output_class=True),
         lambda m: m.segmentation.random_object_bbox(LABELS, classes=[0, -5, 3], foreground_prob=0.0, output_class=True),
         lambda m: m.segmentation.random_object_bbox(LABELS, background=7, foreground_prob=0.0, output_class=True),
-        lambda m: m.segmentation.random_object_bbox(LABELS, format="corners", output_class=True),
-        lambda m: m.segmentation.random_object_bbox(LABELS, k_largest=0, output_class=True),
-        lambda m: m.segmentation.random_object_bbox(LABELS, ignore_class=True, output_class=True),
-        lambda m: m.segmentation.random_object_bbox(LABELS, ignore_class=True, classes=[1]),
-        lambda m: m.segmentation.random_object_bbox(LABELS, classes=[1, 2], class_weights=[1.0], output_class=True),
-        lambda m: m.segmentation.random_object_bbox(LABELS, classes=[1, 2], background=1, output_class=True),
-        lambda m: m.segmentation.random_object_bbox(LABELS.astype(np.float32), output_class=True),
-        lambda m: m.segmentation.random_object_bbox(np.int32(1), output_class=True),
+        raising(RuntimeError, lambda m: m.segmentation.random_object_bbox(LABELS, format="corners", output_class=True)),
+        raising(RuntimeError, lambda m: m.segmentation.random_object_bbox(LABELS, k_largest=0, output_class=True)),
+        raising(RuntimeError, lambda m: m.segmentation.random_object_bbox(LABELS, ignore_class=True, output_class=True)),
+        raising(RuntimeError, lambda m: m.segmentation.random_object_bbox(LABELS, ignore_class=True, classes=[1])),
+        raising(RuntimeError, lambda m: m.segmentation.random_object_bbox(LABELS, classes=[1, 2], class_weights=[1.0], output_class=True)),
+        raising(RuntimeError, lambda m: m.segmentation.random_object_bbox(LABELS, classes=[1, 2], background=1, output_class=True)),
+        raising(RuntimeError, lambda m: m.segmentation.random_object_bbox(LABELS.astype(np.float32), output_class=True)),
+        raising(RuntimeError, lambda m: m.segmentation.random_object_bbox(np.int32(1), output_class=True)),
     ],
 )
-def test_forms_and_errors_of_objects(program: Program, k: int) -> None:
-    assert_alike(lambda m: program(m)[k])
+def test_forms_and_errors_of_objects(program: Program, k: int, raises: Raises | None) -> None:
+    assert_alike(lambda m: program(m)[k], raises=raises)

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _dali import assert_same, outcome
+from _dali import assert_same, evaluate
+from _raises import Raises, raising
 
 import torch_ndd as ndd
 
@@ -40,11 +41,11 @@ def two(m: Any) -> Any:
 
 
 SLICES = {
-    "nothing": lambda m: m.slice(hw(m)),
+    "nothing": raising(RuntimeError, lambda m: m.slice(hw(m))),
     "relative position": lambda m: m.slice(hw(m), [0.25, 0.0], [0.5, 1.0]),
     "position": lambda m: m.slice(hw(m), [1, 0], [2, 1]),
     "position without a layout": lambda m: m.slice(bare(m), [1, 0], [2, 1]),
-    "position, no such axis": lambda m: m.slice(line(m), [1], [2]),
+    "position, no such axis": raising(RuntimeError, lambda m: m.slice(line(m), [1], [2])),
     "position of one axis": lambda m: m.slice(line(m), [1], [2], axes=[0]),
     "scalar of one axis": lambda m: m.slice(line(m), start=1, shape=2, axes=[0]),
     "scalar of two axes": lambda m: m.slice(hwc(m), start=1, shape=2, axes=[0, 1]),
@@ -58,59 +59,63 @@ SLICES = {
     "shape": lambda m: m.slice(hw(m), shape=[2, 2]),
     "start": lambda m: m.slice(hw(m), start=[2, 2]),
     "rel_start": lambda m: m.slice(hw(m), rel_start=[0.5, 0.5]),
-    "start twice": lambda m: m.slice(hw(m), start=[2, 2], rel_start=[0.5, 0.5]),
-    "end twice": lambda m: m.slice(hw(m), end=[2, 2], shape=[1, 1]),
-    "three limits": lambda m: m.slice(hw(m), start=[1, 1], end=[2, 2], shape=[1, 1]),
-    "rel_end twice": lambda m: m.slice(hw(m), rel_end=[1, 1], rel_shape=[0.5, 0.5]),
-    "anchor alone": lambda m: m.slice(hw(m), [1, 1]),
-    "anchor and end": lambda m: m.slice(hw(m), [1, 1], end=[2, 2]),
-    "anchor and start": lambda m: m.slice(hw(m), [1, 1], [2, 2], start=[1, 1]),
+    "start twice": raising(RuntimeError, lambda m: m.slice(hw(m), start=[2, 2], rel_start=[0.5, 0.5])),
+    "end twice": raising(RuntimeError, lambda m: m.slice(hw(m), end=[2, 2], shape=[1, 1])),
+    "three limits": raising(RuntimeError, lambda m: m.slice(hw(m), start=[1, 1], end=[2, 2], shape=[1, 1])),
+    "rel_end twice": raising(RuntimeError, lambda m: m.slice(hw(m), rel_end=[1, 1], rel_shape=[0.5, 0.5])),
+    "anchor alone": raising(RuntimeError, lambda m: m.slice(hw(m), [1, 1])),
+    "anchor and end": raising(RuntimeError, lambda m: m.slice(hw(m), [1, 1], end=[2, 2])),
+    "anchor and start": raising(RuntimeError, lambda m: m.slice(hw(m), [1, 1], [2, 2], start=[1, 1])),
     "none for the anchor": lambda m: m.slice(hw(m), None, None, start=[1, 1], shape=[1, 1]),
     "floats in elements": lambda m: m.slice(hw(m), [1.4, 0.6], [2.0, 1.0], normalized_anchor=False, normalized_shape=False),
     "fractions": lambda m: m.slice(hw(m), [0.6, 0.6], [2.0, 1.6], normalized_anchor=False, normalized_shape=False),
     "relative anchor": lambda m: m.slice(hw(m), [0.5, 0.5], [2.0, 1.0], normalized_shape=False),
     "relative shape": lambda m: m.slice(hw(m), [1.0, 1.0], [0.5, 0.5], normalized_anchor=False),
-    "two kinds": lambda m: m.slice(hw(m), [1, 1], [0.5, 0.5]),
+    "two kinds": raising(RuntimeError, lambda m: m.slice(hw(m), [1, 1], [0.5, 0.5])),
     "int64": lambda m: m.slice(hw(m), np.array([1, 1]), np.array([1, 1])),
     "column": lambda m: m.slice(hw(m), np.array([[1], [1]]), np.array([[1], [1]])),
     "empty": lambda m: m.slice(hw(m), [0.5, 0.5], [0.0, 0.0]),
-    "negative relative shape": lambda m: m.slice(hw(m), [0.5, 0.5], [-0.1, 0.0]),
+    "negative relative shape": raising(RuntimeError, lambda m: m.slice(hw(m), [0.5, 0.5], [-0.1, 0.0])),
     "one anchor, one shape": lambda m: m.slice(hw(m), m.batch([[0, 1], [1, 1]]), [2, 2]),
     "anchors": lambda m: m.slice(two(m), m.batch([[0, 1], [1, 1]]), m.batch([[2, 2], [3, 2]])),
-    "out of bounds": lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3]),
+    "out of bounds": raising(RuntimeError, lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3])),
     "padded": lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3], out_of_bounds_policy="pad", fill_values=[7]),
     "trimmed": lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3], out_of_bounds_policy="trim_to_shape"),
-    "unknown policy": lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3], out_of_bounds_policy="xx"),
-    "negative start": lambda m: m.slice(hw(m), start=[-1, -1], shape=[3, 3]),
+    "unknown policy": raising(RuntimeError, lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3], out_of_bounds_policy="xx")),
+    "negative start": raising(RuntimeError, lambda m: m.slice(hw(m), start=[-1, -1], shape=[3, 3])),
     "negative start, padded": lambda m: m.slice(hw(m), start=[-1, -1], shape=[3, 3], out_of_bounds_policy="pad", fill_values=[7]),
     "negative start, trimmed": lambda m: m.slice(hw(m), start=[-1, -1], shape=[3, 3], out_of_bounds_policy="trim_to_shape"),
-    "negative shape": lambda m: m.slice(hw(m), start=[2, 2], shape=[-1, 1]),
-    "end before start": lambda m: m.slice(hw(m), start=[2, 2], end=[1, 1]),
-    "negative end": lambda m: m.slice(hw(m), start=[0, 0], end=[-1, -1]),
+    "negative shape": raising(RuntimeError, lambda m: m.slice(hw(m), start=[2, 2], shape=[-1, 1])),
+    "end before start": raising(RuntimeError, lambda m: m.slice(hw(m), start=[2, 2], end=[1, 1])),
+    "negative end": raising(RuntimeError, lambda m: m.slice(hw(m), start=[0, 0], end=[-1, -1])),
     "no width": lambda m: m.slice(hw(m), start=[2, 2], shape=[0, 1]),
     "far away, padded": lambda m: m.slice(hw(m), start=[20, 20], shape=[2, 2], out_of_bounds_policy="pad", fill_values=[7]),
     "far away, trimmed": lambda m: m.slice(hw(m), start=[20, 20], shape=[2, 2], out_of_bounds_policy="trim_to_shape"),
     "fill per channel": lambda m: m.slice(hwc(m), start=[5, 3], shape=[2, 2], out_of_bounds_policy="pad", fill_values=[7, 8]),
-    "too many fills": lambda m: m.slice(hwc(m), start=[5, 3], shape=[2, 2], out_of_bounds_policy="pad", fill_values=[7, 8, 9]),
-    "fills without channels": lambda m: m.slice(hw(m), start=[3, 1], shape=[2, 3], out_of_bounds_policy="pad", fill_values=[7, 8]),
+    "too many fills": raising(RuntimeError, lambda m: m.slice(hwc(m), start=[5, 3], shape=[2, 2], out_of_bounds_policy="pad", fill_values=[7, 8, 9])),
+    "fills without channels": raising(
+        RuntimeError, lambda m: m.slice(hw(m), start=[3, 1], shape=[2, 3], out_of_bounds_policy="pad", fill_values=[7, 8])
+    ),
     "fills for nothing": lambda m: m.slice(hw(m), start=[0, 0], shape=[2, 2], fill_values=[7, 8]),
     "more channels": lambda m: m.slice(hwc(m), start=[0], shape=[4], axis_names="C", out_of_bounds_policy="pad", fill_values=[7, 8, 9, 10]),
     "more channels, one fill": lambda m: m.slice(hwc(m), start=[0], shape=[4], axis_names="C", out_of_bounds_policy="pad", fill_values=[7]),
-    "more channels than fills": lambda m: m.slice(hwc(m), start=[0], shape=[4], axis_names="C", out_of_bounds_policy="pad", fill_values=[7, 8]),
+    "more channels than fills": raising(
+        RuntimeError, lambda m: m.slice(hwc(m), start=[0], shape=[4], axis_names="C", out_of_bounds_policy="pad", fill_values=[7, 8])
+    ),
     "names": lambda m: m.slice(hwc(m), start=[1, 2], shape=[2, 3], axis_names="HW"),
-    "names and axes": lambda m: m.slice(hwc(m), start=[1, 2], shape=[2, 3], axis_names="HW", axes=[0, 1]),
+    "names and axes": raising(RuntimeError, lambda m: m.slice(hwc(m), start=[1, 2], shape=[2, 3], axis_names="HW", axes=[0, 1])),
     "names without a layout": lambda m: m.slice(bare(m), start=[1, 2], shape=[1, 1], axis_names="HW"),
     "no names": lambda m: m.slice(hw(m), start=[1, 1], shape=[2, 2], axis_names=""),
-    "unknown name": lambda m: m.slice(hwc(m), start=[1], shape=[2], axis_names="D"),
-    "strange layout": lambda m: m.slice(m.tensor(A, layout="AB"), start=[0, 0], shape=[1, 1]),
-    "repeated axes": lambda m: m.slice(hwc(m), start=[1, 1], shape=[2, 2], axes=[0, 0]),
-    "no such axis": lambda m: m.slice(hwc(m), start=[1], shape=[2], axes=[5]),
+    "unknown name": raising(RuntimeError, lambda m: m.slice(hwc(m), start=[1], shape=[2], axis_names="D")),
+    "strange layout": raising(RuntimeError, lambda m: m.slice(m.tensor(A, layout="AB"), start=[0, 0], shape=[1, 1])),
+    "repeated axes": raising(RuntimeError, lambda m: m.slice(hwc(m), start=[1, 1], shape=[2, 2], axes=[0, 0])),
+    "no such axis": raising(RuntimeError, lambda m: m.slice(hwc(m), start=[1], shape=[2], axes=[5])),
     "too few numbers": lambda m: m.slice(hwc(m), start=[1], shape=[2, 3], axes=[0, 1]),
-    "too many numbers": lambda m: m.slice(hwc(m), start=[1, 1, 1], shape=[2, 3, 1], axes=[0, 1]),
+    "too many numbers": raising(RuntimeError, lambda m: m.slice(hwc(m), start=[1, 1, 1], shape=[2, 3, 1], axes=[0, 1])),
     "one number for two axes": lambda m: m.slice(hwc(m), start=[1], shape=[2], axes=[0, 1]),
     "to float": lambda m: m.slice(hwc(m), start=[1], shape=[1], axes=[0], dtype=m.float32),
-    "nan": lambda m: m.slice(hw(m), [float("nan"), 0.0], [0.5, 0.5]),
-    "a number": lambda m: m.slice(m.tensor(5), start=[0], shape=[1], axes=[0]),
+    "nan": raising(RuntimeError, lambda m: m.slice(hw(m), [float("nan"), 0.0], [0.5, 0.5])),
+    "a number": raising(RuntimeError, lambda m: m.slice(m.tensor(5), start=[0], shape=[1], axes=[0])),
     "axes of samples": lambda m: m.slice(two(m), start=[1], shape=[2], axes=m.batch([[0], [1]])),
     "starts": lambda m: m.slice(ragged(m), start=m.batch([[1], [5], [0]]), shape=[2], axes=[0]),
     "scalar starts": lambda m: m.slice(ragged(m), start=m.batch([1, 5, 0]), shape=[2], axes=[0]),
@@ -118,18 +123,18 @@ SLICES = {
     "relative ends": lambda m: m.slice(ragged(m), rel_start=m.batch([[0.1], [0.2], [0.33]]), rel_end=m.batch([[0.9], [0.7], [0.34]]), axes=[0]),
     "ragged, padded": lambda m: m.slice(ragged(m), start=[5], shape=[10], axes=[0], out_of_bounds_policy="pad", fill_values=[-1.5]),
     "ragged, trimmed": lambda m: m.slice(ragged(m), start=[5], shape=[10], axes=[0], out_of_bounds_policy="trim_to_shape"),
-    "ragged, error": lambda m: m.slice(ragged(m), start=[5], shape=[10], axes=[0]),
+    "ragged, error": raising(RuntimeError, lambda m: m.slice(ragged(m), start=[5], shape=[10], axes=[0])),
     "depth": lambda m: m.slice(m.tensor(np.arange(81, dtype=np.int16).reshape(3, 3, 3, 3)), start=[1], shape=[1], axis_names="D"),
 }
 
 
 @pytest.mark.parametrize("program", SLICES.values(), ids=SLICES)
-def test_slice(program: Any) -> None:
-    assert_same(program)
+def test_arguments_of_slice(program: Any, raises: Raises | None) -> None:
+    assert_same(program, raises=raises)
 
 
 @pytest.mark.parametrize("length", [1, 5, 7, 10, 100, 641])
-def test_rounding(length: int) -> None:
+def test_relative_windows_are_rounded_alike(length: int) -> None:
     values = np.arange(length, dtype=np.int32)
     generator = np.random.default_rng(length)
     for _ in range(40):
@@ -140,11 +145,11 @@ def test_rounding(length: int) -> None:
         assert_same(lambda m, a=start, b=extent: m.slice(m.tensor(values), a, b, axes=[0], out_of_bounds_policy="pad"))
 
 
-def test_differences() -> None:
+def test_deliberate_differences() -> None:
     assert ndd.slice(line(ndd), start=[1], shape=[2], axes=[0], dtype=ndd.int16).dtype is ndd.int16
     with pytest.raises(TypeError, match="'start' takes integers"):
         ndd.slice(line(ndd), start=[1.7], shape=[2], axes=[0])
-    assert isinstance(outcome(lambda m: m.slice(m.tensor(np.ones((2, 2, 2, 2, 2))), start=[1], shape=[1], axes=[0]), ndd), type) is False
+    assert evaluate(lambda m: m.slice(m.tensor(np.ones((2, 2, 2, 2, 2))), start=[1], shape=[1], axes=[0]), ndd).shapes == [(1, 2, 2, 2, 2)]
 
 
 PADS = {
@@ -161,10 +166,10 @@ PADS = {
     "scalar shape": lambda m: m.pad(hw(m), shape=6),
     "align": lambda m: m.pad(hw(m), align=[4, 8]),
     "align of too few axes": lambda m: m.pad(hw(m), align=[4]),
-    "align of too many axes": lambda m: m.pad(hw(m), align=[4, 4, 4]),
+    "align of too many axes": raising(RuntimeError, lambda m: m.pad(hw(m), align=[4, 4, 4])),
     "scalar align": lambda m: m.pad(hw(m), align=4),
-    "align 0": lambda m: m.pad(hw(m), align=[0, 1]),
-    "negative align": lambda m: m.pad(hw(m), align=[-2, 1]),
+    "align 0": raising(RuntimeError, lambda m: m.pad(hw(m), align=[0, 1])),
+    "negative align": raising(RuntimeError, lambda m: m.pad(hw(m), align=[-2, 1])),
     "align and shape": lambda m: m.pad(hw(m), align=[4, 4], shape=[2, 5]),
     "align of one axis": lambda m: m.pad(hw(m), align=[4], axes=[0]),
     "shapes": lambda m: m.pad(two(m), shape=m.batch([[4, 4], [5, 5]])),
@@ -172,14 +177,14 @@ PADS = {
     "aligns": lambda m: m.pad(m.batch([np.ones((2, 3), np.uint8), np.ones((3, 1), np.uint8)]), align=m.batch([[4, 4], [5, 5]])),
     "axes of samples": lambda m: m.pad(m.batch([np.ones((2, 3), np.uint8), np.ones((3, 1), np.uint8)]), axes=m.batch([[0], [1]])),
     "fills": lambda m: m.pad(m.batch([np.ones((1, 2), np.uint8), np.ones((2, 1), np.uint8)]), fill_value=m.batch([3.0, 5.0])),
-    "axes and names": lambda m: m.pad(hw(m), axes=[0], axis_names="H"),
-    "unknown name": lambda m: m.pad(hw(m), axis_names="D"),
-    "name without a layout": lambda m: m.pad(bare(m), axis_names="H", shape=[5]),
+    "axes and names": raising(RuntimeError, lambda m: m.pad(hw(m), axes=[0], axis_names="H")),
+    "unknown name": raising(RuntimeError, lambda m: m.pad(hw(m), axis_names="D")),
+    "name without a layout": raising(RuntimeError, lambda m: m.pad(bare(m), axis_names="H", shape=[5])),
     "negative axis": lambda m: m.pad(hw(m), axes=[-1], shape=[5]),
-    "no such axis": lambda m: m.pad(hw(m), axes=[2], shape=[5]),
-    "repeated axes": lambda m: m.pad(hw(m), axes=[0, 0], shape=[5, 5]),
+    "no such axis": raising(RuntimeError, lambda m: m.pad(hw(m), axes=[2], shape=[5])),
+    "repeated axes": raising(RuntimeError, lambda m: m.pad(hw(m), axes=[0, 0], shape=[5, 5])),
     "no axes": lambda m: m.pad(hw(m), axes=[], shape=[5, 5]),
-    "a number": lambda m: m.pad(m.tensor(3)),
+    "a number": raising(RuntimeError, lambda m: m.pad(m.tensor(3))),
     "float16": lambda m: m.pad(m.tensor(np.ones(2, np.float16)), shape=[3]),
     "bool": lambda m: m.pad(m.tensor(np.ones(2, bool)), shape=[3]),
     "nan": lambda m: m.pad(m.tensor(np.ones(2, np.float32)), shape=[3], fill_value=float("nan")),
@@ -189,5 +194,5 @@ PADS = {
 
 
 @pytest.mark.parametrize("program", PADS.values(), ids=PADS)
-def test_pad(program: Any) -> None:
-    assert_same(program)
+def test_arguments_of_pad(program: Any, raises: Raises | None) -> None:
+    assert_same(program, raises=raises)

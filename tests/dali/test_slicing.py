@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _dali import assert_same, dali, evaluate
+from _raises import Raises, raising
 
-dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
-
-from _dali import assert_same, outcome  # noqa: E402
-
-import torch_ndd as ndd  # noqa: E402
+import torch_ndd as ndd
 
 CUBE = np.arange(60, dtype=np.int32).reshape(3, 4, 5)
 RAGGED = [np.arange(6, dtype=np.int32).reshape(2, 3), np.arange(12, dtype=np.int32).reshape(4, 3), np.arange(20, dtype=np.int32).reshape(5, 4)]
@@ -50,7 +48,7 @@ KEYS: list[Any] = [
 
 @pytest.mark.parametrize("key", KEYS, ids=str)
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float64"])
-def test_index(key: Any, dtype: str) -> None:
+def test_every_kind_of_index(key: Any, dtype: str) -> None:
     assert_same(lambda m: m.tensor(CUBE.astype(dtype), layout="DHW")[key].evaluate())
 
 
@@ -69,7 +67,7 @@ CHAINS: list[list[Any]] = [
 
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
 @pytest.mark.parametrize("mode", ["deferred", "eager", "sync_cpu", "sync_full"])
-def test_chains(chain: list[Any], mode: str) -> None:
+def test_indices_of_indices(chain: list[Any], mode: str) -> None:
     def program(m: Any) -> Any:
         with getattr(m.EvalMode, mode):
             value = m.tensor(CUBE, layout="DHW")
@@ -140,26 +138,26 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "float batch": lambda m: m.batch([one.astype(np.float64) for one in RAGGED]).slice[1:],
     "sample, then part": lambda m: m.batch(RAGGED, layout="HW").tensors[1][::-1, 0],
     "part, then sample": lambda m: m.batch(RAGGED, layout="HW").slice[::-1, 0].tensors[1],
-    "too many keys": lambda m: m.tensor(CUBE)[0, 0, 0, 0],
-    "two Ellipses": lambda m: m.tensor(CUBE)[..., 0, ...],
-    "too many keys for samples": lambda m: m.batch(RAGGED).slice[0, 0, 0].evaluate(),
-    "another batch size": lambda m: m.batch(RAGGED).slice[m.batch([1])].evaluate(),
-    "Batch of vectors": lambda m: m.batch(RAGGED).slice[m.batch([[1], [0], [0]])].evaluate(),
-    "sample by a float": lambda m: m.batch(RAGGED).tensors[1.0],
-    "sample by a tuple": lambda m: m.batch(RAGGED).tensors[0, 1],
-    "sample too far": lambda m: m.batch(RAGGED).tensors[3],
-    "select too far": lambda m: m.batch(RAGGED).select(-4),
-    "select several too far": lambda m: m.batch(RAGGED).select([0, 5]),
-    "select by a float": lambda m: m.batch(RAGGED).select(1.0),
-    "select None": lambda m: m.batch(RAGGED).select(None),
+    "too many keys": raising(ValueError, lambda m: m.tensor(CUBE)[0, 0, 0, 0]),
+    "two Ellipses": raising(ValueError, lambda m: m.tensor(CUBE)[..., 0, ...]),
+    "too many keys for samples": raising(RuntimeError, lambda m: m.batch(RAGGED).slice[0, 0, 0].evaluate()),
+    "another batch size": raising(ValueError, lambda m: m.batch(RAGGED).slice[m.batch([1])].evaluate()),
+    "Batch of vectors": raising(RuntimeError, lambda m: m.batch(RAGGED).slice[m.batch([[1], [0], [0]])].evaluate()),
+    "sample by a float": raising(TypeError, lambda m: m.batch(RAGGED).tensors[1.0]),
+    "sample by a tuple": raising(TypeError, lambda m: m.batch(RAGGED).tensors[0, 1]),
+    "sample too far": raising(IndexError, lambda m: m.batch(RAGGED).tensors[3]),
+    "select too far": raising(IndexError, lambda m: m.batch(RAGGED).select(-4)),
+    "select several too far": raising(IndexError, lambda m: m.batch(RAGGED).select([0, 5])),
+    "select by a float": raising(TypeError, lambda m: m.batch(RAGGED).select(1.0)),
+    "select None": raising(TypeError, lambda m: m.batch(RAGGED).select(None)),
     "list of samples": lambda m: m.tensor([len(m.batch(RAGGED).tensors[key]) for key in (slice(1, None), [0, 0, 1, 2], slice(None, None, -1))]),
     "chosen samples as a list": lambda m: m.as_batch(m.batch(RAGGED).tensors[[2, 0]].tolist()),
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_same_as_dali(name: str) -> None:
-    assert_same(PROGRAMS[name])
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_same_as_dali(program: Callable[[Any], Any], raises: Raises | None) -> None:
+    assert_same(program, raises=raises)
 
 
 @pytest.mark.parametrize("key", [(), Ellipsis, ALL, (ALL, slice(0, None)), (Ellipsis, Ellipsis), (ALL,) * 4, slice(None, None, 1)], ids=str)
@@ -170,10 +168,13 @@ def test_everything_is_the_tensor_itself(key: Any) -> None:
 
 
 @pytest.mark.parametrize("key", [3, -4, (0, 4), (Ellipsis, 5)], ids=str)
-def test_outside(key: Any) -> None:
-    assert outcome(lambda m: m.tensor(CUBE)[key], ndd) is IndexError
-    assert outcome(lambda m: m.tensor(m.tensor(CUBE)[key].shape), dali) is IndexError
-    assert outcome(lambda m: m.batch(list(CUBE)).slice[5], ndd) is IndexError
+def test_an_index_outside_raises(key: Any) -> None:
+    with pytest.raises(IndexError):
+        evaluate(lambda m: m.tensor(CUBE)[key], ndd)
+    with pytest.raises(IndexError):
+        evaluate(lambda m: m.tensor(m.tensor(CUBE)[key].shape), dali)
+    with pytest.raises(IndexError):
+        evaluate(lambda m: m.batch(list(CUBE)).slice[5], ndd)
 
 
 def test_selections_that_dali_gets_wrong_follow_its_documentation() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _dali import dali, ndd
+from _dali import assert_equal, dali, ndd
+from _raises import Raises, raising
 from _videos import encode, frames_of, identity, write
 
 Made = list[Any]
@@ -24,17 +25,12 @@ def videos(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return write(tmp_path_factory.mktemp("videos"), "webm")
 
 
-def outcome(program: Callable[[ModuleType], Made], module: ModuleType) -> Made | type[Exception]:
-    try:
+def assert_same(program: Callable[[ModuleType], Made], raises: Raises | None = None) -> None:
+    def within_a_context(module: ModuleType) -> Made:
         with module.EvalContext():
             return program(module)
-    except Exception as error:
-        return type(error)
 
-
-def assert_same(program: Callable[[ModuleType], Made]) -> None:
-    ours, theirs = (outcome(program, module) for module in (ndd, dali))
-    assert ours == theirs
+    assert_equal(within_a_context, raises)
 
 
 def described(frames: Any) -> tuple[Any, ...]:
@@ -56,8 +52,8 @@ DECODED: list[Callable[[Any, Any], Any]] = [
     lambda d, v: d.video(v, start_frame=12, sequence_length=5),
     lambda d, v: d.video(v, start_frame=12, sequence_length=5, fill_value=[30]),
     lambda d, v: d.video(v, start_frame=12, sequence_length=5, fill_value=[30, 60, 90]),
-    lambda d, v: d.video(v, start_frame=12, sequence_length=5, fill_value=[7, 8]),
-    lambda d, v: d.video(v, start_frame=12, sequence_length=5, fill_value=[300]),
+    raising(RuntimeError, lambda d, v: d.video(v, start_frame=12, sequence_length=5, fill_value=[7, 8])),
+    raising(RuntimeError, lambda d, v: d.video(v, start_frame=12, sequence_length=5, fill_value=[300])),
     lambda d, v: d.video(v, start_frame=12, sequence_length=5, pad_mode="none"),
     lambda d, v: d.video(v, start_frame=12, sequence_length=5, pad_mode="edge"),
     lambda d, v: d.video(v, start_frame=12, sequence_length=5, pad_mode="repeat"),
@@ -65,25 +61,27 @@ DECODED: list[Callable[[Any, Any], Any]] = [
     lambda d, v: d.video(v, start_frame=12, sequence_length=5, pad_mode="symmetric"),
     lambda d, v: d.video(v, start_frame=12, sequence_length=40, pad_mode="reflect_101"),
     lambda d, v: d.video(v, start_frame=8, sequence_length=8, stride=3, pad_mode="reflect"),
-    lambda d, v: d.video(v, start_frame=12, sequence_length=5, pad_mode="foo"),
+    raising(RuntimeError, lambda d, v: d.video(v, start_frame=12, sequence_length=5, pad_mode="foo")),
     lambda d, v: d.video(v, start_frame=10, end_frame=20, pad_mode="edge"),
     lambda d, v: d.video(v, frames=[0, 10, 5, 10]),
     lambda d, v: d.video(v, frames=[0, 30]),
-    lambda d, v: d.video(v, frames=[0, 30], pad_mode="none"),
+    raising(RuntimeError, lambda d, v: d.video(v, frames=[0, 30], pad_mode="none")),
     lambda d, v: d.video(v, frames=[-1, 16], pad_mode="edge"),
     lambda d, v: d.video(v, frames=[0, 16], pad_mode="reflect"),
-    lambda d, v: d.video(v, start_frame=50, sequence_length=3),
+    raising(RuntimeError, lambda d, v: d.video(v, start_frame=50, sequence_length=3)),
     lambda d, v: d.video(v, start_frame=-1),
-    lambda d, v: d.video(v, start_frame=5, end_frame=5),
-    lambda d, v: d.video(v, end_frame=5, sequence_length=3),
-    lambda d, v: d.video(v, frames=[1], stride=2),
+    raising(RuntimeError, lambda d, v: d.video(v, start_frame=5, end_frame=5)),
+    raising(RuntimeError, lambda d, v: d.video(v, end_frame=5, sequence_length=3)),
+    raising(RuntimeError, lambda d, v: d.video(v, frames=[1], stride=2)),
     lambda d, v: d.video(v, build_index=False, start_frame=5, sequence_length=3),
 ]
 
 
 @pytest.mark.parametrize("call", DECODED, ids=range(len(DECODED)))
-def test_decoder(video: np.ndarray, call: Callable[[Any, Any], Any], capfd: pytest.CaptureFixture[str]) -> None:
-    assert_same(lambda module: [described(call(module.decoders, module.as_tensor(video)))])
+def test_frames_chosen_by_the_decoder(
+    video: np.ndarray, call: Callable[[Any, Any], Any], capfd: pytest.CaptureFixture[str], raises: Raises | None
+) -> None:
+    assert_same(lambda module: [described(call(module.decoders, module.as_tensor(video)))], raises=raises)
     capfd.readouterr()
 
 
@@ -103,7 +101,7 @@ def test_decoder_with_a_batch(video: np.ndarray) -> None:
 
 def test_decoder_of_non_videos(capfd: pytest.CaptureFixture[str]) -> None:
     file = np.zeros(100, np.uint8)
-    assert_same(lambda module: [described(module.decoders.video(module.as_tensor(file)))])
+    assert_same(lambda module: [described(module.decoders.video(module.as_tensor(file)))], raises=RuntimeError)
     capfd.readouterr()
 
 
@@ -115,10 +113,10 @@ READ: list[dict[str, Any]] = [
     {"sequence_length": 5, "pad_mode": "constant", "fill_value": [30, 200, 9], "enable_frame_num": "sequence", "enable_timestamps": True},
     {"sequence_length": 5, "pad_mode": "reflect_101", "enable_frame_num": "sequence", "enable_timestamps": True},
     {"sequence_length": 6, "labels": [5, 6, 7], "stride": 2, "enable_frame_num": "scalar"},
-    {"sequence_length": 6, "labels": []},
-    {"sequence_length": 6, "enable_frame_num": "foo"},
+    raising(RuntimeError, {"sequence_length": 6, "labels": []}),
+    raising(RuntimeError, {"sequence_length": 6, "enable_frame_num": "foo"}),
     {"sequence_length": 4, "uniform_sample": True},
-    {"sequence_length": 30},
+    raising(RuntimeError, {"sequence_length": 30}),
     {"sequence_length": 3, "num_shards": 2, "shard_id": 1},
     {"sequence_length": 3, "num_shards": 2, "stick_to_shard": True, "pad_last_batch": True},
 ]
@@ -136,9 +134,9 @@ def read(module: ModuleType, epochs: int, batch_size: int, **options: Any) -> Ma
 
 
 @pytest.mark.parametrize("options", READ, ids=str)
-def test_reader(videos: list[Path], options: dict[str, Any], capfd: pytest.CaptureFixture[str]) -> None:
+def test_sequences_of_the_reader(videos: list[Path], options: dict[str, Any], capfd: pytest.CaptureFixture[str], raises: Raises | None) -> None:
     paths = [str(path) for path in videos]
-    assert_same(lambda module: read(module, 2, 2, filenames=paths, **options))
+    assert_same(lambda module: read(module, 2, 2, filenames=paths, **options), raises=raises)
     capfd.readouterr()
 
 
@@ -146,12 +144,14 @@ def test_reader_of_a_folder(videos: list[Path]) -> None:
     assert_same(lambda module: read(module, 3, 3, file_root=str(videos[0].parent.parent), sequence_length=5))
 
 
-@pytest.mark.parametrize("rounding", ["start_down_end_up", "start_up_end_down", "all_up", "all_down", "up"])
+@pytest.mark.parametrize("rounding", ["start_down_end_up", "start_up_end_down", "all_up", "all_down", raising(RuntimeError, "up")])
 @pytest.mark.parametrize("line", ["0.35 1.25", "0.3 1.2", "-1 1.0"])
-def test_reader_of_a_list_with_times(videos: list[Path], tmp_path: Path, line: str, rounding: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_reader_of_a_list_with_times(
+    videos: list[Path], tmp_path: Path, line: str, rounding: str, capfd: pytest.CaptureFixture[str], raises: Raises | None
+) -> None:
     (tmp_path / "list.txt").write_text(f"{videos[0]} 3 {line}\n{videos[1]} 4\n")
     options = {"file_list": str(tmp_path / "list.txt"), "sequence_length": 1, "file_list_rounding": rounding}
-    assert_same(lambda module: read(module, 1, 1, **options))
+    assert_same(lambda module: read(module, 1, 1, **options), raises=raises)
     capfd.readouterr()
 
 

@@ -46,7 +46,7 @@ def assert_close(ours: np.ndarray, theirs: np.ndarray, *, integer: bool) -> None
     ("source", "target"), [("uint8", "uint8"), ("uint8", "float32"), ("float32", "uint8"), ("int16", "int16"), ("int32", "float32")]
 )
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 5])
-def test_linear(source: str, target: str, channels: int, fill: float | None) -> None:
+def test_linear_rotations(source: str, target: str, channels: int, fill: float | None) -> None:
     options = {} if fill is None else {"fill_value": fill}
     for angle, shape in ((30.0, (37, 52)), (-77.25, (64, 9)), (201.5, (1, 40)), (90.0, (33, 20))):
         assert_close(*rotated(image((*shape, channels), source), "HWC", angle=angle, dtype=target, **options), integer=target != "float32")
@@ -55,7 +55,7 @@ def test_linear(source: str, target: str, channels: int, fill: float | None) -> 
 @pytest.mark.parametrize("fill", [None, 42.0])
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "float32"])
 @pytest.mark.parametrize("channels", [1, 3, 5])
-def test_nearest(dtype: str, channels: int, fill: float | None) -> None:
+def test_nearest_rotations(dtype: str, channels: int, fill: float | None) -> None:
     options = {} if fill is None else {"fill_value": fill}
     for angle, shape in ((30.0, (37, 52)), (-77.25, (64, 9)), (201.5, (1, 40)), (90.0, (33, 20))):
         ours, theirs = rotated(image((*shape, channels), dtype), "HWC", interp="NN", angle=angle, **options)
@@ -63,7 +63,7 @@ def test_nearest(dtype: str, channels: int, fill: float | None) -> None:
 
 
 @pytest.mark.parametrize("interp", ["NN", "LINEAR"])
-def test_volume(interp: str) -> None:
+def test_rotated_volumes(interp: str) -> None:
     for seed, axis in enumerate([(0, 0, 2), (1, 0, 0), (0, -1, 0), (1, 2, -3), (0.5, 0.1, 0.7)]):
         for fill in ({}, {"fill_value": 9.0}):
             options = dict(angle=17.0 + 50 * seed, axis=[float(a) for a in axis], **fill)
@@ -99,7 +99,7 @@ def test_canvas_size_of_volumes() -> None:
     assert ours == theirs
 
 
-def test_frames() -> None:
+def test_angles_per_frame() -> None:
     video = image((3, 20, 31, 3))
     assert_close(*rotated(video, "FHWC", angle=25.0), integer=True)
     ours, theirs = (
@@ -138,9 +138,7 @@ def both(name: str, *inputs: Any, **options: Any) -> list[list[np.ndarray]]:
         function = module
         for part in name.split("."):
             function = getattr(function, part)
-        made = function(  # type: ignore[operator]
-            *(of(one, module, types) for one in inputs), **{key: of(one, module, types) for key, one in options.items()}
-        ).evaluate()
+        made = function(*(of(one, module, types) for one in inputs), **{key: of(one, module, types) for key, one in options.items()}).evaluate()
         results.append([np.asarray(one) for one in (made.tensors if hasattr(made, "batch_size") else [made])])
     ours, theirs = results
     assert [(a.shape, a.dtype) for a in ours] == [(a.shape, a.dtype) for a in theirs]
@@ -253,7 +251,7 @@ def test_warp_perspective_layouts(layout: str) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("interp", ["NN", "LINEAR"])
 @pytest.mark.parametrize("channels", [1, 3, 5])
-def test_distortions(operator: str, dtype: str, interp: str, channels: int) -> None:
+def test_water_and_sphere(operator: str, dtype: str, interp: str, channels: int) -> None:
     images = batched(*ragged(dtype, channels), layout="HWC")
     waves = {"ampl_x": 4.5, "ampl_y": 7.0, "freq_x": 0.2, "freq_y": 0.13, "phase_x": 0.4, "phase_y": -1.2}
     for options in ({}, {"fill_value": 30.0, **(waves if operator == "water" else {})}, {"mask": batched(*np.int32([1, 0, 1]))}):

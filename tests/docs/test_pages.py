@@ -26,7 +26,7 @@ def test_every_operator_has_a_picture() -> None:
 
 
 @pytest.mark.parametrize("example", [example for _, example in EXAMPLES], ids=[name for name, _ in EXAMPLES])
-def test_example(example: Example) -> None:
+def test_examples_of_pages_run(example: Example) -> None:
     picture, printed = draw(example)
     assert printed or picture is not None
     if picture is not None:

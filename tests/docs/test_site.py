@@ -147,7 +147,7 @@ def test_a_phone_shows_the_page(browser: str, site: Path, tmp_path: Path, page: 
     assert float(str(found["text"])[:-2]) >= 12
 
 
-def test_search(browser: str, site: Path, tmp_path: Path) -> None:
+def test_search_finds_operators(browser: str, site: Path, tmp_path: Path) -> None:
     script = "return {hits: [...d.querySelectorAll('#search-results li a, ul.search li a')].map(a => a.href)}"
     found = opened(browser, site, "search.html?q=warp_affine", 1200, tmp_path, script)
-    assert any("geometry" in str(hit) for hit in found["hits"])  # type: ignore[union-attr]
+    assert any("geometry" in str(hit) for hit in found["hits"])

@@ -51,7 +51,7 @@ def test_image_folder(data: Any, run: Run) -> None:
     assert run("image_folder", data.folder) == ["['indoors', 'outdoors']", *["(4, 3, 64, 64) torch.int64"] * 2]
 
 
-def test_coco(data: Any, run: Run) -> None:
+def test_coco_task_runs(data: Any, run: Run) -> None:
     printed = run("coco", data.root, data.annotations)
     assert len(printed) == 2
     assert all(line.startswith("(4, 96, 96, 3) [(") for line in printed)
@@ -65,7 +65,7 @@ def test_own_operator(data: Any, run: Run) -> None:
     assert run("own_operator", data.folder) == ["(4, 48, 48, 3) [0, 255] (4, 3) True"] * 2
 
 
-def test_speech(data: Any, run: Run) -> None:
+def test_speech_task_runs(data: Any, run: Run) -> None:
     printed = run("speech", data.manifest)
     assert printed == ["torch.Size([2, 80, 201])"]
 
@@ -74,13 +74,13 @@ def test_video_clips(data: Any, run: Run) -> None:
     assert set(run("video_clips", data.video)) == {"torch.Size([1, 3, 6, 64, 64])"}
 
 
-def test_webdataset(data: Any, run: Run) -> None:
+def test_webdataset_task_runs(data: Any, run: Run) -> None:
     printed = run("webdataset", *data.tars)
     labels = [int(one) for line in printed for one in line.split("[")[2].rstrip("]").split(",")]
     assert sorted(labels) == list(range(8))
 
 
-def test_pack(tmp_path: Path, run: Run) -> None:
+def test_pack_task_runs(tmp_path: Path, run: Run) -> None:
     for k in range(8):
         (tmp_path / "photos" / f"class {k % 2}").mkdir(parents=True, exist_ok=True)
         picture = Image.fromarray(np.full((100 + k, 160, 3), 20 * k, np.uint8))
@@ -90,11 +90,11 @@ def test_pack(tmp_path: Path, run: Run) -> None:
     assert sorted(label for line in printed[1:] for label in line.split("[")[2].rstrip("]").split(", ")) == ["0"] * 4 + ["1"] * 4
 
 
-def test_parquet(data: Any, run: Run) -> None:
+def test_parquet_task_runs(data: Any, run: Run) -> None:
     assert len(run("parquet", data.parquet)) == 2
 
 
-def test_compiled(run: Run) -> None:
+def test_compiled_task_runs(run: Run) -> None:
     assert run("compiled") == ["torch.Size([8, 3, 64, 64])"] * 3
 
 
@@ -102,7 +102,7 @@ def test_slow_loader(data: Any, run: Run) -> None:
     assert run("slow_loader", data.folder)[-1].startswith("Python is the limit")
 
 
-def test_resume(data: Any, tmp_path: Path, run: Run) -> None:
+def test_resume_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
     whole = run("resume", data.folder, str(tmp_path / "whole.json"))
     stopped = run("resume", data.folder, str(tmp_path / "a.json"), "stop")
     assert stopped + run("resume", data.folder, str(tmp_path / "a.json")) == whole
@@ -110,7 +110,7 @@ def test_resume(data: Any, tmp_path: Path, run: Run) -> None:
     assert len(whole) == 4
 
 
-def test_corrupt(data: Any, tmp_path: Path, run: Run) -> None:
+def test_corrupt_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
     good = (Path(data.folder) / "indoors" / "1.jpg").read_bytes()
     (tmp_path / "a").mkdir()
     for k in range(5):

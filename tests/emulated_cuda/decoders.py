@@ -5,7 +5,7 @@ Everything except the GPU is real: the shares of the engines, fallbacks, staging
 stream waits for which. nvImageCodec's CPU decoders replace its GPU decoders. Run the tests of the image decoders with:
 
     python decoders.py <folder of a CPU build of csrc> <folder>
-    NDD_EMULATED_DECODERS=1 TORCH_NDD_LIBRARY=<folder>/_C.so PYTHONPATH=tests/emulated_cuda pytest -p decoders_plugin tests/test_gpu_decoders.py ...
+    NDD_EMULATED_DECODERS=1 TORCH_NDD_LIBRARY=<folder>/_C.so PYTHONPATH=tests/emulated_cuda pytest -p decoders_plugin tests/decoders/test_gpu.py ...
 """
 
 import shutil
@@ -25,13 +25,13 @@ DEFINES = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DUSE_CUDA"]
 # Replacements in the rewritten sources; each must occur.
 CHANGES = {
     "decoders/image.cpp": {"NDD_KERNEL(decoders_": "// NDD_KERNEL(decoders_"},  # those for a GPU take their place
-    "decoders/gpu_image.cpp": {
+    "decoders/gpu/gpu_image.cpp": {
         ", CUDA, decode_image_gpu)": ", CPU, decode_image_gpu)",
         # The CPU reads the results, and no event stops it.
         "if (--left_ == 0 && done_)": "if (--left_ == 0) lazy_finish();\n    if (left_ == 0 && done_)",
     },
-    "decoders/gpu_decoder.cpp": {"#pragma weak aoti_": "// #pragma weak aoti_"},
-    "decoders/gpu_pixels.cu": {},
+    "decoders/gpu/gpu_decoder.cpp": {"#pragma weak aoti_": "// #pragma weak aoti_"},
+    "decoders/gpu/gpu_pixels.cu": {},
     "ndd/cuda.h": {},
 }
 
@@ -55,8 +55,8 @@ def build(cpu_build: Path, work: Path) -> None:
     include = work / "include"
     include.mkdir(exist_ok=True)
     shutil.copy(HERE / "lazy_runtime.h", include / "cuda_runtime.h")
-    sources = [work / "csrc" / "decoders" / name for name in ("image.cpp", "gpu_image.cpp", "gpu_decoder.cpp", "gpu_pixels.cu.cpp")]
-    ours = [include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/without_cuda"]
+    sources = [work / "csrc" / "decoders" / name for name in ("image.cpp", "gpu/gpu_image.cpp", "gpu/gpu_decoder.cpp", "gpu/gpu_pixels.cu.cpp")]
+    ours = [include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/codecs/without_cuda"]
     folders = [*(f"-I{one}" for one in ours), "-isystem", f"{SITE}/torch/include", "-isystem", f"{SITE}/nvidia/nvimgcodec/include"]
     objects = []
     for source in [*sources, HERE / "lazy_runtime.cpp"]:
@@ -67,10 +67,10 @@ def build(cpu_build: Path, work: Path) -> None:
     inputs = subprocess.run(["ninja", "-t", "query", "_C.so"], cwd=cpu_build, check=True, capture_output=True, text=True).stdout.split()
     replaced = (
         "decoders/image.cpp.o",
-        "decoders/gpu_image.cpp.o",
-        "decoders/gpu_decoder.cpp.o",
-        "decoders/gpu_pixels.cu.o",
-        "decoders/gpu_pixels.cu.cpp.o",
+        "decoders/gpu/gpu_image.cpp.o",
+        "decoders/gpu/gpu_decoder.cpp.o",
+        "decoders/gpu/gpu_pixels.cu.o",
+        "decoders/gpu/gpu_pixels.cu.cpp.o",
     )
     others = [str(cpu_build / one) for one in inputs if one.endswith(".o") and not one.endswith(replaced)]
     jpeg = [one for one in inputs if Path(one).name.startswith("libjpeg.") and not one.endswith(".o")]

@@ -20,7 +20,7 @@ def pytest_configure() -> None:
     """Before the first test."""
     _library.load()
     _library.load_gpu()
-    _decode.Target.options = property(_options)  # type: ignore[method-assign, assignment]
+    _decode.Target.options = property(_options)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

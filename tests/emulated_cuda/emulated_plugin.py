@@ -148,7 +148,7 @@ def _queue_emulated(
 for _module in [module for name, module in sys.modules.items() if name.startswith("torch_ndd")]:
     if getattr(_module, "submit", None) is _queue_cpu:
         vars(_module)["submit"] = _queue_emulated
-Repeated.again = lambda *_: None  # type: ignore[method-assign]  # native code repeats calls of the CPU's kernels, past the function above
+Repeated.again = lambda *_: None  # native code repeats calls of the CPU's kernels, past the function above
 
 
 @pytest.hookimpl

@@ -25,7 +25,7 @@ import numpy as np
 from headers import CONTRADICTORY
 from sources import FORMATS, files_of
 
-sys.path.append(str(Path(__file__).parent.parent))  # for the mutated files of the tests
+sys.path.append(str(Path(__file__).parents[1] / "helpers"))  # for the mutated files of the tests
 
 PATIENCE = 60.0  # seconds per file, after which its process is killed
 STARTING = 600.0  # for importing torch and the first files, under the heap checks

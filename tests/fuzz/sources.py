@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-sys.path.append(str(Path(__file__).parent.parent))  # for the TIFF files of the tests
+sys.path.append(str(Path(__file__).parents[1] / "helpers"))  # for the TIFF files of the tests
 from _tiff_files import LONG, RATIONAL, SHORT, Layout, encode_chroma_blocks, write_tiff
 
 FORMATS = ("jpeg", "png", "tiff", "bmp", "pnm", "webp", "jpeg2000")

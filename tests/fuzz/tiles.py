@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "helpers")]
 
 import numpy as np  # noqa: E402
 from attack import Attack, main  # noqa: E402
@@ -47,7 +48,7 @@ def between_guards(memory: Guarded) -> None:
     """Let the decoders read and write there: in place of the functions around cfitsio's, which allocate and copy, calls of cfitsio's."""
     from astropy.io.fits.hdu.compressed import _codecs, _compression
 
-    from torch_ndd.readers import _fits_codecs
+    from torch_ndd.readers.fits import _codecs as _fits_codecs
 
     library = ctypes.PyDLL(_compression.__file__)
     # Since 8.0 it is told how large the output is, and does not write beyond it.
@@ -70,8 +71,8 @@ def between_guards(memory: Guarded) -> None:
         return made.tobytes()
 
     _codecs.decompress_hcompress_1_c, _codecs.decompress_plio_1_c = hcompress, plio
-    padded = _fits_codecs._padded
-    _fits_codecs._padded = lambda *given: memory(padded(*given))
+    padded = _fits_codecs._pad
+    _fits_codecs._pad = lambda *given: memory(padded(*given))
     _fits_codecs._memory = memory
 
 
@@ -118,7 +119,7 @@ def make(kind: str, way: str, seed: int, _: Path) -> Attack:
     from _mutations import mutated
     from astropy.io.fits.hdu.compressed import _compression, _tiled_compression
 
-    from torch_ndd.readers._fits_codecs import is_guarded
+    from torch_ndd.readers.fits._codecs import is_guarded
 
     assert is_guarded()
     codec = _tiled_compression.ALGORITHMS[{"rice": "RICE_1", "hcompress": "HCOMPRESS_1", "plio": "PLIO_1"}[kind]]

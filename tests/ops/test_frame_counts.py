@@ -80,7 +80,7 @@ def test_without_the_mark_a_vector_is_one_value() -> None:
     for values in (np.ones((3, 2), np.float32), ndd.batch([np.ones((3, 2), np.float32)])):
         with pytest.raises(RuntimeError, match="marked with per_frame"):
             ndd.gaussian_blur(videos, sigma=values)
-    with pytest.raises(RuntimeError, match="brightness: argument 'brightness' is for the frames of a sequence, but input 0 has none"):
+    with pytest.raises(RuntimeError, match="brightness: argument 'brightness' is per-frame, but input 0 has no frame axis"):
         ndd.brightness(np.zeros((4, 4, 3), np.uint8), brightness=ndd.per_frame([1.0, 2.0]))
 
 
@@ -93,5 +93,5 @@ def test_a_graph_checks_it_when_it_runs() -> None:
     videos = ndd.batch([video(3), video(1)], layout="FHWC")
     one = ndd.batch([[2.0], [3.0]])
     assert np.array_equal(np.asarray(compiled(videos, one).tensors[1]), np.asarray(program(videos, one).tensors[1]))
-    with pytest.raises(RuntimeError, match="argument 'brightness' is for another number of frames than input 0 has"):
+    with pytest.raises(RuntimeError, match="argument 'brightness' and input 0 have different numbers of frames"):
         compiled(videos, ndd.batch([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]))

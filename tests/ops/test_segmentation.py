@@ -91,7 +91,7 @@ CASES = [
 def test_masks_that_are_not_there() -> None:
     ids = np.int32([5])
     for call, text in (
-        (lambda: select_masks(np.int32([5, 7]), POLYGONS, VERTICES), "sample 0: there is no mask 7"),
+        (lambda: select_masks(np.int32([5, 7]), POLYGONS, VERTICES), "sample 0: mask_ids must be masks of the polygons, got 7"),
         (lambda: select_masks(np.int32([5, 5]), POLYGONS, VERTICES), "5 twice"),
         (lambda: select_masks(ids, POLYGONS, VERTICES[:10]), "polygon 3 has the vertices 9 to 11, but there are 10"),
         (lambda: select_masks(ids, np.int32([[5, 4, 3]]), VERTICES), "vertices 4 to 3"),

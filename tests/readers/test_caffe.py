@@ -11,7 +11,7 @@ from _messages import datum, floats, ints, string, tensors, write_lmdb
 from torch.utils.data import DataLoader
 
 import torch_ndd as ndd
-from torch_ndd.readers._protobuf import fields, packed_float, packed_int32
+from torch_ndd.readers.caffe._protobuf import fields, packed_float, packed_int32
 from torch_ndd.testing import assert_resumable
 
 

@@ -166,7 +166,7 @@ def loaded(text: str | bytes, folder: Path, **options: Any) -> tuple[list[str], 
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     reader = ndd.readers.COCO(annotations_file=path, file_root=folder, **options)
     count = reader.get_metadata()["epoch_size"]
-    index = reader._index
+    index = reader.index
     assert index is not None
     return [Path(reader._source(k)).name for k in range(count)], index.boxes.tolist()
 

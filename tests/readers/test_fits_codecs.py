@@ -9,13 +9,13 @@ import pytest
 from _forks import Forks
 
 import torch_ndd as ndd
-from torch_ndd.readers import _fits_codecs
+from torch_ndd.readers.fits import _codecs as _fits_codecs
 
 fits = pytest.importorskip("astropy.io.fits")
 
 TILES = """
 import numpy as np
-from torch_ndd.readers import _fits_codecs
+from torch_ndd.readers.fits import _codecs as _fits_codecs
 from astropy.io.fits.hdu.compressed import _tiled_compression
 
 _fits_codecs.is_guarded()
@@ -121,7 +121,7 @@ LOSSES = """
 import sys
 from pathlib import Path
 import numpy as np
-from torch_ndd.readers import _fits_codecs
+from torch_ndd.readers.fits import _codecs as _fits_codecs
 from astropy.io.fits.hdu.compressed import _tiled_compression
 
 _fits_codecs.is_guarded()

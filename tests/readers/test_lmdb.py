@@ -13,7 +13,7 @@ import pytest
 from _messages import datum, write_lmdb
 
 import torch_ndd as ndd
-from torch_ndd.readers._scan import LMDB, scan
+from torch_ndd.readers._ranges.records import LMDB, scan
 
 
 def contents(file: Path) -> list[tuple[bytes, bytes]]:

@@ -55,7 +55,7 @@ def test_damaged_files(path: Path) -> None:
         (wrong, "magic"),
         (other, "unknown kind"),
         (whole[: begins[2] + 5], "within its header"),
-        (whole[: begins[2] + 20], "the file ends before"),
+        (whole[: begins[2] + 20], "the file ends earlier"),
     ]
     for data, reason in cases:
         path.write_bytes(data)

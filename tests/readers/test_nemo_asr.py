@@ -65,11 +65,11 @@ def test_parts_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch, rate
     # The readers above may still be reading ahead.
     monkeypatch.setattr(ndd.readers.NemoAsr, "_read", lambda self, sample: (self is reader and alone.append(sample), read(self, sample))[1])
     monkeypatch.setattr(ndd.readers.NemoAsr, "_sound", lambda self, *part: (self is reader and sought.append(part[1:]), sound(self, *part))[1])
-    everything, cut = np.arange(reader._scan()), [1] if rate else []
+    everything, cut = np.arange(reader.scan()), [1] if rate else []
     # Whether seeking to a part pays off follows from the file's size, or from its header once it was read.
     for known in ([4] if path is Path.as_uri else [3, 4], [*cut, 2, 3, 4]):
         alone.clear(), sought.clear()
-        batch, *_ = reader._finish(reader._start(everything), everything)
+        batch, *_ = reader.finish(reader.start(everything), everything)
         for got, (one,) in zip(batch, expected, strict=True):
             assert np.array_equal(np.asarray(got), one)
         assert sorted(alone) == known
@@ -128,7 +128,7 @@ def test_misuse(folder: Path, options: dict[str, Any], text: str) -> None:
 
 def test_other_manifests(folder: Path) -> None:
     (folder / "binary.json").write_bytes(b"\xff\xfe\x00")
-    for name, text in (("binary.json", "is no text"), ("none.json", "cannot be read"), (".", "cannot be read")):
+    for name, text in (("binary.json", "is not valid UTF-8 text"), ("none.json", "cannot be read"), (".", "cannot be read")):
         with pytest.raises(RuntimeError, match=text):
             sounds(folder / name)
 

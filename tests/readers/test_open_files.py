@@ -10,7 +10,7 @@ import pytest
 from readers._files import write_tar
 
 import torch_ndd as ndd
-from torch_ndd.readers._ranges import Ranges, pack_paths
+from torch_ndd.readers._ranges.ranges import Ranges, pack_paths
 
 
 def opened(folder: Path) -> int:
@@ -73,7 +73,7 @@ def test_all_bad_samples_of_a_batch_are_reported_at_once(tmp_path: Path) -> None
     ranges = Ranges(os.fsencode(f"{tmp_path}/"), *pack_paths(files), np.arange(5, dtype=np.int32), np.array([2, 0, 0, 8, 0]), length)
     with pytest.raises(Exception) as caught:  # noqa: PT011
         ranges.start(np.arange(5)).finish()
-    assert {k: reason.split(",")[0] for k, reason in caught.value.reasons.items()} == {  # type: ignore[attr-defined]
+    assert {k: reason.split(",")[0] for k, reason in caught.value.reasons.items()} == {
         1: "No such file or directory",
         2: "the file has 10 bytes",
         4: "Is a directory",

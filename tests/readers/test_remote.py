@@ -16,7 +16,7 @@ from readers._web import Handler
 import torch_ndd as ndd
 from torch_ndd import tfrecord as tf
 from torch_ndd.io import _urls
-from torch_ndd.readers import _remote
+from torch_ndd.readers._ranges import remote as _remote
 from torch_ndd.testing import assert_resumable
 
 
@@ -160,7 +160,7 @@ def test_ranges_beyond_the_end(put: Any) -> None:
     assert contents(ranges.start(np.array([0, 2, -1])).finish()) == [b"234", b"456789", b""]
     with pytest.raises(Exception) as error:  # noqa: PT011  (UnreadableSamples, which is for readers)
         ranges.start(np.array([0, 1])).finish()
-    assert "ends at byte 10, before byte 13" in error.value.reasons[1]  # type: ignore[attr-defined]
+    assert "ends at byte 10, before byte 13" in error.value.reasons[1]
 
 
 def _paths(*paths: str) -> tuple[bytes, np.ndarray]:
@@ -182,10 +182,10 @@ def test_neighbours_are_fetched_together() -> None:
         _urls.Range("b", 0, -1),
     ]
     first, large, larger = _urls.Range("a", 0, 40_050), _urls.Range("a", 40_000, 7_990_000), _urls.Range("a", 40_000, 9_000_000)
-    assert _urls.merged(wanted) == [wanted[0], first, wanted[2], first, first, wanted[2]]
-    assert set(_urls.merged([wanted[1], large])) == {_urls.Range("a", 0, 8_030_000)}
-    assert _urls.merged([wanted[1], larger]) == [wanted[1], larger]
-    assert _urls.merged([]) == []
+    assert _urls.merge_ranges(wanted) == [wanted[0], first, wanted[2], first, first, wanted[2]]
+    assert set(_urls.merge_ranges([wanted[1], large])) == {_urls.Range("a", 0, 8_030_000)}
+    assert _urls.merge_ranges([wanted[1], larger]) == [wanted[1], larger]
+    assert _urls.merge_ranges([]) == []
 
 
 @pytest.mark.parametrize("forgets", [False, True])
@@ -198,6 +198,6 @@ def test_each_range_lies_in_what_is_fetched_for_it(forgets: bool, monkeypatch: p
 
         monkeypatch.setattr("fsspec.utils.merge_offset_ranges", ends_of_the_latest)
     wanted = [_urls.Range("a", begin, length) for begin, length in ((0, 1000), (10, 20), (300, 0), (990, 5))]
-    for one, whole in zip(wanted, _urls.merged(wanted), strict=True):
+    for one, whole in zip(wanted, _urls.merge_ranges(wanted), strict=True):
         assert whole.begin <= one.begin
         assert one.begin + one.length <= whole.begin + whole.length

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from _forks import Forks
 
-from torch_ndd.io._body import BLOCK, Body, fill, moved_bytes
+from torch_ndd.io._body import BLOCK, Body, fill, take_bytes
 
 pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
@@ -60,8 +60,8 @@ def megabytes(name):
     return int(text.partition(name + ":")[2].split()[0]) // 1024
 
 def start(reader):
-    reader._scan()
-    return reader._start(np.array([0]))
+    reader.scan()
+    return reader.start(np.array([0]))
 
 try:  # so that codecs, threads and the session of HTTP are in memory before the measurement
     ndd.imread(url.replace("/x", "/small"))
@@ -79,14 +79,14 @@ try:
         made = list(ndd.readers.COCO(annotations_file=url, file_root="/", **options).next_epoch())
     else:
         reader = ndd.readers.File(files=[url], **options)
-        with using(UrlLimits.checked("test", options.get("url_max_bytes"), options.get("url_stall_seconds"), None)):
+        with using(UrlLimits.from_arguments("test", options.get("url_max_bytes"), options.get("url_stall_seconds"), None)):
             request = start(reader)
         if way == "abandoned":
             time.sleep(0.5)
             del request
             time.sleep(1)
         else:
-            made = reader._finish(request, np.array([0]))[0]
+            made = reader.finish(request, np.array([0]))[0]
             assert [int(made.select(0).torch()[k << 20]) for k in range(0, 160, 9)] == list(range(0, 160, 9))
 except Exception as failure:
     error = failure
@@ -148,7 +148,7 @@ def test_bodies_hold_what_is_appended(size: int) -> None:
     copied = io.BytesIO()
     body.copy_to(copied.write)
     assert copied.getvalue() == expected
-    assert moved_bytes(body) == expected
+    assert take_bytes(body) == expected
     assert len(body) == 0
     content = filled().content()
     assert isinstance(content, bytes) == (size <= BLOCK)

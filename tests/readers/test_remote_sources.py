@@ -355,7 +355,7 @@ def test_a_stateful_data_loader(server: str, tmp_path: Path) -> None:
 def test_a_protocol_of_another_package(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """fsspec selects the file system by protocol; here it is one in memory."""
 
-    class Files(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]
+    class Files(fsspec.get_filesystem_class("memory")):
         store: ClassVar[dict[str, Any]] = {}
         pseudo_dirs: ClassVar[list[str]] = [""]
 

@@ -191,7 +191,7 @@ def test_the_state_of_one_skipping_rank_is_not_enough(files: list[Path]) -> None
     for loader in loaders:
         next(iter(loader))
     for world, rank in ((3, 0), (2, 1)):
-        with pytest.raises(ValueError, match=r"readers\.File: this is the state of shard 0.*skipped 1 bad"):
+        with pytest.raises(ValueError, match=r"readers\.File: the state is for shard 0.*skipped 1 bad"):
             make(rank, world, 2).load_state_dict(loaders[0].state_dict())
     make(0, 2, 2).load_state_dict(loaders[0].state_dict())
     with pytest.raises(ValueError, match="each of 2 shards"):
@@ -202,13 +202,13 @@ def test_the_state_of_one_skipping_rank_is_not_enough(files: list[Path]) -> None
 
 def test_nothing_can_be_read(files: list[Path]) -> None:
     for on_error in ("skip", "replace"):
-        reader = ndd.readers.File(2, files=["a", "b", "c"], on_error=on_error)  # type: ignore[arg-type]
+        reader = ndd.readers.File(2, files=["a", "b", "c"], on_error=on_error)
         with pytest.raises(RuntimeError, match="none of the 3 samples can be read"):
             next(reader.next_epoch())
     with pytest.raises(RuntimeError, match=r"readers\.File: none of the 3 samples can be read; the last one: .*No such file"):
         list(ndd.DataLoader(ndd.readers.File(2, files=["a", "b", "c"], on_error="skip")))
     with pytest.raises(ValueError, match="on_error must be"):
-        ndd.readers.File(2, files=["a"], on_error="ignore")  # type: ignore[arg-type]
+        ndd.readers.File(2, files=["a"], on_error="ignore")
 
 
 def test_states_that_are_none(files: list[Path]) -> None:
@@ -247,7 +247,7 @@ def test_a_state_of_another_order(files: list[Path], given: dict[str, Any], othe
         return
     before = later.state_dict()
     with pytest.raises(
-        ValueError, match=r"readers\.File: the state is of a reader that (does not shuffle|has \w+=True), and this one .*repeated or left out"
+        ValueError, match=r"readers\.File: the state is from a reader that (does not shuffle|has \w+=True), but this one .*repeated or left out"
     ):
         later.load_state_dict(state)
     assert later.state_dict() == before

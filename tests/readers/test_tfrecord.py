@@ -80,7 +80,7 @@ def test_missing_features(tmp_path: Path) -> None:
     [
         (tf.FixedLenFeature([3], tf.int64, 0), '"pair" has 2 elements, not 3'),
         (tf.FixedLenFeature([1], tf.int64, 0), '"pair" has 2 elements, not 1'),
-        (tf.VarLenFeature([3], tf.int64, 0), "no rows of 3"),
+        (tf.VarLenFeature([3], tf.int64, 0), "not a multiple of 3"),
         (tf.FixedLenFeature([2], tf.float32, 0), "list of int64, not of float32"),
         (tf.FixedLenFeature([], tf.string, ""), "list of int64, not of string"),
     ],
@@ -128,11 +128,11 @@ def test_damaged_files(path: Path, tmp_path: Path) -> None:
     begins = [int(line.split()[0]) for line in path.with_suffix(".idx").read_text().splitlines()]
     for name, data, reason in (
         ("checksum", bytearray(whole), "checksum"),
-        ("cut in the data", whole[: begins[5] + 20], "the file ends before"),
+        ("cut in the data", whole[: begins[5] + 20], "the file ends earlier"),
         ("cut in the header", whole[: begins[5] + 7], "ends within its header"),
     ):
         if name == "checksum":
-            data[begins[5]] ^= 1  # type: ignore[index]
+            data[begins[5]] ^= 1
         path.write_bytes(data)
         with pytest.raises(RuntimeError, match=rf"sample 0 \(.* at byte {begins[5]}\): .*{reason}"):
             read({"label": LABEL}, path)
@@ -165,9 +165,9 @@ def test_indices_that_lie(path: Path, text: str) -> None:
 
 def test_mistakes(path: Path) -> None:
     with pytest.raises(TypeError, match='feature "x" must come from'):
-        ndd.readers.TFRecord(path=path, features={"x": 3})  # type: ignore[dict-item]
+        ndd.readers.TFRecord(path=path, features={"x": 3})
     with pytest.raises(TypeError):
-        ndd.readers.TFRecord(path=path)  # type: ignore[call-arg]
+        ndd.readers.TFRecord(path=path)
     for options, message in (
         ({"features": {}}, "features is empty"),
         ({"index_path": ["a", "b"]}, "2 index files for 1"),

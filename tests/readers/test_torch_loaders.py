@@ -116,5 +116,5 @@ def test_the_state_of_a_worker_fits_only_that_worker(files: list[Path]) -> None:
     for _ in islice(loader, 3):
         pass
     worker = loader.state_dict()["_snapshot"]["_worker_snapshots"]["worker_0"]
-    with pytest.raises(ValueError, match="'worker' of a DataLoader"):
+    with pytest.raises(ValueError, match="belongs to a DataLoader 'worker'"):
         ndd.readers.File(2, files=files).load_state_dict(worker["dataset_state"])

@@ -69,7 +69,7 @@ def test_every_way_ends(way: str, answer: str) -> None:
     if way in PACKAGES:
         pytest.importorskip(PACKAGES[way])
     begin = time.monotonic()
-    with answering(ANSWERS[answer]) as url, pytest.raises(RuntimeError, match=rf"{url}/[xi]?.*({REASONS[answer]}|does not tell its size)"):
+    with answering(ANSWERS[answer]) as url, pytest.raises(RuntimeError, match=rf"{url}/[xi]?.*({REASONS[answer]}|does not report its size)"):
         WAYS[way](url)
     assert time.monotonic() - begin < 7
 

@@ -22,36 +22,36 @@ def _public(module: Any) -> list[str]:
     return sorted(name for name, one in vars(module).items() if not name.startswith("_") and callable(one) and not inspect.ismodule(one))
 
 
-def test_every_class_is_there() -> None:
+def test_v2_has_every_class_of_torchvision() -> None:
     assert len([name for name in _public(reference) if inspect.isclass(getattr(reference, name))]) >= 57
     assert set(_public(reference)) <= set(_public(v2))
     assert {name for name in _public(v2) if name not in _public(reference)} <= OWN
 
 
-def test_every_functional_is_there() -> None:
+def test_functional_has_every_function_of_torchvision() -> None:
     assert len(_public(reference.functional)) >= 160
     assert set(_public(reference.functional)) <= set(_public(v2.functional))
 
 
 @pytest.mark.parametrize("name", _public(reference))
-def test_parameters_of_a_class(name: str) -> None:
+def test_classes_have_the_parameters_of_torchvision(name: str) -> None:
     assert _parameters(getattr(v2, name)) == _parameters(getattr(reference, name))
 
 
 @pytest.mark.parametrize("name", _public(reference.functional))
-def test_parameters_of_a_functional(name: str) -> None:
+def test_functionals_have_the_parameters_of_torchvision(name: str) -> None:
     theirs = [(one, default) for one, _, default in _parameters(getattr(reference.functional, name))]
     assert [(one, default) for one, _, default in _parameters(getattr(v2.functional, name))] == theirs
 
 
 @pytest.mark.parametrize("name", [name for name in _public(reference) if inspect.isclass(getattr(reference, name))])
-def test_classes_are_torchvisions_too(name: str) -> None:
+def test_classes_are_subclasses_of_torchvision(name: str) -> None:
     theirs = getattr(reference, name)
     assert issubclass(getattr(v2, name), theirs)
     assert hasattr(getattr(v2, name), "get_params") == hasattr(theirs, "get_params")
 
 
-def test_representation() -> None:
+def test_repr_equals_torchvision() -> None:
     assert repr(v2.Resize(20)) == repr(reference.Resize(20))
     assert repr(v2.Compose([v2.CenterCrop(3), v2.RandomInvert(0.2)])) == repr(
         reference.Compose([reference.CenterCrop(3), reference.RandomInvert(0.2)])

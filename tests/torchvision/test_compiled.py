@@ -17,7 +17,7 @@ def _prepared(images: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["tensor", "batch", "ragged"])
-def test_a_chain(kind: str) -> None:
+def test_compiled_chain_equals_eager(kind: str) -> None:
     samples = [pixels(20, 24, seed=1), pixels(20, 24 if kind != "ragged" else 15, seed=2)]
     given: Any = torch.stack(samples) if kind == "tensor" else ndd.batch(samples, layout="CHW")
     torch.compiler.reset()
@@ -45,7 +45,7 @@ FUNCTIONALS: dict[str, Any] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONALS)
-def test_a_functional(name: str, ragged: bool) -> None:
+def test_compiled_functional_equals_eager(name: str, ragged: bool) -> None:
     given = ndd.batch([pixels(20, 24, seed=1), pixels(20, 24 if not ragged else 15, seed=2)], layout="CHW")
     torch.compiler.reset()
     made, expected = torch.compile(FUNCTIONALS[name], fullgraph=True, backend="eager")(given), FUNCTIONALS[name](given)

@@ -59,7 +59,7 @@ def _check(name: str, given: dict[str, Any], samples: list[Any], most: float) ->
 @pytest.mark.parametrize("mode", ["soft", "hard", None])
 @pytest.mark.parametrize("format", ["XYXY", "XYWH", "CXCYWH", "XYWHR", "CXCYWHR", "XYXYXYXY"])
 @pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
-def test_boxes(name: str, given: dict[str, Any], format: str, mode: Any) -> None:
+def test_box_functionals_equal_torchvision(name: str, given: dict[str, Any], format: str, mode: Any) -> None:
     samples = [boxes_of(h, w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
     for one in samples:
         one.clamping_mode = mode
@@ -69,7 +69,7 @@ def test_boxes(name: str, given: dict[str, Any], format: str, mode: Any) -> None
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
 @pytest.mark.parametrize("format", ["XYXY", "XYWH", "CXCYWH"])
 @pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
-def test_boxes_of_other_types(name: str, given: dict[str, Any], format: str, dtype: torch.dtype) -> None:
+def test_box_functionals_keep_other_dtypes(name: str, given: dict[str, Any], format: str, dtype: torch.dtype) -> None:
     samples = [boxes_of(h, w, format, dtype, seed=k, count=3) for k, (h, w) in enumerate(SIZES)]
     _check(name, given, samples, 1.0 if name in ("affine", "rotate", "perspective") and not dtype.is_floating_point else 1e-4)
 
@@ -77,20 +77,20 @@ def test_boxes_of_other_types(name: str, given: dict[str, Any], format: str, dty
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 2, 2)])
 @pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
-def test_points(name: str, given: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_point_functionals_equal_torchvision(name: str, given: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
     samples = [points_of(h, w, dtype, (shape[0] + k, *shape[1:]), seed=k) for k, (h, w) in enumerate(SIZES)]
     _check(name, given, samples, 1.0 if name in ("affine", "rotate", "perspective") and not dtype.is_floating_point else 2e-4)
 
 
 @pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
-def test_no_boxes(name: str, given: dict[str, Any]) -> None:
+def test_functionals_accept_samples_without_boxes(name: str, given: dict[str, Any]) -> None:
     samples = [boxes_of(h, w, seed=k, count=k) for k, (h, w) in enumerate(SIZES)]
     made = getattr(F, name)(joined(samples), **given)
     assert [shape[0] for shape in made.shape] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("format", ["XYXY", "CXCYWHR"])
-def test_elastic(format: str) -> None:
+def test_elastic_boxes_and_points_equal_torchvision(format: str) -> None:
     torch.manual_seed(0)
     samples = [boxes_of(h, w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
     if format in ("XYXY", "CXCYWHR"):  # torchvision moves a point from its pixel: at whole pixels the results are equal
@@ -112,7 +112,7 @@ def test_elastic(format: str) -> None:
 
 @pytest.mark.parametrize("mode", ["soft", "hard", None, "auto"])
 @pytest.mark.parametrize("format", ["XYXY", "XYWH", "CXCYWH", "XYWHR", "CXCYWHR", "XYXYXYXY"])
-def test_clamping(format: str, mode: Any) -> None:
+def test_clamping_boxes_equals_torchvision(format: str, mode: Any) -> None:
     samples = [boxes_of(2 * h, 2 * w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
     samples = [single.wrap(one, like=one, canvas_size=size, clamping_mode="hard") for one, size in zip(samples, SIZES, strict=True)]
     made = F.clamp_bounding_boxes(joined(samples), clamping_mode=mode)
@@ -125,7 +125,7 @@ def test_clamping(format: str, mode: Any) -> None:
             compare(F.clamp_bounding_boxes(values, sample.format, sample.canvas_size, mode), theirs.as_subclass(torch.Tensor), 1e-3)
 
 
-def test_clamping_of_points() -> None:
+def test_clamping_points_equals_torchvision() -> None:
     samples = [single.wrap(points_of(2 * h, 2 * w, seed=k), like=points_of(h, w)) for k, (h, w) in enumerate(SIZES)]
     for sample, one in zip(samples, F.clamp_keypoints(joined(samples)).evaluate(), strict=True):
         compare(one.torch(), reference.clamp_keypoints(sample).as_subclass(torch.Tensor))
@@ -135,7 +135,7 @@ UNROTATED, ROTATED = ("XYXY", "XYWH", "CXCYWH"), ("XYWHR", "CXCYWHR", "XYXYXYXY"
 
 
 @pytest.mark.parametrize(("old", "new"), [(a, b) for group in (UNROTATED, ROTATED) for a in group for b in group])
-def test_formats(old: str, new: str) -> None:
+def test_converting_box_formats_equals_torchvision(old: str, new: str) -> None:
     samples = [boxes_of(h, w, old, seed=k, count=k + 1) for k, (h, w) in enumerate(SIZES)]
     made = F.convert_bounding_box_format(joined(samples), new_format=new)
     assert made.format.name == new
@@ -146,7 +146,7 @@ def test_formats(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("format", [*UNROTATED, *ROTATED])
-def test_sanitizing(format: str) -> None:
+def test_sanitizing_boxes_equals_torchvision(format: str) -> None:
     samples = [boxes_of(2 * h, 2 * w, format, seed=k, count=9) for k, (h, w) in enumerate(SIZES)]
     samples = [single.wrap(one, like=one, canvas_size=size) for one, size in zip(samples, SIZES, strict=True)]
     made, masks = F.sanitize_bounding_boxes(joined(samples), min_size=3.0, min_area=20.0)
@@ -157,7 +157,7 @@ def test_sanitizing(format: str) -> None:
 
 
 @pytest.mark.parametrize("shape", [(9,), (6, 2)])
-def test_sanitizing_of_points(shape: tuple[int, ...]) -> None:
+def test_sanitizing_points_equals_torchvision(shape: tuple[int, ...]) -> None:
     samples = [
         single.KeyPoints(points_of(2 * h, 2 * w, shape=(shape[0] + k, *shape[1:]), seed=k), canvas_size=(h, w)) for k, (h, w) in enumerate(SIZES)
     ]
@@ -169,7 +169,7 @@ def test_sanitizing_of_points(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", ["crop", "affine", "perspective", "resize", "rotate", "pad", "horizontal_flip", "center_crop", "resized_crop"])
-def test_kernels_of_torch_tensors(name: str) -> None:
+def test_kernels_accept_torch_tensors(name: str) -> None:
     boxes, points = boxes_of(37, 53, seed=3), points_of(37, 53, seed=3)
     given = dict(next(given for one, given in CASES if one == name))
     for kind, sample in (("bounding_boxes", boxes), ("keypoints", points)):
@@ -186,7 +186,7 @@ def test_kernels_of_torch_tensors(name: str) -> None:
         compare(ours, theirs, 2e-4)
 
 
-def test_a_batch_of_boxes_is_a_batch() -> None:
+def test_bounding_boxes_are_a_batch() -> None:
     samples = [boxes_of(h, w, seed=k, count=k + 1) for k, (h, w) in enumerate(SIZES)]
     boxes = joined(samples)
     assert boxes.batch_size == 3
@@ -202,7 +202,7 @@ def test_a_batch_of_boxes_is_a_batch() -> None:
     assert tv_tensors.KeyPoints(ndd.batch([torch.zeros(1, 2)] * 3), canvas_size=images).canvas_size == list(SIZES)
 
 
-def test_wrong_boxes() -> None:
+def test_invalid_boxes_raise() -> None:
     rows = ndd.batch([torch.zeros(2, 4)] * 2)
     with pytest.raises(ValueError, match=r"canvas_size has 1 sizes for 2 samples"):
         tv_tensors.BoundingBoxes(rows, format="XYXY", canvas_size=[(3, 4)])

@@ -21,7 +21,7 @@ from torchvision.datasets import wrap_dataset_for_transforms_v2  # noqa: E402
 from torchvision.transforms import v2  # noqa: E402
 
 import torch_ndd as ndd  # noqa: E402
-from torch_ndd.readers._selected import Selected  # noqa: E402
+from torch_ndd.readers._sources.selected import Selected  # noqa: E402
 from torch_ndd.testing import assert_resumable  # noqa: E402
 from torch_ndd.torchvision.datasets import CocoDetection, ImageFolder  # noqa: E402
 
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_image_folder_lists_what_torchvision_lists(folder: Path) -> None:
+def test_image_folder_equals_torchvision(folder: Path) -> None:
     theirs, ours = TheirFolder(str(folder)), ndd.ImageFolder(folder)
     for name in ("classes", "class_to_idx", "samples", "imgs", "targets"):
         assert getattr(ours, name) == getattr(theirs, name)
@@ -55,7 +55,7 @@ def test_image_folder_lists_what_torchvision_lists(folder: Path) -> None:
     assert repr(doubled) == f"ImageFolder({str(folder)!r}, function: 21 images of 3 classes)"
 
 
-def test_image_folder_errors(folder: Path, tmp_path: Path) -> None:
+def test_image_folder_rejects_empty_folders(folder: Path, tmp_path: Path) -> None:
     for make in (ImageFolder, TheirFolder):
         with pytest.raises(FileNotFoundError):
             make(str(tmp_path))
@@ -68,7 +68,7 @@ def test_image_folder_errors(folder: Path, tmp_path: Path) -> None:
         ImageFolder(tmp_path / "nothing")
 
 
-def test_the_loader_reads_it_natively(folder: Path) -> None:
+def test_loader_reads_image_folder_natively(folder: Path) -> None:
     dataset = ndd.ImageFolder(folder)
     loader = ndd.DataLoader(dataset, lambda files, labels: (ndd.decoders.image(files), labels), batch_size=4, shuffle=True, return_paths=True)
     assert isinstance(loader.reader, ndd.readers.File)
@@ -84,14 +84,14 @@ def test_the_loader_reads_it_natively(folder: Path) -> None:
     assert sorted(seen) == dataset.samples != seen
 
 
-def test_image_folder_resumes(folder: Path) -> None:
+def test_image_folder_loader_resumes(folder: Path) -> None:
     def make(rank: int, world: int, size: int) -> ndd.DataLoader:
         return ndd.DataLoader(ImageFolder(folder), lambda files, labels: labels, batch_size=size, shuffle=True, shard_id=rank, num_shards=world)
 
     assert_resumable(make, worlds=[(1, 2), (2, 2)], batch_sizes=[3])
 
 
-def test_other_ways_to_read_it(folder: Path) -> None:
+def test_samplers_and_collate_functions_read_image_folders(folder: Path) -> None:
     dataset = ImageFolder(folder)
     expected = [label for _, label in dataset.samples]
     sampled = ndd.DataLoader(dataset, batch_size=21, sampler=range(20, -1, -1), return_paths=True)
@@ -137,7 +137,7 @@ def test_subsets_and_concatenations_are_read_natively(folder: Path, make: Any) -
     assert {images.shape[-1] for images, *_ in loader} == {8}
 
 
-def test_subsets_of_other_data_sets_call_them(folder: Path) -> None:
+def test_subsets_of_custom_data_sets_are_called(folder: Path) -> None:
     class Named(ImageFolder):
         def __getitem__(self, index: int) -> tuple[Any, Any]:
             return os.path.basename(self.samples[index][0]), index
@@ -149,7 +149,7 @@ def test_subsets_of_other_data_sets_call_them(folder: Path) -> None:
     crops = [v2.Compose([v2.CenterCrop(size), v2.ToImage()]) for size in (8, 8)]
     mixed = ConcatDataset([ImageFolder(folder, crop) for crop in crops])  # one transform each: samples are transformed one by one
     assert [images.shape for images, _ in ndd.DataLoader(mixed, batch_size=42)] == [(42, 3, 8, 8)]
-    with pytest.raises(IndexError, match="the Subset has the index 21, and its data set has 21 items"):
+    with pytest.raises(IndexError, match="the Subset has index 21, but its data set has only 21 items"):
         ndd.DataLoader(Subset(ImageFolder(folder), [0, 21]), batch_size=2)
 
 
@@ -185,7 +185,7 @@ def test_subsets_of_coco_are_read_natively(coco: Path, tmp_path: Path) -> None:
         list(skipping)
 
 
-def test_a_damaged_file(folder: Path, tmp_path: Path) -> None:
+def test_damaged_file_is_named(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "bad.jpg").write_bytes(b"no image")
     with pytest.raises(RuntimeError, match=r"bad\.jpg"):
@@ -196,7 +196,7 @@ VALIDATION = v2.Compose([v2.Resize(64), v2.CenterCrop(56), v2.ToImage(), v2.ToDt
 
 
 @pytest.mark.parametrize("make", [ImageFolder, TheirFolder])
-def test_torchvision_data_loader(folder: Path, make: Any) -> None:
+def test_data_loader_equals_torch(folder: Path, make: Any) -> None:
     dataset = make(str(folder), VALIDATION)
     theirs = torch.utils.data.DataLoader(TheirFolder(str(folder), VALIDATION), batch_size=8)
     ours = ndd.torchvision.DataLoader(dataset, batch_size=8, num_workers=4, pin_memory=True, timeout=3, prefetch_factor=4, persistent_workers=True)
@@ -212,7 +212,7 @@ def test_torchvision_data_loader(folder: Path, make: Any) -> None:
     assert labels.tolist() == [label + 5 for _, label in dataset.samples]
 
 
-def test_torchvision_data_loader_refuses(folder: Path) -> None:
+def test_data_loader_rejects_unsupported_arguments(folder: Path) -> None:
     dataset = ImageFolder(folder, VALIDATION)
     for name, value in (("sampler", [1]), ("batch_sampler", [1]), ("collate_fn", len), ("worker_init_fn", len), ("generator", torch.Generator())):
         with pytest.raises(TypeError, match=name):
@@ -277,7 +277,7 @@ def test_coco_equals_torchvision(coco: Path, capsys: pytest.CaptureFixture[str])
             assert value.dtype == target[name].dtype
 
 
-def test_coco_with_transforms(coco: Path) -> None:
+def test_coco_transforms_run_on_batches(coco: Path) -> None:
     pytest.importorskip("pycocotools")
     flip = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize([20, 30]), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])
     theirs = wrap_dataset_for_transforms_v2(TheirCoco(str(coco), str(coco / "a.json"), transforms=flip), target_keys=("boxes", "masks", "labels"))
@@ -291,7 +291,7 @@ def test_coco_with_transforms(coco: Path) -> None:
     assert target["boxes"][1].shape == (0, 4)
 
 
-def test_orientation_of_exif_is_not_applied(tmp_path: Path) -> None:
+def test_exif_orientation_is_not_applied(tmp_path: Path) -> None:
     """As by torchvision: boxes and masks belong to the stored pixels, and ``dataset[i]`` and the loader agree."""
     (tmp_path / "a").mkdir()
     exif = Image.Exif()
@@ -310,14 +310,14 @@ def test_orientation_of_exif_is_not_applied(tmp_path: Path) -> None:
         assert transformed.shape.index(20) < transformed.shape.index(40)
 
 
-def test_coco_without_masks_in_shards(coco: Path) -> None:
+def test_coco_without_masks_is_sharded(coco: Path) -> None:
     dataset = CocoDetection(coco, coco / "a.json", masks=False)
     ids = [[target["image_id"].tolist() for _, target in ndd.DataLoader(dataset, batch_size=2, shard_id=k, num_shards=2)] for k in range(2)]
     assert ids == [[[3, 5]], [[7, 11]]]
     assert "masks" not in dataset[0][1]
 
 
-def test_scalar_labels_and_classes(folder: Path) -> None:
+def test_file_reader_returns_scalar_labels_and_classes(folder: Path) -> None:
     reader = ndd.readers.File(21, file_root=folder, scalar_labels=True)
     _, labels = next(iter(reader))
     assert (labels.dtype, labels.shape[0]) == (torch.int64, ())

@@ -22,9 +22,10 @@ from timm.data.transforms_factory import create_transform  # noqa: E402
 from torchvision.datasets import ImageFolder as TheirFolder  # noqa: E402
 
 import torch_ndd as ndd  # noqa: E402
-from torch_ndd.augment._steps import Operation  # noqa: E402
-from torch_ndd.augment._timm import named  # noqa: E402
-from torch_ndd.torchvision import Mixup, _timm_policies, from_timm, from_torchvision  # noqa: E402
+from torch_ndd.augment._augmentations import find_timm_augmentation  # noqa: E402
+from torch_ndd.augment._steps import Candidate  # noqa: E402
+from torch_ndd.torchvision import Mixup, from_timm, from_torchvision  # noqa: E402
+from torch_ndd.torchvision.timm import _policies  # noqa: E402
 
 STD = torch.tensor([0.229, 0.224, 0.225])[:, None, None]
 
@@ -63,7 +64,7 @@ def of_both(folder: Path, **options: Any) -> tuple[torch.Tensor, list[torch.Tens
         dict(input_size=96, is_training=True, hflip=0.0, scale=(1.0, 1.0), ratio=(1e-9, 1e9), color_jitter=None),
     ],
 )
-def test_evaluation(options: dict[str, Any], folder: Path) -> None:
+def test_evaluation_equals_timm(options: dict[str, Any], folder: Path) -> None:
     if options.get("scale"):  # whole images: no window of the whole area fits another ratio
         options = {**options, "ratio": (3.0, 3.1)}
     expected, made = of_both(folder, **options)
@@ -94,7 +95,7 @@ def test_evaluation(options: dict[str, Any], folder: Path) -> None:
         dict(scale=(0.5, 0.6), ratio=(0.9, 1.1), color_jitter=None),
     ],
 )
-def test_training(options: dict[str, Any], folder: Path) -> None:
+def test_training_has_the_statistics_of_timm(options: dict[str, Any], folder: Path) -> None:
     random.seed(0), np.random.seed(0), torch.manual_seed(0)
     expected, made = of_both(folder, input_size=48, is_training=True, **options)
     for images in made:
@@ -128,24 +129,24 @@ LEVELS = (0.0, 1.0, 3.7, 5.0, 9.0, 10.0)
 
 @pytest.mark.parametrize("name", [name for name in theirs.NAME_TO_OP if name != "GaussianBlurRand"])
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_operator_equals_pillow(name: str, level: float) -> None:
+def test_operator_equals_pillow(name: str, level: float) -> None:
     """Each operator at each level, to both sides, with bilinear interpolation."""
     image = photo()
-    if name.startswith("Posterize") and not named(name).parameter(level / 10):
+    if name.startswith("Posterize") and not find_timm_augmentation(name).parameter(level / 10):
         pytest.skip("Pillow refuses 0 bits; ours are black, like those of older Pillows")
     hparams = dict(translate_const=21, img_mean=(124, 116, 104), interpolation=Image.Resampling.BILINEAR)
     for side in (False, True):
         one = theirs.AugmentOp(name, prob=1.0, magnitude=level, hparams=hparams)
         state = [0.9 if side else 0.1]
-        original, theirs.random.random = theirs.random.random, lambda state=state: state[0]  # type: ignore[assignment]
+        original, theirs.random.random = theirs.random.random, lambda state=state: state[0]
         try:
             expected = np.asarray(one(image)).astype(np.float64)
         finally:
             theirs.random.random = original
-        operation = Operation(named(name, translate_const=21), level, 10)
-        policy = _timm_policies.AutoAugment([[operation]], fill=(124, 116, 104))
+        operation = Candidate(find_timm_augmentation(name, translate_const=21), level, 10)
+        policy = _policies.AutoAugment([[operation]], fill=(124, 116, 104))
         batch = ndd.batch(torch.from_numpy(np.array(image))[None], layout="HWC")
-        made = policy._done(batch, [[operation.step(0.9 if not side else 0.1)]]).torch()[0].numpy().astype(np.float64)
+        made = policy._apply(batch, [[operation.step(0.9 if not side else 0.1)]]).torch()[0].numpy().astype(np.float64)
         difference = np.abs(made - expected)
         if name in MEANS:
             assert difference.mean() < MEANS[name], difference.mean()
@@ -156,11 +157,11 @@ def test_an_operator_equals_pillow(name: str, level: float) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(theirs.LEVEL_TO_ARG))
-def test_levels(name: str) -> None:
+def test_levels_equal_timm(name: str) -> None:
     """The parameters that follow from a level are timm's."""
     hparams = dict(translate_const=100, translate_pct=0.3)
     for level in (0.0, 0.7, 2.0, 4.99, 9.0, 10.0):
-        original, theirs.random.random = theirs.random.random, lambda: 0.1  # type: ignore[assignment]
+        original, theirs.random.random = theirs.random.random, lambda: 0.1
         try:
             function = theirs.LEVEL_TO_ARG[name]
             expected = function(level, hparams)[0] if function is not None else 0.0
@@ -168,7 +169,7 @@ def test_levels(name: str) -> None:
             theirs.random.random = original
         if name == "Desaturate":
             expected = min(1.0, max(0.0, 1.0 - expected))
-        found = named(name, translate_const=100, translate_pct=0.3).parameter(level / 10)
+        found = find_timm_augmentation(name, translate_const=100, translate_pct=0.3).parameter(level / 10)
         scale = 255 if name.startswith("Solarize") else 1
         assert found * scale == pytest.approx(expected)
 
@@ -191,10 +192,10 @@ def test_levels(name: str) -> None:
         "3a",
     ],
 )
-def test_texts_mean_the_same(config: str) -> None:
+def test_policy_strings_equal_timm(config: str) -> None:
     ours = from_timm(32, is_training=True, auto_augment=config, color_jitter=None)
     timms = from_torchvision(create_transform(32, is_training=True, auto_augment=config, color_jitter=None))
-    kinds = (_timm_policies.RandAugment, _timm_policies.AutoAugment, _timm_policies.AugMixAugment)
+    kinds = (_policies.RandAugment, _policies.AutoAugment, _policies.AugMixAugment)
     one, other = (next(step for step in made.transforms if isinstance(step, kinds)) for made in (ours, timms))
     assert type(one) is type(other)
     for key, value in vars(one).items():
@@ -216,30 +217,30 @@ def found_in(policy: Any) -> Any:
 
 
 @pytest.mark.parametrize("config", ["rond-m9", "rand-m9-x3", "rand-m", "augmix-n3", "v0-inc1", "unknown"])
-def test_wrong_texts(config: str) -> None:
+def test_from_timm_rejects_invalid_policy_strings(config: str) -> None:
     with pytest.raises(ValueError, match=r"from_timm: .*auto_augment"):
         from_timm(is_training=True, auto_augment=config)
 
 
-def test_choices_have_their_weights() -> None:
-    ops = [Operation(named(name), 10.0, 10) for name in ("Invert", "Equalize", "AutoContrast")]
+def test_rand_augment_draws_by_weight() -> None:
+    ops = [Candidate(find_timm_augmentation(name), 10.0, 10) for name in ("Invert", "Equalize", "AutoContrast")]
     seen: Counter[str] = Counter()
-    policy = _timm_policies.RandAugment(ops, 1, [0.6, 0.3, 0.1])
-    policy._done = lambda images, steps: seen.update(step[0].name for row in steps for step in row) or images  # type: ignore[method-assign, func-returns-value]
+    policy = _policies.RandAugment(ops, 1, [0.6, 0.3, 0.1])
+    policy._apply = lambda images, steps: seen.update(step[0].name for row in steps for step in row) or images
     images = ndd.batch(torch.zeros(3000, 2, 2, 3, dtype=torch.uint8), layout="HWC")
     policy(images)
     assert [abs(seen[name] / 3000 - p) < 0.05 for name, p in (("invert", 0.6), ("equalize", 0.3), ("auto_contrast", 0.1))] == [True] * 3
-    without = _timm_policies.RandAugment(ops, 3, [0.6, 0.3, 0.1])
+    without = _policies.RandAugment(ops, 3, [0.6, 0.3, 0.1])
     rows: list[Any] = []
-    without._done = lambda images, steps: rows.extend(steps) or images  # type: ignore[method-assign, func-returns-value]
+    without._apply = lambda images, steps: rows.extend(steps) or images
     without(images.select(slice(0, 50)))
     assert all(len({step[0].name for step in row}) == 3 for row in rows)
 
 
 @pytest.mark.parametrize("mode", ["const", "rand", "pixel"])
-def test_random_erasing(mode: str) -> None:
+def test_random_erasing_has_the_boxes_of_timm(mode: str) -> None:
     """Boxes have timm's sizes, and values of their kind."""
-    from torch_ndd.torchvision.v2._timm_transforms import RandomErasing
+    from torch_ndd.torchvision.timm._transforms import RandomErasing
 
     random.seed(1), torch.manual_seed(1)
     ndd.random.set_seed(1)
@@ -265,20 +266,20 @@ def test_random_erasing(mode: str) -> None:
 
 @pytest.mark.parametrize("layout", ["CHW", "HWC"])
 @pytest.mark.parametrize("mode", ["const", "pixel"])
-def test_random_erasing_where_images_stand(mode: str, layout: str) -> None:
+def test_random_erasing_modifies_owned_images_in_place(mode: str, layout: str) -> None:
     """What overwrites its images draws and makes the same; the images of others do not change."""
-    from torch_ndd.torchvision.v2._timm_transforms import RandomErasing
+    from torch_ndd.torchvision.timm._transforms import RandomErasing
 
     images = ndd.cast(ndd.batch(torch.full((60, *((3, 24, 30) if layout == "CHW" else (24, 30, 3))), 9), layout=layout), dtype=torch.float32)
     made = []
     for overwrites in (False, True):
         ndd.random.set_seed(5)
-        made.append(RandomErasing(0.6, mode=mode, max_count=2, overwrites=overwrites)(images).torch().clone())
+        made.append(RandomErasing(0.6, mode=mode, max_count=2, in_place=overwrites)(images).torch().clone())
         assert (made[0] != 9.0).any()
         assert (images.torch() == 9.0).all() or overwrites
     assert torch.equal(*made)
     given = torch.full((4, 3, 24, 30), 9.0)
-    RandomErasing(1.0, mode=mode, overwrites=True)(ndd.as_batch(given, layout="CHW")).torch()
+    RandomErasing(1.0, mode=mode, in_place=True)(ndd.as_batch(given, layout="CHW")).torch()
     assert (given == 9.0).all()
 
 
@@ -294,7 +295,7 @@ MIXUPS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("options", MIXUPS)
-def test_mixup(options: dict[str, Any]) -> None:
+def test_mixup_has_the_weights_of_timm(options: dict[str, Any]) -> None:
     """Pixels and labels have the same weights, and these have timm's mean and spread."""
     size, classes = 16, 16
     images = torch.eye(classes)[:, :, None, None].expand(size, classes, 20, 20).contiguous()  # channel k is image k
@@ -321,7 +322,7 @@ def test_mixup(options: dict[str, Any]) -> None:
     assert abs(ours.std() - reference.std()) < 0.12
 
 
-def test_mixup_in_the_loader(folder: Path) -> None:
+def test_mixup_runs_in_the_loader(folder: Path) -> None:
     for mixup in (dict(num_classes=2), Mixup(num_classes=2), timm_data.Mixup(num_classes=2)):
         fn = from_timm(32, is_training=True, mixup=mixup)
         for images, targets in ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=5):  # an odd number
@@ -330,23 +331,23 @@ def test_mixup_in_the_loader(folder: Path) -> None:
             torch.testing.assert_close(targets.sum(1), torch.ones(5))
 
 
-def test_mixup_mistakes() -> None:
+def test_mixup_rejects_invalid_arguments() -> None:
     images = ndd.batch(torch.zeros(2, 3, 4, 4), layout="CHW")
     with pytest.raises(ValueError, match="mode must be"):
         Mixup(mode="half")
     with pytest.raises(ValueError, match="must be positive"):
         Mixup(0.0)
-    with pytest.raises(ValueError, match="cutmix_minmax takes two"):
+    with pytest.raises(ValueError, match="cutmix_minmax must be two"):
         Mixup(cutmix_minmax=[0.1])
     with pytest.raises(ValueError, match="for 2 images"):
         Mixup()(images, torch.zeros(3, dtype=torch.int64))
     with pytest.raises(ValueError, match="of equal shapes"):
         Mixup()(ndd.batch([torch.zeros(3, 4, 4), torch.zeros(3, 4, 5)], layout="CHW"), torch.zeros(2))
     with pytest.raises(TypeError, match="must be a Batch"):
-        Mixup()(torch.zeros(2, 3, 4, 4), torch.zeros(2))  # type: ignore[arg-type]
+        Mixup()(torch.zeros(2, 3, 4, 4), torch.zeros(2))
 
 
-def test_mistakes() -> None:
+def test_from_timm_rejects_invalid_arguments() -> None:
     for options, error, words in (
         (dict(nonsense=1), TypeError, "unexpected keyword argument 'nonsense'"),
         (dict(separate=True), TypeError, "separate=True is not supported"),
@@ -359,10 +360,10 @@ def test_mistakes() -> None:
         with pytest.raises(error, match=words):
             from_timm(**options)
     with pytest.raises(ValueError, match="must be uint8"):
-        _timm_policies.policy_of("v0", 250.0, 0.45)(ndd.batch(torch.zeros(1, 2, 2, 3), layout="HWC"))
+        _policies.make_policy("v0", 250.0, 0.45)(ndd.batch(torch.zeros(1, 2, 2, 3), layout="HWC"))
 
 
-def test_it_repeats(folder: Path) -> None:
+def test_from_timm_repeats_with_a_seed(folder: Path) -> None:
     fn = from_timm(
         32,
         is_training=True,

@@ -97,7 +97,7 @@ DETERMINISTIC: dict[str, tuple[Any, Any, float, float]] = {
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)
-def test_equals_torchvision(name: str, folder: Path) -> None:
+def test_translated_transform_equals_torchvision(name: str, folder: Path) -> None:
     transform, std, most, mean = DETERMINISTIC[name]
     if isinstance(transform, list):
         theirs, _ = both(folder, v1.Compose(transform))
@@ -111,13 +111,13 @@ def test_equals_torchvision(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["ResNet18_Weights", "MobileNet_V3_Large_Weights", "ViT_B_16_Weights"])
-def test_presets_of_weights(name: str, folder: Path) -> None:
+def test_presets_of_weights_equal_torchvision(name: str, folder: Path) -> None:
     weights = getattr(torchvision.models, name).DEFAULT
     theirs, mine = both(folder, weights.transforms())
     assert levels(theirs, mine, STD)[0] <= 0.01
 
 
-def test_other_presets(folder: Path) -> None:
+def test_other_presets_equal_torchvision(folder: Path) -> None:
     from torchvision.transforms import _presets
 
     segmentation = _presets.SemanticSegmentation(resize_size=40)
@@ -154,7 +154,7 @@ RANDOM: list[Any] = [
 
 
 @pytest.mark.parametrize("number", range(len(RANDOM)))
-def test_random_transforms(number: int, folder: Path) -> None:
+def test_random_transforms_have_the_distribution_of_torchvision(number: int, folder: Path) -> None:
     """The shapes, the types, the mean over many draws, and results that repeat."""
     transform = RANDOM[number]
     torch.manual_seed(0)
@@ -172,7 +172,7 @@ def test_random_transforms(number: int, folder: Path) -> None:
     assert not torch.equal(mine[:12], mine[12:24])
 
 
-def test_the_crop_is_decoded_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_random_crop_is_decoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the same draws the fused decoder gives what the transform gives of whole images."""
     transform = v2.Compose([v2.RandomResizedCrop(48), *FLOATS])
     fn = from_torchvision(transform)
@@ -182,10 +182,10 @@ def test_the_crop_is_decoded_alone(folder: Path, monkeypatch: pytest.MonkeyPatch
     alone = fn(encoded).torch()
     whole = ndd.decoders.image(encoded, adjust_orientation=False)
     called: list[Any] = []
-    from torch_ndd.torchvision.v2 import _plan
+    from torch_ndd.torchvision._translation import steps
 
-    real = _plan.image_slice
-    monkeypatch.setattr(_plan, "image_slice", lambda *given, **options: called.append(1) or real(*given, **options))
+    real = steps.image_slice
+    monkeypatch.setattr(steps, "image_slice", lambda *given, **options: called.append(1) or real(*given, **options))
     ndd.random.set_seed(1)
     assert torch.equal(fn(whole).torch(), alone)
     assert not called
@@ -193,26 +193,26 @@ def test_the_crop_is_decoded_alone(folder: Path, monkeypatch: pytest.MonkeyPatch
     assert called
 
 
-def test_steps_that_are_one_pass() -> None:
-    names = [type(one).__name__ for one in from_torchvision(RANDOM[0])._planned]
-    assert names == ["RandomResizedCrop", "RandomHorizontalFlip", "ColorJitter", "Normalized"]
+def test_flip_conversion_and_normalization_are_fused() -> None:
+    names = [type(one).__name__ for one in from_torchvision(RANDOM[0])._fused]
+    assert names == ["RandomResizedCrop", "RandomHorizontalFlip", "ColorJitter", "FlipNormalize"]
     fused = from_torchvision(v1.Compose([v1.RandomResizedCrop(9), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]))
-    assert [type(one).__name__ for one in fused._planned] == ["RandomResizedCrop", "Normalized"]
+    assert [type(one).__name__ for one in fused._fused] == ["RandomResizedCrop", "FlipNormalize"]
     assert [type(one).__name__ for one in fused.transforms] == ["RandomResizedCrop", "RandomHorizontalFlip", "ToImage", "ToDtype", "Normalize"]
-    assert "Normalized(RandomHorizontalFlip" in repr(fused)
+    assert "FlipNormalize(RandomHorizontalFlip" in repr(fused)
 
 
-def test_flips_after_a_resize_are_part_of_the_normalization() -> None:
+def test_flip_is_fused_behind_a_resize() -> None:
     steps = [v2.RandomHorizontalFlip(1.0), v2.Resize((6, 8), antialias=True), *FLOATS]
     fn = from_torchvision(v2.Compose(steps))
-    assert [type(one).__name__ for one in fn._planned] == ["ImagesAlone"]
+    assert [type(one).__name__ for one in fn._fused] == ["FlipAfterResize"]
     assert "Resize" in repr(fn)
     images = torch.randint(0, 256, (2, 3, 13, 17), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     made = fn(ndd.as_batch(images.permute(0, 2, 3, 1).contiguous(), layout="HWC")).torch()
     torch.testing.assert_close(made, v2.Compose(steps)(images), atol=1.01 / 255, rtol=0)
     assert (made - v2.Compose(steps)(images)).abs().mean() < 0.01 / 255
     nearest = from_torchvision(v2.Compose([steps[0], v2.Resize((6, 8), interpolation=InterpolationMode.NEAREST), *FLOATS]))
-    assert [type(one).__name__ for one in nearest._planned] == ["RandomHorizontalFlip", "Resize", "Normalized"]
+    assert [type(one).__name__ for one in nearest._fused] == ["RandomHorizontalFlip", "Resize", "FlipNormalize"]
 
 
 def test_masks_are_flipped_before_they_are_resized() -> None:
@@ -240,10 +240,10 @@ def detection_sample(dtype: torch.dtype = torch.float32) -> tuple[ndd.Batch, dic
 
 
 @pytest.mark.parametrize("fill", [0, 7.9, [1, 2, 3]])
-def test_zooming_out_and_cropping_are_one_pass(fill: Any) -> None:
+def test_zoom_out_and_iou_crop_are_fused(fill: Any) -> None:
     zoom, crop = v2.RandomZoomOut(fill=fill), v2.RandomIoUCrop()
     fn = from_torchvision(v2.Compose([zoom, crop]))
-    assert [type(one).__name__ for one in fn._planned] == ["ZoomedCrop"]
+    assert [type(one).__name__ for one in fn._fused] == ["ZoomCrop"]
     assert "RandomZoomOut" in repr(fn)
     ndd.random.set_seed(4)
     images, target = fn(*detection_sample())
@@ -257,7 +257,7 @@ def test_zooming_out_and_cropping_are_one_pass(fill: Any) -> None:
     assert target["boxes"].canvas_size == boxes["boxes"].canvas_size
 
 
-def test_zooming_out_and_cropping_of_single_images() -> None:
+def test_zoom_out_and_iou_crop_accept_single_images() -> None:
     fn = from_torchvision(v2.Compose([v2.RandomZoomOut(p=1.0), v2.RandomIoUCrop()]))
     image = torchvision.tv_tensors.Image(torch.zeros(3, 20, 30, dtype=torch.uint8))
     boxes = torchvision.tv_tensors.BoundingBoxes([[2, 3, 12, 15]], format="XYXY", canvas_size=(20, 30))
@@ -266,18 +266,18 @@ def test_zooming_out_and_cropping_of_single_images() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "late"), [(torch.float32, True), (torch.int64, False)])
-def test_boxes_of_floats_are_flipped_after_the_resize(dtype: torch.dtype, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_floating_point_boxes_are_flipped_after_the_resize(dtype: torch.dtype, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = [v2.RandomHorizontalFlip(1.0), v2.Resize((6, 8), antialias=True), *FLOATS]
     fn = from_torchvision(v2.Compose(steps))
-    (alone,) = fn._for_pillow
+    (alone,) = fn._fused_for_pillow
     called: list[bool] = []
-    first = alone.shorter[0]
-    monkeypatch.setattr(alone, "shorter", [lambda sample: called.append(True) or first(sample), *alone.shorter[1:]])
+    first = alone.late[0]
+    monkeypatch.setattr(alone, "late", [lambda sample: called.append(True) or first(sample), *alone.late[1:]])
     images, target = fn(*detection_sample(dtype))
     assert bool(called) is late
     for k, (image, boxes) in enumerate(zip(*(lambda sample: (sample[0], sample[1]["boxes"]))(detection_sample(dtype)), strict=True)):
         pixels = torchvision.tv_tensors.Image(image.torch().permute(2, 0, 1))
-        own = torchvision.tv_tensors.BoundingBoxes(boxes.torch(), format="XYXY", canvas_size=pixels.shape[-2:])  # type: ignore[call-overload]
+        own = torchvision.tv_tensors.BoundingBoxes(boxes.torch(), format="XYXY", canvas_size=pixels.shape[-2:])
         expected = v2.Compose(steps)(pixels, own)
         torch.testing.assert_close(images.select(k).torch(), expected[0].as_subclass(torch.Tensor), atol=1.01 / 255, rtol=0)
         torch.testing.assert_close(target["boxes"].select(k).torch(), expected[1].as_subclass(torch.Tensor), atol=1e-5, rtol=1e-5)
@@ -327,16 +327,16 @@ class Preset(nn.Module):
         (v1.Compose([v1.CenterCrop(3), Custom()]), r"transform\[1\] \(Custom of .*\) is not a transform of torchvision; .*per_sample"),
         (v2.Compose([v2.RandomApply([v2.Lambda(abs)])]), r"transform\[0\]\[0\] is a Lambda"),
         (Preset(), r"transform \(Preset of .*give its attribute transforms, a Compose"),
-        ([v2.CenterCrop(3), 7], r"transform\[1\] is not a transform but a int"),
+        ([v2.CenterCrop(3), 7], r"transform\[1\] must be a transform, got a value of type int"),
         (lambda image: image, r"transform \(<lambda> of"),
     ],
 )
-def test_what_it_cannot_translate(transform: Any, words: str) -> None:
+def test_untranslatable_transforms_raise(transform: Any, words: str) -> None:
     with pytest.raises(TypeError, match=f"from_torchvision: {words}"):
         from_torchvision(transform)
 
 
-def test_per_sample(folder: Path) -> None:
+def test_unknown_transforms_are_called_per_sample(folder: Path) -> None:
     seen: list[Any] = []
 
     def darker(image: Any) -> Any:
@@ -358,7 +358,7 @@ def test_per_sample(folder: Path) -> None:
         from_torchvision(transform, "ignore")
 
 
-def test_our_own_transforms_and_single_samples(folder: Path) -> None:
+def test_ndd_transforms_and_single_samples_are_accepted(folder: Path) -> None:
     mixed = from_torchvision(v2.Compose([ours.CenterCrop(40), v2.ToImage(), ours.ToDtype(torch.float32, scale=True)]))
     assert [type(one).__module__.startswith("torch_ndd.") for one in mixed.transforms] == [True] * 3
     image = TheirFolder(str(folder))[0][0]
@@ -427,7 +427,7 @@ def every_class() -> list[tuple[str, Callable[[], Any]]]:
 
 
 @pytest.mark.parametrize(("name", "make"), every_class(), ids=lambda value: value if isinstance(value, str) else "")
-def test_every_class_keeps_its_parameters(name: str, make: Callable[[], Any]) -> None:
+def test_translation_keeps_parameters(name: str, make: Callable[[], Any]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = make()
@@ -447,7 +447,7 @@ def test_every_class_keeps_its_parameters(name: str, make: Callable[[], Any]) ->
         assert same, f"{key}: {found!r} and {value!r}"
 
 
-def test_resnet_makes_the_same_choices(folder: Path) -> None:
+def test_resnet_predictions_equal_torchvision(folder: Path) -> None:
     """A network with random weights has the same top-1 choices on images of both loaders."""
     torch.manual_seed(0)
     model = torchvision.models.resnet18(num_classes=20)
@@ -468,7 +468,7 @@ def test_resnet_makes_the_same_choices(folder: Path) -> None:
 
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("value", [[7.0], [7.0, 8.0, 9.0]])
-def test_erasing_after_the_normalization_overwrites_windows_alone(ragged: bool, value: list[float]) -> None:
+def test_fused_erasing_overwrites_only_the_windows(ragged: bool, value: list[float]) -> None:
     sizes = [(20 + k if ragged else 20, 30) for k in range(40)]
     images = ndd.as_batch([torch.randint(0, 256, (*size, 3), dtype=torch.uint8) for size in sizes], layout="HWC")
     plain = from_torchvision(v2.Compose(NORMALIZED))(images)
@@ -489,7 +489,7 @@ def test_erasing_after_the_normalization_overwrites_windows_alone(ragged: bool, 
     assert 8 <= erased <= 32
 
 
-def test_per_sample_gets_the_image_of_several_parts() -> None:
+def test_per_sample_function_is_called_with_the_image() -> None:
     images, labels = ndd.batch(torch.arange(96, dtype=torch.uint8).reshape(4, 2, 4, 3), layout="HWC"), ndd.batch(torch.arange(4))
     given: list[Any] = []
 
@@ -505,7 +505,7 @@ def test_per_sample_gets_the_image_of_several_parts() -> None:
     assert swapped[0].torch().tolist() == [0, 2, 4, 6]
 
 
-def test_per_sample_runs_on_threads_in_order() -> None:
+def test_per_sample_functions_run_on_threads_in_order() -> None:
     together = threading.Barrier(2, timeout=20)  # broken unless two calls run at the same time
 
     def function(image: Any) -> Any:

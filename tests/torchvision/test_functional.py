@@ -118,7 +118,7 @@ def _listed(made: Any) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_tensors(case: tuple[str, dict[str, Any], tuple[float, float]], dtype: torch.dtype, torch_device: torch.device) -> None:
+def test_tensors_equal_torchvision(case: tuple[str, dict[str, Any], tuple[float, float]], dtype: torch.dtype, torch_device: torch.device) -> None:
     name, given, _ = case
     most, mean = _nearest_limits(case, *_limits(case, dtype))
     image = pixels(37, 53, 3, dtype)
@@ -133,7 +133,7 @@ def test_tensors(case: tuple[str, dict[str, Any], tuple[float, float]], dtype: t
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] != "erase"], ids=_name)
-def test_channels_last(case: tuple[str, dict[str, Any], tuple[float, float]], torch_device: torch.device) -> None:
+def test_channels_last_tensors_equal_torchvision(case: tuple[str, dict[str, Any], tuple[float, float]], torch_device: torch.device) -> None:
     name, given, _ = case
     most, mean = _nearest_limits(case, *_limits(case, torch.uint8))
     stack = torch.stack([pixels(48, 42, 3, torch.uint8, k) for k in range(2)]).contiguous(memory_format=torch.channels_last)
@@ -165,7 +165,9 @@ def test_normalize_of_other_floats_equals_torchvision(dtype: torch.dtype) -> Non
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_ragged_batches(case: tuple[str, dict[str, Any], tuple[float, float]], dtype: torch.dtype, layout: str, device: str) -> None:
+def test_ragged_batches_equal_torchvision(
+    case: tuple[str, dict[str, Any], tuple[float, float]], dtype: torch.dtype, layout: str, device: str
+) -> None:
     name, given, _ = case
     most, mean = _nearest_limits(case, *_limits(case, dtype))
     samples = pictures(3, dtype)
@@ -179,7 +181,7 @@ def test_ragged_batches(case: tuple[str, dict[str, Any], tuple[float, float]], d
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] not in ("five_crop", "ten_crop")], ids=_name)
-def test_videos(case: tuple[str, dict[str, Any], tuple[float, float]], device: str) -> None:
+def test_videos_equal_torchvision(case: tuple[str, dict[str, Any], tuple[float, float]], device: str) -> None:
     name, given, _ = case
     most, mean = _nearest_limits(case, *_limits(case, torch.uint8))
     samples = [torch.stack([pixels(h, w, 3, torch.uint8, 10 * k + f) for f in range(k + 1)]) for k, (h, w) in enumerate(((37, 53), (64, 48)))]
@@ -209,7 +211,7 @@ def test_videos(case: tuple[str, dict[str, Any], tuple[float, float]], device: s
         "horizontal_flip",
     ],
 )
-def test_one_channel(name: str) -> None:
+def test_gray_images_equal_torchvision(name: str) -> None:
     given = {"adjust_brightness": (1.3,), "adjust_contrast": (0.4,), "adjust_saturation": (0.3,), "adjust_hue": (0.2,), "adjust_sharpness": (2.0,)}
     image = pixels(23, 31, 1)
     compare(getattr(F, name)(image, *given.get(name, ())), getattr(reference, name)(image, *given.get(name, ())), 1.0, 0.02)
@@ -234,7 +236,7 @@ def test_one_channel(name: str) -> None:
         ("adjust_hue", (0.2,)),
     ],
 )
-def test_other_types(name: str, given: tuple[Any, ...], dtype: torch.dtype, torch_device: torch.device) -> None:
+def test_other_dtypes_equal_torchvision(name: str, given: tuple[Any, ...], dtype: torch.dtype, torch_device: torch.device) -> None:
     image = pixels(23, 31, 3, torch.float64) if dtype.is_floating_point else pixels(23, 31, 3).to(dtype)
     try:
         theirs = getattr(reference, name)(image, *given)
@@ -274,7 +276,7 @@ def test_equalize_of_other_integers_goes_through_bytes(dtype: torch.dtype) -> No
         ("erase", (1, 2, 3, 4, torch.zeros(3, 1, 1))),
     ],
 )
-def test_pillow_images_as_in_torchvision(name: str, given: tuple[Any, ...]) -> None:
+def test_pil_images_equal_torchvision(name: str, given: tuple[Any, ...]) -> None:
     image = PIL.Image.fromarray(pixels(33, 47).permute(1, 2, 0).numpy())
     for one, other in zip(_listed(getattr(F, name)(image, *given)), _listed(getattr(reference, name)(image, *given)), strict=True):
         assert isinstance(one, PIL.Image.Image)
@@ -298,7 +300,7 @@ MASKS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool])
 @pytest.mark.parametrize(("name", "given"), MASKS, ids=[f"{name}-{k}" for k, (name, _) in enumerate(MASKS)])
-def test_masks(name: str, given: dict[str, Any], dtype: torch.dtype) -> None:
+def test_masks_equal_torchvision(name: str, given: dict[str, Any], dtype: torch.dtype) -> None:
     samples = [(pixels(h, w, n, seed=n) > 120).to(dtype) for n, (h, w) in ((1, (37, 53)), (4, (64, 48)))]
     theirs = [getattr(reference, name)(single.Mask(one), **given) for one in samples]
     flat = [getattr(reference, name)(single.Mask(one[0]), **given) for one in samples]
@@ -316,7 +318,7 @@ def test_masks(name: str, given: dict[str, Any], dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("fill", [None, 0, [10.0, 20.0, 30.0]])
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
-def test_elastic(interpolation: str, fill: Any) -> None:
+def test_elastic_equals_torchvision(interpolation: str, fill: Any) -> None:
     samples = pictures()
     fields = [torch.from_numpy(np.random.default_rng(k).normal(0, 0.1, (*one.shape[1:], 2))).float() for k, one in enumerate(samples)]
     made = F.elastic(image_batch(samples), ndd.batch(fields), interpolation, fill)
@@ -344,7 +346,7 @@ NUMBERS: list[tuple[str, dict[str, list[Any]]]] = [
 
 @pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWarning")
 @pytest.mark.parametrize(("name", "given"), NUMBERS, ids=[name for name, _ in NUMBERS])
-def test_a_number_for_every_sample(name: str, given: dict[str, list[Any]]) -> None:
+def test_arguments_accept_a_number_per_sample(name: str, given: dict[str, list[Any]]) -> None:
     samples = pictures()
     theirs = [getattr(reference, name)(one, **{key: values[k] for key, values in given.items()}) for k, one in enumerate(samples)]
     most, mean = (255.0, 0.05) if name == "rotate" else (1.0, 0.02)
@@ -354,7 +356,7 @@ def test_a_number_for_every_sample(name: str, given: dict[str, list[Any]]) -> No
             compare(one, other, most, mean)
 
 
-def test_rows_of_numbers_for_every_sample() -> None:
+def test_arguments_accept_rows_per_sample() -> None:
     samples, batch = pictures(), image_batch(pictures())
     sizes = [(20, 30), (31, 8), (9, 9), (60, 60)]
     for one, picture, size in zip(of_batch(F.resize(batch, sizes)), samples, sizes, strict=True):
@@ -368,7 +370,7 @@ def test_rows_of_numbers_for_every_sample() -> None:
         compare(one, reference.gaussian_blur(picture, 5, 0.5 + 0.5 * k), *SMOOTH)
 
 
-def test_normalize_and_conversion() -> None:
+def test_normalize_and_conversion_equal_torchvision() -> None:
     samples = pictures(3, torch.float32)
     mean, std = [0.5, 0.4, 0.3], [0.2, 0.3, 0.4]
     for layout in ("HWC", "CHW"):
@@ -387,7 +389,7 @@ def test_normalize_and_conversion() -> None:
 @pytest.mark.parametrize("old", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64])
 @pytest.mark.parametrize("new", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [True, False])
-def test_to_dtype(old: torch.dtype, new: torch.dtype, scale: bool) -> None:
+def test_to_dtype_equals_torchvision(old: torch.dtype, new: torch.dtype, scale: bool) -> None:
     samples = [pixels(5 + k, 7, 3, torch.float64) if old.is_floating_point else pixels(5 + k, 7, 3) // 2 for k in range(2)]
     samples = [one.to(old) for one in samples]
     try:
@@ -401,7 +403,7 @@ def test_to_dtype(old: torch.dtype, new: torch.dtype, scale: bool) -> None:
     compare(F.to_dtype(samples[0], new, scale), theirs[0])
 
 
-def test_noise() -> None:
+def test_noise_has_its_mean_and_deviation() -> None:
     images = [torch.full((3, 60, 50), 0.5), torch.full((3, 40, 70), 0.5)]
     ndd.random.set_seed(3)
     made = of_batch(F.gaussian_noise(image_batch(images), mean=0.1, sigma=[0.05, 0.1]))
@@ -418,7 +420,7 @@ def test_noise() -> None:
 
 
 @pytest.mark.parametrize("size", [(9, 14), (10, 15), (11, 13), (12, 12)])
-def test_options_of_our_operators(size: tuple[int, int]) -> None:
+def test_operator_options_equal_torchvision(size: tuple[int, int]) -> None:
     """What operators need to give torchvision's results: the words of the table in docs/migrate."""
     image = pixels(31, 47, seed=3)
     given = ndd.batch([image, pixels(30, 44, seed=4)], layout="CHW")
@@ -432,7 +434,7 @@ def test_options_of_our_operators(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("given", [{"size": [24, 36]}, {"size": 24}, {"size": None, "max_size": 36}], ids=str)
-def test_a_tensor_that_has_the_size_is_returned_itself(given: dict[str, Any]) -> None:
+def test_resize_returns_a_tensor_of_the_same_size(given: dict[str, Any]) -> None:
     for shape in ((3, 24, 36), (2, 3, 24, 36), (24, 36)):
         image = torch.zeros(shape)
         assert F.resize(image, **given) is image

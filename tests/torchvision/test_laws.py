@@ -14,6 +14,7 @@ from torchvision.transforms import v2 as reference
 from torchvision.transforms.autoaugment import AutoAugmentPolicy
 
 import torch_ndd as ndd
+from torch_ndd.augment._spaces import FACTORS
 from torch_ndd.torchvision import v2
 
 COUNT, SIZE = 500, (40, 56)
@@ -80,7 +81,7 @@ TRANSFORMS: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("make", TRANSFORMS)
-def test_draws_of_a_batch(make: Callable[[Any], Any]) -> None:
+def test_batch_draws_have_the_distribution_of_torchvision(make: Callable[[Any], Any]) -> None:
     ndd.random.set_seed(1234)
     torch.manual_seed(1234)
     sample = single.Image(pixels(*SIZE))
@@ -100,7 +101,7 @@ def test_draws_of_a_batch(make: Callable[[Any], Any]) -> None:
 
 
 @pytest.mark.parametrize("make", TRANSFORMS[:1] + TRANSFORMS[2:3] + TRANSFORMS[9:10] + TRANSFORMS[12:13])
-def test_draws_of_single_samples(make: Callable[[Any], Any]) -> None:
+def test_single_sample_draws_have_the_distribution_of_torchvision(make: Callable[[Any], Any]) -> None:
     ndd.random.set_seed(99)
     torch.manual_seed(99)
     sample = single.Image(pixels(*SIZE))
@@ -111,7 +112,7 @@ def test_draws_of_single_samples(make: Callable[[Any], Any]) -> None:
     _alike(_numbers(drawn), _numbers(expected))
 
 
-def test_photometric_distort() -> None:
+def test_photometric_distort_has_the_distribution_of_torchvision() -> None:
     ndd.random.set_seed(5)
     params = v2.RandomPhotometricDistort(p=0.3).make_params([image_batch([pixels(8, 8)] * 2000)])
     for key, low, high, nothing in (("brightness_factor", 0.875, 1.125, 1), ("contrast_factor", 0.5, 1.5, 1), ("hue_factor", -0.05, 0.05, 0)):
@@ -123,7 +124,7 @@ def test_photometric_distort() -> None:
     assert abs(moved - 0.3 * 5 / 6) < 0.05
 
 
-def test_elastic_displacements() -> None:
+def test_elastic_displacements_have_the_distribution_of_torchvision() -> None:
     ndd.random.set_seed(5)
     torch.manual_seed(5)
     given = {"alpha": [40.0, 80.0], "sigma": [3.0, 5.0]}
@@ -138,7 +139,7 @@ def test_elastic_displacements() -> None:
 
 @pytest.mark.parametrize("name", ["MixUp", "CutMix"])
 @pytest.mark.parametrize("alpha", [0.3, 1.0, 2.5])
-def test_weights_of_mixing(name: str, alpha: float) -> None:
+def test_mixing_weights_have_the_distribution_of_torchvision(name: str, alpha: float) -> None:
     ndd.random.set_seed(6)
     torch.manual_seed(6)
     ours, theirs = (getattr(m, name)(alpha=alpha, num_classes=3) for m in (v2, reference))
@@ -150,7 +151,7 @@ def test_weights_of_mixing(name: str, alpha: float) -> None:
             assert stats.ks_2samp(columns[0][:, k], columns[1][:, k]).pvalue > 1e-6
 
 
-def test_iou_crops() -> None:
+def test_iou_crops_have_the_distribution_of_torchvision() -> None:
     ndd.random.set_seed(7)
     torch.manual_seed(7)
     boxes, image = boxes_of(*SIZE, count=3, seed=2), single.Image(pixels(*SIZE))
@@ -181,7 +182,7 @@ POLICIES: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("make", POLICIES)
 @pytest.mark.filterwarnings("ignore:The image")
-def test_policies_make_alike_pictures(make: Callable[[Any], Any]) -> None:
+def test_policies_have_the_statistics_of_torchvision(make: Callable[[Any], Any]) -> None:
     ndd.random.set_seed(17)
     torch.manual_seed(17)
     sample, count = pixels(16, 20), 400
@@ -195,7 +196,7 @@ def test_policies_make_alike_pictures(make: Callable[[Any], Any]) -> None:
     assert abs(same[0] - same[1]) < 0.15
 
 
-def test_rand_augment_makes_what_it_can_only() -> None:
+def test_rand_augment_outputs_are_possible_in_torchvision() -> None:
     ndd.random.set_seed(3)
     sample = pixels(24, 30)
     possible = [sample]
@@ -220,7 +221,7 @@ def test_rand_augment_makes_what_it_can_only() -> None:
 
 
 @pytest.mark.parametrize("policy", list(AutoAugmentPolicy))
-def test_steps_of_autoaugment(policy: AutoAugmentPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autoaugment_steps_act_with_their_probability(policy: AutoAugmentPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     ndd.random.set_seed(17)
     torch.manual_seed(17)
     count = 3000
@@ -231,15 +232,19 @@ def test_steps_of_autoaugment(policy: AutoAugmentPolicy, monkeypatch: pytest.Mon
     def record(self: Any, batch: Any, *turns: Any) -> Any:
         del self
         rows = zip(*turns, strict=True)
-        made.extend(tuple((name, round(float(m), 3)) for name, m in row if name != "Identity") for row in rows)
+        made.extend(tuple(in_terms_of_torchvision(*step) for step in row if step[0] != "identity") for row in rows)
         return batch
+
+    def in_terms_of_torchvision(name: str, parameter: float) -> tuple[str, float]:
+        magnitude = parameter - 1.0 if name in FACTORS else parameter
+        return "".join(map(str.capitalize, name.split("_"))), round(float(magnitude), 3)
 
     def record_theirs(image: Any, name: str, magnitude: float, **given: Any) -> Any:
         del given
         expected[-1] += ((name, round(float(magnitude), 3)),)
         return image
 
-    monkeypatch.setattr(type(ours), "_applied", record)
+    monkeypatch.setattr(type(ours), "_apply", record)
     monkeypatch.setattr(theirs, "_apply_image_or_video_transform", record_theirs)
     ours(image_batch([image] * count))
     for _ in range(count):

@@ -19,7 +19,7 @@ def pictures(count: int) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("policy", [augment.rand_augment, augment.trivial_augment])
-def test_what_policies_leave_outside(policy: Callable[..., Any]) -> None:
+def test_policies_fill_outside_the_image(policy: Callable[..., Any]) -> None:
     images = pictures(16)
     batch = ndd.as_batch(images.permute(0, 2, 3, 1).contiguous(), layout="HWC")
     arguments: dict[str, Any] = {"augmentations": ["rotate"], "interp_type": INTERP_NN, "return_params": True}
@@ -42,7 +42,7 @@ def mixed_with_the_previous(policy: Callable[..., Any], images: torch.Tensor, la
     return policy(ndd.as_batch(images, layout="CHW"), labels.tolist(), **options)
 
 
-def test_partners_of_mixup() -> None:
+def test_mixup_partner_is_the_previous_sample() -> None:
     images, labels = pictures(5).float() / 255, torch.arange(5)
     mixed, soft, _, lam = mixed_with_the_previous(augment.mixup, images, labels)
     params = {"lam": float(lam[0]), "labels": labels, "batch_size": 5}
@@ -51,7 +51,7 @@ def test_partners_of_mixup() -> None:
     torch.testing.assert_close(soft.torch(), theirs.transform(labels, params), atol=1e-6, rtol=0)
 
 
-def test_partners_of_cutmix() -> None:
+def test_cutmix_partner_is_the_previous_sample() -> None:
     images, labels = pictures(5).float() / 255, torch.arange(5)
     cut, soft, _, kept, boxes = mixed_with_the_previous(augment.cutmix, images, labels)
     changed = (cut.torch() != images).any(0).any(0)

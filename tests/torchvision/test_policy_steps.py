@@ -9,11 +9,12 @@ import torch
 from torchvision.transforms.v2 import functional as theirs
 
 import torch_ndd as ndd
+from torch_ndd.augment._spaces import FACTORS
 from torch_ndd.torchvision import v2
 from torch_ndd.torchvision.v2._auto_augment import _KINDS
 
-_LARGEST = {"TranslateX": 20.7, "TranslateY": 13.2, "Rotate": 40.0, "Posterize": 7.0, "Solarize": 1.0}
-_ONE_SIDED = ("Posterize", "Solarize")
+_LARGEST = {"translate_x": 20.7, "translate_y": 13.2, "rotate": 40.0, "posterize": 7.0, "solarize": 1.0}
+_ONE_SIDED = ("posterize", "solarize")
 
 
 def _images(layout: str, ragged: bool, channels: int) -> ndd.Batch:
@@ -26,13 +27,14 @@ def _images(layout: str, ragged: bool, channels: int) -> ndd.Batch:
     return ndd.as_batch(made, layout=layout)
 
 
-def _drawn(seed: int) -> list[tuple[str, float]]:
+def _draw_steps(seed: int) -> list[tuple[str, float]]:
     chosen = random.Random(seed)
     made = []
     for _ in range(30):
         name = chosen.choice(list(_KINDS))
         magnitude = chosen.random() * _LARGEST.get(name, 0.8)
-        made.append((name, -magnitude if name not in _ONE_SIDED and chosen.random() < 0.5 else magnitude))
+        magnitude = -magnitude if name not in _ONE_SIDED and chosen.random() < 0.5 else magnitude
+        made.append((name, 1.0 + magnitude if name in FACTORS else magnitude))
     return made
 
 
@@ -41,19 +43,19 @@ def _drawn(seed: int) -> list[tuple[str, float]]:
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
 @pytest.mark.parametrize("fill", [None, 0, 77, [10, 20, 30]])
-def test_steps_at_once_are_steps_one_by_one(layout: str, ragged: bool, channels: int, interpolation: str, fill: Any) -> None:
+def test_fused_steps_equal_separate_steps(layout: str, ragged: bool, channels: int, interpolation: str, fill: Any) -> None:
     policy: Any = v2.RandAugment(interpolation=interpolation, fill=fill[:channels] if isinstance(fill, list) else fill)
     images = _images(layout, ragged, channels)
-    turns = [_drawn(seed) for seed in range(3)]
+    turns = [_draw_steps(seed) for seed in range(3)]
     expected = images
     for steps in turns:
-        expected = policy._by_groups(expected, steps, policy._fill_for(images))
-    for one, other in zip(policy._applied(images, *turns), expected, strict=True):
+        expected = policy._apply_by_groups(expected, steps, policy._fill_for(images))
+    for one, other in zip(policy._apply(images, *turns), expected, strict=True):
         torch.testing.assert_close(one.torch(), other.torch(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("fill", [None, 0, 55])
-def test_rows_that_move_are_copied(fill: Any) -> None:
+def test_translated_rows_equal_torchvision(fill: Any) -> None:
     chosen = random.Random(2)
     for turn in range(60):
         image = torch.randint(0, 256, (3, 50, 61), dtype=torch.uint8)
@@ -63,7 +65,7 @@ def test_rows_that_move_are_copied(fill: Any) -> None:
         torch.testing.assert_close(made, theirs.affine(image, 0.0, move, 1.0, shear, fill=fill), rtol=0, atol=0)
 
 
-def test_other_images_go_through_the_operators() -> None:
+def test_floats_and_videos_use_the_operators() -> None:
     for images in (ndd.as_batch(torch.rand(4, 3, 20, 30), layout="CHW"), ndd.as_batch(torch.zeros(2, 5, 8, 9, 3, dtype=torch.uint8), layout="FHWC")):
         made = v2.RandAugment()(images)
         assert (made.shape, made.dtype, made.layout) == (images.shape, images.dtype, images.layout)

@@ -13,7 +13,7 @@ from torchvision.transforms.v2 import functional as theirs
 
 import torch_ndd as ndd
 from torch_ndd._core import native
-from torch_ndd._core.operators import replay
+from torch_ndd._core.operators.plans import MAX_PLANS, freeze, plans
 from torch_ndd.torchvision.v2 import functional as F
 
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
@@ -37,7 +37,7 @@ def images(seed: int, *shape: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("name", CALLS)
-def test_other_pixels_later(name: str, dtype: torch.dtype) -> None:
+def test_repeated_call_reads_new_pixels(name: str, dtype: torch.dtype) -> None:
     call = CALLS[name]
     made = []
     for seed in range(3):
@@ -54,16 +54,16 @@ def test_other_pixels_later(name: str, dtype: torch.dtype) -> None:
     assert len({one.data_ptr() for one in made}) == len(made)
 
 
-def test_calls_are_repeated() -> None:
+def test_equal_calls_are_repeated() -> None:
     values = images(0, 5, 3, 4, 9)
     F.invert(values)
-    before = dict(replay._plans)
+    before = dict(plans)
     F.invert(values)
-    assert replay._plans == before
-    assert any(plan is not None and tuple(plan.shape) == tuple(values.shape) for plan in before.values())
+    assert plans == before
+    assert any(plan is not None and tuple(plan.output_shape) == tuple(values.shape) for plan in before.values())
 
 
-def test_equal_numbers_of_other_types() -> None:
+def test_equal_numbers_of_other_types_are_different_arguments() -> None:
     batch = ndd.as_batch(images(0), layout="CHW")
     for _ in range(2):
         F.posterize(batch, 1)
@@ -82,7 +82,7 @@ def test_errors_are_raised_again() -> None:
             F.posterize(images(0), 9)
 
 
-def test_other_layouts_of_the_same_shape() -> None:
+def test_layouts_of_a_shape_are_different_calls() -> None:
     values = images(0, 2, 3, 3, 3)
     for _ in range(2):
         assert torch.equal(F.horizontal_flip(ndd.as_batch(values, layout="CHW")).torch(), values.flip(3))
@@ -100,7 +100,7 @@ def test_tensors_as_arguments_are_compared_by_value() -> None:
     assert F.erase(values, 0, 0, 2, 2, fill)[0, 0, 0, 0] == 7
 
 
-def test_strided_tensors_and_single_images() -> None:
+def test_strided_tensors_and_single_images_are_repeated() -> None:
     values = images(0)
     strided = values.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
     for _ in range(2):
@@ -109,7 +109,7 @@ def test_strided_tensors_and_single_images() -> None:
         assert torch.equal(F.invert(values[None]), 255 - values[None])
 
 
-def test_numbers_for_each_sample() -> None:
+def test_numbers_per_sample_are_compared() -> None:
     values = images(0)
     for angles in ([0.0, 180.0], [180.0, 0.0]):
         made = F.rotate(ndd.as_batch(values, layout="CHW"), angles).torch()
@@ -117,14 +117,14 @@ def test_numbers_for_each_sample() -> None:
             assert torch.equal(one, image.flip(1, 2) if angle else image)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_recorded_calls_are_bounded() -> None:
     values = images(0, 1, 3, 2, 2)
-    for k in range(replay._MOST + 10):
+    for k in range(MAX_PLANS + 10):
         F.adjust_brightness(values, 1.0 + k / 4096)
-    assert len(replay._plans) <= replay._MOST
+    assert len(plans) <= MAX_PLANS
 
 
-def test_windows_of_tensors_are_views() -> None:
+def test_crops_of_tensors_are_views() -> None:
     values = images(0)
     for made in (F.crop(values, 1, 2, 3, 4), F.center_crop(values, [3, 4])):
         assert made.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
@@ -147,7 +147,7 @@ def test_results_that_go_to_a_gpu_are_in_pinned_memory(monkeypatch: pytest.Monke
     values = images(0, 2, 3, 900, 902)
     F.invert(values)
     pinned = torch.empty_like(values)
-    monkeypatch.setattr(native, "_pinned", lambda shape, dtype, size: pinned.view(shape))
+    monkeypatch.setattr(native.memory, "_allocate_pinned", lambda shape, dtype, size: pinned.view(shape))
     native.pin_size(values.nbytes)
     try:
         for made in (F.invert(values), F.invert(ndd.as_batch(values, layout="CHW")).torch()):
@@ -174,7 +174,7 @@ print(int(kept[0].min()), int(kept[1].torch().min()))
 """
 
 
-def test_repeated_calls_without_memory(forks: Forks) -> None:
+def test_repeated_calls_raise_without_memory(forks: Forks) -> None:
     run = forks.run(WITHOUT_MEMORY)
     assert (run.wait(120), run.errors) == (0, "")
     first, second, least = run.output.splitlines()
@@ -187,6 +187,6 @@ def test_zeros_of_both_signs_are_different_arguments() -> None:
     keys = []
     for value in (0.0, -0.0, [0.0], [-0.0], torch.tensor([0.0]), torch.tensor([-0.0])):
         key: list[Any] = []
-        replay.freeze(key, value)
+        freeze(key, value)
         keys.append(tuple(key))
     assert len(set(keys)) == len(keys)

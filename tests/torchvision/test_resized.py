@@ -20,7 +20,7 @@ FLOATS = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
 
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear", "bicubic", "lanczos"])
 @pytest.mark.parametrize(("size", "crop"), [(24, 20), ([20, 31], None), ([31, 20], [31, 12]), (15, 18)], ids=str)
-def test_resized_files_have_the_bits_of_pillow(interpolation: str, size: Any, crop: Any) -> None:
+def test_resized_files_equal_pillow(interpolation: str, size: Any, crop: Any) -> None:
     """Also where Pillow begins with the height, and where a resize and the crop in the middle are one step."""
     mode = InterpolationMode(interpolation)
     steps = [v2.Resize(size, interpolation=mode), *([] if crop is None else [v2.CenterCrop(crop)]), v2.PILToTensor()]
@@ -32,10 +32,10 @@ def test_resized_files_have_the_bits_of_pillow(interpolation: str, size: Any, cr
         assert torch.equal(made.select(k).torch(), v2.Compose(steps)(Image.fromarray(one))), one.shape
 
 
-def test_a_resize_and_the_crop_in_the_middle_are_one_step() -> None:
+def test_resize_and_center_crop_are_fused() -> None:
     steps = [v2.Resize(24), v2.CenterCrop(20)]
     fn = from_torchvision(v2.Compose([*steps, v2.RandomHorizontalFlip(0.0), *FLOATS]))
-    assert [type(one).__name__ for one in fn._planned] == ["ResizedCenter", "Normalized"]
+    assert [type(one).__name__ for one in fn._fused] == ["ResizeCenterCrop", "FlipNormalize"]
     assert "CenterCrop" in repr(fn)
     planes = [torch.arange(3 * 30 * w, dtype=torch.uint8).reshape(3, 30, w) for w in (40, 50)]
     images, target = fn(ndd.batch(planes, layout="CHW"), ndd.batch([1, 2]))

@@ -25,7 +25,7 @@ def _images() -> ndd.Batch:
     return image_batch(pictures(sizes=SIZES))
 
 
-def test_structures_come_back() -> None:
+def test_sample_structures_are_preserved() -> None:
     for sample in (
         [_images(), {"a": [ndd.batch([1, 2])], "b": "text"}],
         OrderedDict(image=_images(), n=3),
@@ -38,14 +38,14 @@ def test_structures_come_back() -> None:
     assert second == "label"
 
 
-def test_tensors_beside_images_pass() -> None:
+def test_tensors_beside_images_pass_through() -> None:
     images, labels, scores = v2.Resize(20)(_images(), ndd.batch([1, 2]), torch.zeros(3, 40, 50))
     assert images.shape[0][:2] == (20, 28)
     assert labels.torch().tolist() == [1, 2]
     assert scores.shape == (3, 40, 50)
 
 
-def test_the_first_tensor_is_the_image_without_any() -> None:
+def test_first_tensor_is_the_image_without_marked_images() -> None:
     plain = ndd.batch(pictures(sizes=SIZES))
     made, others = v2.CenterCrop(20)(plain, ndd.batch([torch.zeros(3, 40, 40)] * 2))
     assert made.layout is None
@@ -83,7 +83,7 @@ SINGLE: list[Callable[[], Any]] = [
     ],
 )
 @pytest.mark.parametrize("make", SINGLE)
-def test_single_samples_pass_the_same_leaves(make: Callable[[], Any], name: str, given: dict[str, Any]) -> None:
+def test_single_samples_pass_the_same_leaves_through(make: Callable[[], Any], name: str, given: dict[str, Any]) -> None:
     if name == "ToDtype" and isinstance(make()[0] if not isinstance(make(), dict) else None, PIL.Image.Image):
         return
     ours, theirs = getattr(v2, name)(**given)(make()), getattr(reference, name)(**given)(make())
@@ -95,14 +95,14 @@ def test_single_samples_pass_the_same_leaves(make: Callable[[], Any], name: str,
             assert torch.equal(one.as_subclass(torch.Tensor), other.as_subclass(torch.Tensor))
 
 
-def test_fill_by_kind() -> None:
+def test_fill_may_differ_by_type() -> None:
     masks = tv_tensors.Mask(ndd.batch([torch.zeros(h, w, dtype=torch.uint8) for h, w in SIZES]))
     images, planes = v2.Pad(1, fill={single.Image: (9, 8, 7), "others": 5})(_images(), masks)
     assert images.select(0)[0, 0].torch().tolist() == [9, 8, 7]
     assert int(planes.select(0)[0, 0]) == 5
 
 
-def test_types_by_kind() -> None:
+def test_dtype_may_differ_by_type() -> None:
     boxes = joined([boxes_of(*size) for size in SIZES])
     images, rows, labels = v2.ToDtype({single.Image: torch.float32, "others": None}, scale=True)(_images(), boxes, ndd.batch([1, 2]))
     assert (images.dtype, rows.dtype, labels.dtype) == (torch.float32, torch.float32, torch.int32)
@@ -114,7 +114,7 @@ def test_types_by_kind() -> None:
         v2.ToDtype({single.Mask: torch.float32})(_images())
 
 
-def test_kinds_of_batches() -> None:
+def test_typed_batches_are_recognized() -> None:
     video = image_batch([torch.stack([pixels(20, 30)] * 2)] * 2, "FHWC")
     assert v2.UniformTemporalSubsample(4)(video).shape == [(4, 20, 30, 3)] * 2
     image = tv_tensors.Image(ndd.batch(pictures(sizes=SIZES)))
@@ -128,7 +128,7 @@ def test_kinds_of_batches() -> None:
     assert copied.canvas_size == list(SIZES)
 
 
-def test_a_batch_of_nothing() -> None:
+def test_empty_batches_are_unchanged() -> None:
     batch = ndd.batch(torch.zeros(0, 8, 8, 3, dtype=torch.uint8), layout="HWC")
     transform = v2.Compose([v2.RandomHorizontalFlip(), v2.RandAugment(), v2.RandomErasing(), v2.ColorJitter(0.2)])
     assert transform(batch).batch_size == 0
@@ -139,7 +139,7 @@ def test_a_batch_of_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["MixUp", "CutMix"])
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
-def test_mixing(name: str, layout: str) -> None:
+def test_mixing_equals_torchvision(name: str, layout: str) -> None:
     samples = [pixels(20, 30, dtype=torch.float32, seed=k) for k in range(4)]
     ours = getattr(v2, name)(num_classes=5)
     ndd.random.set_seed(2)
@@ -159,7 +159,7 @@ def test_mixing(name: str, layout: str) -> None:
     compare(alone, expected, 1e-6)
 
 
-def test_mixing_refuses() -> None:
+def test_mixing_rejects_invalid_samples() -> None:
     images = image_batch([pixels(8, 8, dtype=torch.float32)] * 2)
     with pytest.raises(ValueError, match="num_classes"):
         v2.MixUp()(images, ndd.batch([0, 1]))
@@ -180,8 +180,8 @@ def test_mixing_refuses() -> None:
 F = v2.functional
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: v2.Resize(20)(_images(), ndd.batch([1, 2, 3])), ValueError, "Resize.*same size"),
-    (lambda: v2.Resize(20)(_images(), single.Mask(torch.zeros(3, 3))), TypeError, "Mask.*beside a Batch"),
-    (lambda: v2.Resize(20)(_images(), PIL.Image.new("RGB", (3, 3))), TypeError, "beside a Batch"),
+    (lambda: v2.Resize(20)(_images(), single.Mask(torch.zeros(3, 3))), TypeError, "Mask.*combined with a Batch"),
+    (lambda: v2.Resize(20)(_images(), PIL.Image.new("RGB", (3, 3))), TypeError, "combined with a Batch"),
     (lambda: v2.RandomRotation(20)(ndd.batch([1, 2])), TypeError, "rotate.*layout"),
     (lambda: v2.RandomCrop(60)(_images()), ValueError, "RandomCrop: sample 0"),
     (lambda: v2.FiveCrop(50)(_images()), ValueError, "five_crop: sample 0"),
@@ -204,7 +204,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: F.resize(_images(), 9, interpolation="box"), NotImplementedError, "PIL"),
     (lambda: F.resize(_images(), 9, interpolation="cubic"), ValueError, "interpolation"),
     (lambda: F.rotate(_images(), 9, interpolation="bicubic"), ValueError, "bicubic"),
-    (lambda: F.rotate(_images(), 9, fill=[1, 2]), ValueError, "fill has 2 values"),
+    (lambda: F.rotate(_images(), 9, fill=[1, 2]), ValueError, "fill must have one value"),
     (lambda: F.affine(_images(), 0, [0, 0], 0.0, [0, 0]), ValueError, "scale"),
     (lambda: F.affine(torch.zeros(3, 8, 8), 0, 3, 1.0, [0, 0]), TypeError, "translate"),
     (lambda: F.perspective(_images(), None, None), ValueError, "coefficients"),
@@ -236,12 +236,12 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("call", "error", "text"), MISTAKES, ids=range(len(MISTAKES)))
-def test_mistakes(call: Callable[[], Any], error: type[Exception], text: str) -> None:
+def test_transforms_reject_invalid_samples(call: Callable[[], Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         call()
 
 
-def test_kernels_of_the_user() -> None:
+def test_custom_kernels_are_called() -> None:
     class Depth(single.TVTensor):
         pass
 
@@ -260,7 +260,7 @@ def test_kernels_of_the_user() -> None:
         F.register_kernel("inverted", Depth)
 
 
-def test_torchvisions_transforms_work_beside_ours() -> None:
+def test_torchvision_transforms_compose_with_ours() -> None:
     class Theirs(reference.Transform):
         def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
             return reference.functional.invert(inpt)

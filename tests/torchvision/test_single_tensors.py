@@ -77,7 +77,7 @@ def _file() -> ndd.Tensor:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NAMES)
-def test_image_is_transformed_like_a_batch_of_one(name: str) -> None:
+def test_tensor_is_transformed_like_a_batch_of_one(name: str) -> None:
     transform, image = getattr(v2, name)(*GIVEN.get(name, ())), _image()
     ndd.random.set_seed(5)
     made = transform(image)
@@ -91,8 +91,8 @@ def test_image_is_transformed_like_a_batch_of_one(name: str) -> None:
         transform(_file())
 
 
-def test_kinds_beside_a_tensor_keep_their_type() -> None:
-    boxes = single.BoundingBoxes(torch.tensor([[1.0, 2, 20, 30]]), format="XYXY", canvas_size=(HEIGHT, WIDTH))  # type: ignore[call-overload]
+def test_typed_tensors_beside_a_tensor_keep_their_type() -> None:
+    boxes = single.BoundingBoxes(torch.tensor([[1.0, 2, 20, 30]]), format="XYXY", canvas_size=(HEIGHT, WIDTH))
     mask = single.Mask(torch.ones(HEIGHT, WIDTH, dtype=torch.uint8))
     sample = {"image": _image(), "boxes": boxes, "mask": mask, "label": 7, "name": "a"}
     made = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize((20, 30))])(sample)
@@ -106,7 +106,7 @@ def test_kinds_beside_a_tensor_keep_their_type() -> None:
     assert (made["label"], made["name"]) == (7, "a")
 
 
-def test_labels_pass_untouched() -> None:
+def test_labels_pass_through() -> None:
     labels = ndd.as_tensor(torch.tensor([3, 1]))
     image, kept = v2.Resize(8)(_image(), labels)
     assert image.shape == (8, 11, 3)
@@ -114,13 +114,13 @@ def test_labels_pass_untouched() -> None:
 
 
 def test_tensor_beside_a_batch_is_refused() -> None:
-    with pytest.raises(TypeError, match="cannot stand beside a Batch of 2"):
+    with pytest.raises(TypeError, match="cannot be combined with a Batch of 2"):
         v2.Resize(8)(_image(), ndd.as_batch([_image(), _image()]))
     labels = ndd.as_tensor(torch.tensor([3, 1]))
     assert v2.Resize(8)(ndd.as_batch([_image(), _image()]), labels)[1] is labels
 
 
-def test_conversion_to_pillow() -> None:
+def test_tensors_convert_to_pil_images() -> None:
     assert np.array_equal(np.asarray(v2.ToPILImage()(_image())), _image().torch().numpy())
     assert v2.functional.to_image(_image()).shape == (3, HEIGHT, WIDTH)
 
@@ -138,7 +138,7 @@ def _transforms() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", _transforms())
-def test_translated_transforms(name: str) -> None:
+def test_translated_transforms_accept_tensors(name: str) -> None:
     transform = _transforms()[name]
     for given in (_image(), _file()):
         ndd.random.set_seed(8)
@@ -156,11 +156,11 @@ def test_translated_transforms(name: str) -> None:
 @pytest.mark.parametrize("sample", [b"file", "file.jpg", [b"file"], np.zeros(9, np.uint8), 3, {"label": torch.zeros(3)}], ids=str)
 def test_samples_without_an_image_are_refused(sample: Any) -> None:
     for transform in _transforms().values():
-        with pytest.raises(TypeError, match="no image in the sample"):
+        with pytest.raises(TypeError, match="the sample has no image"):
             transform(sample)
 
 
-def test_mixtures_take_whole_batches() -> None:
+def test_mixing_rejects_tensors() -> None:
     mix: Any
     function: Any
     for mix in (v2.MixUp(num_classes=3), v2.CutMix(num_classes=3), Mixup(num_classes=3)):
@@ -171,7 +171,7 @@ def test_mixtures_take_whole_batches() -> None:
             function(_image())
 
 
-def test_lambda_is_named() -> None:
+def test_error_names_the_lambda() -> None:
     for transform in (reference.Lambda(lambda image: image), reference.Compose([reference.Resize(8), reference.Lambda(lambda image: image)])):
         with pytest.raises(TypeError, match=r"transform(\[1\])? is a Lambda.*per_sample"):
             from_torchvision(transform)

@@ -38,7 +38,7 @@ def _size(params: dict[str, Any], keys: tuple[str, ...], k: int | None = None) -
 
 
 @pytest.mark.parametrize(("keys", "make"), TRANSFORMS)
-def test_drawn_sizes(keys: tuple[str, ...], make: Callable[[Any], Any]) -> None:
+def test_drawn_sizes_equal_torchvision(keys: tuple[str, ...], make: Callable[[Any], Any]) -> None:
     ours, theirs = make(v2), make(reference)
     expected = [_size(theirs.make_params([torch.empty(3, h, w, device="meta")]), keys) for h, w in SIZES]
     assert [_size(ours.make_params([torch.empty(3, h, w, device="meta")]), keys) for h, w in SIZES[:300]] == expected[:300]
@@ -48,9 +48,9 @@ def test_drawn_sizes(keys: tuple[str, ...], make: Callable[[Any], Any]) -> None:
 
 
 @pytest.mark.parametrize("given", [{"size": 70}, {"size": [70], "max_size": 90}, {"size": None, "max_size": 80}])
-def test_resized_sizes(given: dict[str, Any]) -> None:
+def test_resized_sizes_equal_torchvision(given: dict[str, Any]) -> None:
     sizes = SIZES[:200]
-    points: list[Any] = [single.KeyPoints(torch.zeros(1, 2), canvas_size=size) for size in sizes]  # type: ignore[call-overload]
+    points: list[Any] = [single.KeyPoints(torch.zeros(1, 2), canvas_size=size) for size in sizes]
     resized: list[Any] = [R.resize(one, **given) for one in points]
     expected = [tuple(one.canvas_size) for one in resized]
     assert [tuple(F.resize(one, **given).canvas_size) for one in points] == expected
@@ -70,7 +70,7 @@ def test_coordinates_have_the_canvas_of_the_rotated_image(angle: float, center: 
     for count in (2, 0):
         boxes = tv_tensors.BoundingBoxes(ndd.as_batch(rows[:, :count]), format=format, canvas_size=sizes)
         assert F.rotate(boxes, **options).canvas_size == canvases
-        one = single.BoundingBoxes(rows[0, :count], format=format, canvas_size=sizes[0])  # type: ignore[call-overload]
+        one = single.BoundingBoxes(rows[0, :count], format=format, canvas_size=sizes[0])
         assert tuple(F.rotate(one, **options).canvas_size) == canvases[0]
     points = tv_tensors.KeyPoints(ndd.as_batch(torch.ones(len(sizes), 1, 2)), canvas_size=sizes)
     assert F.rotate(points, **options).canvas_size == canvases
@@ -87,14 +87,14 @@ def test_elastic_without_displacement_moves_nothing(format: str) -> None:
         boxes = torch.cat([boxes, torch.zeros(2, 1)], 1) if rotated else boxes
         boxes = R.convert_bounding_box_format(boxes, old, single.BoundingBoxFormat[format])
     field = torch.zeros(1, 32, 48, 2)
-    one = single.BoundingBoxes(boxes, format=format, canvas_size=(32, 48))  # type: ignore[call-overload]
+    one = single.BoundingBoxes(boxes, format=format, canvas_size=(32, 48))
     assert torch.allclose(F.elastic(one, field), boxes, atol=1e-5)
     batch = tv_tensors.BoundingBoxes(ndd.as_batch(boxes[None]), format=format, canvas_size=(32, 48))
     assert torch.allclose(F.elastic(batch, field).torch()[0], boxes, atol=1e-5)
     points = torch.tensor([[1.3, 2.7], [47.9, 31.5]])
-    assert torch.equal(F.elastic(single.KeyPoints(points, canvas_size=(32, 48)), field), points)  # type: ignore[call-overload]
+    assert torch.equal(F.elastic(single.KeyPoints(points, canvas_size=(32, 48)), field), points)
     whole = torch.tensor([[1, 2, 48, 32]])
-    assert torch.equal(F.elastic(single.BoundingBoxes(whole, format="XYXY", canvas_size=(32, 48)), field), whole)  # type: ignore[call-overload]
+    assert torch.equal(F.elastic(single.BoundingBoxes(whole, format="XYXY", canvas_size=(32, 48)), field), whole)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])

@@ -68,7 +68,7 @@ def _params_of(name: str, params: dict[str, Any], k: int, count: int) -> dict[st
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 @pytest.mark.parametrize(("name", "given", "limits"), RANDOM, ids=[f"{name}-{k}" for k, (name, _, _) in enumerate(RANDOM)])
-def test_random_transforms(name: str, given: dict[str, Any], limits: tuple[float, float], layout: str, device: str) -> None:
+def test_random_transforms_equal_their_functionals(name: str, given: dict[str, Any], limits: tuple[float, float], layout: str, device: str) -> None:
     ndd.random.set_seed(11)
     samples = pictures(sizes=((37, 53), (64, 48), (31, 31), (52, 70), (52, 70)))
     batch = image_batch(samples, layout, device)
@@ -88,7 +88,7 @@ def test_random_transforms(name: str, given: dict[str, Any], limits: tuple[float
         if name not in ("ColorJitter", "RandomErasing", "JPEG", "RandomPhotometricDistort", "RandomChannelPermutation", "GaussianBlur", "RandomCrop")
     ],
 )
-def test_boxes_points_and_masks_follow(name: str, given: dict[str, Any]) -> None:
+def test_boxes_points_and_masks_follow_the_image(name: str, given: dict[str, Any]) -> None:
     ndd.random.set_seed(12)
     sizes = ((37, 53), (64, 48), (31, 31))
     boxes, points = (
@@ -148,7 +148,7 @@ DETERMINISTIC: list[Callable[[Any], Any]] = [
 
 
 @pytest.mark.parametrize("make", DETERMINISTIC)
-def test_deterministic_transforms(make: Callable[[Any], Any], device: str, torch_device: torch.device) -> None:
+def test_deterministic_transforms_equal_torchvision(make: Callable[[Any], Any], device: str, torch_device: torch.device) -> None:
     samples = pictures()
     made = make(v2)(image_batch(samples, device=device))
     alone = [make(v2)(one.to(torch_device)) for one in samples]
@@ -177,7 +177,7 @@ def test_deterministic_transforms(make: Callable[[Any], Any], device: str, torch
     ],
 )
 @pytest.mark.parametrize("p", [0.3, 0.8])
-def test_probability(name: str, given: dict[str, Any], p: float) -> None:
+def test_probability_is_per_sample(name: str, given: dict[str, Any], p: float) -> None:
     ndd.random.set_seed(5)
     sample = pixels(24, 25)
     count = 300
@@ -215,7 +215,7 @@ def test_flips_with_a_probability_move_everything_together() -> None:
     assert 5 < flips < 25
 
 
-def test_the_seed_repeats_and_torch_is_not_asked() -> None:
+def test_seed_repeats_without_torch_generator() -> None:
     transform = v2.Compose([v2.RandomResizedCrop(20), v2.RandAugment(), v2.RandomErasing(), v2.RandomApply([v2.ElasticTransform()])])
     samples = image_batch(pictures())
     state = torch.get_rng_state()
@@ -229,7 +229,7 @@ def test_the_seed_repeats_and_torch_is_not_asked() -> None:
     assert not torch.equal(made[0][0], made[2][0])
 
 
-def test_every_sample_draws_for_itself() -> None:
+def test_samples_draw_independently() -> None:
     ndd.random.set_seed(8)
     batch = image_batch([pixels(40, 40)] * 16)
     for transform in (v2.RandomResizedCrop(20), v2.RandomRotation(50), v2.ColorJitter(0.5), v2.TrivialAugmentWide(), v2.AugMix(), v2.GaussianNoise()):
@@ -237,7 +237,7 @@ def test_every_sample_draws_for_itself() -> None:
         assert len({one.numpy().tobytes() for one in made}) >= 8
 
 
-def test_convert_flags_of_containers() -> None:
+def test_containers_draw_per_sample() -> None:
     ndd.random.set_seed(9)
     samples = pictures() * 10
     made = v2.RandomApply([v2.Resize((20, 20))], p=0.5)(image_batch(samples))
@@ -261,7 +261,7 @@ def test_five_crops_are_tuples_of_batches() -> None:
             compare(one, reference.TenCrop(20)(sample)[k])
 
 
-def test_linear_transformation() -> None:
+def test_linear_transformation_equals_torchvision() -> None:
     samples = [pixels(5, 6, dtype=torch.float32, seed=k) for k in range(3)]
     matrix, mean = torch.randn(90, 90), torch.randn(90)
     for layout in ("HWC", "CHW"):
@@ -291,7 +291,7 @@ def test_sanitizing_removes_labels_and_masks() -> None:
             assert torch.equal(made[key].select(k).torch(), expected[key].as_subclass(torch.Tensor))
 
 
-def test_user_classes_see_samples() -> None:
+def test_custom_classes_are_called_per_sample() -> None:
     seen = []
 
     class Mine(v2.Transform):

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Augmentation policies that choose at random for every image, and mixtures of several images. Boxes and masks follow.
+"""Augmentation policies that draw for every image, and mixtures of several images. Boxes and masks move with the images.
 
-Not in DALI's dynamic mode. These are plain Python on top of the operators: they read the numbers that they draw, so that they break the graph of a
-function under ``torch.compile``, and ``fullgraph=True`` rejects them. Images may be dense or ragged, on the CPU or on a GPU.
+These are the recommended functions for RandAugment and its relatives, mixup and CutMix; ``torch_ndd.torchvision.v2``, ``torch_ndd.dali.auto_aug`` and
+``from_timm`` offer the spellings of other libraries, with the same search spaces (``_spaces.py``).
+
+Not in DALI's dynamic mode. The functions are plain Python on top of the operators: they read the numbers that they draw, so that they break the graph
+of a function under ``torch.compile``, and ``fullgraph=True`` rejects them. Images may be dense or ragged, on the CPU or on a GPU.
 """
 
 from ._augmentations import RAND_AUGMENT as RAND_AUGMENT
@@ -18,4 +21,4 @@ from ._mosaic import mosaic as mosaic
 from ._policies import auto_augment as auto_augment
 from ._policies import rand_augment as rand_augment
 from ._policies import trivial_augment as trivial_augment
-from ._timm import timm_arguments as timm_arguments
+from ._timm_strings import timm_arguments as timm_arguments

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The augmentations that policies choose from: each works on a batch with one parameter per sample."""
+"""The augmentations that policies choose from: each works on a batch with one parameter per sample.
 
+Their ranges are in ``_spaces.py``. Where timm, like torchvision, computes differently, both functions are here.
+"""
+
+import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -8,14 +13,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from .._core.values.batch import Batch, as_batch, new_batch
+from .._core.values.batch import Batch, as_batch
 from ..ops import reductions
 from ..ops.color.adjust import brightness, posterize, saturation
 from ..ops.color.histogram import autocontrast, equalize
+from ..ops.color.jitter import color_jitter
 from ..ops.color.levels import invert, solarize
-from ..ops.filters.convolution import sharpness
+from ..ops.filters.convolution import gaussian_blur, sharpness
 from ..ops.generic.convert import cast
 from ..ops.math import functions as math
+from . import _spaces
+from ._spaces import Range, Space
 
 Matrix: TypeAlias = Sequence[Sequence[float]] | np.ndarray
 
@@ -28,7 +36,7 @@ class Augmentation:
     the parameter mirrored at ``range[0]`` is equally likely.
 
     Attributes:
-        name: for users; some policies find augmentations by name.
+        name: for messages and ``return_params``.
         range: the parameters at the smallest and at the largest magnitude.
         signed: whether the opposite direction is equally likely.
         values: ``values(images, parameters)`` returns the images. They are a Batch ``HWC`` or ``FHWC``, the parameters a Batch of float32 scalars on
@@ -51,200 +59,222 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         if self.values is not None and self.matrix is not None:
-            raise ValueError(f"Augmentation {self.name!r}: give values or matrix, not both")
+            raise ValueError(f"Augmentation {self.name!r}: pass values or matrix, not both")
         if len(self.range) != 2:
-            raise ValueError(f"Augmentation {self.name!r}: range takes two numbers, got {self.range!r}")
+            raise ValueError(f"Augmentation {self.name!r}: range must be two numbers, got {self.range!r}")
 
     def parameter(self, position: float, other_side: bool = False) -> float:
-        """Return the parameter at a position from 0 to 1, mirrored at ``range[0]`` if requested and ``signed``."""
+        """Return the parameter at a position from 0 to 1, mirrored at ``range[0]`` if ``other_side`` and ``signed``."""
         low, high = self.range
-        way = position * (high - low)
-        return low - way if self.signed and other_side else low + way
+        distance = position * (high - low)
+        return low - distance if self.signed and other_side else low + distance
 
     def at(self, position: float, side: float) -> float:
-        """Return the parameter at a position, with a number from 0 to 1 that decides on the side."""
+        """Return the parameter at a position; the side depends on a random number from 0 to 1."""
         return self.parameter(position, side < 0.5)
 
 
-# --- Augmentations that move pixels ----------------------------------------------------------------------------------------------------------------
+# --- What augmentations do: one function or matrix for each name of the table in ``_spaces.py`` -----------------------------------------------------
 
 
-def shear_x_matrix(amount: float, height: float, width: float) -> Matrix:
+def _shear_matrix(amount: float, height: float, width: float, *, axis: int) -> Matrix:
     del height, width
-    return [[1, -amount, 0], [0, 1, 0]]
+    return [[1, -amount, 0], [0, 1, 0]] if axis == 0 else [[1, 0, 0], [-amount, 1, 0]]
 
 
-def shear_y_matrix(amount: float, height: float, width: float) -> Matrix:
-    del height, width
-    return [[1, 0, 0], [-amount, 1, 0]]
+def _translation_matrix(amount: float, height: float, width: float, *, axis: int, relative: bool = False, timm: bool = False) -> Matrix:
+    distance = amount * (width, height)[axis] if relative else amount
+    # The published policies move by whole pixels; timm interpolates, and moves in the other direction.
+    offset = -distance if timm else int(distance)
+    return [[1, 0, offset], [0, 1, 0]] if axis == 0 else [[1, 0, 0], [0, 1, offset]]
 
 
-def _translate_x(amount: float, height: float, width: float) -> Matrix:
-    del height
-    return [[1, 0, int(amount * width)], [0, 1, 0]]
-
-
-def _translate_y(amount: float, height: float, width: float) -> Matrix:
-    del width
-    return [[1, 0, 0], [0, 1, int(amount * height)]]
-
-
-def _translate_x_pixels(amount: float, height: float, width: float) -> Matrix:
-    del height, width
-    return [[1, 0, int(amount)], [0, 1, 0]]
-
-
-def _translate_y_pixels(amount: float, height: float, width: float) -> Matrix:
-    del height, width
-    return [[1, 0, 0], [0, 1, int(amount)]]
-
-
-def rotation_matrix(amount: float, height: float, width: float) -> Matrix:
-    cos, sin = np.cos(np.deg2rad(amount)), np.sin(np.deg2rad(amount))
+def rotation_matrix(degrees: float, height: float, width: float) -> Matrix:
+    """Return the matrix that turns an image about its center, counter-clockwise."""
+    cos, sin = np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))
     x, y = width / 2, height / 2
     return [[cos, sin, x - cos * x - sin * y], [-sin, cos, y + sin * x - cos * y]]
 
 
-# --- Augmentations that change values --------------------------------------------------------------------------------------------------------------
+_TRANSLATIONS: dict[str, dict[str, Any]] = {
+    f"translate_{'xy'[axis]}{' relative' if relative else ''}": {"axis": axis, "relative": relative} for axis in (0, 1) for relative in (False, True)
+}
+MATRICES: dict[str, Callable[[float, float, float], Matrix]] = {
+    "shear_x": functools.partial(_shear_matrix, axis=0),
+    "shear_y": functools.partial(_shear_matrix, axis=1),
+    **{name: functools.partial(_translation_matrix, **options) for name, options in _TRANSLATIONS.items()},
+    "rotate": rotation_matrix,
+}
+TIMM_MATRICES = MATRICES | {name: functools.partial(_translation_matrix, timm=True, **options) for name, options in _TRANSLATIONS.items()}
 
 
-def _full(images: Batch) -> float:
-    """Return the value of white."""
-    return 1.0 if images.dtype.is_floating_point else 255.0
-
-
-def _numbers(values: np.ndarray, images: Batch) -> Batch:
-    """Return one number or array per image, on the images' device."""
-    return new_batch(torch.from_numpy(np.ascontiguousarray(values))).to_device(images.device)
-
-
-def _array(parameters: Batch) -> np.ndarray:
-    return parameters.torch().numpy()
-
-
-def _limited(computed: Batch, like: Batch) -> Batch:
+def _convert_back(values: Batch, images: Batch) -> Batch:
     """Convert to the dtype of the images: integers are rounded, floating-point numbers clamped to 0 to 1."""
-    made = math.clamp(computed, 0.0, 1.0) if like.dtype.is_floating_point else computed
-    return made if made.dtype == like.dtype else cast(made, dtype=like.dtype)
+    limited = math.clamp(values, 0.0, 1.0) if images.dtype.is_floating_point else values
+    return limited if limited.dtype == images.dtype else cast(limited, dtype=images.dtype)
 
 
-def _brightened(images: Batch, factors: Batch) -> Batch:
-    return _limited(brightness(images, brightness=factors), images)
+def _scale_brightness(images: Batch, factors: Batch) -> Batch:
+    return _convert_back(brightness(images, brightness=factors), images)
 
 
-def colored(images: Batch, factors: Batch) -> Batch:
-    """Scale the saturation; images without three channels do not change."""
-    return images if images.shared_extent(-1) not in (3, None) else _limited(saturation(images, saturation=factors), images)
+def _scale_saturation(images: Batch, factors: Batch) -> Batch:
+    return images if images.shared_extent(-1) not in (3, None) else _convert_back(saturation(images, saturation=factors), images)
 
 
-def _contrasted(images: Batch, factors: Batch) -> Batch:
-    grey = reductions.mean(images, axes=[-3, -2], keep_dims=True)
+def _scale_contrast(images: Batch, factors: Batch) -> Batch:
+    """Scale the difference from the mean gray of each image."""
+    # The mean of each channel is weighted afterwards, which reads the pixels once.
+    gray = reductions.mean(images, axes=[-3, -2], keep_dims=True)
     if images.shared_extent(-1) == 3:
-        grey = reductions.sum(grey * torch.tensor([0.299, 0.587, 0.114], device=images.buffer.device), axes=-1, keep_dims=True)
+        gray = reductions.sum(gray * torch.tensor([0.299, 0.587, 0.114], device=images.buffer.device), axes=-1, keep_dims=True)
     else:
-        grey = reductions.mean(grey, axes=-1, keep_dims=True)
+        gray = reductions.mean(gray, axes=-1, keep_dims=True)
     factors = factors.to_device(images.device)
-    return _limited(images * factors + grey * (1.0 - factors), images)
+    return _convert_back(images * factors + gray * (1.0 - factors), images)
 
 
-def _sharpened(images: Batch, factors: Batch) -> Batch:
+def _sharpen(images: Batch, factors: Batch) -> Batch:
     return sharpness(images, sharpness=factors)
 
 
-def _posterized(images: Batch, bits: Batch) -> Batch:
-    return posterize(images, bits=as_batch(np.clip(np.rint(_array(bits)), 1, 8).astype(np.int32)))
+def _posterize(images: Batch, bits: Batch, least: int = 1) -> Batch:
+    return posterize(images, bits=as_batch(np.clip(np.rint(bits.torch().numpy()), least, 8).astype(np.int32)))
 
 
-def _solarized(images: Batch, thresholds: Batch) -> Batch:
-    return inverted_from(images, _array(thresholds))
+def _solarize(images: Batch, thresholds: Batch) -> Batch:
+    """Invert the values of every image from a threshold on, relative to white; a threshold above 1 inverts nothing."""
+    limits = thresholds.torch().numpy()
+    if not images.dtype.is_floating_point:
+        # Thresholds are float32: without the margin, 128 / 255 would become level 129.
+        limits = np.ceil(limits * 255.0 - 1e-3)
+    return solarize(images, threshold=as_batch(limits.astype(np.float32)))
 
 
-def inverted_from(images: Batch, limits: np.ndarray) -> Batch:
-    """Invert the values of every image from a limit on, relative to white; above 1 nothing is inverted."""
-    made = limits if images.dtype.is_floating_point else np.ceil(limits * 255.0 - 1e-3)
-    return solarize(images, threshold=as_batch(made.astype(np.float32)))
-
-
-def lightened(images: Batch, shifts: Batch) -> Batch:
+def _brighten_dark(images: Batch, shifts: Batch) -> Batch:
+    white = 1.0 if images.dtype.is_floating_point else 255.0
     dark = images < (0.5 if images.dtype.is_floating_point else 128)
-    return _limited(images + dark * (shifts.to_device(images.device) * _full(images)), images)
+    return _convert_back(images + dark * (shifts.to_device(images.device) * white), images)
 
 
-def inverted(images: Batch, unused: Batch) -> Batch:
-    """Return inverted images; there is no magnitude."""
-    del unused
+def _invert(images: Batch, _: Batch) -> Batch:
     return invert(images)
 
 
-def stretched(images: Batch, unused: Batch) -> Batch:
-    """Return images with stretched contrast; there is no magnitude."""
-    del unused
+def _stretch_contrast(images: Batch, _: Batch) -> Batch:
     return autocontrast(images)
 
 
-def _equalized(images: Batch, unused: Batch) -> Batch:
-    del unused
+def _equalize(images: Batch, _: Batch, rule: str = "opencv") -> Batch:
+    # The rules count 256 levels.
     if images.dtype.is_floating_point:
-        return cast(equalize(cast(images * 255.0, dtype=torch.uint8)) * (1 / 255), dtype=images.dtype)
-    return equalize(images)
+        return cast(equalize(cast(images * 255.0, dtype=torch.uint8), rule=rule) * (1 / 255), dtype=images.dtype)
+    return equalize(images, rule=rule)
 
 
-# --- The sets --------------------------------------------------------------------------------------------------------------------------------------
+def _jitter(name: str) -> Callable[[Batch, Batch], Batch]:
+    """Return the function of an augmentation by torchvision's arithmetic, which truncates."""
 
-_IDENTITY = Augmentation("identity")
-_AUTO_CONTRAST = Augmentation("auto_contrast", values=stretched)
-_EQUALIZE = Augmentation("equalize", values=_equalized)
-_INVERT = Augmentation("invert", values=inverted)
-_SOLARIZE = Augmentation("solarize", (1.0, 0.0), values=_solarized)
-_POSTERIZE = Augmentation("posterize", (8, 4), values=_posterized)
+    def apply(images: Batch, factors: Batch) -> Batch:
+        options: dict[str, Any] = {name: factors}
+        return color_jitter(images, **options) if images.shared_extent(-1) in (1, 3, None) else images
 
-
-def _factors(largest: float) -> tuple[Augmentation, ...]:
-    functions = {"brightness": _brightened, "color": colored, "contrast": _contrasted, "sharpness": _sharpened}
-    return tuple(Augmentation(name, (1.0, 1.0 + largest), True, values=function) for name, function in functions.items())
+    return apply
 
 
-# AutoAugment's authors moved images of 331 pixels by up to 150.
-_MOVES = (
-    Augmentation("shear_x", (0.0, 0.3), True, matrix=shear_x_matrix),
-    Augmentation("shear_y", (0.0, 0.3), True, matrix=shear_y_matrix),
-    Augmentation("translate_x", (0.0, 150 / 331), True, matrix=_translate_x),
-    Augmentation("translate_y", (0.0, 150 / 331), True, matrix=_translate_y),
-    Augmentation("rotate", (0.0, 30.0), True, matrix=rotation_matrix),
-)
-_WIDE_MOVES = (
-    Augmentation("shear_x", (0.0, 0.99), True, matrix=shear_x_matrix),
-    Augmentation("shear_y", (0.0, 0.99), True, matrix=shear_y_matrix),
-    Augmentation("translate_x", (0.0, 32.0), True, matrix=_translate_x_pixels),
-    Augmentation("translate_y", (0.0, 32.0), True, matrix=_translate_y_pixels),
-    Augmentation("rotate", (0.0, 135.0), True, matrix=rotation_matrix),
-)
+VALUES: dict[str, Callable[[Batch, Batch], Batch]] = {
+    "brightness": _scale_brightness,
+    "color": _scale_saturation,
+    "contrast": _scale_contrast,
+    "sharpness": _sharpen,
+    "posterize": _posterize,
+    "solarize": _solarize,
+    "solarize_add": _brighten_dark,
+    "invert": _invert,
+    "auto_contrast": _stretch_contrast,
+    "equalize": _equalize,
+}
+TIMM_VALUES = VALUES | {
+    **{name: _jitter(name) for name in ("brightness", "contrast")},
+    **dict.fromkeys(("color", "desaturate"), _jitter("saturation")),
+    "posterize": functools.partial(_posterize, least=0),
+    "equalize": functools.partial(_equalize, rule="pillow"),
+    "gaussian_blur": lambda images, sigmas: gaussian_blur(images, sigma=sigmas),
+}
 
-RAND_AUGMENT = (_IDENTITY, *_MOVES, *_factors(0.9), _POSTERIZE, _SOLARIZE, _AUTO_CONTRAST, _EQUALIZE)
-TRIVIAL_AUGMENT_WIDE = (_IDENTITY, *_WIDE_MOVES, *_factors(0.99), replace(_POSTERIZE, range=(8, 2)), _SOLARIZE, _AUTO_CONTRAST, _EQUALIZE)
-# The augmentations of the published policies. Those for ImageNet in the authors' code have magnitudes that grow where the others' shrink.
-FOUND = (*RAND_AUGMENT, _INVERT)
-FOUND_IMAGE_NET = (
-    *(one for one in _MOVES if one.name != "translate_y"),
-    Augmentation("translate_y", (0.0, 250 / 224), True, matrix=_translate_y),
-    Augmentation("color", (0.1, 1.9), values=colored),
-    Augmentation("posterize", (0, 4), values=_posterized),
-    Augmentation("solarize", (0.0, 256 / 255), values=_solarized),
-    Augmentation("solarize_add", (0.0, 110 / 255), values=lightened),
-    _AUTO_CONTRAST,
-    _EQUALIZE,
-    _INVERT,
-)
+# --- The augmentations of the search spaces ---------------------------------------------------------------------------------------------------------
 
 
-def chosen(op: str, given: Sequence[Any], known: Sequence[Augmentation]) -> tuple[Augmentation, ...]:
+@functools.cache
+def find_augmentation(name: str, range: Range | None = None) -> Augmentation:
+    """Return the augmentation of a name with the range of a search space, always the same object."""
+    if range is None:
+        return Augmentation(name, values=VALUES.get(name))
+    limits = (range.parameter(0.0), range.parameter(1.0))
+    return Augmentation(name, limits, range.signed, VALUES.get(name), MATRICES.get(f"{name} relative" if range.relative else name))
+
+
+def in_space(space: Space) -> tuple[Augmentation, ...]:
+    """Return the augmentations of a search space, in its order."""
+    return tuple(find_augmentation(name, range) for name, range in space.items())
+
+
+RAND_AUGMENT = in_space(_spaces.RAND_AUGMENT)
+TRIVIAL_AUGMENT_WIDE = in_space(_spaces.TRIVIAL_AUGMENT_WIDE)
+AUG_MIX = in_space(_spaces.AUG_MIX)
+CUSTOM_POLICY = (*RAND_AUGMENT, find_augmentation("invert"))
+
+
+_NO_RANGE = Range(0, 0)
+
+
+@dataclass(frozen=True)
+class _TimmAugmentation(Augmentation):
+    """An augmentation of timm, whose parameters :class:`Range` rounds and limits; the range may be extended."""
+
+    magnitudes: Range = _NO_RANGE
+
+    def parameter(self, position: float, other_side: bool = False) -> float:
+        return self.magnitudes.parameter(position, other_side)
+
+
+class _RandomBlur(_TimmAugmentation):
+    """timm's GaussianBlurRand: the magnitude limits a random sigma."""
+
+    def at(self, position: float, side: float) -> float:
+        return 0.1 + (2.0 * self.parameter(position) - 0.1) * side
+
+
+@functools.cache
+def find_timm_augmentation(timm_name: str, translate_const: float = 250.0, translate_pct: float = 0.45) -> Augmentation:
+    """Return timm's augmentation of a name such as "PosterizeIncreasing", always the same object.
+
+    Args:
+        timm_name: timm's name.
+        translate_const, translate_pct: largest translation, in pixels and relative to the image.
+    """
+    name = "_".join(re.findall(r"[A-Z][a-z]*", re.sub(r"(Increasing|Original|Rel|Rand)$", "", timm_name))).lower()
+    range = _spaces.TIMM[timm_name]
+    if range is None:
+        return _TimmAugmentation(name, values=TIMM_VALUES[name])
+    if timm_name.startswith("Translate"):
+        range = replace(range, last=translate_pct if range.relative else translate_const)
+    limits = (range.parameter(0.0), range.parameter(1.0))
+    kind = _RandomBlur if timm_name == "GaussianBlurRand" else _TimmAugmentation
+    matrix = TIMM_MATRICES.get(f"{name} relative" if range.relative else name)
+    return kind(name, limits, range.signed, TIMM_VALUES.get(name), matrix, range)
+
+
+def resolve_augmentations(op: str, augmentations: Sequence[Any], known: Sequence[Augmentation]) -> tuple[Augmentation, ...]:
     """Return the augmentations of a user's list, in which names stand for known ones."""
-    by_name = {one.name: one for one in known}
-    made = []
-    for one in given:
-        if isinstance(one, str) and one not in by_name:
-            raise ValueError(f"{op}: unknown augmentation {one!r}, the known ones are {', '.join(by_name)}; others are given as an Augmentation")
-        if not isinstance(one, str | Augmentation):
-            raise TypeError(f"{op}: augmentations are given as names or as Augmentation, got {one!r}")
-        made.append(by_name[one] if isinstance(one, str) else one)
-    return tuple(made)
+    by_name = {augmentation.name: augmentation for augmentation in known}
+    resolved = []
+    for augmentation in augmentations:
+        if isinstance(augmentation, str):
+            if augmentation not in by_name:
+                raise ValueError(f"{op}: unknown augmentation {augmentation!r}; the names are {', '.join(by_name)}; others must be an Augmentation")
+            augmentation = by_name[augmentation]
+        elif not isinstance(augmentation, Augmentation):
+            raise TypeError(f"{op}: augmentations must be names or of type Augmentation, got {augmentation!r}")
+        resolved.append(augmentation)
+    return tuple(resolved)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AugMix: every image mixed with several chains of augmentations of it."""
+"""AugMix: every image is mixed with several chains of augmentations of itself."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,17 +13,14 @@ from .._core.operators.operator import T
 from .._core.values.batch import Batch, new_batch
 from ..ops.generic.convert import cast
 from ..ops.random.distributions import beta
-from ._applied import Step, applied
-from ._augmentations import RAND_AUGMENT, Augmentation, chosen
-from ._given import images_of, numbers, one_per_sample, results, uncompiled
-from ._policies import several
-from ._steps import drawn_magnitude
-
-_THIRDS = {"translate_x": (0.0, 1 / 3), "translate_y": (0.0, 1 / 3)}
-AUG_MIX = tuple(replace(one, range=_THIRDS.get(one.name, one.range)) for one in RAND_AUGMENT if one.name != "identity")
+from ._apply import Step, apply_steps
+from ._augmentations import AUG_MIX, Augmentation, resolve_augmentations
+from ._inputs import as_images, as_results, draw_numbers, exclude_from_compilation, to_sample_values
+from ._policies import require_nonempty
+from ._steps import draw_magnitude
 
 
-@uncompiled
+@exclude_from_compilation
 def aug_mix(
     images: T,
     /,
@@ -70,7 +66,7 @@ def aug_mix(
     [(4, 6, 3), (4, 6, 3)]
     """
     op = "aug_mix"
-    among = several(op, chosen(op, augmentations, AUG_MIX))
+    choices = require_nonempty(op, resolve_augmentations(op, augmentations, AUG_MIX))
     if not 0 < alpha < math.inf:
         raise ValueError(f"{op}: alpha must be positive and finite, got {alpha}")
     if width < 1:
@@ -78,25 +74,25 @@ def aug_mix(
     if depth is not None and depth < 1:
         raise ValueError(f"{op}: depth must be 1 or more, or None, got {depth}")
     least = 1 if magnitude_std is None else 0
-    batch, is_batch = images_of(op, images)
-    severities = one_per_sample(op, "severity", severity, batch.batch_size)
-    if num_magnitude_bins < 2 or not all(least <= one <= num_magnitude_bins for one in severities):
+    batch, is_batch = as_images(op, images)
+    severities = to_sample_values(op, "severity", severity, batch.batch_size)
+    if num_magnitude_bins < 2 or not all(least <= value <= num_magnitude_bins for value in severities):
         raise ValueError(f"{op}: severity must be from {least} to num_magnitude_bins = {num_magnitude_bins}, got {severity}")
-    most = num_magnitude_bins - 1
+    largest = num_magnitude_bins - 1
 
-    def step(sample: int, which: float, side: float, u: float, v: float) -> Step:
+    def make_step(sample: int, which: float, side: float, u: float, v: float) -> Step:
         m = severities[sample]
-        magnitude = int(u * m) if magnitude_std is None else drawn_magnitude(m, magnitude_std, most, u, v)
-        one = among[int(which * len(among))]
-        return one, one.at(min(magnitude / most, 1.0), side)
+        magnitude = int(u * m) if magnitude_std is None else draw_magnitude(m, magnitude_std, largest, u, v)
+        augmentation = choices[int(which * len(choices))]
+        return augmentation, augmentation.at(min(magnitude / largest, 1.0), side)
 
-    return results(is_batch, [mixed_chains(op, batch, step, width, depth, alpha, fill_value, interp_type, rng)])
+    return as_results(is_batch, [mix_chains(op, batch, make_step, width, depth, alpha, fill_value, interp_type, rng)])
 
 
-def mixed_chains(
+def mix_chains(
     op: str,
     batch: Batch,
-    step: Callable[..., Step | None],
+    make_step: Callable[..., Step | None],
     width: int,
     depth: int | None,
     alpha: float,
@@ -105,30 +101,37 @@ def mixed_chains(
     rng: Any = None,
     per_step: int = 4,
 ) -> Batch:
-    """Return every image mixed with chains of steps, each of which ``step`` makes of the sample's index and ``per_step`` numbers from 0 to 1."""
+    """Return every image mixed with chains of steps.
+
+    ``make_step(sample, *numbers)`` returns a step, or None to leave it out, from the sample's index and ``per_step`` numbers from 0 to 1.
+    """
     size, longest = batch.batch_size, depth or 3
-    drawn = numbers(op, rng, size, width * (1 + per_step * longest)).reshape(size, width, -1)
+    # For each chain its depth and the numbers of its longest possible form, so that samples draw independently.
+    numbers = draw_numbers(op, rng, size, width * (1 + per_step * longest)).reshape(size, width, -1)
 
-    def chain(sample: int, row: np.ndarray) -> list[Step]:
+    def make_chain(sample: int, row: np.ndarray) -> list[Step]:
         turns = row[1 : 1 + per_step * (depth or 1 + int(row[0] * 3))].reshape(-1, per_step)
-        return [made for made in (step(sample, *turn) for turn in turns) if made is not None]
+        return [step for step in (make_step(sample, *turn) for turn in turns) if step is not None]
 
-    shares = _dirichlet(alpha, width, size, rng)
-    part = beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
-    mixed = _weighted(batch, 1 - part)
+    shares = _draw_dirichlet(alpha, width, size, rng)
+    augmented = beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
+    # Chain by chain, so that only one augmented batch is alive.
+    mixed = _scale(batch, 1 - augmented)
     for k in range(width):
-        made, _, _ = applied(op, batch, [chain(i, row) for i, row in enumerate(drawn[:, k])], None, None, fill_value, 0.0, interp_type)
-        mixed = mixed + _weighted(made, part * shares[:, k])
+        chains = [make_chain(i, row) for i, row in enumerate(numbers[:, k])]
+        output, _, _ = apply_steps(op, batch, chains, None, None, fill_value, 0.0, interp_type)
+        mixed = mixed + _scale(output, augmented * shares[:, k])
     if not batch.dtype.is_floating_point:
-        mixed = mixed - (0.5 - 1e-3)  # a cast rounds half up; sums of weights are 1 to seven digits
+        # timm and torchvision truncate, a cast rounds half up; the weights add up to 1 to seven digits only.
+        mixed = mixed - (0.5 - 1e-3)
     return cast(mixed, dtype=batch.dtype)
 
 
-def _weighted(images: Batch, weights: np.ndarray) -> Batch:
+def _scale(images: Batch, weights: np.ndarray) -> Batch:
     return images * new_batch(torch.from_numpy(weights.astype(np.float32))).to_device(images.device)
 
 
-def _dirichlet(alpha: float, count: int, size: int, rng: Any) -> np.ndarray:
+def _draw_dirichlet(alpha: float, count: int, size: int, rng: Any) -> np.ndarray:
     """Return ``count`` numbers per sample that add up to 1, by breaking a stick."""
     left, shares = np.ones(size), np.zeros((size, count))
     for k in range(count - 1):

@@ -12,10 +12,10 @@ from .._core.values.batch import Batch, as_batch, new_batch
 from ..ops.filters.convolution import gaussian_blur
 from ..ops.geometry.warp import remap
 from ..ops.random.distributions import uniform
-from ._given import as_given, check_rng, images_of, masks_of, results, uncompiled, with_channels
+from ._inputs import add_channels, as_images, as_masks, as_results, check_rng, exclude_from_compilation, restore_channels
 
 
-@uncompiled
+@exclude_from_compilation
 def elastic(
     images: T,
     /,
@@ -31,12 +31,12 @@ def elastic(
     """Move every pixel by a smooth random distance, drawn per sample.
 
     The distances along x and along y are uniform numbers from -1 to 1, blurred with a Gaussian of the standard deviation ``sigma``, times
-    ``alpha / 2`` pixels. This is torchvision's ``ElasticTransform(alpha, sigma)``. All frames of a video move alike.
+    ``alpha / 2`` pixels. This is torchvision's ``ElasticTransform(alpha, sigma)``. All frames of a video move equally.
 
     Args:
         images: a Batch of images ``HWC`` or videos ``FHWC`` of any sizes, or one of them; uint8 or floating-point.
         alpha: strength; not negative.
-        sigma: smoothness in pixels; 0 moves each pixel for itself.
+        sigma: smoothness in pixels; with 0 the distances of pixels are independent.
         fill_value: value outside the image, one number or one per channel.
         interp_type: interpolation of images, ``INTERP_LINEAR``, ``INTERP_NN`` or ``INTERP_CUBIC``.
         masks: (H, W), (H, W, C) or, for objects, (M, H, W) per image, with frames for a video; they are sampled by nearest neighbor.
@@ -59,17 +59,18 @@ def elastic(
         if not 0 <= value < math.inf:
             raise ValueError(f"{op}: {name} must be 0 or more and finite, got {value}")
     check_rng(op, rng)
-    given, is_batch = images_of(op, images)
-    followers = masks_of(op, masks, given, is_batch)
-    place = (given.layout or "").index("H")
-    sizes = torch.tensor([shape[place : place + 2] for shape in given.shape], dtype=torch.int64).reshape(-1, 2)
+    batch, is_batch = as_images(op, images)
+    mask_batch = as_masks(op, masks, batch, is_batch)
+    axis = (batch.layout or "").index("H")
+    sizes = torch.tensor([shape[axis : axis + 2] for shape in batch.shape], dtype=torch.int64).reshape(-1, 2)
+    # torchvision's displacements are in units of half the image, and its alpha is divided by the extent.
     x, y = (plane * (alpha / 2) for plane in smooth_planes(sizes, (sigma, sigma), rng))
-    made = remap(given, x, y, interp=interp_type, relative=True, fill_value=fill_value)
+    output = remap(batch, x, y, interp=interp_type, relative=True, fill_value=fill_value)
     moved = None
-    if followers is not None:
-        planes = remap(with_channels(followers, given), x, y, interp=types.INTERP_NN, relative=True, fill_value=mask_fill_value)
-        moved = as_given(planes, followers)
-    return results(is_batch, [made, moved])
+    if mask_batch is not None:
+        planes = remap(add_channels(mask_batch, batch), x, y, interp=types.INTERP_NN, relative=True, fill_value=mask_fill_value)
+        moved = restore_channels(planes, mask_batch)
+    return as_results(is_batch, [output, moved])
 
 
 def smooth_planes(sizes: torch.Tensor, sigma: tuple[float, float], rng: Any = None) -> tuple[Batch, Batch]:
@@ -77,11 +78,11 @@ def smooth_planes(sizes: torch.Tensor, sigma: tuple[float, float], rng: Any = No
 
     Each of the two is blurred unless its own sigma is 0.
     """
-    made = []
+    planes = []
     for deviation in sigma:
         noise = as_batch(uniform(shape=new_batch(sizes), range=[-1.0, 1.0], batch_size=len(sizes), rng=rng), layout="HW")
         if deviation > 0.0:
-            window = int(8 * deviation + 1) | 1
+            window = int(8 * deviation + 1) | 1  # torchvision's window, made odd; it blurs with both sigmas
             noise = gaussian_blur(noise, window_size=[window, window], sigma=[float(sigma[1]), float(sigma[0])])
-        made.append(noise)
-    return made[0], made[1]
+        planes.append(noise)
+    return planes[0], planes[1]

@@ -16,14 +16,14 @@ from .._core.values.tensor import Tensor, as_tensor
 from ..ops.geometry.paste import erase
 from ..ops.random.distributions import normal
 from ..ops.shape.fill import zeros_like
-from ._given import numbers, uncompiled
+from ._inputs import draw_numbers, exclude_from_compilation
 
 _LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW")
 _MODES = ("constant", "random", "pixel")
-_TRIES = 10
+_TRIES = 10  # as in torchvision and timm
 
 
-@uncompiled
+@exclude_from_compilation
 def random_erasing(
     images: T,
     /,
@@ -39,13 +39,14 @@ def random_erasing(
 ) -> Any:
     """Overwrite boxes of random size and place, drawn per sample, in images that may be normalized already.
 
-    For each box an area and an aspect ratio are drawn, up to ten times until the box is smaller than the image, and then its place. These are the
-    laws of torchvision's ``RandomErasing``, whose noise per value is ``"pixel"`` here, and of timm's, whose modes are "const", "rand" and "pixel".
+    For each box an area and an aspect ratio are drawn, up to ten times until the box is smaller than the image, and then its position. The
+    distributions are those of torchvision's ``RandomErasing``, whose noise per value is ``"pixel"`` here, and of timm's, whose modes are "const",
+    "rand" and "pixel".
 
     Args:
         images: a Batch of images or videos ``HWC``, ``CHW``, ``FHWC`` or ``FCHW`` of any sizes, or one of them, any type. Boxes are the same in all
             frames.
-        probability: that a sample is changed.
+        probability: probability of changing a sample.
         count: number of boxes; each has a ``count``-th of the area.
         area: smallest and largest area relative to the image.
         aspect_ratio: smallest and largest height over width; its logarithm is uniform.
@@ -77,54 +78,58 @@ def random_erasing(
         raise ValueError(f"{op}: probability must be from 0 to 1, got {probability}")
     if count < 1:
         raise ValueError(f"{op}: count must be 1 or more, got {count}")
-    given, is_batch = _images(op, images)
-    if mode != "constant" and not given.dtype.is_floating_point:
-        raise ValueError(f'{op}: mode="{mode}" is for floating-point images, got {types.dtype_name(given.dtype)}; it comes after the normalization')
-    place = (given.layout or "").index("H")
-    sizes = np.array([shape[place : place + 2] for shape in given.shape], np.float64).reshape(-1, 2)
-    boxes = _boxes(numbers(op, rng, given.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
-    made = given
+    batch, is_batch = _as_images(op, images)
+    if mode != "constant" and not batch.dtype.is_floating_point:
+        raise ValueError(f'{op}: mode="{mode}" needs floating-point images, got {types.dtype_name(batch.dtype)}; erase after the normalization')
+    axis = (batch.layout or "").index("H")
+    sizes = np.array([shape[axis : axis + 2] for shape in batch.shape], np.float64).reshape(-1, 2)
+    boxes = _erased_boxes(draw_numbers(op, rng, batch.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
+    output = batch
     for k in range(count):
         anchor, shape = (new_batch(torch.from_numpy(np.ascontiguousarray(boxes[:, k, a : a + 2], np.float32))) for a in (0, 2))
         window: dict[str, Any] = {"anchor": anchor, "shape": shape, "axis_names": "HW"}
         if mode == "constant":
-            made = erase(made, **window, fill_value=fill_value)
+            output = erase(output, **window, fill_value=fill_value)
         elif mode == "random":
-            channels = given.shared_extent((given.layout or "").index("C"))
-            made = erase(made, **window, fill_value=normal(shape=[channels], batch_size=given.batch_size, rng=rng))
+            channels = batch.shared_extent((batch.layout or "").index("C"))
+            output = erase(output, **window, fill_value=normal(shape=[channels], batch_size=batch.batch_size, rng=rng))
         else:
-            inside = erase(zeros_like(made), **window, fill_value=1.0)
-            made = erase(made, **window) + inside * normal(made, dtype=made.dtype, rng=rng)
-    found = torch.from_numpy(boxes)
+            # Noise per pixel is not an option of erase: it is added to the erased window.
+            inside = erase(zeros_like(output), **window, fill_value=1.0)
+            output = erase(output, **window) + inside * normal(output, dtype=output.dtype, rng=rng)
+    params = torch.from_numpy(boxes)
     if not is_batch:
-        made, found = made.select(0), found[0]
-    return (made, found) if return_params else made
+        output, params = output.select(0), params[0]
+    return (output, params) if return_params else output
 
 
-def _boxes(drawn: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: Sequence[float], count: int, probability: float) -> np.ndarray:
+def _erased_boxes(
+    numbers: np.ndarray, sizes: np.ndarray, area: Sequence[float], aspect: Sequence[float], count: int, probability: float
+) -> np.ndarray:
     """Return top, left, height and width, int64 (N, count, 4)."""
-    acts, rest = drawn[:, 0] < probability, drawn[:, 1:].reshape(len(drawn), count, -1)
+    acts, rest = numbers[:, 0] < probability, numbers[:, 1:].reshape(len(numbers), count, -1)
     extents = sizes[:, None, :]
     areas = extents.prod(2, keepdims=True) / count * (area[0] + rest[..., :_TRIES] * (area[1] - area[0]))
     low, high = np.log(aspect[0]), np.log(aspect[1])
     ratios = np.exp(low + rest[..., _TRIES : 2 * _TRIES] * (high - low))
     h, w = np.round(np.sqrt(areas * ratios)), np.round(np.sqrt(areas / ratios))
     fits = (h < extents[..., :1]) & (w < extents[..., 1:])
+    # The first attempt that fits, without a loop over samples.
     first = fits.argmax(2)[..., None]
-    there = fits.any(2) & acts[:, None]
-    box = np.where(there[..., None], np.concatenate([np.take_along_axis(one, first, 2) for one in (h, w)], 2), 0)
+    erased = fits.any(2) & acts[:, None]
+    box = np.where(erased[..., None], np.concatenate([np.take_along_axis(side, first, 2) for side in (h, w)], 2), 0)
     start = np.floor(rest[..., 2 * _TRIES :] * (extents - box + 1))
-    return np.concatenate([np.where(there[..., None], start, 0), box], 2).astype(np.int64)
+    return np.concatenate([np.where(erased[..., None], start, 0), box], 2).astype(np.int64)
 
 
-def _images(op: str, given: Any) -> tuple[Batch, bool]:
-    """Return images as a batch with a layout, and whether they were one."""
-    given = unwrap(given)
-    if not isinstance(given, Batch | Tensor | torch.Tensor | np.ndarray):
-        raise TypeError(f"{op}: images must be a Batch or one image, got {type(given).__name__}")
-    images = given if isinstance(given, Batch) else as_batch([as_tensor(given)])
+def _as_images(op: str, value: Any) -> tuple[Batch, bool]:
+    """Return images as a batch with a layout, and whether they were a batch."""
+    value = unwrap(value)
+    if not isinstance(value, Batch | Tensor | torch.Tensor | np.ndarray):
+        raise TypeError(f"{op}: images must be a Batch or one image, got {type(value).__name__}")
+    images = value if isinstance(value, Batch) else as_batch([as_tensor(value)])
     if images.layout is None and images.ndim == 3:
         images = as_batch(images, layout="HWC")
     if images.layout not in _LAYOUTS:
         raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: {", ".join(_LAYOUTS)}')
-    return images, isinstance(given, Batch)
+    return images, isinstance(value, Batch)

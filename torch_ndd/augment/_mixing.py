@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixing pairs of images and their labels."""
+"""Mixing of pairs of images and their labels."""
 
 import math
 from typing import Any
@@ -16,10 +16,10 @@ from ..ops.generic.convert import cast
 from ..ops.geometry.paste import multi_paste
 from ..ops.random.distributions import beta
 from ..ops.random.permute import batch_permutation, permute_batch
-from ._given import check_rng, numbers, uncompiled
+from ._inputs import check_rng, draw_numbers, exclude_from_compilation
 
 
-@uncompiled
+@exclude_from_compilation
 def mixup(
     images: Batch,
     labels: Any = None,
@@ -34,7 +34,7 @@ def mixup(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """Mix every image and its label with another one: ``lam * images[i] + (1 - lam) * images[j]`` (Zhang et al., arXiv:1710.09412).
+    """Mix every image and its label with those of another sample: ``lam * images[i] + (1 - lam) * images[j]`` (Zhang et al., arXiv:1710.09412).
 
     ``lam`` is drawn per sample from the beta distribution ``Beta(alpha, alpha)``; ``j`` is a random permutation of the batch's samples.
     torchvision's ``MixUp`` is ``per_batch=True, partner="previous"``, timm's ``per_batch=True, partner="reversed", label_smoothing=0.1``.
@@ -45,7 +45,7 @@ def mixup(
         alpha: positive; the smaller, the more often one of the two images dominates.
         dtype: type of the returned images, by default their own; integers are rounded and saturated.
         num_classes: number of classes, for integer labels.
-        label_smoothing: part of each label, from 0 to 1, that is spread evenly over all classes.
+        label_smoothing: fraction of each label, from 0 to 1, that is spread evenly over all classes.
         partner: which sample ``j`` is: "random", "previous" (``i - 1``, for the first one the last) or "reversed" (``N - 1 - i``).
         per_batch: draw once for all samples of the batch.
         return_params: also return the permutation, int64 (N,), and ``lam``, float32 (N,).
@@ -65,15 +65,15 @@ def mixup(
     (torch.float32, (3,), tensor([1., 1., 1., 1.]))
     """
     op = "mixup"
-    images = _checked_images(op, images)
-    _check(op, alpha, rng)
-    soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
-    order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
-    made = cast(blended(images, order, lam), dtype=images.dtype if dtype is None else types.to_dtype(dtype))
-    return _results(made, soft, order, lam, return_params)
+    images = _require_equal_shapes(op, images)
+    _check_arguments(op, alpha, rng)
+    soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+    order, lam = _draw_pairs(op, images.batch_size, alpha, rng, partner, per_batch)
+    output = cast(blend(images, order, lam), dtype=images.dtype if dtype is None else types.to_dtype(dtype))
+    return _as_results(output, soft, order, lam, return_params)
 
 
-@uncompiled
+@exclude_from_compilation
 def cutmix(
     images: Batch,
     labels: Any = None,
@@ -87,7 +87,7 @@ def cutmix(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """Replace a box of every image by that of another one, and mix the labels by its area (Yun et al., arXiv:1905.04899).
+    """Replace a box of every image by the same box of another sample, and mix the labels by its area (Yun et al., arXiv:1905.04899).
 
     For each sample ``lam`` is drawn from ``Beta(alpha, alpha)`` and a center from all pixels. The box has ``sqrt(1 - lam)`` of the image's height and
     width and is clipped to the image; the label's weight is then exactly the remaining part of the image.
@@ -95,7 +95,7 @@ def cutmix(
     Args:
         images: a Batch ``HWC`` or ``CHW`` with equal shapes, any type.
         labels, alpha, label_smoothing, num_classes, partner, per_batch: see :func:`mixup`.
-        return_params: also return the permutation, int64 (N,), the remaining part of each image, float32 (N,), and the boxes, int64 (N, 4): left,
+        return_params: also return the permutation, int64 (N,), the remaining fraction of each image, float32 (N,), and the boxes, int64 (N, 4): left,
             top, right, bottom.
         rng: random generator, by default :func:`torch_ndd.random.get_default_rng`; it advances by 21 words per call.
 
@@ -112,24 +112,24 @@ def cutmix(
     True
     """
     op = "cutmix"
-    images = _checked_images(op, images)
-    _check(op, alpha, rng)
+    images = _require_equal_shapes(op, images)
+    _check_arguments(op, alpha, rng)
     layout = images.layout or "HWC"
     if layout not in ("HWC", "CHW") or images.ndim != 3:
         raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: HWC, CHW')
-    soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
-    order, lam = _pairs(op, images.batch_size, alpha, rng, partner, per_batch)
+    soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+    order, lam = _draw_pairs(op, images.batch_size, alpha, rng, partner, per_batch)
     height, width = (images.buffer.shape[1 + layout.index(letter)] for letter in "HW")
-    drawn = numbers(op, rng, len(order), 2)
-    boxes = _boxes(np.repeat(drawn[:1], len(drawn), 0) if per_batch else drawn, lam, height, width)
+    centers = draw_numbers(op, rng, len(order), 2)
+    boxes = _cutmix_boxes(np.repeat(centers[:1], len(centers), 0) if per_batch else centers, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    kept = (1 - area / max(1, height * width)).astype(np.float32)
-    made = pasted(images, order, boxes)
+    remaining = (1 - area / max(1, height * width)).astype(np.float32)
+    output = paste_boxes(images, order, boxes)
     extra = (torch.from_numpy(boxes),) if return_params else ()
-    return _results(made, soft, order, kept, return_params, *extra)
+    return _as_results(output, soft, order, remaining, return_params, *extra)
 
 
-@uncompiled
+@exclude_from_compilation
 def mixup_or_cutmix(
     images: Batch,
     labels: Any = None,
@@ -152,9 +152,9 @@ def mixup_or_cutmix(
     Args:
         images: a Batch ``HWC`` or ``CHW`` with equal shapes, any type.
         labels, label_smoothing, num_classes, partner, per_batch: see :func:`mixup`.
-        mixup_alpha, cutmix_alpha: ``alpha`` of either; 0 leaves that one out.
-        probability: that the batch is mixed at all; labels are smoothed anyway.
-        switch_probability: that it is :func:`cutmix` rather than :func:`mixup` if both have an ``alpha``.
+        mixup_alpha, cutmix_alpha: ``alpha`` of each; 0 excludes it.
+        probability: probability of mixing the batch; labels are smoothed in any case.
+        switch_probability: probability of :func:`cutmix` if both have an ``alpha``.
         rng: random generator, by default :func:`torch_ndd.random.get_default_rng`.
 
     Returns:
@@ -170,45 +170,46 @@ def mixup_or_cutmix(
     ((3, 8, 8), (4,))
     """
     op = "mixup_or_cutmix"
-    images = _checked_images(op, images)
+    images = _require_equal_shapes(op, images)
     for name, value in (("probability", probability), ("switch_probability", switch_probability)):
         if not 0 <= value <= 1:
             raise ValueError(f"{op}: {name} must be from 0 to 1, got {value}")
     if mixup_alpha <= 0 and cutmix_alpha <= 0:
         raise ValueError(f"{op}: one of mixup_alpha and cutmix_alpha must be positive, got {mixup_alpha} and {cutmix_alpha}")
-    acts, switches = numbers(op, rng, 1, 2)[0]
+    acts, switches = draw_numbers(op, rng, 1, 2)[0]
     shared: dict[str, Any] = {"label_smoothing": label_smoothing, "num_classes": num_classes, "partner": partner, "per_batch": per_batch, "rng": rng}
     if acts >= probability:
-        soft = smoothed(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
+        soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
         return images if soft is None else (images, new_batch(soft))
     if cutmix_alpha > 0 and (mixup_alpha <= 0 or switches < switch_probability):
         return cutmix(images, labels, alpha=cutmix_alpha, **shared)
     return mixup(images, labels, alpha=mixup_alpha, **shared)
 
 
-def _checked_images(op: str, images: Any) -> Batch:
+def _require_equal_shapes(op: str, images: Any) -> Batch:
     images = unwrap(images)
     if not isinstance(images, Batch):
-        raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
+        raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}; convert them with batch() or as_batch()")
     if images.ragged_shapes is not None and images.batch_size:
         raise ValueError(
-            f"{op}: images must have equal shapes, got {', '.join(map(str, sorted(set(images.shape))[:3]))}: make them equal first, for instance by "
+            f"{op}: images must have equal shapes, got {', '.join(map(str, sorted(set(images.shape))[:3]))}; resize them first, for instance by "
             "resize(images, size=[224, 224])"
         )
     return images
 
 
-def _check(op: str, alpha: float, rng: Any) -> None:
+def _check_arguments(op: str, alpha: float, rng: Any) -> None:
     check_rng(op, rng)
     if not 0 < alpha < float("inf"):
         raise ValueError(f"{op}: alpha must be positive and finite, got {alpha}")
 
 
-def _pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: bool) -> tuple[torch.Tensor, np.ndarray]:
-    """Return the partner of every sample, and how much of the sample remains."""
+def _draw_pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: bool) -> tuple[torch.Tensor, np.ndarray]:
+    """Return the partner of every sample, and the fraction of the sample that remains."""
     if partner not in ("random", "previous", "reversed"):
         raise ValueError(f"{op}: partner must be random, previous or reversed, got {partner!r}")
-    order = batch_permutation(batch_size=size, rng=rng).torch().long()  # the generator advances as far whatever the partner is
+    # Drawn for every kind of partner, so that the generator always advances equally.
+    order = batch_permutation(batch_size=size, rng=rng).torch().long()
     if partner != "random":
         order = torch.arange(size)
         order = order.roll(1) if partner == "previous" else order.flip(0)
@@ -216,34 +217,37 @@ def _pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: 
     return order, np.repeat(lam[:1], size) if per_batch else lam
 
 
-def smoothed(op: str, soft: torch.Tensor | None, smoothing: float) -> torch.Tensor | None:
+def smooth_labels(op: str, soft: torch.Tensor | None, smoothing: float) -> torch.Tensor | None:
+    """Spread a fraction of each label evenly over all classes."""
     if not 0 <= smoothing <= 1:
         raise ValueError(f"{op}: label_smoothing must be from 0 to 1, got {smoothing}")
     return soft if soft is None or smoothing == 0 else soft * (1 - smoothing) + smoothing / soft.shape[1]
 
 
-def _boxes(drawn: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.ndarray:
+def _cutmix_boxes(centers: np.ndarray, lam: np.ndarray, height: int, width: int) -> np.ndarray:
     """Return left, top, right, bottom of the boxes to replace, int64 (N, 4)."""
     half = np.sqrt(1 - lam.astype(np.float64)) / 2
-    y, x = (drawn * (height, width)).astype(np.int64).T
+    y, x = (centers * (height, width)).astype(np.int64).T
     h, w = (half * height).astype(np.int64), (half * width).astype(np.int64)
     return np.stack([np.maximum(x - w, 0), np.maximum(y - h, 0), np.minimum(x + w, width), np.minimum(y + h, height)], 1)
 
 
-def blended(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | None = None) -> Batch:
+def blend(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | None = None) -> Batch:
     """Return ``lam * images[i] + (1 - lam) * others[order[i]]``, float32 for integers; ``lam`` is (N,), ``others`` by default the images."""
     kind = np.float64 if images.dtype is torch.float64 else np.float32
     partners = images if others is None else others
+    # One kernel blends without a permuted copy; otherwise the operators do, one by one.
     alike = partners.dtype is images.dtype and partners.buffer.shape == images.buffer.shape
     if len(order) and alike and takes(images) and takes(partners):
         shares = torch.from_numpy(np.stack([lam.astype(kind), (1.0 - lam).astype(kind)], 1))
         return blend_batch(images, partners, order.to(torch.int64), shares)
-    weight, rest = (new_batch(torch.from_numpy(one.astype(kind))).to_device(images.device) for one in (lam, 1.0 - lam))
+    weight, rest = (new_batch(torch.from_numpy(share.astype(kind))).to_device(images.device) for share in (lam, 1.0 - lam))
     return images * weight + (permute_batch(partners, indices=order.tolist()) if len(order) else partners) * rest
 
 
-def pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
-    """Return every image with the box of its partner; all axes before the height are treated as images below each other."""
+def paste_boxes(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
+    """Return every image with the box of its partner."""
+    # Planes, if the channels come first, are treated as one tall image, in which each plane has its own box.
     if not images.buffer.numel():
         return images
     layout = images.layout or "HWC"
@@ -260,15 +264,15 @@ def pasted(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
         start[:, 1 + c] = np.stack([top + c * height, left], 1)
         extent[:, 1 + c] = np.stack([bottom - top, right - left], 1)
     regions = [new_batch(torch.from_numpy(a.astype(np.int32))) for a in (ids, start, extent)]
-    made = multi_paste(
+    output = multi_paste(
         rows, in_ids=regions[0], in_anchors=regions[1], out_anchors=regions[1], shapes=regions[2], output_size=[planes * height, width]
     )
-    return new_batch(made.buffer.view(images.buffer.shape), None, images.layout, made.pending)
+    return new_batch(output.buffer.view(images.buffer.shape), None, images.layout, output.pending)
 
 
-def mixed_labels(soft: torch.Tensor, order: torch.Tensor, lam: torch.Tensor) -> torch.Tensor:
-    """Return ``lam * soft[i] + (1 - lam) * soft[order[i]]``, (N, classes); a few numbers, for which torch is as good."""
-    weight, rest = (one.to(soft.device, soft.dtype)[:, None] for one in (lam, 1.0 - lam))
+def mix_labels(soft: torch.Tensor, order: torch.Tensor, lam: torch.Tensor) -> torch.Tensor:
+    """Return ``lam * soft[i] + (1 - lam) * soft[order[i]]``, (N, classes)."""
+    weight, rest = (share.to(soft.device, soft.dtype)[:, None] for share in (lam, 1.0 - lam))
     return weight * soft + rest * soft[order.to(soft.device)]
 
 
@@ -278,26 +282,27 @@ def soft_labels(op: str, labels: Any, num_classes: int | None, size: int) -> tor
         return None
     labels = unwrap(labels)
     values = as_batch(labels).wait() if isinstance(labels, Operand) else torch.as_tensor(labels)
-    if values.dim() == 2 and values.shape[1] == 1 and not values.is_floating_point():
+    if values.dim() == 2 and values.shape[1] == 1 and not values.is_floating_point():  # readers return labels of shape (1,)
         values = values[:, 0]
     if values.dim() not in (1, 2) or len(values) != size:
-        raise ValueError(f"{op}: labels must be (N,) or (N, classes) for {size} images, got {tuple(values.shape)}")
+        raise ValueError(f"{op}: labels must have the shape (N,) or (N, classes) for {size} images, got {tuple(values.shape)}")
     if values.dim() == 2:
         return values.float()
     if values.is_floating_point():
-        raise ValueError(f"{op}: labels (N,) must be integers, the number of a class, got {types.dtype_name(values.dtype)}")
+        raise ValueError(f"{op}: labels (N,) must be integers, the indices of classes, got {types.dtype_name(values.dtype)}")
     if num_classes is None:
-        raise ValueError(f"{op}: integer labels need num_classes, the number of classes")
+        raise ValueError(f"{op}: num_classes must be passed with integer labels")
+    # On a GPU, the check would wait for the labels.
     if values.device.type == "cpu" and len(values) and not 0 <= int(values.min()) <= int(values.max()) < num_classes:
         raise ValueError(f"{op}: labels must be from 0 to num_classes - 1 = {num_classes - 1}, got {int(values.min())} to {int(values.max())}")
     return (values[:, None] == torch.arange(num_classes, device=values.device)).float()
 
 
-def _results(images: Batch, soft: torch.Tensor | None, order: torch.Tensor, lam: np.ndarray, return_params: bool, *extra: torch.Tensor) -> Any:
+def _as_results(images: Batch, soft: torch.Tensor | None, order: torch.Tensor, lam: np.ndarray, return_params: bool, *extra: torch.Tensor) -> Any:
     weight = torch.from_numpy(lam)
-    made: list[Any] = [images]
+    results: list[Any] = [images]
     if soft is not None:
-        made.append(new_batch(mixed_labels(soft, order, weight)))
+        results.append(new_batch(mix_labels(soft, order, weight)))
     if return_params:
-        made += [order, weight, *extra]
-    return made[0] if len(made) == 1 else tuple(made)
+        results += [order, weight, *extra]
+    return results[0] if len(results) == 1 else tuple(results)

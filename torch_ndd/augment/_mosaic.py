@@ -14,12 +14,12 @@ from ..ops.geometry.paste import multi_paste
 from ..ops.geometry.resize import resize
 from ..ops.random.permute import batch_permutation, permute_batch
 from ..ops.shape.join import cat
-from ._given import as_given, belonging, boxes_of, images_of, masks_of, numbers, uncompiled, with_channels
+from ._inputs import add_channels, as_batch_beside, as_boxes, as_images, as_masks, draw_numbers, exclude_from_compilation, restore_channels
 
 _CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # of the canvas: whether below, whether to the right
 
 
-@uncompiled
+@exclude_from_compilation
 def mosaic(
     images: Batch,
     /,
@@ -36,8 +36,8 @@ def mosaic(
 ) -> Any:
     """Combine four images around a random center, for each sample: the mosaic of YOLOv4 (Bochkovskiy et al., arXiv:2004.10934).
 
-    Sample i is the upper left part of mosaic i; the other three are other images of the batch, all different if it has four. Every image occurs four
-    times. An image is scaled, keeping its aspect ratio, until it covers its part of the canvas; the rest is cropped on the side away from the center.
+    Sample i is the upper left part of mosaic i; the other three are other images of the batch, all different if it has four or more. Every image
+    occurs four times. Images are scaled, keeping their aspect ratio, to cover their part of the canvas; the rest is cropped away from the center.
 
     Args:
         images: a Batch of images ``HWC`` of any sizes with the same number of channels; uint8 or floating-point.
@@ -45,7 +45,7 @@ def mosaic(
         center_range: range of the center, relative to the canvas.
         boxes: (M, 4) per image: left, top, right, bottom in pixels. They are scaled, moved and clipped to their image's part of the canvas.
         labels: (M, ...) per image, one entry per box, kept or dropped with it.
-        min_visibility: drop a box if less than this part of its area remains, or nothing.
+        min_visibility: drop a box if less than this fraction of its area remains, or nothing.
         masks: (H, W), (H, W, C), or one for each object, (M, H, W), per image, any type; they are sampled by nearest neighbor. Masks of objects are
             those of the boxes, and are kept or dropped with them; they come back as ``CHW``.
         interp_type: interpolation of the images.
@@ -67,51 +67,52 @@ def mosaic(
     """
     op, images = "mosaic", unwrap(images)
     if not isinstance(images, Batch):
-        raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}: batch() or as_batch() make one")
-    given, _ = images_of(op, images)
-    if given.ndim != 3:
-        raise ValueError(f'{op}: The layout "{given.layout}" does not match any of the allowed layouts: HWC')
-    canvas = _checked(op, given, output_size, center_range, min_visibility)
-    given_boxes, given_masks = boxes_of(op, boxes, given, True), masks_of(op, masks, given, True)
-    given_labels = _labels_of(op, labels, given, given_boxes)
+        raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}; convert them with batch() or as_batch()")
+    batch, _ = as_images(op, images)
+    if batch.ndim != 3:
+        raise ValueError(f'{op}: The layout "{batch.layout}" does not match any of the allowed layouts: HWC')
+    canvas = _check_arguments(op, batch, output_size, center_range, min_visibility)
+    box_batch, mask_batch = as_boxes(op, boxes, batch, True), as_masks(op, masks, batch, True)
+    label_batch = _as_labels(op, labels, batch, box_batch)
 
-    size = given.batch_size
+    size = batch.batch_size
     low, high = center_range
-    centers = np.rint((low + (high - low) * numbers(op, rng, size, 2)) * canvas).astype(np.int64)
-    centers = np.clip(centers, 1, np.array(canvas) - 1)
-    sources = _sources(op, size, rng)
+    centers = np.rint((low + (high - low) * draw_numbers(op, rng, size, 2)) * canvas).astype(np.int64)
+    centers = np.clip(centers, 1, np.array(canvas) - 1)  # every part has pixels
+    sources = _draw_sources(op, size, rng)
 
-    parts = [_Part(given, sources[:, k], centers, canvas, *corner) for k, corner in enumerate(_CORNERS)]
-    made: list[Any] = [_assembled(given, parts, canvas, interp_type)]
+    parts = [_Part(batch, sources[:, k], centers, canvas, *corner) for k, corner in enumerate(_CORNERS)]
+    results: list[Any] = [_assemble(batch, parts, canvas, interp_type)]
     kept = None
-    if given_boxes is not None:
-        _check_objects(op, given_masks, given_boxes)
-        kept = [_visible(part, given_boxes, min_visibility) for part in parts]
-        made += _kept(kept, parts, given_boxes, given_labels)
-    if given_masks is not None:
-        made.append(_assembled_masks(given_masks, given, parts, canvas, kept))
+    if box_batch is not None:
+        _check_objects(op, mask_batch, box_batch)
+        kept = [_find_visible(part, box_batch, min_visibility) for part in parts]
+        results += _collect_boxes(kept, parts, box_batch, label_batch)
+    if mask_batch is not None:
+        results.append(_assemble_masks(mask_batch, batch, parts, canvas, kept))
     if return_params:
-        made += [torch.from_numpy(sources), torch.from_numpy(centers)]
-    return made[0] if len(made) == 1 else tuple(made)
+        results += [torch.from_numpy(sources), torch.from_numpy(centers)]
+    return results[0] if len(results) == 1 else tuple(results)
 
 
-def _sources(op: str, size: int, rng: Any) -> np.ndarray:
+def _draw_sources(op: str, size: int, rng: Any) -> np.ndarray:
     """Return the four images of every mosaic, (N, 4): those at random distances along a random cycle of the batch."""
+    # So every image occurs four times, once in each corner, and the four of a mosaic differ.
     cycle = batch_permutation(batch_size=size, rng=rng).torch().numpy().astype(np.int64)
     distances = list(range(1, size)) if size >= 4 else [k % size for k in (1, 2, 3)]
-    chosen = [distances.pop(int(u * len(distances))) for u in numbers(op, rng, 1, 3)[0]]
-    place = np.argsort(cycle)
-    return np.stack([np.arange(size), *(cycle[(place + distance) % size] for distance in chosen)], 1)
+    drawn = [distances.pop(int(u * len(distances))) for u in draw_numbers(op, rng, 1, 3)[0]]
+    position = np.argsort(cycle)
+    return np.stack([np.arange(size), *(cycle[(position + distance) % size] for distance in drawn)], 1)
 
 
 class _Part:
-    """One of the four parts of all canvases: the image shown, its scale, and its source and target regions.
+    """One of the four parts of all canvases: its image, the scale, and the source and target regions.
 
     Attributes:
         source: the image of each mosaic (N,).
         start, extent: the part on the canvas, y and x (N, 2).
         scale: pixels of the canvas per pixel of the image (N, 1).
-        roi: start and end of the region shown of the image, y and x (N, 2) each.
+        roi: start and end of the visible region of the image, y and x (N, 2) each.
     """
 
     def __init__(self, images: Batch, source: np.ndarray, centers: np.ndarray, canvas: Sequence[int], below: int, right: int) -> None:
@@ -121,12 +122,14 @@ class _Part:
         self.start = centers * after
         self.extent = np.where(after, np.array(canvas) - centers, centers)
         self.scale = (self.extent / sizes).max(1, keepdims=True)
-        shown = np.minimum(self.extent / self.scale, sizes)
-        self.roi = np.where(after, 0.0, sizes - shown), np.where(after, shown, sizes)
+        visible = np.minimum(self.extent / self.scale, sizes)
+        # The side towards the center is kept: the end of the parts before it, the start of those behind it.
+        self.roi = np.where(after, 0.0, sizes - visible), np.where(after, visible, sizes)
 
     def cut(self, images: Batch, interp_type: types.DALIInterpType) -> Batch:
-        """Return this part of every mosaic. The images are scaled in their own order, so that none is copied before it is small."""
-        order = np.argsort(self.source)  # the mosaic that shows each image
+        """Return this part of every mosaic."""
+        # Images are scaled in the order of the batch and permuted afterwards, when they are small.
+        order = np.argsort(self.source)  # the mosaic that contains each image
         start, end, extent = (_batch(values[order].astype(np.float32)) for values in (*self.roi, self.extent))
         cut = resize(images, size=extent, roi_start=start, roi_end=end, interp_type=interp_type)
         return permute_batch(cut, indices=self.source.tolist())
@@ -136,59 +139,59 @@ def _batch(values: np.ndarray) -> Batch:
     return new_batch(torch.from_numpy(np.ascontiguousarray(values)))
 
 
-def _assembled(images: Batch, parts: Sequence[_Part], canvas: Sequence[int], interp_type: types.DALIInterpType) -> Batch:
+def _assemble(images: Batch, parts: Sequence[_Part], canvas: Sequence[int], interp_type: types.DALIInterpType) -> Batch:
     anchors = _batch(np.stack([part.start for part in parts], 1).astype(np.int32))
     return multi_paste(*[part.cut(images, interp_type) for part in parts], out_anchors=anchors, output_size=list(canvas))
 
 
-def _assembled_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas: Sequence[int], kept: Sequence["_Kept"] | None) -> Batch:
+def _assemble_masks(masks: Batch, images: Batch, parts: Sequence[_Part], canvas: Sequence[int], kept: Sequence["_VisibleBoxes"] | None) -> Batch:
     if masks.layout != "CHW":
-        return as_given(_assembled(with_channels(masks, images), parts, canvas, types.INTERP_NN), masks)
+        return restore_channels(_assemble(add_channels(masks, images), parts, canvas, types.INTERP_NN), masks)
     placed = []
     for part in parts:
         cut = as_batch(part.cut(masks, types.INTERP_NN), layout="FHW")
         anchors = _batch(part.start[:, None].astype(np.int32))
         placed.append(multi_paste(cut, out_anchors=anchors, output_size=list(canvas)))
-    made = as_batch(cat(*placed, axis=0), layout="CHW")
+    output = as_batch(cat(*placed, axis=0), layout="CHW")
     if kept is None:
-        return made
-    keep = [torch.from_numpy(np.concatenate([one.keep[i] for one in kept])) for i in range(made.batch_size)]
-    samples = [one.torch() for one in made]
-    return as_batch([one[chosen.to(one.device)] for one, chosen in zip(samples, keep, strict=True)], layout="CHW")
+        return output
+    keep = [torch.from_numpy(np.concatenate([visible.keep[i] for visible in kept])) for i in range(output.batch_size)]
+    samples = [sample.torch() for sample in output]
+    return as_batch([sample[chosen.to(sample.device)] for sample, chosen in zip(samples, keep, strict=True)], layout="CHW")
 
 
-class _Kept(NamedTuple):
+class _VisibleBoxes(NamedTuple):
     """The boxes of one part of every mosaic."""
 
     boxes: list[np.ndarray]
-    keep: list[np.ndarray]  # which of the image's boxes these are
+    keep: list[np.ndarray]  # for each box of the image, whether it is among these
 
 
-def _visible(part: _Part, boxes: Batch, min_visibility: float) -> _Kept:
-    """Return the boxes of a part on the canvas, clipped to the part, and which of the image's they are."""
-    old = [np.asarray(one, np.float64) for one in boxes.cpu()]
-    made = _Kept([], [])
+def _find_visible(part: _Part, boxes: Batch, min_visibility: float) -> _VisibleBoxes:
+    """Return the boxes of a part on the canvas, clipped to the part, and which boxes of the image they are."""
+    old = [np.asarray(sample, np.float64) for sample in boxes.cpu()]
+    visible = _VisibleBoxes([], [])
     for i, j in enumerate(part.source):
         (top, left), (y, x), (height, width) = part.roi[0][i], part.start[i], part.extent[i]
         moved = (old[j] - (left, top, left, top)) * part.scale[i] + (x, y, x, y)
-        shown = np.clip(moved, (x, y, x, y), (x + width, y + height, x + width, y + height))
-        area, rest = _areas(moved), _areas(shown)
-        keep = (rest > 0) & (rest >= min_visibility * area)
-        made.boxes.append(shown[keep])
-        made.keep.append(keep)
-    return made
+        clipped = np.clip(moved, (x, y, x, y), (x + width, y + height, x + width, y + height))
+        area, remaining = _areas(moved), _areas(clipped)
+        keep = (remaining > 0) & (remaining >= min_visibility * area)
+        visible.boxes.append(clipped[keep])
+        visible.keep.append(keep)
+    return visible
 
 
-def _kept(kept: Sequence[_Kept], parts: Sequence[_Part], boxes: Batch, labels: Batch | None) -> list[Batch]:
+def _collect_boxes(kept: Sequence[_VisibleBoxes], parts: Sequence[_Part], boxes: Batch, labels: Batch | None) -> list[Batch]:
     """Return the boxes of every mosaic, and their labels."""
     count = boxes.batch_size
-    made = [torch.from_numpy(np.concatenate([one.boxes[i] for one in kept])) for i in range(count)]
-    result = as_batch(made, boxes.dtype).to_device(boxes.device)
+    box_samples = [torch.from_numpy(np.concatenate([visible.boxes[i] for visible in kept])) for i in range(count)]
+    result = as_batch(box_samples, boxes.dtype).to_device(boxes.device)
     if labels is None:
         return [result]
-    old = [one.torch() for one in labels.cpu()]
+    old = [sample.torch() for sample in labels.cpu()]
     pairs = list(zip(kept, parts, strict=True))
-    made_labels = [torch.cat([old[part.source[i]][torch.from_numpy(one.keep[i])] for one, part in pairs]) for i in range(count)]
+    made_labels = [torch.cat([old[part.source[i]][torch.from_numpy(visible.keep[i])] for visible, part in pairs]) for i in range(count)]
     return [result, as_batch(made_labels, labels.dtype).to_device(labels.device)]
 
 
@@ -197,35 +200,35 @@ def _check_objects(op: str, masks: Batch | None, boxes: Batch) -> None:
         return
     for i, (mask, box) in enumerate(zip(masks.shape, boxes.shape, strict=True)):
         if mask[0] != box[0]:
-            raise ValueError(f"{op}: masks of objects must be one for each box, but in sample {i} {mask[0]} masks meet {box[0]} boxes")
+            raise ValueError(f"{op}: masks of objects must be one for each box, but sample {i} has {mask[0]} masks and {box[0]} boxes")
 
 
 def _areas(boxes: np.ndarray) -> np.ndarray:
     return np.maximum(boxes[:, 2] - boxes[:, 0], 0) * np.maximum(boxes[:, 3] - boxes[:, 1], 0)
 
 
-def _labels_of(op: str, given: Any, images: Batch, boxes: Batch | None) -> Batch | None:
-    if given is None:
+def _as_labels(op: str, value: Any, images: Batch, boxes: Batch | None) -> Batch | None:
+    if value is None:
         return None
     if boxes is None:
-        raise ValueError(f"{op}: labels belong to boxes, which are missing")
-    made = belonging(op, "labels", given, images, True)
-    for i, (label, box) in enumerate(zip(made.shape, boxes.shape, strict=True)):
+        raise ValueError(f"{op}: labels need boxes, one for each label")
+    labels = as_batch_beside(op, "labels", value, images, True)
+    for i, (label, box) in enumerate(zip(labels.shape, boxes.shape, strict=True)):
         if not label or label[0] != box[0]:
-            raise ValueError(f"{op}: labels must be one for each box, but in sample {i} {label} meets {box[0]} boxes")
-    return made
+            raise ValueError(f"{op}: labels must be one for each box, but sample {i} has labels {label} and {box[0]} boxes")
+    return labels
 
 
-def _checked(op: str, images: Batch, output_size: Any, center_range: Any, min_visibility: float) -> tuple[int, int]:
-    """Return height and width of the canvas."""
+def _check_arguments(op: str, images: Batch, output_size: Any, center_range: Any, min_visibility: float) -> tuple[int, int]:
+    """Check the arguments and return height and width of the canvas."""
     if not images.batch_size:
-        raise ValueError(f"{op}: there must be at least one image")
+        raise ValueError(f"{op}: images must not be an empty batch")
     if any(0 in shape[:2] for shape in images.shape):
-        raise ValueError(f"{op}: images must have pixels, got {next(shape for shape in images.shape if 0 in shape[:2])}")
+        raise ValueError(f"{op}: images must have pixels, got the shape {next(shape for shape in images.shape if 0 in shape[:2])}")
     if len(output_size) != 2 or min(output_size) < 2:
-        raise ValueError(f"{op}: output_size takes height and width, at least 2, got {output_size!r}")
+        raise ValueError(f"{op}: output_size must be height and width, at least 2, got {output_size!r}")
     if len(center_range) != 2 or not 0 <= center_range[0] <= center_range[1] <= 1:
-        raise ValueError(f"{op}: center_range takes two numbers from 0 to 1 in order, got {center_range!r}")
+        raise ValueError(f"{op}: center_range must be two increasing numbers from 0 to 1, got {center_range!r}")
     if not 0 <= min_visibility <= 1:
         raise ValueError(f"{op}: min_visibility must be from 0 to 1, got {min_visibility}")
     return int(output_size[0]), int(output_size[1])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""AutoAugment, RandAugment and TrivialAugment, chosen per sample of a batch."""
+"""AutoAugment, RandAugment and TrivialAugment, drawn per sample of a batch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,14 +9,14 @@ import numpy as np
 from .. import types
 from .._core.operators.operator import T
 from .._core.values.batch import Batch
-from ._applied import Step, applied
-from ._augmentations import FOUND, RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation, chosen
-from ._given import boxes_of, images_of, masks_of, numbers, one_per_sample, results, uncompiled
-from ._steps import Operation, chosen_steps, sequence_steps
-from ._tables import POLICIES
+from ._apply import Step, apply_steps
+from ._augmentations import CUSTOM_POLICY, RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation, in_space, resolve_augmentations
+from ._inputs import as_boxes, as_images, as_masks, as_results, draw_numbers, exclude_from_compilation, to_sample_values
+from ._spaces import POLICIES
+from ._steps import Candidate, draw_steps, draw_sub_policies
 
 
-@uncompiled
+@exclude_from_compilation
 def trivial_augment(
     images: T,
     /,
@@ -33,6 +33,8 @@ def trivial_augment(
 ) -> Any:
     """Apply one augmentation of a random magnitude, both drawn per sample: TrivialAugment (Mueller and Hutter, arXiv:2103.10158).
 
+    Use this function in new programs; ``torchvision.v2.TrivialAugmentWide`` and ``dali.auto_aug.trivial_augment`` are compatible spellings.
+
     The augmentations and their largest magnitudes are those of the paper's wide space: shear 0.99, translation by 32 pixels, rotation by 135 degrees,
     factors 0.01 to 1.99 of brightness, color, contrast and sharpness, 2 bits, a threshold of 0. At the same magnitude they equal torchvision's up to
     one level of 255, ``color`` up to two, with these differences: images are interpolated linearly unless ``interp_type`` is given, the area outside
@@ -42,14 +44,14 @@ def trivial_augment(
         images: a Batch of images ``HWC`` or videos ``FHWC`` of any sizes, or one of them; uint8, or floating-point numbers from 0 to 1. All frames of
             a video get the same augmentation. Color augmentations do nothing unless there are three channels.
         boxes: (M, 4) per image, floating-point: left, top, right, bottom in pixels. A box becomes the smallest one around its moved corners, clipped
-            to the image. None is dropped: a box outside the image has no area.
+            to the image. Boxes outside the image are kept, with an area of 0.
         masks: (H, W), (H, W, C) or, for objects, (M, H, W) per image, with frames for a video, any type; they are sampled by nearest neighbor.
         augmentations: the choices: :class:`Augmentation` objects, or names from ``TRIVIAL_AUGMENT_WIDE``.
         num_magnitude_bins: number of evenly spaced magnitudes.
         fill_value: value outside the image, one number or one per channel; by default 128, or 0.5 for floating-point images.
         mask_fill_value: value outside the masks.
         interp_type: interpolation of moved images: ``INTERP_LINEAR``, ``INTERP_NN`` or ``INTERP_CUBIC``.
-        return_params: also return what was done: a list of names and parameters per sample.
+        return_params: also return the steps: a list of names and parameters per sample.
         rng: random generator, by default :func:`torch_ndd.random.get_default_rng`. It advances by seven words per call; the choice for a sample
             depends on it and on the sample's position only.
 
@@ -66,21 +68,20 @@ def trivial_augment(
     ([(4, 6, 3), (4, 6, 3)], [(1, 4), (2, 4)], 2)
     """
     op = "trivial_augment"
-    among = several(op, chosen(op, augmentations, TRIVIAL_AUGMENT_WIDE))
-    if num_magnitude_bins < 2:
-        raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {num_magnitude_bins}")
-    given = _given(op, images, boxes, masks)
-    drawn = numbers(op, rng, given[0].batch_size, 3)
+    choices = require_nonempty(op, resolve_augmentations(op, augmentations, TRIVIAL_AUGMENT_WIDE))
+    _check_bins(op, num_magnitude_bins)
+    inputs = _as_inputs(op, images, boxes, masks)
 
-    def step(which: float, magnitude: float, side: float) -> Step:
-        one = among[int(which * len(among))]
-        return one, one.parameter(int(magnitude * num_magnitude_bins) / (num_magnitude_bins - 1), side < 0.5)
+    def make_step(which: float, magnitude: float, side: float) -> Step:
+        augmentation = choices[int(which * len(choices))]
+        return augmentation, augmentation.parameter(int(magnitude * num_magnitude_bins) / (num_magnitude_bins - 1), side < 0.5)
 
-    steps = [[step(*row)] for row in drawn]
-    return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
+    # Three numbers per sample: the augmentation, its magnitude, its side.
+    steps = [[make_step(*row)] for row in draw_numbers(op, rng, inputs[0].batch_size, 3)]
+    return _apply(op, inputs, steps, fill_value, mask_fill_value, interp_type, return_params)
 
 
-@uncompiled
+@exclude_from_compilation
 def rand_augment(
     images: T,
     /,
@@ -102,9 +103,11 @@ def rand_augment(
 ) -> Any:
     """Apply ``n`` augmentations in sequence, each drawn per sample, all of magnitude ``m``: RandAugment (Cubuk et al., arXiv:1909.13719).
 
+    Use this function in new programs; ``torchvision.v2.RandAugment``, ``dali.auto_aug.rand_augment`` and ``from_timm`` are compatible spellings.
+
     At the largest magnitude: shear 0.3, translation by 150/331 of the image, rotation by 30 degrees, factors 0.1 to 1.9 of brightness, color,
-    contrast and sharpness, 4 bits, a threshold of 0. Directions are random. See :func:`trivial_augment` for details. The variants of timm
-    ("rand-m9-mstd0.5-inc1") have other magnitudes: :func:`timm_arguments` reads their names.
+    contrast and sharpness, 4 bits, a threshold of 0. Directions are random. See :func:`trivial_augment` for details. :func:`timm_arguments` converts
+    timm's strings ("rand-m9-mstd0.5-inc1"), whose magnitudes differ, to arguments.
 
     Args:
         images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: see :func:`trivial_augment`.
@@ -113,7 +116,7 @@ def rand_augment(
             number per sample.
         magnitude_std: standard deviation of the magnitude, which is drawn for each augmentation from a normal distribution about ``m``, limited to
             its range. Infinity draws it uniformly from 0 to ``m``.
-        probability: that an augmentation acts, each by itself.
+        probability: probability of applying each augmentation, independently.
         weights: probabilities of the augmentations, in any unit; with them none occurs twice in a sample.
         num_magnitude_bins: number of evenly spaced magnitudes.
         augmentations: the choices: :class:`Augmentation` objects, or names from ``RAND_AUGMENT``.
@@ -131,22 +134,28 @@ def rand_augment(
     [('solarize', 0.5)]
     """
     op = "rand_augment"
-    among = several(op, chosen(op, augmentations, RAND_AUGMENT))
-    if num_magnitude_bins < 2:
-        raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {num_magnitude_bins}")
+    choices = require_nonempty(op, resolve_augmentations(op, augmentations, RAND_AUGMENT))
+    _check_bins(op, num_magnitude_bins)
     if n < 0:
         raise ValueError(f"{op}: n must not be negative, got {n}")
-    shares = None if weights is None else _shares(op, weights, len(among), n)
-    given = _given(op, images, boxes, masks)
-    size = given[0].batch_size
-    given_numbers = (("m", m), ("magnitude_std", magnitude_std), ("probability", probability))
-    rows = list(zip(*(one_per_sample(op, name, value, size) for name, value in given_numbers), strict=True))
-    for magnitude, std, acts in rows:
-        _check_magnitude(op, magnitude, std, acts, num_magnitude_bins)
-    kinds = {row: [Operation(one, row[0], num_magnitude_bins - 1, row[2], row[1]) for one in among] for row in rows}
-    operations = [kinds[row] for row in rows]
-    steps = chosen_steps(op, operations, n, shares, rng)
-    return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
+    shares = None if weights is None else _as_weights(op, weights, len(choices), n)
+    inputs = _as_inputs(op, images, boxes, masks)
+    size = inputs[0].batch_size
+    per_sample = (("m", m), ("magnitude_std", magnitude_std), ("probability", probability))
+    rows = list(zip(*(to_sample_values(op, name, value, size) for name, value in per_sample), strict=True))
+    # Samples mostly share their numbers: candidates are made once for each combination.
+    candidates = {}
+    for row in dict.fromkeys(rows):
+        magnitude, std, chance = row
+        _check_magnitude(op, magnitude, std, chance, num_magnitude_bins)
+        candidates[row] = [Candidate(augmentation, magnitude, num_magnitude_bins - 1, chance, std) for augmentation in choices]
+    steps = draw_steps(op, [candidates[row] for row in rows], n, shares, rng)
+    return _apply(op, inputs, steps, fill_value, mask_fill_value, interp_type, return_params)
+
+
+def _check_bins(op: str, num_magnitude_bins: int) -> None:
+    if num_magnitude_bins < 2:
+        raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {num_magnitude_bins}")
 
 
 def _check_magnitude(op: str, m: float, std: float, probability: float, bins: int) -> None:
@@ -158,16 +167,16 @@ def _check_magnitude(op: str, m: float, std: float, probability: float, bins: in
         raise ValueError(f"{op}: magnitude_std must not be negative, got {std:g}")
 
 
-def _shares(op: str, weights: Sequence[float], count: int, n: int) -> np.ndarray:
-    shares = np.asarray(weights, np.float64)
-    if shares.shape != (count,) or not (shares >= 0).all() or not np.isfinite(shares).all():
+def _as_weights(op: str, weights: Sequence[float], count: int, n: int) -> np.ndarray:
+    array = np.asarray(weights, np.float64)
+    if array.shape != (count,) or not (array >= 0).all() or not np.isfinite(array).all():
         raise ValueError(f"{op}: weights must be a number of 0 or more for each of the {count} augmentations, got {list(weights)}")
-    if (shares > 0).sum() < n:
-        raise ValueError(f"{op}: {n} different augmentations are to be chosen, but only {(shares > 0).sum()} have a weight")
-    return shares
+    if (array > 0).sum() < n:
+        raise ValueError(f"{op}: {n} different augmentations are to be chosen, but only {(array > 0).sum()} have a weight")
+    return array
 
 
-@uncompiled
+@exclude_from_compilation
 def auto_augment(
     images: T,
     /,
@@ -182,7 +191,9 @@ def auto_augment(
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
-    """Apply a sequence of augmentations drawn per sample, each with a probability: AutoAugment (Cubuk et al., arXiv:1805.09501).
+    """Apply a sub-policy drawn per sample, each of whose augmentations has a probability: AutoAugment (Cubuk et al., arXiv:1805.09501).
+
+    Use this function in new programs; ``torchvision.v2.AutoAugment``, ``dali.auto_aug.auto_augment`` and ``from_timm`` are compatible spellings.
 
     Args:
         images, boxes, masks, fill_value, mask_fill_value, interp_type, return_params, rng: see :func:`trivial_augment`.
@@ -203,64 +214,66 @@ def auto_augment(
     tensor([255, 255, 255], dtype=torch.uint8)
     """
     op = "auto_augment"
-    sequences, bins = _policy(op, policy, num_magnitude_bins)
-    given = _given(op, images, boxes, masks)
-    operations = [[Operation(one, m, bins - 1, probability) for one, probability, m in sequence] for sequence in sequences]
-    steps = sequence_steps(op, operations, given[0].batch_size, rng)
-    return _done(op, given, steps, fill_value, mask_fill_value, interp_type, return_params)
+    sub_policies, bins = _parse_policy(op, policy, num_magnitude_bins)
+    inputs = _as_inputs(op, images, boxes, masks)
+    candidates = [[Candidate(augmentation, m, bins - 1, chance) for augmentation, chance, m in steps] for steps in sub_policies]
+    steps = draw_sub_policies(op, candidates, inputs[0].batch_size, rng)
+    return _apply(op, inputs, steps, fill_value, mask_fill_value, interp_type, return_params)
 
 
-def _policy(op: str, given: Any, num_magnitude_bins: int | None) -> tuple[list[list[tuple[Augmentation, float, int]]], int]:
-    """Return the sequences of a policy and its number of magnitudes."""
-    known, bins = FOUND, 10 if num_magnitude_bins is None else num_magnitude_bins
-    if isinstance(given, str):
-        if given not in POLICIES:
-            raise ValueError(f"{op}: unknown policy {given!r}, the known ones are {', '.join(POLICIES)}")
+def _parse_policy(op: str, policy: Any, num_magnitude_bins: int | None) -> tuple[list[list[tuple[Augmentation, float, int]]], int]:
+    """Return the sub-policies of a policy and its number of magnitudes."""
+    known, bins = CUSTOM_POLICY, 10 if num_magnitude_bins is None else num_magnitude_bins
+    if isinstance(policy, str):
+        if policy not in POLICIES:
+            raise ValueError(f"{op}: unknown policy {policy!r}; must be one of {', '.join(POLICIES)}")
         if num_magnitude_bins is not None:
-            raise ValueError(f"{op}: num_magnitude_bins is for a policy of your own; {given!r} has its own")
-        given, known, bins = POLICIES[given]
-    if bins < 2:
-        raise ValueError(f"{op}: num_magnitude_bins must be 2 or more, got {bins}")
-    made = []
-    for sequence in several(op, given):
+            raise ValueError(f"{op}: num_magnitude_bins is only for custom policies; {policy!r} has its own number")
+        policy, space, bins = POLICIES[policy]
+        known = in_space(space)
+    _check_bins(op, bins)
+    sub_policies = []
+    for sub_policy in require_nonempty(op, policy):
         steps = []
-        for step in sequence:
+        for step in sub_policy:
             if len(step) != 3:
-                raise ValueError(f"{op}: a step of a policy is (augmentation, probability, magnitude), got {step!r}")
-            (one,), probability, magnitude = chosen(op, step[:1], known), float(step[1]), step[2] or 0
+                raise ValueError(f"{op}: a step of a policy must be (augmentation, probability, magnitude), got {step!r}")
+            (augmentation,), probability, magnitude = resolve_augmentations(op, step[:1], known), float(step[1]), step[2] or 0
             if not 0 <= probability <= 1:
-                raise ValueError(f"{op}: the probability of {one.name!r} must be from 0 to 1, got {probability}")
+                raise ValueError(f"{op}: the probability of {augmentation.name!r} must be from 0 to 1, got {probability}")
             if not 0 <= magnitude < bins:
-                raise ValueError(f"{op}: the magnitude of {one.name!r} must be from 0 to num_magnitude_bins - 1 = {bins - 1}, got {magnitude}")
-            steps.append((one, probability, magnitude))
-        made.append(steps)
-    return made, bins
+                raise ValueError(
+                    f"{op}: the magnitude of {augmentation.name!r} must be from 0 to num_magnitude_bins - 1 = {bins - 1}, got {magnitude}"
+                )
+            steps.append((augmentation, probability, magnitude))
+        sub_policies.append(steps)
+    return sub_policies, bins
 
 
-def several(op: str, given: Any) -> Any:
-    """Return a list that is not empty."""
-    if not len(given):
+def require_nonempty(op: str, choices: Any) -> Any:
+    """Return a list. Raise ValueError if it is empty."""
+    if not len(choices):
         raise ValueError(f"{op}: there is nothing to choose from: the list is empty")
-    return given
+    return choices
 
 
-def _given(op: str, images: Any, boxes: Any, masks: Any) -> tuple[Batch, Batch | None, Batch | None, bool]:
-    batch, is_batch = images_of(op, images)
-    return batch, boxes_of(op, boxes, batch, is_batch), masks_of(op, masks, batch, is_batch), is_batch
+def _as_inputs(op: str, images: Any, boxes: Any, masks: Any) -> tuple[Batch, Batch | None, Batch | None, bool]:
+    batch, is_batch = as_images(op, images)
+    return batch, as_boxes(op, boxes, batch, is_batch), as_masks(op, masks, batch, is_batch), is_batch
 
 
-def _done(
+def _apply(
     op: str,
-    given: tuple[Batch, Batch | None, Batch | None, bool],
+    inputs: tuple[Batch, Batch | None, Batch | None, bool],
     steps: list[list[Step]],
     fill_value: float | Sequence[float] | None,
     mask_fill_value: float,
     interp_type: types.DALIInterpType,
     return_params: bool,
 ) -> Any:
-    images, boxes, masks, is_batch = given
+    images, boxes, masks, is_batch = inputs
     if fill_value is None:
         fill_value = 0.5 if images.dtype.is_floating_point else 128.0
-    made = applied(op, images, steps, boxes, masks, fill_value, mask_fill_value, interp_type)
-    names = [[(one.name, parameter) for one, parameter in row] for row in steps]
-    return results(is_batch, [*made, names if return_params else None])
+    outputs = apply_steps(op, images, steps, boxes, masks, fill_value, mask_fill_value, interp_type)
+    names = [[(augmentation.name, parameter) for augmentation, parameter in row] for row in steps]
+    return as_results(is_batch, [*outputs, names if return_params else None])

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of pipelines: enumerations that have no effect here, and what is declared about outputs."""
+"""Options of pipelines that have no effect here."""
 
 import enum
-from collections.abc import Callable
-from typing import Any
-
-from . import types
 
 
 class StreamPolicy(enum.Enum):
@@ -24,35 +20,3 @@ class OperatorConcurrency(enum.Enum):
     NONE = 1
     BACKEND = 2
     FULL = 3
-
-
-def checked_list(argument: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
-    """Return a declaration about all outputs, or a list of one for each; None declares nothing."""
-    if isinstance(value, list | tuple):
-        return [None if one is None else check(argument, one) for one in value]
-    return None if value is None else check(argument, value)
-
-
-def dtype_of(argument: str, value: Any) -> types.DALIDataType:
-    """Return an element type. Raise TypeError for anything else, ValueError for ``NO_TYPE``."""
-    if not isinstance(value, types.DALIDataType):
-        raise TypeError(f"Pipeline: {argument} takes members of DALIDataType, got {value!r}")
-    if value is types.NO_TYPE:
-        raise ValueError(f"Pipeline: {argument} must not be NO_TYPE; None declares nothing")
-    return value
-
-
-def ndim_of(argument: str, value: Any) -> int:
-    """Return a number of dimensions. Raise TypeError for anything but an int, ValueError for a negative one."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"Pipeline: {argument} takes ints, got {value!r}")
-    if value < 0:
-        raise ValueError(f"Pipeline: {argument} must not be negative, got {value}")
-    return value
-
-
-def layout_of(argument: str, value: Any) -> str:
-    """Return a layout. Raise TypeError for anything but text."""
-    if not isinstance(value, str):
-        raise TypeError(f"Pipeline: {argument} takes text, got {value!r}")
-    return value

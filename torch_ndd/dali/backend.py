@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of pipelines, under the name that some programs import them by, and memory that is kept for later results.
+"""The tensors of pipelines under another name that programs import, and the memory that is cached for later results.
 
 The growth factors and the shrink threshold of DALI's buffers are checked and stored, and have no effect: there are no such buffers.
 """
@@ -28,20 +28,20 @@ def RestrictPinnedMemUsage() -> bool:
 
 
 def ReleaseUnusedMemory() -> None:
-    """Give memory back to the system that is kept for later results, on the CPU by this library and on GPUs by torch."""
+    """Return cached memory to the system: on the CPU that of this library, on GPUs that of torch."""
     native.release_idle_memory()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 
 def PreallocateDeviceMemory(bytes: int, device_id: int) -> None:
-    """Let torch take memory of a GPU from the system, of which later results get theirs. Without GPUs this has no effect."""
+    """Let torch allocate and cache memory of a GPU for later results. Without GPUs this has no effect."""
     if gpu_count():
         torch.empty(bytes, dtype=torch.uint8, device=torch.device("cuda", device_id))
 
 
 def PreallocatePinnedMemory(bytes: int) -> None:
-    """Let torch pin memory of the CPU, of which later copies to GPUs get theirs. Without GPUs this has no effect."""
+    """Let torch allocate and cache pinned memory for later copies to GPUs. Without GPUs this has no effect."""
     if gpu_count():
         torch.empty(bytes, dtype=torch.uint8, pin_memory=True)
 

@@ -17,9 +17,9 @@ from .._core.values.operand import Operand
 from .._core.values.tensor import new_tensor
 from .._core.work.call_sites import Site, is_own
 from ..types import INT64, DALIDataType, DALIImageType, DALIInterpType, to_dtype, type_id
-from ._constants import ScalarConstant, constant_tensor, to_dali_type
-from ._graph import Node, Operation, checked_device, current, default_name, definitions
-from ._operators import ArithmeticOperation, ConstantOperation, MoveOperation, OperatorOperation, ShapesOperation, SubscriptOperation
+from ._graph.constants import ScalarConstant, constant_tensor, to_dali_type
+from ._graph.graph import Node, Operation, check_device, current_graph, default_name, definitions
+from ._graph.operations import ArithmeticOperation, ConstantOperation, MoveOperation, OperatorOperation, ShapesOperation, SubscriptOperation
 
 _SITE_FRAMES = 12
 
@@ -32,9 +32,9 @@ class NewAxis:
     def __init__(self, name: str | None = None) -> None:
         if name is not None:
             if not isinstance(name, str):
-                raise TypeError(f"newaxis: a name must be a str, got {name!r}")
+                raise TypeError(f"newaxis: the name must be a str, got {name!r}")
             if len(name) != 1:
-                raise ValueError(f"newaxis: a name must be one letter, got {name!r}")
+                raise ValueError(f"newaxis: the name must be one letter, got {name!r}")
         self.name = name
 
     def __call__(self, name: str | None = None) -> "NewAxis":
@@ -58,26 +58,26 @@ class DataNode(Node):
         device: ``"cpu"`` or ``"gpu"``.
         source: The operation.
         index: Number of the output.
-        ndim, dtype, layout: What is known of the samples; None if nothing is.
+        ndim, dtype, layout: Of the samples, as far as they are declared; otherwise None.
     """
 
-    __array_ufunc__ = None  # DataNode computes ndarray + DataNode
+    __array_ufunc__ = None  # NumPy leaves ndarray + DataNode to __radd__
     __hash__ = None  # type: ignore[assignment]
 
     def gpu(self) -> "DataNode":
         """Return the values on the GPU: this node if they are there, otherwise one of the same name."""
-        return self._on("gpu")
+        return self._copy_to("gpu")
 
     def cpu(self) -> "DataNode":
         """Return the values in host memory: this node if they are there, otherwise one of the same name."""
-        return self._on("cpu")
+        return self._copy_to("cpu")
 
-    def _on(self, device: str) -> "DataNode":
+    def _copy_to(self, device: str) -> "DataNode":
         if self.device == device:
             return self
-        made = moved(self, device)
-        made.name = self.name  # under which feed_input and programs know the values
-        return made
+        copy = move(self, device)
+        copy.name = self.name  # feed_input finds the input by the name of a copy too
+        return copy
 
     def shape(self, *, dtype: Any = None, device: str = "cpu") -> "DataNode":
         """Return the shapes of the samples: a one-dimensional node of ``dtype``, by default ``INT64``."""
@@ -85,14 +85,14 @@ class DataNode(Node):
 
     def property(self, key: str, *, device: str = "cpu") -> "DataNode":
         """Return a property of the samples, ``"source_info"`` or ``"layout"``: one-dimensional, uint8, the characters of its text."""
-        made = create(
+        nodes = create(
             *(OperatorOperation, "GetProperty", [self], None, {"key": key}),
             schema="get_property",
             title="fn.get_property",
-            device=checked_device("fn.get_property", device),
+            device=check_device("fn.get_property", device),
             call=OPERATORS["get_property"],
         )
-        return made[0]
+        return nodes[0]
 
     def source_info(self, *, device: str = "cpu") -> "DataNode":
         """Return the source of the samples, such as the path of a file: one-dimensional, uint8, its characters."""
@@ -129,73 +129,73 @@ class DataNode(Node):
         return arithmetic("add", self, other)
 
     def __radd__(self, other: Any) -> "DataNode":
-        return arithmetic("add", _on_the_left(other), self)
+        return arithmetic("add", _to_python_number(other), self)
 
     def __sub__(self, other: Any) -> "DataNode":
         return arithmetic("sub", self, other)
 
     def __rsub__(self, other: Any) -> "DataNode":
-        return arithmetic("sub", _on_the_left(other), self)
+        return arithmetic("sub", _to_python_number(other), self)
 
     def __mul__(self, other: Any) -> "DataNode":
         return arithmetic("mul", self, other)
 
     def __rmul__(self, other: Any) -> "DataNode":
-        return arithmetic("mul", _on_the_left(other), self)
+        return arithmetic("mul", _to_python_number(other), self)
 
     def __truediv__(self, other: Any) -> "DataNode":
         return arithmetic("truediv", self, other)
 
     def __rtruediv__(self, other: Any) -> "DataNode":
-        return arithmetic("truediv", _on_the_left(other), self)
+        return arithmetic("truediv", _to_python_number(other), self)
 
     def __floordiv__(self, other: Any) -> "DataNode":
         return arithmetic("floordiv", self, other)
 
     def __rfloordiv__(self, other: Any) -> "DataNode":
-        return arithmetic("floordiv", _on_the_left(other), self)
+        return arithmetic("floordiv", _to_python_number(other), self)
 
     def __mod__(self, other: Any) -> "DataNode":
         return arithmetic("mod", self, other)
 
     def __rmod__(self, other: Any) -> "DataNode":
-        return arithmetic("mod", _on_the_left(other), self)
+        return arithmetic("mod", _to_python_number(other), self)
 
     def __pow__(self, other: Any) -> "DataNode":
         return arithmetic("pow", self, other)
 
     def __rpow__(self, other: Any) -> "DataNode":
-        return arithmetic("pow", _on_the_left(other), self)
+        return arithmetic("pow", _to_python_number(other), self)
 
     def __lshift__(self, other: Any) -> "DataNode":
         return arithmetic("lshift", self, other)
 
     def __rlshift__(self, other: Any) -> "DataNode":
-        return arithmetic("lshift", _on_the_left(other), self)
+        return arithmetic("lshift", _to_python_number(other), self)
 
     def __rshift__(self, other: Any) -> "DataNode":
         return arithmetic("rshift", self, other)
 
     def __rrshift__(self, other: Any) -> "DataNode":
-        return arithmetic("rshift", _on_the_left(other), self)
+        return arithmetic("rshift", _to_python_number(other), self)
 
     def __and__(self, other: Any) -> "DataNode":
         return arithmetic("and", self, other)
 
     def __rand__(self, other: Any) -> "DataNode":
-        return arithmetic("and", _on_the_left(other), self)
+        return arithmetic("and", _to_python_number(other), self)
 
     def __or__(self, other: Any) -> "DataNode":
         return arithmetic("or", self, other)
 
     def __ror__(self, other: Any) -> "DataNode":
-        return arithmetic("or", _on_the_left(other), self)
+        return arithmetic("or", _to_python_number(other), self)
 
     def __xor__(self, other: Any) -> "DataNode":
         return arithmetic("xor", self, other)
 
     def __rxor__(self, other: Any) -> "DataNode":
-        return arithmetic("xor", _on_the_left(other), self)
+        return arithmetic("xor", _to_python_number(other), self)
 
     def __eq__(self, other: Any) -> "DataNode":  # type: ignore[override]
         return arithmetic("eq", self, other)
@@ -209,6 +209,7 @@ class DataNode(Node):
     def __le__(self, other: Any) -> "DataNode":
         return arithmetic("le", self, other)
 
+    # The arithmetic kernels have no "greater": the operands change places.
     def __gt__(self, other: Any) -> "DataNode":
         return arithmetic("lt", other, self)
 
@@ -253,7 +254,7 @@ def create(
     preserve: bool = False,
     **attributes: Any,
 ) -> list[DataNode]:
-    """Make an operation and return its output nodes. Everything that becomes part of a graph is made here.
+    """Create an operation, add it to the graph that is being defined, and return its output nodes. No other code constructs operations.
 
     Args:
         cls: Class of the operation.
@@ -262,19 +263,20 @@ def create(
         output_device: Device of the outputs; by default that of the operation.
         attributes: Set on the operation.
     """
-    pipeline = current()
+    graph = current_graph()
     nodes, keywords = list(inputs), dict(arguments or {})
-    branches = None if pipeline is None else pipeline._branches
+    branches = None if graph is None else graph.branches
+    # Inside a branch of a condition the operation gets the samples of the branch, whatever scope its inputs come from.
     if branches is not None:
         nodes, keywords = branches.adapt(nodes, keywords)
     operation = cls()
     operation.kind, operation.schema, operation.title = kind, schema, title
     operation.named = name is not None
-    operation.name = str(name) if name is not None else default_name(kind, pipeline)
+    operation.name = str(name) if name is not None else default_name(kind, graph)
     operation.inputs, operation.arguments, operation.constants = nodes, keywords, dict(constants or {})
     operation.device, operation.preserve = device, bool(preserve)
-    operation._pipeline = None if pipeline is None else weakref.ref(pipeline)
-    operation.serial, operation.site = next(_serials), _site()
+    operation.graph_reference = None if graph is None else weakref.ref(graph)
+    operation.serial, operation.site = next(_serials), _call_site()
     for key, value in attributes.items():
         setattr(operation, key, value)
     operation.own_seed = operation.seed
@@ -283,20 +285,21 @@ def create(
         names = [operation.name] if outputs == 1 else [f"{operation.name}[{k}]" for k in range(outputs)]
     else:
         names = [f"{operation.name}[{key}]" for key in outputs]
-    node_type = DataNode if pipeline is None else pipeline._node_type
-    place = output_device or ("cpu" if device == "cpu" else "gpu")
-    made = [node_type(one, place, operation, k) for k, one in enumerate(names)]
-    operation.outputs = made
-    if pipeline is not None:
-        pipeline._created(operation)
+    node_type = (None if graph is None else graph.node_type) or DataNode
+    result_device = output_device or ("cpu" if device == "cpu" else "gpu")
+    results = [node_type(result_name, result_device, operation, k) for k, result_name in enumerate(names)]
+    operation.outputs = results
+    # Debug mode runs the operation here, so that its nodes must be complete.
+    if graph is not None:
+        graph.add(operation)
     if branches is not None:
-        branches.register(made)
-    return made
+        branches.register(results)
+    return results
 
 
-def _site() -> Site:
-    """Return the definition's frames, without those of this package."""
-    base = definitions.stack[-1][1] if definitions.stack else None
+def _call_site() -> Site:
+    """Return the frames of the definition, without those of this package."""
+    base = definitions.stack[-1].base if definitions.stack else None
     frame, site = sys._getframe(2), Site()
     while frame is not None and len(site) < _SITE_FRAMES:
         if not is_own(frame.f_code):
@@ -307,30 +310,30 @@ def _site() -> Site:
     return site
 
 
-def moved(node: DataNode, device: str) -> DataNode:
-    """Return a node's values on another device."""
+def move(node: DataNode, device: str) -> DataNode:
+    """Return a node of the same values on another device."""
     return create(MoveOperation, "Copy", [node], schema=f"move.{device}", title=f"DataNode.{device}", device=device)[0]
 
 
 def shapes(node: DataNode, dtype: Any = None, device: str = "cpu", title: str = "DataNode.shape", kind: str = "_Shape", **options: Any) -> DataNode:
     """Return a node of the shapes of another node's samples."""
-    made = to_dtype(INT64 if dtype is None else dtype)
-    if made not in (torch.int32, torch.int64, torch.uint32, torch.uint64, torch.float32, torch.float64):
+    element_type = to_dtype(INT64 if dtype is None else dtype)
+    if element_type not in (torch.int32, torch.int64, torch.uint32, torch.uint64, torch.float32, torch.float64):
         raise ValueError(f"{title}: dtype must be a type of 4 or 8 bytes, got {dtype!r}")
     constants = {} if dtype is None else {"dtype": dtype}
-    return create(ShapesOperation, kind, [node], None, constants, schema="shapes", title=title, device=device, dtype=made, **options)[0]
+    return create(ShapesOperation, kind, [node], None, constants, schema="shapes", title=title, device=device, dtype=element_type, **options)[0]
 
 
 def constant_node(
     value: Any, dtype: Any = None, shape: Any = None, layout: str | None = None, device: str = "cpu", title: str = "types.Constant", **options: Any
 ) -> DataNode:
     """Return a node with the same value in every sample."""
-    # The types of NumPy's numbers are those of arrays: of 32 bits.
-    made = constant_tensor(np.asarray(value) if isinstance(value, np.integer) else value, dtype, shape)
-    if layout and len(layout) != made.dim():
-        raise RuntimeError(f"{title}: the layout {layout!r} does not have one letter for each of the {made.dim()} dimensions")
+    # An integer of NumPy has the type that an array of them gets: 32 bits.
+    tensor = constant_tensor(np.asarray(value) if isinstance(value, np.integer) else value, dtype, shape)
+    if layout and len(layout) != tensor.dim():
+        raise RuntimeError(f"{title}: the layout {layout!r} does not have one letter for each of the {tensor.dim()} dimensions")
     options.pop("bytes_per_sample_hint", None)
-    constants: dict[str, Any] = {"value": made, "layout": layout or None}
+    constants: dict[str, Any] = {"value": tensor, "layout": layout or None}
     unknown = [key for key in options if key not in ("name", "preserve")]
     if unknown:
         raise TypeError(f"{title}: got an unexpected argument {unknown[0]!r}")
@@ -343,18 +346,18 @@ def constant_node(
         schema="constant",
         title=title,
         device=device,
-        value=made,
+        value=tensor,
         layout=layout or None,
         **options,
     )[0]
-    node.dtype, node.ndim, node.layout = to_dali_type(made.dtype), made.dim(), layout or ""
+    node.dtype, node.ndim, node.layout = to_dali_type(tensor.dtype), tensor.dim(), layout or ""
     if isinstance(value, DALIDataType | DALIImageType | DALIInterpType):
         node.dtype = type_id(type(value))
     return node
 
 
 def as_node(value: Any, what: str = "an input") -> DataNode:
-    """Return a node, or a constant node of anything that ``types.Constant`` takes. Raise TypeError for other objects."""
+    """Return a node unchanged, or a constant node of anything that ``types.Constant`` takes. Raise TypeError for other objects."""
     if isinstance(value, DataNode):
         return value
     try:
@@ -369,22 +372,22 @@ def _has_node(value: Any) -> bool:
 
 
 def arithmetic(operation: str, *operands: Any, title: str | None = None) -> DataNode:
-    """Return a node of an operation on elements, by its name in :mod:`torch_ndd`: ``arithmetic("add", node, 1)``.
+    """Return a node of an element-wise operation, by its name in :mod:`torch_ndd`: ``arithmetic("add", node, 1)``.
 
     Raises:
         TypeError: an operand that is neither a node nor a number nor an array.
         ValueError: no operand is a node.
     """
     title = title or label(operation)
-    given = [one if isinstance(one, DataNode) else _operand(title, one) for one in operands]
-    nodes = [one for one in given if isinstance(one, DataNode)]
+    prepared = [operand if isinstance(operand, DataNode) else _constant_operand(title, operand) for operand in operands]
+    nodes = [operand for operand in prepared if isinstance(operand, DataNode)]
     if not nodes:
-        raise ValueError(f"{title}: one of the operands must be a DataNode, got {', '.join(type(one).__name__ for one in operands)}")
+        raise ValueError(f"{title}: one of the operands must be a DataNode, got {', '.join(type(operand).__name__ for operand in operands)}")
     device = "gpu" if any(node.device == "gpu" for node in nodes) else "cpu"
-    template = tuple(None if isinstance(one, DataNode) else one for one in given)
-    constants = {"operands": tuple(None if isinstance(one, DataNode) else one for one in operands)}
+    template = tuple(None if isinstance(operand, DataNode) else operand for operand in prepared)
+    constants = {"operands": tuple(None if isinstance(operand, DataNode) else operand for operand in operands)}
     schema = f"arithmetic.{operation}"
-    made = create(
+    results = create(
         *(ArithmeticOperation, "_ArithmeticGenericOp", nodes, None, constants),
         schema=schema,
         title=title,
@@ -392,20 +395,20 @@ def arithmetic(operation: str, *operands: Any, title: str | None = None) -> Data
         operation=operation,
         operands=template,
     )
-    return made[0]
+    return results[0]
 
 
-def _on_the_left(value: Any) -> Any:
-    """Return a scalar of NumPy as a Python number, which is what DALI sees where it is the left operand."""
+def _to_python_number(value: Any) -> Any:
+    """Convert a scalar of NumPy on the left of an operator to a Python number: NumPy passes it to DALI that way."""
     return value.item() if isinstance(value, np.generic | np.ndarray) and not value.ndim and value.dtype.kind in "biuf" else value
 
 
-def _operand(title: str, value: Any) -> Operand:
-    """Return a constant operand."""
+def _constant_operand(title: str, value: Any) -> Operand:
+    """Return a constant of an operation on elements."""
     if value is None or isinstance(value, str | bytes | dict | enum.Enum):
         raise TypeError(f"{title}: an operand must be a DataNode, a number or an array, got {type(value).__name__}")
     if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "biuf":
-        value = ScalarConstant(value.item(), value.dtype)  # with its own type, unlike larger arrays
+        value = ScalarConstant(value.item(), value.dtype)  # keeps its type; larger arrays become 32-bit ones
     elif isinstance(value, int) and not isinstance(value, bool):
         value = ScalarConstant(value)
     if isinstance(value, ScalarConstant) and constant_tensor(value).item() != value.value and not value.is_float:
@@ -417,18 +420,18 @@ def _operand(title: str, value: Any) -> Operand:
 
 
 def subscript(node: DataNode, key: Any) -> DataNode:
-    """Return a node of a part of every sample."""
+    """Return a node of a part of each sample."""
     parts = key if isinstance(key, tuple) else (key,)
-    plain: list[Any] = []
+    indices: list[Any] = []
     axes: list[int] = []
-    letters: list[str | None] = []
+    names: list[str | None] = []
     position = 0
     for part in parts:
         if part is Ellipsis:
             raise NotImplementedError("DataNode: Ellipsis cannot be used as an index; write the slices")
         if part is None or isinstance(part, NewAxis):
             axes.append(position)
-            letters.append(None if part is None else part.name)
+            names.append(None if part is None else part.name)
             position += 1
             continue
         if isinstance(part, slice):
@@ -437,20 +440,20 @@ def subscript(node: DataNode, key: Any) -> DataNode:
             position += 1
         else:
             _check_index(part, False)
-        plain.append(part)
-    named = [one for one in letters if one is not None]
-    if named and len(named) != len(letters):
+        indices.append(part)
+    given_names = [name for name in names if name is not None]
+    if given_names and len(given_names) != len(names):
         raise ValueError("DataNode: newaxis needs a name for all new axes or for none")
-    nodes = [bound for part in plain for bound in ((part.start, part.stop, part.step) if isinstance(part, slice) else (part,))]
+    nodes = [bound for part in indices for bound in ((part.start, part.stop, part.step) if isinstance(part, slice) else (part,))]
     nodes = [bound for bound in nodes if isinstance(bound, DataNode)]
     return create(
         *(SubscriptOperation, "_TensorSubscript", [node, *nodes], None, {"key": tuple(parts)}),
         schema="tensor_subscript",
         title="DataNode[...]",
         device=node.device,
-        key=tuple(plain),
+        key=tuple(indices),
         new_axes=tuple(axes),
-        new_letters="".join(named) or None,
+        new_letters="".join(given_names) or None,
     )[0]
 
 

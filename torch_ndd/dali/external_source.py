@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``fn.external_source`` and ``ops.ExternalSource``: batches from the user's Python code, asked for or fed."""
+"""``fn.external_source`` and ``ops.ExternalSource``: batches from the user's Python code, pulled from a source or fed."""
 
 import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import types
-from ._errors import UnknownArgumentError
-from ._graph import current
-from ._parallel_source import parallel_group
-from ._sources import Group, InputOperation, Source, described
+from ._graph.errors import UnknownArgumentError
+from ._graph.graph import current_graph
+from ._inputs.parallel import parallel_group
+from ._inputs.sources import Group, InputOperation, Source, inspect_source
 from .data_node import DataNode, create
 
 __all__ = ["ExternalSource", "external_source"]
@@ -17,37 +17,43 @@ __all__ = ["ExternalSource", "external_source"]
 _EVERYWHERE = ("preserve", "seed", "blocking")
 
 
-def _of_output(title: str, argument: str, value: Any, index: int, several: bool) -> Any:
-    """Return the value for one output; outputs beyond a list have none."""
-    if several and isinstance(value, list | tuple):
+def _output_value(title: str, argument: str, value: Any, index: int, returns_tuple: bool) -> Any:
+    """Return the value of an argument for one output; outputs beyond the end of a list have None."""
+    if returns_tuple and isinstance(value, list | tuple):
         return value[index] if index < len(value) else None
     return value
 
 
-def _check_declared(title: str, dtype: Any, ndim: Any) -> None:
-    for one in dtype if isinstance(dtype, list | tuple) else (dtype,):
-        if one is not None and not isinstance(one, types.DALIDataType):
-            raise TypeError(f"{title}: dtype must be a DALIDataType or a list of them, got {one!r}")
-    for one in ndim if isinstance(ndim, list | tuple) else (ndim,):
-        if one is not None and not hasattr(one, "__index__"):
-            raise ValueError(f"{title}: ndim must be an int or a list of them, got {one!r}")
+def _check_declarations(title: str, dtype: Any, ndim: Any) -> None:
+    for value in dtype if isinstance(dtype, list | tuple) else (dtype,):
+        if value is not None and not isinstance(value, types.DALIDataType):
+            raise TypeError(f"{title}: dtype must be a DALIDataType or a list of them, got {value!r}")
+    for value in ndim if isinstance(ndim, list | tuple) else (ndim,):
+        if value is not None and not hasattr(value, "__index__"):
+            raise ValueError(f"{title}: ndim must be an int or a list of them, got {value!r}")
 
 
 _RUNTIME_ERROR_IF_TWICE = ("source", "layout", "dtype", "ndim", "cuda_stream", "use_copy_kernel")
 
 
-def _given(**options: Any) -> dict[str, Any]:
-    """Return the options that are not None."""
-    return {key: value for key, value in options.items() if value is not None}
+_OPTIONS = (
+    *("source", "layout", "dtype", "ndim", "cuda_stream", "use_copy_kernel", "batch", "parallel", "no_copy", "prefetch_queue_depth"),
+    *("bytes_per_sample_hint", "batch_info"),
+)
+
+
+def _pick_options(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options among the local variables of a call that are not None."""
+    return {key: arguments[key] for key in _OPTIONS if arguments[key] is not None}
 
 
 class ExternalSource:
-    """A node of data from Python: asked of a source, or fed with ``Pipeline.feed_input``. See :func:`external_source` for the arguments.
+    """A node of data from Python: pulled from a source, or fed with ``Pipeline.feed_input``. See :func:`external_source` for the arguments.
 
-    They are given here or to the call, which adds a node to the graph. ``batch`` is by default the contrary of ``parallel``.
+    They are passed here or to the call, which adds a node to the graph. ``batch`` is by default the opposite of ``parallel``.
 
     Raises:
-        ValueError, RuntimeError: an argument given twice.
+        ValueError, RuntimeError: an argument that is passed twice.
     """
 
     _title = "ops.ExternalSource"
@@ -76,25 +82,12 @@ class ExternalSource:
         **kwargs: Any,
     ) -> None:
         if name is not None and num_outputs is not None:
-            raise ValueError(f"{self._title}: num_outputs cannot be combined with a name: each output is a node with its own")
+            raise ValueError(f"{self._title}: num_outputs cannot be combined with a name: each output is a node with a name of its own")
         self.device = device
         self._num_outputs = num_outputs
-        self._given = _given(
-            source=source,
-            layout=layout,
-            dtype=dtype,
-            ndim=ndim,
-            cuda_stream=cuda_stream,
-            use_copy_kernel=use_copy_kernel,
-            batch=batch,
-            parallel=parallel,
-            no_copy=no_copy,
-            prefetch_queue_depth=prefetch_queue_depth,
-            bytes_per_sample_hint=bytes_per_sample_hint,
-            batch_info=batch_info,
-        )
+        self._options = _pick_options(locals())
         self._name, self._cycle, self._repeat_last, self._more = name, cycle, bool(repeat_last), kwargs
-        self._source = described(self._title, source, cycle)
+        self._source = inspect_source(self._title, source, cycle)
 
     def __call__(
         self,
@@ -117,36 +110,23 @@ class ExternalSource:
         **kwargs: Any,
     ) -> Any:
         """Add the source to the graph and return its node, or a list of them with ``num_outputs``."""
-        now = _given(
-            source=source,
-            layout=layout,
-            dtype=dtype,
-            ndim=ndim,
-            cuda_stream=cuda_stream,
-            use_copy_kernel=use_copy_kernel,
-            batch=batch,
-            parallel=parallel,
-            no_copy=no_copy,
-            prefetch_queue_depth=prefetch_queue_depth,
-            bytes_per_sample_hint=bytes_per_sample_hint,
-            batch_info=batch_info,
-        )
+        own = _pick_options(locals())
         if source is None and cycle is not None:
-            raise ValueError(f"{self._title}: cycle belongs to an iterable source given in the same call; there is none")
-        for key in now:
-            if key in self._given:
+            raise ValueError(f"{self._title}: cycle needs an iterable source in the same call")
+        for key in own:
+            if key in self._options:
                 kind = RuntimeError if key in _RUNTIME_ERROR_IF_TWICE else ValueError
-                raise kind(f"{self._title}: {key} was given to the constructor; give it once")
+                raise kind(f"{self._title}: {key} was passed to the constructor too; pass it once")
         if name is not None and self._num_outputs is not None:
-            raise RuntimeError(f"{self._title}: num_outputs cannot be combined with a name: each output is a node with its own")
-        made = self._source if source is None else described(self._title, source, cycle)
-        if made is not None and (repeat_last or self._repeat_last):
-            raise ValueError(f"{self._title}: repeat_last is for inputs that are fed, this one has a source")
-        options = {**self._given, **now}
+            raise RuntimeError(f"{self._title}: num_outputs cannot be combined with a name: each output is a node with a name of its own")
+        described = self._source if source is None else inspect_source(self._title, source, cycle)
+        if described is not None and (repeat_last or self._repeat_last):
+            raise ValueError(f"{self._title}: repeat_last is for inputs that are fed, but this one has a source")
+        options = {**self._options, **own}
         options.pop("source", None)
-        return _added(
+        return _create_nodes(
             self._title,
-            made,
+            described,
             self._num_outputs,
             name if name is not None else self._name,
             self.device,
@@ -156,14 +136,14 @@ class ExternalSource:
         )
 
 
-def _added(
+def _create_nodes(
     title: str,
     source: Source | None,
     num_outputs: int | None,
     name: str | None,
     device: str,
     repeat_last: bool,
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     more: Mapping[str, Any],
 ) -> Any:
     """Add an external source to the graph."""
@@ -174,9 +154,9 @@ def _added(
         raise ValueError(f'{title}: device must be "cpu" or "gpu", got {device!r}')
     if name is not None and not isinstance(name, str):
         raise TypeError(f"{title}: name must be a str, got {name!r}")
-    parallel = bool(given.get("parallel"))
-    batch = bool(given.get("batch", not parallel))
-    several = num_outputs is not None
+    parallel = bool(options.get("parallel"))
+    batch = bool(options.get("batch", not parallel))
+    returns_tuple = num_outputs is not None
     count = 1
     if num_outputs is not None:
         if isinstance(num_outputs, bool) or not hasattr(num_outputs, "__index__"):
@@ -184,25 +164,25 @@ def _added(
         if num_outputs < 1:
             raise ValueError(f"{title}: num_outputs must be positive, got {num_outputs}")
         count = int(num_outputs)
-    _check_declared(title, given.get("dtype"), given.get("ndim"))
+    _check_declarations(title, options.get("dtype"), options.get("ndim"))
     group: Group | None = None
     if parallel:
-        group = parallel_group(title, source, batch, several, given)
-        pipeline = current()
-        if pipeline is not None and pipeline._at_once:  # nothing runs ahead, so that workers would save no time
-            group = Group(title, group.source, batch, group.batch_info, several)
+        group = parallel_group(title, source, batch, returns_tuple, options)
+        graph = current_graph()
+        if graph is not None and graph.runs_immediately:  # nothing runs ahead: workers would save no time
+            group = Group(title, group.source, batch, group.batch_info, returns_tuple)
     else:
         for key in ("prefetch_queue_depth", "bytes_per_sample_hint"):
-            if key in given:
+            if key in options:
                 raise ValueError(f"{title}: {key} is for parallel sources; add parallel=True")
         if source is not None:
-            group = Group(title, source, batch, bool(given.get("batch_info")), several)
+            group = Group(title, source, batch, bool(options.get("batch_info")), returns_tuple)
     nodes: list[DataNode] = []
     for index in range(count):
-        declared = {key: _of_output(title, key, given.get(key), index, several) for key in ("layout", "dtype", "ndim")}
+        declared = {key: _output_value(title, key, options.get(key), index, returns_tuple) for key in ("layout", "dtype", "ndim")}
         attributes = {
             **declared,
-            "no_copy": bool(given.get("no_copy")) and not parallel,  # workers use their memory again
+            "no_copy": bool(options.get("no_copy")) and not parallel,  # workers write to their memory again
             "repeat_last": repeat_last,
             "blocking": bool(more.get("blocking")),
         }
@@ -225,7 +205,7 @@ def _added(
             assert isinstance(node.source, InputOperation)
             group.operations.append(weakref.ref(node.source))
         nodes.append(node)
-    return nodes if several else nodes[0]
+    return nodes if returns_tuple else nodes[0]
 
 
 class _Function(ExternalSource):
@@ -254,7 +234,7 @@ def external_source(
     batch_info: bool | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Return a node of data from Python: asked of ``source``, or fed with ``Pipeline.feed_input``.
+    """Return a node of data from Python: pulled from ``source``, or fed with ``Pipeline.feed_input``.
 
     A batch is an array whose first dimension counts samples, a list of arrays, which may have different shapes, or a ``TensorListCPU``; a sample is
     an array. Arrays are of NumPy or torch, ``TensorCPU``, or DLPack capsules. Batches may differ in size, up to the pipeline's ``batch_size``.
@@ -262,28 +242,28 @@ def external_source(
     Args:
         source: A callable, an iterable, or a generator function without parameters. A callable takes no argument or one: with ``batch`` the number of
             the batch in the epoch, or a ``BatchInfo``, else a ``SampleInfo``. StopIteration ends the epoch. None for an input that is fed.
-        num_outputs: Number of outputs: the source then gives a tuple of so many, and the result is a list of nodes.
+        num_outputs: Number of outputs: the source returns a tuple of this length, and the result is a list of nodes.
         cycle: What follows the end of an iterable. None, False, ``"no"``: StopIteration from then on. True, ``"quiet"``: it starts again.
             ``"raise"``: StopIteration once, then it starts again.
         name: Name of the input for ``feed_input``; not with ``num_outputs``.
         device: ``"cpu"`` or ``"gpu"``.
-        layout, dtype, ndim: Of the samples; one, or a list with one for each output. What the source gives is checked.
+        layout, dtype, ndim: Of the samples; one value, or a list with one for each output. The data is checked.
         cuda_stream, use_copy_kernel: Ignored.
         blocking: Wait for a batch to be fed, by another thread, instead of raising IndexError.
-        batch: Whether the source gives batches rather than samples.
-        repeat_last: Use the batch that was fed last again when no new one is there.
+        batch: Whether the source returns batches rather than samples.
+        repeat_last: Repeat the last batch when no other one was fed.
         parallel: Call the source in ``py_num_workers`` processes. It must be a callable with an argument or, with ``batch``, an iterable or a
             generator function, which runs in one of them.
-        no_copy: Use the memory that is fed as it is; it must not change until the iteration has run. Parallel sources always do.
+        no_copy: Use the fed memory without a copy; it must not change until the iteration has run. Parallel sources never copy.
         prefetch_queue_depth: Batches that parallel workers compute ahead; by default 1.
         bytes_per_sample_hint: Expected size of a sample, for the shared memory of parallel workers.
         batch_info: Pass a ``BatchInfo`` rather than a number.
 
     Raises:
-        TypeError: a source that is none of these, or does not suit ``parallel``.
+        TypeError: another source, or one that cannot run in parallel.
         ValueError: arguments that contradict one another.
 
-    When the pipeline runs: what the source raises; RuntimeError for data that are no batch or not as declared; IndexError if nothing was fed.
+    When the pipeline runs: the exceptions of the source; RuntimeError for data that is not a batch or not as declared; IndexError if nothing was fed.
 
     >>> import numpy as np
     >>> from torch_ndd.dali import Pipeline
@@ -294,10 +274,10 @@ def external_source(
     [[[1.0], [2.0]], [[3.0], [4.0]]]
     """
     if num_outputs is not None and source is None:
-        raise ValueError("fn.external_source: num_outputs is for sources; make a node for each input that is fed")
+        raise ValueError("fn.external_source: num_outputs is for sources; create a node for each input that is fed")
     if num_outputs is not None and name is not None:
-        raise RuntimeError("fn.external_source: num_outputs cannot be combined with a name: each output is a node with its own")
-    made = _Function(
+        raise RuntimeError("fn.external_source: num_outputs cannot be combined with a name: each output is a node with a name of its own")
+    operator = _Function(
         source,
         num_outputs,
         cycle=cycle,
@@ -318,4 +298,4 @@ def external_source(
         blocking=blocking,
         **kwargs,
     )
-    return made()
+    return operator()

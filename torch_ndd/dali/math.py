@@ -86,12 +86,12 @@ def fpow(base: Any, exponent: Any) -> DataNode:
 
 
 def min(left: Any, right: Any) -> DataNode:
-    """Return the smaller one."""
+    """Return the smaller operand."""
     return _call("min", left, right)
 
 
 def max(left: Any, right: Any) -> DataNode:
-    """Return the larger one."""
+    """Return the larger operand."""
     return _call("max", left, right)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``pickle_by_value``, and how callbacks are sent to spawned worker processes.
+"""``pickle_by_value``, and the pickling of callbacks for spawned worker processes.
 
-Functions that a worker cannot import (lambdas and functions defined inside others) and marked ones are sent by value: their code, and what they use
-of the globals and of the enclosing functions. The bytes are for a process of the same program; never load them from elsewhere.
+Functions that a worker cannot import (lambdas and nested functions) and marked ones are sent by value: their code, and the variables of the module
+and of the enclosing functions that they use. The bytes are for a process of the same program; never load them from elsewhere.
 """
 
 import importlib
@@ -23,8 +23,8 @@ _MARK = "_torch_ndd_pickle_by_value"
 def pickle_by_value(fun: F) -> F:
     """Mark a function to be sent to worker processes by value.
 
-    Functions of a notebook or of an interactive session need it, because a spawned worker cannot import them. Lambdas and functions defined inside
-    other functions are always sent by value. What the function uses of the module's globals is copied.
+    Functions of a notebook or of an interactive session need it, because a spawned worker cannot import them. Lambdas and nested functions
+    are always sent by value. Variables of the module that the function uses are copied.
 
     Raise TypeError for anything but a Python function.
 
@@ -33,7 +33,7 @@ def pickle_by_value(fun: F) -> F:
     ...     return info.idx_in_epoch
     """
     if type(fun) is not types.FunctionType:
-        raise TypeError(f"pickle_by_value: it takes a function defined in Python, got {type(fun).__name__}")
+        raise TypeError(f"pickle_by_value takes a function defined in Python, got {type(fun).__name__}")
     setattr(fun, _MARK, True)
     return fun
 
@@ -46,9 +46,9 @@ class Codec(NamedTuple):
 
 
 def codec(py_callback_pickler: Any = None) -> Codec:
-    """Return the codec that a pipeline's ``py_callback_pickler`` stands for.
+    """Return the codec of a pipeline's ``py_callback_pickler``.
 
-    It is None, an object with ``dumps`` and ``loads`` (``dill``, ``cloudpickle``), or a tuple of it and the keyword arguments of the two.
+    That is None, an object with ``dumps`` and ``loads`` (``dill``, ``cloudpickle``), or a tuple of it and the keyword arguments of the two.
 
     Raise ValueError for anything else.
 
@@ -59,30 +59,30 @@ def codec(py_callback_pickler: Any = None) -> Codec:
     if py_callback_pickler is None:
         return Codec(dumps, loads)
     module, *options = py_callback_pickler if isinstance(py_callback_pickler, tuple) else (py_callback_pickler,)
-    if len(options) > 2 or not all(one is None or isinstance(one, Mapping) for one in options):
+    if len(options) > 2 or not all(value is None or isinstance(value, Mapping) for value in options):
         raise ValueError("py_callback_pickler: a tuple must be the pickler and up to two dicts, the keyword arguments of dumps and loads")
     if not callable(getattr(module, "dumps", None)) or not callable(getattr(module, "loads", None)):
         raise ValueError(f"py_callback_pickler must have the functions dumps and loads, got {module!r}")
-    to_bytes, from_bytes = ({**(one or {})} for one in (*options, None, None)[:2])
+    to_bytes, from_bytes = ({**(value or {})} for value in (*options, None, None)[:2])
     return Codec(lambda value: module.dumps(value, **to_bytes), lambda data: module.loads(data, **from_bytes))
 
 
 def dumps(value: Any) -> bytes:
-    """Pickle a value, with functions by value where that is needed. Raise what ``pickle`` raises."""
+    """Pickle a value, with functions by value where necessary. Raise the errors of ``pickle``."""
     file = io.BytesIO()
     _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
     return file.getvalue()
 
 
 def loads(data: bytes) -> Any:
-    """Return the value of bytes that :func:`dumps` made in this program."""
+    """Return the value of bytes that :func:`dumps` returned in this program."""
     return pickle.loads(data)
 
 
 class _Pickler(pickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, types.FunctionType) and _by_value(obj):
-            return _reduced_function(obj)
+        if isinstance(obj, types.FunctionType) and _is_sent_by_value(obj):
+            return _reduce_function(obj)
         if isinstance(obj, types.ModuleType):
             return importlib.import_module, (obj.__name__,)
         if isinstance(obj, types.CellType):
@@ -90,25 +90,25 @@ class _Pickler(pickle.Pickler):
         return NotImplemented
 
 
-def _by_value(function: types.FunctionType) -> bool:
+def _is_sent_by_value(function: types.FunctionType) -> bool:
     return getattr(function, _MARK, False) or function.__name__ == "<lambda>" or "<locals>" in function.__qualname__
 
 
 _STATE = ("__defaults__", "__kwdefaults__", "__annotations__", "__qualname__", "__module__", "__doc__")
 
 
-def _reduced_function(function: types.FunctionType) -> Any:
+def _reduce_function(function: types.FunctionType) -> Any:
     # The state is set afterwards, because a function may refer to itself.
     cells = function.__closure__ or ()
     state = {name: getattr(function, name) for name in _STATE}
-    values = {name: function.__globals__[name] for name in sorted(_names(function.__code__)) if name in function.__globals__}
-    made = marshal.dumps(function.__code__), function.__name__, cells
-    return _empty_function, made, (state, function.__dict__, values), None, None, _fill_function
+    values = {name: function.__globals__[name] for name in sorted(_find_names(function.__code__)) if name in function.__globals__}
+    arguments = marshal.dumps(function.__code__), function.__name__, cells
+    return _empty_function, arguments, (state, function.__dict__, values), None, None, _fill_function
 
 
-def _names(code: types.CodeType) -> set[str]:
-    """Return the names of globals that code may use, in functions inside it too."""
-    inner = (_names(one) for one in code.co_consts if isinstance(one, types.CodeType))
+def _find_names(code: types.CodeType) -> set[str]:
+    """Return the names of globals that code and its nested functions may use."""
+    inner = (_find_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
     return set(code.co_names).union(*inner)
 
 
@@ -131,7 +131,7 @@ def _empty_cell() -> types.CellType:
 def _contents(cell: types.CellType) -> tuple[Any, ...]:
     try:
         return (cell.cell_contents,)
-    except ValueError:  # a name that is not assigned yet
+    except ValueError:  # the variable is not bound yet
         return ()
 
 

@@ -4,7 +4,7 @@
 from typing import NoReturn
 
 _REASON = (
-    "plugins for DALI are compiled against DALI's C++ library, which is not here; write the operator as fn.python_function, "
+    "plugins are compiled against DALI's C++ library, which is not installed; write the operator as fn.python_function, "
     "or as an operator of torch_ndd (see CONTRIBUTING.md)"
 )
 

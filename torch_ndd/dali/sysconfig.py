@@ -3,7 +3,7 @@
 
 from typing import NoReturn
 
-_REASON = "there are no headers of DALI here to compile a plugin with; write the operator as fn.python_function, or as an operator of torch_ndd"
+_REASON = "DALI's headers are not installed, so that plugins cannot be compiled; use fn.python_function, or an operator of torch_ndd"
 
 
 def get_include_dir() -> NoReturn:

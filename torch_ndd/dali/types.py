@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Constants, element types and enumerations of pipelines, and what sources are told about a sample or a batch."""
+"""Constants, element types and enumerations of pipelines, and the arguments of sources."""
 
 import enum
 from typing import Any, NamedTuple
@@ -47,10 +47,10 @@ from ..types import DALIDataType as DALIDataType
 from ..types import DALIImageType as DALIImageType
 from ..types import DALIInterpType as DALIInterpType
 from ..types import YCbCr as YCbCr
-from ._constants import ScalarConstant as ScalarConstant
-from ._constants import constant_tensor as constant_tensor
-from ._constants import is_number as _is_number
-from ._constants import to_dali_type as to_dali_type
+from ._graph.constants import ScalarConstant as ScalarConstant
+from ._graph.constants import constant_tensor as constant_tensor
+from ._graph.constants import is_number as _is_number
+from ._graph.constants import to_dali_type as to_dali_type
 from .data_node import constant_node as _constant_node
 
 __all__ = ["tfrec"]  # and every name without an underscore
@@ -60,7 +60,7 @@ CPU_ONLY_DEVICE_ID = -99999
 
 
 class PipelineAPIType(enum.Enum):
-    """The way in which the iterations of a pipeline are requested: ``run``, ``schedule_run`` and ``share_outputs``, or an iterator."""
+    """The way in which a pipeline is run: ``run``, ``schedule_run`` and ``share_outputs``, or an iterator."""
 
     BASIC = 0
     ITERATOR = 1
@@ -68,13 +68,13 @@ class PipelineAPIType(enum.Enum):
 
 
 class SampleInfo(NamedTuple):
-    """The sample that a source is asked for.
+    """The argument of a source of samples.
 
     Attributes:
-        idx_in_epoch: Number of the sample in the epoch.
-        idx_in_batch: Number of the sample in its batch.
-        iteration: Number of the batch in the epoch.
-        epoch_idx: Number of the epoch.
+        idx_in_epoch: Index of the sample in the epoch.
+        idx_in_batch: Index of the sample in its batch.
+        iteration: Index of the batch in the epoch.
+        epoch_idx: Index of the epoch.
     """
 
     idx_in_epoch: int
@@ -84,11 +84,11 @@ class SampleInfo(NamedTuple):
 
 
 class BatchInfo(NamedTuple):
-    """The batch that a source is asked for.
+    """The argument of a source of batches.
 
     Attributes:
-        iteration: Number of the batch in the epoch.
-        epoch_idx: Number of the epoch.
+        iteration: Index of the batch in the epoch.
+        epoch_idx: Index of the epoch.
     """
 
     iteration: int
@@ -131,7 +131,7 @@ def to_numpy_type(dali_type: Any) -> Any:
 
 
 def Constant(value: Any, dtype: Any = None, shape: Any = None, layout: str | None = None, device: str | None = None, **kwargs: Any) -> Any:
-    """Return a constant: a :class:`ScalarConstant` for a number alone, a DataNode for anything else.
+    """Return a constant: a :class:`ScalarConstant` for a number without other arguments, a DataNode for anything else.
 
     Args:
         value: A number, a list of numbers, an array, a tensor or a member of an enumeration. Python's ints are int32, floats are float32, and so are
@@ -151,11 +151,11 @@ def Constant(value: Any, dtype: Any = None, shape: Any = None, layout: str | Non
     """
     if isinstance(value, ScalarConstant) and dtype is None:
         dtype = value.dtype
-    number, of_number = value, dtype
+    number, number_type = value, dtype
     if isinstance(value, np.ndarray) and not value.ndim and value.dtype.kind in "biuf":
-        number, of_number = value.item(), value.dtype if dtype is None else dtype
+        number, number_type = value.item(), value.dtype if dtype is None else dtype
     if _is_number(number) and not isinstance(value, enum.Enum) and not shape and layout is None and device is None and not kwargs:
-        return ScalarConstant(number, of_number)
+        return ScalarConstant(number, number_type)
     return ConstantNode(device, value, dtype, shape, layout, **kwargs)
 
 

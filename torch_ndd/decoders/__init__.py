@@ -7,9 +7,9 @@ from ._cache import cache as cache
 from ._library import engine_counts as engine_counts
 from .audio import audio as audio
 from .image import image as image
+from .image import image_crop as image_crop
 from .image import image_random_crop as image_random_crop
-from .image_window import image_crop as image_crop
-from .image_window import image_slice as image_slice
+from .image import image_slice as image_slice
 from .inflate import inflate as inflate
 from .numpy import numpy as numpy
 from .video import video as video

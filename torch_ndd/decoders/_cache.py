@@ -21,7 +21,7 @@ from .._core.version import __version__
 
 ADMISSIONS = native.numbers("cache.Admission")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
-_FORMAT = "torch_ndd-images-1"  # of the folder
+_FORMAT = "torch_ndd-images-1"  # name and version of the folder's format
 
 
 class CacheStats(NamedTuple):
@@ -34,21 +34,21 @@ class CacheStats(NamedTuple):
     images: int
     """Images in the cache; in a folder those of all processes."""
     bytes: int
-    """Bytes that they take, in memory pages or blocks of the disk; never more than ``size``."""
+    """Bytes that they occupy, in memory pages or disk blocks; never more than ``size``."""
     stored: int
     """Images that were added."""
     evicted: int
     """Images that were removed: for larger ones, or because an epoch did not use them."""
     damaged: int
-    """Files of the folder that were not what had been written, and were removed."""
+    """Files of the folder that were damaged, and were removed."""
 
 
 class Cache:
-    """A cache of decoded images, made by :func:`decoders.cache`.
+    """A cache of decoded images, created by :func:`decoders.cache`.
 
     Attributes:
-        size: The most bytes that the images take.
-        folder: Where they are; None for memory.
+        size: Maximum number of bytes of the images.
+        folder: The folder that contains them; None for memory.
         admission, threshold, shorter: See :func:`decoders.cache`.
     """
 
@@ -59,27 +59,27 @@ class Cache:
         if not handle:
             error = MemoryError if folder is None else RuntimeError
             raise error(native.cache_text().decode(errors="replace"))
-        self._handle = native.owned(handle, native.OF_CACHE)
+        self._handle = native.own_handle(handle, native.OF_CACHE)
         self._number = native.cache_number(handle)
         self._warned = False
 
     def __reduce__(self) -> Any:
-        return _again, (self.size, self.folder, self.admission, self.threshold, self.shorter)
+        return _recreate, (self.size, self.folder, self.admission, self.threshold, self.shorter)
 
     def __repr__(self) -> str:
         where = "in memory" if self.folder is None else f"in {self.folder}"
-        held = self.stats
-        return f"<cache {where}: {held.images} images, {held.bytes} of {self.size} bytes>"
+        stats = self.stats
+        return f"<cache {where}: {stats.images} images, {stats.bytes} of {self.size} bytes>"
 
     @property
     def stats(self) -> CacheStats:
-        """What the cache holds, and what it has done."""
+        """Contents and counters."""
         counts = (ctypes.c_int64 * 7)()
         native.cache_counts(self._number, counts)
         return CacheStats(*counts)
 
     def clear(self) -> None:
-        """Remove all images, those of other processes in the folder too. Raise RuntimeError if another process keeps the folder locked."""
+        """Remove all images, including those of other processes in the folder. Raise RuntimeError if another process keeps the folder locked."""
         if not native.cache_clear(self._number):
             raise RuntimeError(native.cache_text().decode(errors="replace"))
 
@@ -112,8 +112,8 @@ def cache(
     JPEG 2000 files are not kept, and nothing is with ``device="gpu"``.
 
     Args:
-        size: the most bytes of the images, or a text such as "20GB" or "8GiB". An RGB image takes height * width * 3 bytes, rounded up to 4096.
-        folder: where to keep the images. It is made if there is none.
+        size: maximum number of bytes, or a string such as "20GB" or "8GiB". An RGB image takes height * width * 3 bytes, rounded up to 4096.
+        folder: where to keep the images. It is created if it does not exist.
         admission: "first" keeps what is decoded first, until the cache is full; "largest" replaces smaller images by larger ones.
         threshold: keep only images of at least this many bytes.
         shorter: reduce images to this length of the shorter side, as :func:`resize` does with ``resize_shorter`` and ``subpixel_scale=False``;
@@ -123,7 +123,7 @@ def cache(
     Raises:
         ValueError: a size, threshold or length that is not positive, another admission.
         MemoryError: more than the machine's memory.
-        RuntimeError: a folder that cannot be made or written, that belongs to another user, or into which others may write.
+        RuntimeError: a folder that cannot be created or written, that belongs to another user, or to which others may write.
 
     >>> import io
     >>> import numpy as np
@@ -139,63 +139,62 @@ def cache(
     """
     if admission not in ADMISSIONS:
         raise ValueError(f'decoders.cache: admission must be "first" or "largest", got {admission!r}')
-    most = size_in_bytes(size)
+    max_bytes = size_in_bytes(size)
     if threshold < 0:
         raise ValueError(f"decoders.cache: threshold must not be negative, got {threshold}")
     if shorter is not None and not 1 <= shorter <= 1 << 20:
         raise ValueError(f"decoders.cache: shorter must be from 1 to {1 << 20} pixels, got {shorter}")
     if folder is None:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if most > there:
-            raise MemoryError(f"decoders.cache: the machine has {there} bytes of memory, too few for size={most}; give a folder")
-        return Cache(most, None, admission, threshold, shorter)
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if max_bytes > memory:
+            raise MemoryError(f"decoders.cache: the machine has {memory} bytes of memory, too few for size={max_bytes}; use a folder")
+        return Cache(max_bytes, None, admission, threshold, shorter)
     place = Path(folder).absolute() / _FORMAT
     try:
-        for each in (*reversed(place.parents), place):
-            if not each.is_dir():
-                each.mkdir(mode=0o700, exist_ok=True)
+        # Parents one by one: mkdir(parents=True) would create them with the default mode.
+        for parent in (*reversed(place.parents), place):
+            if not parent.is_dir():
+                parent.mkdir(mode=0o700, exist_ok=True)
         _check_owner(place.parent)
     except OSError as error:
-        raise RuntimeError(f"decoders.cache: cannot make the folder {place}: {error}") from None
-    return Cache(most, place, admission, threshold, shorter)
+        raise RuntimeError(f"decoders.cache: cannot create the folder {place}: {error}") from None
+    return Cache(max_bytes, place, admission, threshold, shorter)
 
 
 def _check_owner(folder: Path) -> None:
-    """Raise RuntimeError for a folder in which another user could exchange the cache for another one."""
+    """Raise RuntimeError for a folder in which another user could replace the cache."""
     status = folder.stat()
     if status.st_uid not in (os.geteuid(), 0):
-        raise RuntimeError(f"decoders.cache: the folder {folder} belongs to another user; give another folder")
+        raise RuntimeError(f"decoders.cache: the folder {folder} belongs to another user; choose another folder")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
-        raise RuntimeError(
-            f"decoders.cache: other users may write into the folder {folder}; take that right away, chmod go-w, or give a folder of your own"
-        )
+        raise RuntimeError(f"decoders.cache: other users may write to the folder {folder}; run chmod go-w, or choose another folder")
 
 
-def _again(size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> Cache:
+def _recreate(size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> Cache:
     return cache(size, None if folder is None else folder.parent, admission=admission, threshold=threshold, shorter=shorter)
 
 
 def size_in_bytes(size: int | str) -> int:
-    """Return a number of bytes that may be a text with a unit. Raise ValueError unless it is positive."""
-    given = size
+    """Convert a number of bytes, or a string with a unit. Raise ValueError unless it is positive."""
+    argument = size
     if isinstance(size, str):
         found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?\s*", size.lower())
         if found is None or found[2] not in _UNITS:
-            raise ValueError(f'decoders.cache: size must be a number of bytes or a text such as "20GB", got {given!r}')
+            raise ValueError(f'decoders.cache: size must be a number of bytes or a string such as "20GB", got {argument!r}')
         size = int(float(found[1]) * _UNITS[found[2]])
     if not 0 < size < 1 << 60:
-        raise ValueError(f"decoders.cache: size must be positive, got {given!r}")
+        raise ValueError(f"decoders.cache: size must be positive, got {argument!r}")
     return int(size)
 
 
 @functools.cache
 def _version() -> str:
-    """Return what decides about pixels besides the file and the arguments."""
-    codecs = [f"{name} {version}" for name in ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12") if (version := _installed(name))]
+    """Return what determines pixels besides the file and the arguments: versions, and the CPU, whose instructions round differently."""
+    codecs = [f"{name} {version}" for name in ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12") if (version := _find_version(name))]
     return ", ".join((f"torch_ndd {__version__}", *codecs, torch.backends.cpu.get_cpu_capability()))
 
 
-def _installed(name: str) -> str | None:
+def _find_version(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -203,7 +202,7 @@ def _installed(name: str) -> str | None:
 
 
 class CacheArguments(NamedTuple):
-    """The arguments of a decoder that speak of a cache."""
+    """The arguments of a decoder that concern the cache."""
 
     cache: Cache | None
     size: int  # MB
@@ -211,14 +210,14 @@ class CacheArguments(NamedTuple):
     kind: str
     debug: bool
 
-    def chosen(self, op: str, dtype: torch.dtype, on_gpu: bool) -> Cache | None:
-        """Return the cache to use."""
+    def select_cache(self, op: str, dtype: torch.dtype, on_gpu: bool) -> Cache | None:
+        """Return the cache to use, or None. Raise TypeError or ValueError for arguments that contradict each other."""
         if self.cache is None:
             return self._of_process(op) if self.size and not on_gpu else None
         if not isinstance(self.cache, Cache):
-            raise TypeError(f"{op}: cache must be made by decoders.cache, got {self.cache!r}")
+            raise TypeError(f"{op}: cache must be created by decoders.cache, got {self.cache!r}")
         if self.size:
-            raise ValueError(f"{op}: give either cache or cache_size")
+            raise ValueError(f"{op}: cache and cache_size cannot be used together")
         if on_gpu:
             raise ValueError(f'{op}: the cache is for device="cpu"; leave cache out')
         if self.cache.shorter is not None and dtype != torch.uint8:
@@ -235,7 +234,7 @@ class CacheArguments(NamedTuple):
         return _process_cache(self.size, self.threshold, self.kind == "largest", bool(self.debug))
 
 
-_made: dict[tuple[int, int, bool], Cache] = {}
+_caches: dict[tuple[int, int, bool], Cache] = {}
 _reported: set[tuple[int, int, bool]] = set()
 
 
@@ -243,20 +242,20 @@ _reported: set[tuple[int, int, bool]] = set()
 def _process_cache(megabytes: int, threshold: int, largest: bool, debug: bool) -> Cache:
     """Return the cache that all calls of the process with these arguments share."""
     key = megabytes, threshold, largest
-    if key not in _made:
-        _made[key] = cache(megabytes << 20, admission="largest" if largest else "first", threshold=threshold)
+    if key not in _caches:
+        _caches[key] = cache(megabytes << 20, admission="largest" if largest else "first", threshold=threshold)
     if debug and key not in _reported:
         _reported.add(key)
-        atexit.register(_report, _made[key])
-    return _made[key]
+        atexit.register(_report, _caches[key])
+    return _caches[key]
 
 
-def _report(one: Cache) -> None:
-    print(f"torch_ndd: {one!r}: {one.stats}", file=sys.stderr)
+def _report(cache: Cache) -> None:
+    print(f"torch_ndd: {cache!r}: {cache.stats}", file=sys.stderr)
 
 
 def reduced_shapes(shapes: torch.Tensor, shorter: int | None) -> torch.Tensor:
-    """Return heights, widths and channels (N, 3) of images reduced to a shorter side; the rule of csrc/decoders/cache/image_cache.cpp."""
+    """Return heights, widths and channels (N, 3) of images reduced to a shorter side; must agree with csrc/decoders/cache/image_cache.cpp."""
     if shorter is None:
         return shapes
     extents = shapes[:, :2]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of the image decoders: from files to a batch of pixels whose size is known at the call."""
+"""The common part of the image decoders: headers, the shapes of the output, and the launch of the decoding."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,14 +14,15 @@ from .._core.values.batch import Batch, empty_batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
 from .._core.values.extents import Fixed
 from .._core.work.bad_samples import Failures
-from .._core.work.cuda_work import recorded
+from .._core.work.cuda_work import record_event
 from .._core.work.diagnosis import note_decoding
 from ..ops._columns import rows
 from ..ops.geometry._crop_window import CropWindow
 from . import _jpeg2000, _library, _scale
 from ._cache import CacheArguments, reduced_shapes
+from ._files import check_encoded, sample_name
 
-# The parameters that the kernels fill: the errors, and the output.
+# The parameters that the kernels write: the errors, and the output.
 FILLS = (-6, -2)
 _read_shapes = native.kernel("image_shapes", writes=(-3, -2, -1))
 
@@ -75,43 +76,43 @@ class DecodeArguments(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Return the options in the form that the kernels take."""
+    """The options in the form that the kernels take."""
 
     op: str
     output_type: str
     adjust_orientation: bool
 
 
-def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[torch.Tensor], CropWindow | torch.Tensor] | None = None) -> Any:
+def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable[[torch.Tensor], CropWindow | torch.Tensor] | None = None) -> Any:
     """Size the output from the headers and return the launch of the decoding.
 
     ``windows_of`` takes heights, widths and channels (N, 3) of the images and returns the regions to decode: a window, or y, x, height, width (N, 4).
     """
-    on_gpu = given.target.device.type == "cuda"
-    if on_gpu and not 0 <= given.target.hw_decoder_load <= 1:
-        raise ValueError(f"{op}: hw_decoder_load must be from 0 to 1, got {given.target.hw_decoder_load}")
-    if given.dtype not in DTYPES:
-        names = ", ".join(str(one).removeprefix("torch.") for one in DTYPES)
-        raise RuntimeError(f"{op}: dtype must be one of {names}, got {given.dtype}")
-    if given.on_error not in ON_ERROR:
-        raise ValueError(f'{op}: on_error must be "raise", "skip" or "replace", got {given.on_error!r}')
-    if given.on_error == "skip" and torch.compiler.is_compiling():
+    on_gpu = arguments.target.device.type == "cuda"
+    if on_gpu and not 0 <= arguments.target.hw_decoder_load <= 1:
+        raise ValueError(f"{op}: hw_decoder_load must be from 0 to 1, got {arguments.target.hw_decoder_load}")
+    if arguments.dtype not in DTYPES:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+        raise RuntimeError(f"{op}: dtype must be one of {names}, got {arguments.dtype}")
+    if arguments.on_error not in ON_ERROR:
+        raise ValueError(f'{op}: on_error must be "raise", "skip" or "replace", got {arguments.on_error!r}')
+    if arguments.on_error == "skip" and torch.compiler.is_compiling():
         raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
-    max_pixels = limit(op, "max_pixels", given.max_pixels, MAX_PIXELS)
-    cache = given.caching.chosen(op, given.dtype, on_gpu)
-    check_files(op, files)
+    max_pixels = limit(op, "max_pixels", arguments.max_pixels, MAX_PIXELS)
+    cache = arguments.caching.select_cache(op, arguments.dtype, on_gpu)
+    check_encoded(op, files, "encoded images")
     _library.load()
     if on_gpu:
         _library.load_gpu()
-    failures = None if given.on_error == "raise" else Failures(op, files.batch_size, files.sources)
-    options = Options(op, output_type_name(op, given.output_type), bool(given.adjust_orientation))
+    failures = None if arguments.on_error == "raise" else Failures(op, files.batch_size, files.sources)
+    options = Options(op, output_type_name(op, arguments.output_type), bool(arguments.adjust_orientation))
     if not torch.compiler.is_compiling():
-        note_decoding(files.buffer, files.batch_size, given.at_least is not None)
+        note_decoding(files.buffer, files.batch_size, arguments.at_least is not None)
     files, shapes, kinds = image_shapes(files, options, max_pixels, failures)
-    least = None if given.at_least is None else _scale.least_of(op, given.at_least, files.batch_size)
+    least = None if arguments.at_least is None else _scale.min_extents(op, arguments.at_least, files.batch_size)
     if cache is not None:
         if least is not None:
-            raise ValueError(f"{op}: at_least and a cache do not go together; decoders.cache(shorter=...) keeps reduced images")
+            raise ValueError(f"{op}: at_least cannot be used with a cache; decoders.cache(shorter=...) keeps reduced images")
         shapes = reduced_shapes(shapes, cache.shorter)
     windows = None
     fixed: Fixed = (None, None, _CHANNELS.get(options.output_type))
@@ -120,7 +121,7 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         windows = window if isinstance(window, torch.Tensor) else _window_rows(window, files.batch_size)
         if not isinstance(window, torch.Tensor):
             fixed = (*(None if isinstance(extent, torch.Tensor) else extent for extent in window.extent), fixed[2])
-        # A drawn window lies inside of its image, unless that has no pixels.
+        # A random window lies within its image, unless the image has no pixels: an unreadable header gives zeros.
         if not isinstance(window, torch.Tensor) or torch.compiler.is_compiling() or not windows.numpy()[:, 2:].all():
             _check_inside(op, files, windows, shapes, failures)
     if least is not None and not on_gpu:
@@ -130,31 +131,36 @@ def decode(op: str, files: Any, given: DecodeArguments, windows_of: Callable[[to
         if torch.compiler.is_compiling():
             shapes = torch.cat([windows[:, 2:4], shapes[:, 2:]], 1)
         else:
-            shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # our own table
+            shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # in place: the table is not shared
     if torch.compiler.is_compiling() and None not in fixed:
-        out = empty_batch(files.batch_size, fixed, given.dtype, given.target.device, "HWC")  # type: ignore[arg-type]
+        out = empty_batch(files.batch_size, fixed, arguments.dtype, arguments.target.device, "HWC")  # type: ignore[arg-type]
     else:
-        out = empty_packed(shapes, given.dtype, given.target.device, "HWC", fixed)
+        out = empty_packed(shapes, arguments.dtype, arguments.target.device, "HWC", fixed)
     out.sources, out.failures = files.sources, failures
-    event = recorded(torch.cuda.current_stream(given.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
+    event = record_event(torch.cuda.current_stream(arguments.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
     done = 0 if event is None else event.cuda_event
-    if event is not None:  # threads record it when the result may be gone, but they keep its values, and a tensor keeps what it is given
+    # The threads record the event, possibly after the result was dropped. They keep its values, and the tensor keeps the event.
+    if event is not None:
         out.buffer.recorded = event  # type: ignore[attr-defined]
     failed = None if failures is None else failures.table
     number = 0 if cache is None else cache._number
-    arguments = [windows, *options, bool(given.use_fast_idct), number, failed, given.target.options, given.target.hw_decoder_load, done]
-    if given.on_error != "skip" or failures is None:
-        return launch(out, arguments, inputs=(files,), event=event)
-    submit(OPERATORS[op].kernel, [files.buffer, files.ragged_shapes, *arguments, out.buffer, out.ragged_shapes], [], True, files.sources)
-    kept = out.select(failures.kept())
+    kernel_arguments = [
+        windows,
+        *options,
+        bool(arguments.use_fast_idct),
+        number,
+        failed,
+        arguments.target.options,
+        arguments.target.hw_decoder_load,
+        done,
+    ]
+    if arguments.on_error != "skip" or failures is None:
+        return launch(out, kernel_arguments, inputs=(files,), event=event)
+    # The batch size of the result depends on which samples fail, so the call waits for all of them.
+    submit(OPERATORS[op].kernel, [files.buffer, files.ragged_shapes, *kernel_arguments, out.buffer, out.ragged_shapes], [], True, files.sources)
+    kept = out.select(failures.kept_samples())
     kept.failures = failures
     return launch((), also=(kept,))
-
-
-def check_files(op: str, files: Batch) -> None:
-    """Raise RuntimeError unless the input is encoded bytes."""
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: encoded images must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
 
 
 def output_type_name(op: str, output_type: int) -> str:
@@ -183,12 +189,13 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
     read_headers(files, options, max_pixels, failures, shapes, kinds)
     if torch.compiler.is_compiling():
         return files, shapes, kinds
-    if _scale.JPEG2000 in (given := kinds.tolist()):
-        jpeg2000 = [k for k, kind in enumerate(given) if kind == _scale.JPEG2000]
-        files = _with_jpeg2000_decoded(options, files, jpeg2000, max_pixels, failures)
+    if _scale.JPEG2000 in (numbers := kinds.tolist()):
+        # These files are replaced by decoded ones, whose headers the kernel reads in a second pass.
+        jpeg2000 = [k for k, kind in enumerate(numbers) if kind == _scale.JPEG2000]
+        files = _decode_jpeg2000(options, files, jpeg2000, max_pixels, failures)
         read_headers(files, options, max_pixels, failures, shapes, kinds)
     if failures is not None and len(shapes) and (failed := failures.samples()):
-        kept = failures.kept()
+        kept = failures.kept_samples()
         shapes[failed] = shapes[kept].median(0).values if kept else torch.ones(3, dtype=torch.int64)
         if not kept:
             shapes[:, 2] = 1 if options.output_type == "GRAY" else 3
@@ -196,8 +203,8 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
     return files, shapes, kinds
 
 
-def _with_jpeg2000_decoded(options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
-    encoded = [np.asarray(one) for one in files]
+def _decode_jpeg2000(options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
+    encoded = [np.asarray(file) for file in files]
     for i in samples:
         try:
             encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels, options.output_type)
@@ -206,10 +213,10 @@ def _with_jpeg2000_decoded(options: Options, files: Batch, samples: list[int], m
                 kind = MemoryError if isinstance(error, MemoryError) else RuntimeError
                 raise kind(f"{options.op}: {sample_name(files, i)}: {error}") from None
             failures.note(i, str(error))
-    lengths = torch.tensor([[len(one)] for one in encoded], dtype=torch.int64)
-    made = new_batch(torch.from_numpy(np.concatenate(encoded)), lengths)
-    made.sources = files.sources
-    return made
+    lengths = torch.tensor([[len(file)] for file in encoded], dtype=torch.int64)
+    decoded = new_batch(torch.from_numpy(np.concatenate(encoded)), lengths)
+    decoded.sources = files.sources
+    return decoded
 
 
 def read_headers(
@@ -246,8 +253,3 @@ def _check_inside(op: str, files: Batch, windows: torch.Tensor, shapes: torch.Te
         y, x, height, width = windows[i].tolist()
         what = "is empty" if min(height, width) < 1 else f"leaves the image of height {shapes[i, 0]} and width {shapes[i, 1]}"
         raise RuntimeError(f"{op}: {sample_name(files, i)}: the window y=[{y}, {y + height}) x=[{x}, {x + width}) {what}")
-
-
-def sample_name(files: Batch, i: int) -> str:
-    """Return a sample and its file, for messages."""
-    return f"sample {i} ({files.sources[i]})" if files.sources else f"sample {i}"

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoded files as callers have them: contents, paths, or lists of these."""
+"""The input of decoders: contents, paths, URLs, or lists of these."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, overload
 
 import numpy as np
 import torch
 
+from .._core.operators.arguments import NO_VALUE
 from .._core.operators.operator import T, operator
 from .._core.operators.signatures import OfFiles, P, PairOfFiles
 from .._core.values.batch import Batch, batch
@@ -35,7 +36,7 @@ class decoder(operator):
 
 
 def path_bytes(path: Any) -> Tensor:
-    """Return a path as the operators take it: its bytes in a Tensor."""
+    """Convert a path to the form that operators take: its bytes in a Tensor."""
     if isinstance(path, Tensor | np.ndarray | torch.Tensor):
         return as_tensor(path)
     name = path if isinstance(path, str | bytes | os.PathLike) else str(path)
@@ -43,7 +44,7 @@ def path_bytes(path: Any) -> Tensor:
 
 
 def contents_of(data: Any) -> Tensor | Batch | None:
-    """Return the contents of a file that is given as a path, a URL or bytes, or of a list of files; None for everything else.
+    """Return the contents of a file (a path, a URL or bytes) or of a list of files; None for everything else.
 
     >>> contents_of(b"abc").torch().tolist()
     [97, 98, 99]
@@ -56,11 +57,32 @@ def contents_of(data: Any) -> Tensor | Batch | None:
         return read(path_bytes(data))
     if isinstance(data, _CONTENTS):
         return as_tensor(np.frombuffer(data, np.uint8))
-    if not isinstance(data, list | tuple) or not data or not all(isinstance(one, _FILES) for one in data):
+    if not isinstance(data, list | tuple) or not data or not all(isinstance(file, _FILES) for file in data):
         return None
-    if all(isinstance(one, _PATHS) for one in data):
-        return read(batch([path_bytes(one) for one in data]))
-    return batch([contents_of(one) if isinstance(one, _PATHS + _CONTENTS) else as_tensor(one) for one in data])
+    # Paths are read in one call, on all threads.
+    if all(isinstance(file, _PATHS) for file in data):
+        return read(batch([path_bytes(path) for path in data]))
+    return batch([contents_of(file) if isinstance(file, _PATHS + _CONTENTS) else as_tensor(file) for file in data])
 
 
 _FILES = (*_PATHS, *_CONTENTS, np.ndarray, torch.Tensor, Operand)
+
+
+def check_encoded(op: str, files: Batch, what: str) -> None:
+    """Raise RuntimeError unless the input of a decoder is bytes."""
+    if files.dtype != torch.uint8 or files.ndim != 1:
+        raise RuntimeError(f"{op}: {what} must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+
+
+def sample_name(files: Batch, i: int) -> str:
+    """Return a sample and its file, for messages."""
+    return f"sample {i} ({files.sources[i]})" if files.sources else f"sample {i}"
+
+
+def sample_numbers(argument: Any, i: int) -> list[int] | None:
+    """Return the numbers of sample i in an argument with a list for each sample or one for all; None if it was left out."""
+    if argument is None:
+        return None
+    if isinstance(argument, torch.Tensor):
+        argument = [number for number in argument[i if len(argument) > 1 else 0].reshape(-1).tolist() if number != NO_VALUE]
+    return [int(number) for number in (argument if isinstance(argument, Sequence) else [argument])]

@@ -2,10 +2,10 @@
 """JPEG 2000 samples, decoded by OpenJPEG from Python at the call.
 
 nvImageCodec's CPU decoder for JPEG 2000 is OpenCV's, in which OpenJPEG writes through an uninitialized pointer for some damaged headers: 31 of 1,200
-mutated files ended the process. OpenJPEG through pylibjpeg-openjpeg survived 4,500, if it sees nothing but the codestream: it sizes its output
-before OpenJPEG applies a palette, which writes three samples where one was allocated (csrc/decoders/openjpeg_palette.md). So the boxes around the
-codestream are read and applied here.
-The decoded samples continue as files of a private raw format, so that windows, output types and dtypes need no second implementation.
+mutated files ended the process. OpenJPEG through pylibjpeg-openjpeg survived 4,500, but only if it gets the bare codestream: the wrapper sizes its
+output before OpenJPEG applies a palette, which writes three samples where one was allocated (csrc/decoders/codecs/openjpeg_palette.md). So the boxes
+around the codestream are read and applied here.
+The decoded samples are passed on as files in a private raw format, so that windows, output types and dtypes need no second implementation.
 """
 
 import importlib
@@ -18,16 +18,16 @@ from .._core import native
 from ._jpeg2000_header import Depth, Jpeg2000Header, TooShortError, UnsupportedError, read_header
 
 PACKAGE = "pylibjpeg-openjpeg"
-# Inspected releases, which are told not to print (csrc/decoders/openjpeg_output.md).
+# Inspected releases, whose output to stderr is discarded (csrc/decoders/codecs/openjpeg_output.md).
 CHECKED = ("2.5.0", "2.6.0")
 
 
 def is_checked(module: Any) -> bool:
-    """Return whether the module is one of these releases; another one runs unchanged."""
+    """Return whether the module is an inspected release; other releases run unchanged."""
     return getattr(module, "__version__", "") in CHECKED
 
 
-def _installed() -> Any:
+def _import_openjpeg() -> Any:
     try:
         return importlib.import_module("openjpeg")
     except ImportError:
@@ -41,7 +41,7 @@ def _patch(module: Any) -> bool:
     return native.c_function("ndd_discard_output_of")(path.encode(), b"PyInit__openjpeg")
 
 
-openjpeg = _installed()
+openjpeg = _import_openjpeg()
 patched = _patch(openjpeg)
 
 # csrc/decoders/raw_image.cpp reads it: magic, height, width, channels, bits per sample.
@@ -49,12 +49,12 @@ _PREFIX = struct.Struct("<8s4q")
 _MAGIC = b"\x89NDDRAW\n"
 _MAX_CHANNELS = 1023
 
-# A damaged header may promise more than any file holds; a blank 48-megapixel image has 132,000 pixels per byte.
+# A damaged header may claim more than any file can hold; a blank 48-megapixel image has 132,000 pixels per byte.
 _MAX_PIXELS_PER_BYTE = 200_000
 
 _LIBRARY_SAMPLE_BYTES = 4  # OpenJPEG holds every sample as an int32
 
-_BYTES_OF_A_TILE = 14  # its header, and the marker of its data
+_BYTES_OF_A_TILE = 14  # the least: its header, and the marker of its data
 
 _CODESTREAM_FORMAT = 0  # of openjpeg.decode
 
@@ -78,7 +78,7 @@ def _header_of(encoded: np.ndarray, complete: bool) -> Jpeg2000Header:
     except TooShortError as error:
         if complete:
             raise RuntimeError(f"the file is damaged ({error})") from None
-        raise RuntimeError(f"the size lies behind these {encoded.size} bytes of a JPEG 2000; pass {error.needed} bytes or more") from None
+        raise RuntimeError(f"the size lies after these {encoded.size} bytes of a JPEG 2000; pass {error.needed} bytes or more") from None
     except ValueError as error:
         raise RuntimeError(f"the file is damaged ({error})") from None
     return header
@@ -123,7 +123,7 @@ def _check_pixels(header: Jpeg2000Header, max_pixels: int) -> None:
     """Raise RuntimeError for more pixels than ``max_pixels``, and MemoryError for more than fit in memory, before anything is allocated."""
     shape = f"{header.height}x{header.width}"
     planes = max(header.channels, len(header.components))
-    # Four channels are a pixel, as in csrc/decoders/image.cpp. The library allocates from the origin of the grid, not from the offset.
+    # Up to four channels count as one pixel, as in csrc/decoders/image.cpp. The library allocates from the origin of the grid, not from the offset.
     pixels = (header.y + header.height) * (header.x + header.width) * -(-planes // 4)
     what = f"{shape} = {pixels}" if planes <= 4 else f"{shape}x{planes}, which count as {pixels}"
     if header.y or header.x:
@@ -138,7 +138,7 @@ def _check_pixels(header: Jpeg2000Header, max_pixels: int) -> None:
 
 
 def _decode_components(header: Jpeg2000Header) -> np.ndarray:
-    """Return the samples of all components (H, W, components) as unsigned integers, from 0 to their largest value."""
+    """Return the samples of all components (H, W, components) as unsigned integers."""
     file = bytes(header.codestream)
     try:
         stored = openjpeg.decode(file, _CODESTREAM_FORMAT, reshape=False)
@@ -146,6 +146,7 @@ def _decode_components(header: Jpeg2000Header) -> np.ndarray:
         raise RuntimeError(f"the image data are damaged ({error})") from None
     height, width, count = header.height, header.width, len(header.components)
     size = _stored_bytes(header.components[0].depth.bits)
+    # The wrapper sizes its output by its own reading of the header: ours must agree before the bytes are interpreted.
     if stored.size != (header.y + height) * (header.x + width) * count * size:
         raise RuntimeError("the file is damaged (its header can be read in two ways)")
     samples = stored[: height * width * count * size].view(f"<u{size}").reshape(height, width, count)
@@ -170,10 +171,10 @@ def _channels_of(header: Jpeg2000Header, samples: np.ndarray) -> np.ndarray:
     palette = header.palette
     planes = [samples[..., i] for i in range(len(depths))]
     if palette is not None:
-        # A number beyond the palette is its last color, as OpenJPEG has it.
+        # An index beyond the palette means its last color, as in OpenJPEG.
         numbers = [np.minimum(plane, len(palette.rows) - 1) for plane in planes]
         table = np.array(palette.rows, np.uint64)
-        columns = [_unsigned(table[:, i], depth) for i, depth in enumerate(palette.depths)]
+        columns = [_make_unsigned(table[:, i], depth) for i, depth in enumerate(palette.depths)]
         planes = [planes[component] if column is None else columns[column][numbers[component]] for component, column in palette.channels]
         depths = [depths[component] if column is None else palette.depths[column] for component, column in palette.channels]
     in_order = header.order == list(range(len(planes)))
@@ -186,7 +187,7 @@ def _channels_of(header: Jpeg2000Header, samples: np.ndarray) -> np.ndarray:
     return np.stack([_whole_range(planes[channel], depths[channel].bits) for channel in header.order], -1)
 
 
-def _unsigned(values: np.ndarray, depth: Depth) -> np.ndarray:
+def _make_unsigned(values: np.ndarray, depth: Depth) -> np.ndarray:
     """Move signed values up by half of their range."""
     mask = np.uint64((1 << depth.bits) - 1)
     return (values + np.uint64(1 << (depth.bits - 1)) if depth.signed else values) & mask
@@ -204,7 +205,7 @@ def _whole_range(samples: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _convert_colors(header: Jpeg2000Header, channels: np.ndarray, output_type: str) -> np.ndarray:
-    """Return YCC as RGB, and CMYK, too, unless all data of the file are wanted."""
+    """Convert YCC to RGB, and CMYK unless ``ANY_DATA`` is requested."""
     count = channels.shape[2]
     if header.space == "CMYK" and count >= 4 and output_type != "ANY_DATA":
         return _rgb_of_cmyk(channels)
@@ -214,7 +215,7 @@ def _convert_colors(header: Jpeg2000Header, channels: np.ndarray, output_type: s
 
 
 def _is_ycc(header: Jpeg2000Header) -> bool:
-    """Return whether the colors are luma and chroma: subsampled chroma tells it, too, as OpenJPEG has it."""
+    """Return whether the colors are luma and chroma: subsampled chroma implies it, as in OpenJPEG."""
     if header.space == "YCC":
         return True
     luma, *chroma = [(component.dx, component.dy) for component in header.components[:3]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find nvImageCodec in the package nvidia-nvimgcodec-cu13 or -cu12 and hand it to the native library."""
+"""Find nvImageCodec in the package nvidia-nvimgcodec-cu13 or -cu12 and load it in the native library."""
 
 import ctypes
 import hashlib
@@ -11,14 +11,12 @@ import torch
 from .._core import native
 from .._core.native.dynamo import assume_constant_result
 
-# The CPU extensions with decoders. The GPU ones print to stderr on machines without a GPU. nvbmp supports neither top-down rows nor padding, and
-# reads past the end of a short file.
+# The CPU extensions with decoders. The GPU extensions print to stderr on machines without a GPU. nvbmp supports neither top-down rows nor padding,
+# and reads past the end of a short file.
 _EXTENSIONS = ("jpeg_turbo", "tiff", "opencv")
-
-
 _GPU_EXTENSIONS = ("nvjpeg",)
 
-# The inspected release, which is patched (csrc/decoders/jpeg_extension.md): the SHA-256 of its JPEG extension for Linux on x86-64.
+# The inspected release, which is patched (csrc/decoders/codecs/jpeg_extension.md): the SHA-256 of its JPEG extension for Linux on x86-64.
 CHECKED_VERSION = "0.9.0.20"
 CHECKED = (
     "3d7e9e4bbe69b706acb15e9b3171673e86e2fac62bf06ecd6edcc3c585311fde",  # nvidia-nvimgcodec-cu13
@@ -46,7 +44,7 @@ def load_gpu() -> bool:
     if not _gpu_loaded:
         folder = _folder()
         _load_nvjpeg(folder)
-        _hand_over("", _paths(folder, _GPU_EXTENSIONS))
+        _load_extensions("", _paths(folder, _GPU_EXTENSIONS))
         _gpu_loaded = True
     return _gpu_loaded
 
@@ -80,13 +78,13 @@ def engine_counts(device_id: int = 0) -> dict[str, int]:
 
 
 def is_checked() -> bool:
-    """Return whether the native library patches the installed nvImageCodec; another release runs unchanged."""
+    """Return whether the native library patches the installed nvImageCodec; other releases run unchanged."""
     return any(hashlib.sha256(path.read_bytes()).hexdigest() in CHECKED for path in _paths(_folder(), ("jpeg_turbo",)))
 
 
 def _load() -> None:
     folder = _folder()
-    _hand_over(str(folder / "libnvimgcodec.so.0"), _paths(folder, _EXTENSIONS))
+    _load_extensions(str(folder / "libnvimgcodec.so.0"), _paths(folder, _EXTENSIONS))
 
 
 def _folder() -> Path:
@@ -100,7 +98,7 @@ def _paths(folder: Path, extensions: tuple[str, ...]) -> list[Path]:
     return [path for name in extensions for path in sorted(folder.glob(f"extensions/lib{name}_ext.so*"))[:1]]
 
 
-def _hand_over(library: str, extensions: list[Path]) -> None:
+def _load_extensions(library: str, extensions: list[Path]) -> None:
     load_codecs = native.c_function("ndd_load_image_codecs")
     reason = load_codecs(library.encode(), "\n".join(map(str, extensions)).encode(), is_checked())
     if reason is not None:

@@ -7,29 +7,29 @@ import torch
 
 from .._core import native
 
-# Eighths. libjpeg-turbo has 3, 5, 6 and 7 as well, without vector instructions: 4000x3000 pixels, 4:2:0, take 15 ms at 1, 17 at 2, 25 at 3, 21 at 4,
-# 44 at 5, 54 at 6, 74 at 7 and 29 whole.
+# In eighths. libjpeg-turbo also supports 3, 5, 6 and 7, but without vector instructions: 4000x3000 pixels, 4:2:0, take 15 ms at 1, 17 at 2, 25 at
+# 3, 21 at 4, 44 at 5, 54 at 6, 74 at 7 and 29 whole.
 _SCALES = (1, 2, 4)
 WHOLE = 8
 
-# The kinds of files in the last column of the headers' table.
+# The kinds of files that `image_shapes` returns (csrc/decoders/image.cpp).
 JPEG2000 = 1
 SCALABLE = 2
 
 
-def least_of(op: str, at_least: Any, samples: int) -> torch.Tensor:
-    """Return the height and width that are asked for, int64 (N, 2). Raise ValueError for negative numbers and another count than one or two."""
-    given = at_least if isinstance(at_least, torch.Tensor) else torch.tensor(at_least)[None]
-    given = given.reshape(given.shape[0], -1)
-    if given.shape[1] not in (1, 2) or given.shape[0] not in (1, samples):
-        raise ValueError(f"{op}: at_least takes a height and a width, or one number for both, got {given.shape[1]} numbers")
-    given = given.to(torch.int64)
-    if not torch.compiler.is_compiling() and bool((given < 0).any()):
-        raise ValueError(f"{op}: at_least must not be negative, got {given.min().item()}")
-    return given.expand(samples, 2)
+def min_extents(op: str, at_least: Any, samples: int) -> torch.Tensor:
+    """Convert ``at_least`` to heights and widths, int64 (N, 2). Raise ValueError for negative numbers or unless there are one or two."""
+    extents = at_least if isinstance(at_least, torch.Tensor) else torch.tensor(at_least)[None]
+    extents = extents.reshape(extents.shape[0], -1)
+    if extents.shape[1] not in (1, 2) or extents.shape[0] not in (1, samples):
+        raise ValueError(f"{op}: at_least takes a height and a width, or one number for both, got {extents.shape[1]} numbers")
+    extents = extents.to(torch.int64)
+    if not torch.compiler.is_compiling() and bool((extents < 0).any()):
+        raise ValueError(f"{op}: at_least must not be negative, got {extents.min().item()}")
+    return extents.expand(samples, 2)
 
 
-def scaled(extents: torch.Tensor, eighths: torch.Tensor) -> torch.Tensor:
+def scale_extents(extents: torch.Tensor, eighths: torch.Tensor) -> torch.Tensor:
     """Return the extents (N, 2) of images at these scales (N, 1)."""
     return (extents * eighths + WHOLE - 1) // WHOLE
 
@@ -38,26 +38,26 @@ def whole_windows(shapes: torch.Tensor, kinds: torch.Tensor, least: torch.Tensor
     """Return y, x, height, width and eighths (N, 5) of whole images of these shapes (N, 3) at the smallest scales that are not below ``least``."""
     extents = shapes[:, :2].clamp(min=1)
     # ceil(extent * k / 8) >= least where extent * k > 8 (least - 1)
-    eighths = _smallest(torch.div(WHOLE * (least - 1), extents, rounding_mode="floor") + 1, kinds)
-    return torch.cat([torch.zeros_like(extents), scaled(extents, eighths), eighths], 1)
+    eighths = _find_smallest_scale(torch.div(WHOLE * (least - 1), extents, rounding_mode="floor") + 1, kinds)
+    return torch.cat([torch.zeros_like(extents), scale_extents(extents, eighths), eighths], 1)
 
 
 def scaled_windows(windows: torch.Tensor, shapes: torch.Tensor, kinds: torch.Tensor, least: torch.Tensor) -> torch.Tensor:
     """Return windows (N, 4) in the image as windows and eighths (N, 5) in the scaled image, rounded to its pixels."""
     start, extents = windows[:, :2], windows[:, 2:].clamp(min=1)
     # round(extent * k / 8) >= least where 2 extent * k + 8 >= 16 least
-    eighths = _smallest(-torch.div(WHOLE // 2 - WHOLE * least, extents, rounding_mode="floor"), kinds)
-    size = _rounded(extents, eighths).clamp(min=1)
-    begin = torch.minimum(_rounded(start, eighths), scaled(shapes[:, :2], eighths) - size)
+    eighths = _find_smallest_scale(-torch.div(WHOLE // 2 - WHOLE * least, extents, rounding_mode="floor"), kinds)
+    size = _round_scaled(extents, eighths).clamp(min=1)
+    begin = torch.minimum(_round_scaled(start, eighths), scale_extents(shapes[:, :2], eighths) - size)
     return torch.cat([begin, size, eighths], 1)
 
 
-def _rounded(pixels: torch.Tensor, eighths: torch.Tensor) -> torch.Tensor:
+def _round_scaled(pixels: torch.Tensor, eighths: torch.Tensor) -> torch.Tensor:
     return (2 * pixels * eighths + WHOLE) // (2 * WHOLE)
 
 
-def _smallest(needed: torch.Tensor, kinds: torch.Tensor) -> torch.Tensor:
-    """Return the smallest scale (N, 1) that is not below the numbers of eighths (N, 2), which both axes need."""
+def _find_smallest_scale(needed: torch.Tensor, kinds: torch.Tensor) -> torch.Tensor:
+    """Return the smallest scale (N, 1) that is at least the numbers of eighths (N, 2) that the two axes need."""
     needed = needed.amax(1, keepdim=True)
     eighths = torch.full_like(needed, WHOLE)
     for scale in reversed(_SCALES):
@@ -66,6 +66,6 @@ def _smallest(needed: torch.Tensor, kinds: torch.Tensor) -> torch.Tensor:
 
 
 def libjpeg_version() -> str | None:
-    """Return name and version of the library of scaled decoding, None where the build has none."""
+    """Return name and version of the library for scaled decoding; None if the build has none."""
     version = dict(line.split(" ", 1) for line in native.build_info().decode().splitlines())["jpeg"]
     return None if version == "none" else version

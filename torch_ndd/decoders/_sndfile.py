@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find libsndfile and hand it to the native library."""
+"""Find libsndfile and load it in the native library."""
 
 import ctypes
 import ctypes.util
@@ -9,7 +9,7 @@ from pathlib import Path
 from .._core import native
 from .._core.native.dynamo import assume_constant_result
 
-# Inspected releases. libmpg123, which is in them, prints about damaged files; the text goes into the error.
+# Inspected releases. libmpg123, which they contain, prints messages about damaged files, which become part of the error.
 CHECKED = ("libsndfile-1.2.2",)
 CHECKED_PACKAGE = "0.14.0"  # of soundfile, whose wheel has such a release
 
@@ -22,7 +22,7 @@ def load() -> bool:
     """Load libsndfile once. Raise RuntimeError if soundfile is not installed."""
     global _loaded, _patched
     if not _loaded:
-        release = version()  # fails where there is none
+        release = version()  # raises if it is not installed
         load_sndfile = native.c_function("ndd_load_sndfile")
         patched = ctypes.c_bool()
         if (reason := load_sndfile(_path().encode(), release in CHECKED, ctypes.byref(patched))) is not None:
@@ -48,7 +48,7 @@ def is_patched() -> bool:
 
 
 def _path() -> str:
-    """Return libsndfile of soundfile's wheel, or the system's, which soundfile uses if its wheel has none."""
+    """Return the libsndfile in soundfile's wheel, or the system's, which soundfile uses if its wheel has none."""
     path = None
     if importlib.util.find_spec("soundfile") is not None:
         data = importlib.util.find_spec("_soundfile_data")

@@ -58,13 +58,13 @@ def padded_frames(frames: np.ndarray, count: int, mode: str) -> np.ndarray:
     return np.where(frames < count, frames, period - frames - (mode == "reflect_1001"))
 
 
-def fill_values(op: str, given: Any) -> torch.Tensor:
+def fill_values(op: str, value: Any) -> torch.Tensor:
     """Return a checked ``fill_value``, uint8 with one number or three."""
-    values = np.atleast_1d(np.asarray(given))
+    values = np.atleast_1d(np.asarray(value))
     if values.dtype.kind not in "iufb":
-        raise TypeError(f"{op}: argument 'fill_value' must be a number or one for each channel, got {given!r}")
+        raise TypeError(f"{op}: argument 'fill_value' must be a number or one for each channel, got {value!r}")
     if values.ndim != 1 or values.dtype.kind not in "iu" or ((values < 0) | (values > 255)).any():
-        raise RuntimeError(f"{op}: fill_value must be in range [0, 255]: a number or one for each channel, got {given!r}")
+        raise RuntimeError(f"{op}: fill_value must be in range [0, 255]: a number or one for each channel, got {value!r}")
     if len(values) not in (1, 3):
         raise RuntimeError(f"{op}: Fill value size must be 1 or equal to the number of channels, 3; got {len(values)}")
     return torch.from_numpy(values.astype(np.uint8))
@@ -75,30 +75,30 @@ def reason(error: Exception) -> str:
     return re.sub(r"^\w+, \S+\.cpp:\d+, ", "", str(error).strip()) or type(error).__name__
 
 
-# Pixels that are decoded at a time, beside the result.
+# Bytes of frames that are decoded per call of torchcodec, in addition to the result.
 _PART_BYTES = 16 << 20
-# The beginnings of files in which FFmpeg finds a frame by its time: ISO (MP4, MOV, 3GP), Matroska and WebM, FLV, WMV, Ogg, GIF, AVI.
+# The first bytes of files in which FFmpeg finds a frame by its time: ISO (MP4, MOV, 3GP), Matroska and WebM, FLV, WMV, Ogg, GIF, AVI.
 _ISO = (b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot")
 _OTHERS = (b"\x1a\x45\xdf\xa3", b"FLV", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"OggS", b"GIF8", b"RIFF")
-_BEGINNING = 512  # bytes that tell what a file is
+_BEGINNING = 512  # bytes that identify a format
 _VIDEOS = ("video", "MP4", "Matroska", "WMV", "Ogg file", "GIF")
-_NO_TIME = 1e12  # seconds; a frame without a time has one beyond, of either sign
+_NO_TIME = 1e12  # seconds; a frame without a time has a larger one, of either sign
 
 
-def _named(error: Exception, begin: bytes) -> Exception:
-    """Return the error of a file that cannot be opened; one of another kind is called what it is."""
+def _name_kind(error: Exception, begin: bytes) -> Exception:
+    """Return the error of a file that cannot be opened, naming the kind of a file that is not a video."""
     kind, text = native.file_kind(begin), reason(error)
     if not begin:
         return RuntimeError("the file is empty")
     if "video stream is unknown" in text:
         return RuntimeError(f"it has no video{kind and f': it is {kind}'}")
-    if kind and not any(one in kind for one in _VIDEOS):
+    if kind and not any(name in kind for name in _VIDEOS):
         return RuntimeError(f"it is {kind}, not a video ({text})")
     return error
 
 
 class EndsEarlyError(RuntimeError):
-    """The frames end before the number that the index of the file promises."""
+    """The video has fewer frames than the index of the file claims."""
 
     def __init__(self, count: int, promised: int) -> None:
         super().__init__(f"the video is damaged: it ends after {count} of {promised} frames")
@@ -108,18 +108,18 @@ class EndsEarlyError(RuntimeError):
 class Video:
     """An open video: RGB frames, uint8 (height, width, 3).
 
-    FFmpeg seeks to a frame by its time. In MPEG transport and program streams it arrives elsewhere: torchcodec returns a frame of the next group of
-    pictures. In AVI files with B-frames the times in the file are not those of the frames. Such videos are decoded in order, and frames counted.
+    FFmpeg seeks to a frame by its time. In MPEG transport and program streams that fails: torchcodec returns a frame of the next group of pictures.
+    In AVI files with B-frames the times in the file are not those of the frames. Such videos are decoded in order, counting frames.
     """
 
-    def __init__(self, source: torch.Tensor | str | Path, exact: bool = True, threads: int = 1, most: int | None = None) -> None:
+    def __init__(self, source: torch.Tensor | str | Path, exact: bool = True, threads: int = 1, max_bytes: int | None = None) -> None:
         self._remote = RemoteFile(os.fspath(source)) if not isinstance(source, torch.Tensor) and is_url(source) else None
         if isinstance(source, str | Path) and self._remote is None:
-            try:  # FFmpeg takes "pipe:0" and "concat:a|b" for addresses, and waits for pipes
+            try:  # FFmpeg interprets "pipe:0" and "concat:a|b" as addresses, and waits for pipes
                 check_regular(source)
             except OSError as error:
                 raise RuntimeError(reason_of(error)) from None
-        self._most = max_sample_bytes("video", most)
+        self._max_bytes = max_sample_bytes("video", max_bytes)
         begin = self._beginning(source)
         has_times = begin[4:8] in _ISO or begin.startswith(_OTHERS)
         self._in_order: bool | None = None if begin.startswith(b"RIFF") else not has_times
@@ -129,7 +129,7 @@ class Video:
         try:
             self._reopen()
         except (IndexError, RuntimeError, ValueError) as error:
-            raise _named(error, begin) from None
+            raise _name_kind(error, begin) from None
         metadata = self._decoder.metadata
         self.count = int(metadata.num_frames or 0)
         self.height, self.width = int(metadata.height or 0), int(metadata.width or 0)
@@ -144,7 +144,7 @@ class Video:
         """Raise RuntimeError or MemoryError if this many frames are more than a sample may have."""
         size = f"{self.height}x{self.width}"
         what = f"{count} frames of {size} have" if count > 1 else f"a frame of {size} has"
-        check_sample(what, count * item_bytes * self.frame_bytes, self._most)
+        check_sample(what, count * item_bytes * self.frame_bytes, self._max_bytes)
 
     @property
     def frame_bytes(self) -> int:
@@ -167,7 +167,7 @@ class Video:
             self._remote.seek(0)
         with self._reading():
             self._decoder = codec().VideoDecoder(self._source, **self._options)
-        self._next, self._time = 0, 0.0  # of the frame that comes next
+        self._next, self._time = 0, 0.0  # number and time of the next frame
 
     def frames(self, numbers: np.ndarray, fill: torch.Tensor, out: torch.Tensor | None = None) -> tuple[torch.Tensor, np.ndarray]:
         """Return some frames in the given order and the time of each in seconds; -1 is a frame of ``fill``, at -1 s. ``out`` is memory for them.
@@ -175,38 +175,39 @@ class Video:
         Raise EndsEarlyError if there are fewer frames than the index of the file says.
         """
         seconds = np.full(len(numbers), -1.0)
+        # Each frame is decoded once, in increasing order; `order` and `bounds` give the places of each in the result.
         real = np.flatnonzero(numbers >= 0)
         wanted, place = np.unique(numbers[real], return_inverse=True)
         order = np.argsort(place, kind="stable")
         bounds = np.searchsorted(place[order], np.arange(len(wanted) + 1))
-        made = torch.empty(0)
-        # A decoded frame tells the size; the header's differs in a rotated video.
-        for first, part, times in self._decoded(wanted if len(wanted) else np.zeros(1, np.int64)):
+        output = torch.empty(0)
+        # The size comes from a decoded frame: that in the header differs for rotated videos. So one is decoded even if all are filled.
+        for first, part, times in self._decode(wanted if len(wanted) else np.zeros(1, np.int64)):
             if part[0].numel() != self.frame_bytes:
                 raise RuntimeError(f"a frame has {part.shape[1]}x{part.shape[2]} pixels, and the first ones have {self.height}x{self.width}")
             if out is None:
                 if len(part) == len(numbers) and np.array_equal(numbers, wanted):
                     return part, times
                 out = native.empty([len(numbers) * self.frame_bytes], torch.uint8, torch.device("cpu"))
-            made = out.view(len(numbers), *part.shape[1:])
+            output = out.view(len(numbers), *part.shape[1:])
             if not len(wanted):
                 break
             chosen = order[bounds[first] : bounds[first + len(part)]]
             targets, sources = real[chosen], place[chosen] - first
             seconds[targets] = times[sources]
             if len(chosen) == len(part) and targets[-1] - targets[0] == len(part) - 1 and (np.diff(targets) == 1).all():
-                made[targets[0] : targets[-1] + 1].copy_(part)
+                output[targets[0] : targets[-1] + 1].copy_(part)
             else:
                 for target, source in zip(targets.tolist(), sources.tolist(), strict=True):
-                    made[target].copy_(part[source])
+                    output[target].copy_(part[source])
         if len(real) < len(numbers):
-            made[torch.from_numpy(numbers < 0)] = fill.expand(*made.shape[1:])
-        return made, seconds
+            output[torch.from_numpy(numbers < 0)] = fill.expand(*output.shape[1:])
+        return output, seconds
 
-    def _decoded(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
+    def _decode(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
         """Decode increasing frame numbers, in parts: the position of the first one, frames, and times."""
         if self._decodes_in_order():
-            yield from self._decoded_in_order(wanted, 0)
+            yield from self._decode_in_order(wanted, 0)
             return
         step = max(1, _PART_BYTES // self.frame_bytes)
         for first in range(0, len(wanted), step):
@@ -216,15 +217,15 @@ class Video:
             except (IndexError, RuntimeError) as error:
                 if "no more frames" not in str(error):
                     raise
-                self._in_order = True  # the index of the file is wrong
+                self._in_order = True  # the index of the file is wrong: decode in order from now on
                 self._reopen()
-                yield from self._decoded_in_order(wanted, first)
+                yield from self._decode_in_order(wanted, first)
                 return
             yield first, batch.data, batch.pts_seconds.numpy()
 
     def _decodes_in_order(self) -> bool:
         in_order = self._in_order
-        if in_order is None:  # an AVI file: the first frame is late where others come before it in the file
+        if in_order is None:  # an AVI file: with B-frames, the first frame has a time after the beginning
             try:
                 with self._reading():
                     late = self._decoder.get_frame_at(0).pts_seconds - (self._decoder.metadata.begin_stream_seconds or 0.0)
@@ -236,16 +237,16 @@ class Video:
                 self._reopen()
         return in_order
 
-    def _decoded_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
+    def _decode_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
         if self._next > wanted[first]:
             self._reopen()
         for k in range(first, len(wanted)):
-            frame, time = self._following()
+            frame, time = self._decode_next()
             while self._next <= wanted[k]:
-                frame, time = self._following()
+                frame, time = self._decode_next()
             yield k, frame[None], np.array([time])
 
-    def _following(self) -> tuple[torch.Tensor, float]:
+    def _decode_next(self) -> tuple[torch.Tensor, float]:
         """Return the frame that comes next and its time."""
         try:
             with self._reading():
@@ -264,7 +265,7 @@ class Video:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Raise the error of a failed request, which explains why FFmpeg reports the end of the file."""
+        """Raise the error of a failed request instead of FFmpeg's, which only reports the end of the file."""
         try:
             yield
         except Exception as error:
@@ -277,7 +278,7 @@ class Video:
         slack = 1e-6  # times in text have fewer digits than a frame's
         low, high = 0, self.count  # the first frame that begins at the time or, without ``up``, after it
         if self._decodes_in_order():
-            for number, _, (begin,) in self._decoded_in_order(np.arange(high), 0):
+            for number, _, (begin,) in self._decode_in_order(np.arange(high), 0):
                 if begin >= seconds - slack if up else begin > seconds + slack:
                     high = number
                     break
@@ -294,7 +295,7 @@ class Video:
 
 
 def codec() -> Any:
-    """Import torchcodec.decoders. Raise RuntimeError that says what to install."""
+    """Import torchcodec.decoders. Raise RuntimeError with the package to install if it is missing."""
     try:
         return importlib.import_module("torchcodec.decoders")
     except ImportError:

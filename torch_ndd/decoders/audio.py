@@ -12,7 +12,7 @@ from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
 from .._core.values.batch import Batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
-from ._files import decoder
+from ._files import check_encoded, decoder
 from ._sndfile import load
 
 _shapes = native.kernel("audio_shapes", writes=(-1,))
@@ -40,7 +40,7 @@ def audio(
     Args:
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
         downmix: average the channels; the result is (frames,).
-        max_sample_bytes: the largest sound to decode, as a protection against small files that promise a lot; by default the environment variable
+        max_sample_bytes: the largest sound to decode, a guard against small files that claim a lot of data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         dtype: float32, from -1 to 1, or int16 or int32 over their full range. Integers from a file are kept or shifted; values that went through
             floats (lossy codecs, float files, downmix, resampling) are rounded and saturated.
@@ -72,8 +72,7 @@ def audio(
         raise RuntimeError(f"{op}: Unsupported output type: {str(dtype).removeprefix('torch.')}; it must be float32, int16 or int32")
     if not 0 <= quality <= 100:
         raise RuntimeError(f"{op}: Resampling quality must be in [0..100] range, got {quality}")
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: encoded sounds must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    check_encoded(op, files, "encoded sounds")
     load()
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)
@@ -82,6 +81,7 @@ def audio(
         _shapes(*arguments)
     else:
         submit(_shapes, arguments, [], True, files.sources)
+    # The formula of csrc/decoders/audio/audio.cpp, as tensors, because a compiled graph computes it too.
     frames, channels, rates = table.unbind(1)
     rates = rates.to(torch.float64)
     resampled = (wanted > 0) & (wanted != rates)
@@ -93,16 +93,16 @@ def audio(
     return launch(out, [op, rates_out, bool(downmix), float(quality)], also=(new_batch(rates_out.to(torch.float32)),))
 
 
-def lengths(files: Batch, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return frames and sampling rates of audio files. Raise RuntimeError for other files, and for sounds of more than ``most`` bytes."""
+def lengths(files: Batch, max_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return frames and sampling rates of audio files. Raise RuntimeError for other files, and for sounds of more than ``max_bytes`` bytes."""
     load()
     table, rates = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.zeros(files.batch_size, dtype=torch.float64)
-    submit(_shapes, (files.wait(), files.ragged_shapes, "decoders.audio", rates, False, 1, most, table), [], True, files.sources)
+    submit(_shapes, (files.wait(), files.ragged_shapes, "decoders.audio", rates, False, 1, max_bytes, table), [], True, files.sources)
     return table[:, 0].numpy(), table[:, 2].numpy().astype(np.float64)
 
 
-def _wanted_rates(op: str, given: Any, count: int) -> torch.Tensor:
-    wanted = given.reshape(-1).to(torch.float64) if isinstance(given, torch.Tensor) else torch.tensor([float(given)], dtype=torch.float64)
-    if not torch.compiler.is_compiling() and not all(math.isfinite(rate) and rate < 2**31 for rate in wanted.tolist()):
+def _wanted_rates(op: str, rate: Any, count: int) -> torch.Tensor:
+    wanted = rate.reshape(-1).to(torch.float64) if isinstance(rate, torch.Tensor) else torch.tensor([float(rate)], dtype=torch.float64)
+    if not torch.compiler.is_compiling() and not all(math.isfinite(hertz) and hertz < 2**31 for hertz in wanted.tolist()):
         raise RuntimeError(f"{op}: sample_rate must be finite and less than 2**31, got {wanted.tolist()}")
     return wanted.expand(count).contiguous()

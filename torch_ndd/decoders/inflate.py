@@ -11,19 +11,18 @@ import numpy as np
 import torch
 
 from .._core.context.pools import get_num_threads
-from .._core.operators.arguments import NO_VALUE, VaryingShape
+from .._core.operators.arguments import VaryingShape
 from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, empty_packed
 from .._core.values.tensor import check_layout
-from ._decode import sample_name
-from ._files import decoder
+from ._files import check_encoded, decoder, sample_name, sample_numbers
 
 # Decompresses into a known number of bytes or raises ValueError.
 _Inflate = Callable[[memoryview, int], bytes]
 
 # Handing a chunk to another thread takes 20 us, in which LZ4 decompresses 40 kB.
-_WORTH_THREADS = 1 << 18
+_MIN_BYTES_FOR_THREADS = 1 << 18
 
 
 class _Chunk(NamedTuple):
@@ -78,26 +77,25 @@ def inflate(
     >>> import numpy as np
     >>> frames = [zlib.compress(bytes([i, i, i, i])) for i in range(3)]
     >>> sizes = [len(frame) for frame in frames]
-    >>> made = inflate(np.frombuffer(b"".join(frames), np.uint8), algorithm="Zlib", chunk_sizes=sizes, shape=[2, 2], layout="HW")
-    >>> made.layout, made.torch()[2].tolist()
+    >>> decoded = inflate(np.frombuffer(b"".join(frames), np.uint8), algorithm="Zlib", chunk_sizes=sizes, shape=[2, 2], layout="HW")
+    >>> decoded.layout, decoded.torch()[2].tolist()
     ('FHW', [[2, 2], [2, 2]])
     """
     op, files = "decoders.inflate", input
     assert isinstance(files, Batch)
     if torch.compiler.is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
-    inflate_chunk = _inflater(op, algorithm)
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: compressed data must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    inflate_chunk = _find_inflate(op, algorithm)
+    check_encoded(op, files, "compressed data")
     if shape is None:
         raise RuntimeError(f"{op}: the argument 'shape' of a decompressed chunk is needed")
     target = files.buffer.device
     files = files.cpu() if target.type != "cpu" else files
     count = files.batch_size
-    extents = [_of_sample(shape, i) or [] for i in range(count)]
+    extents = [sample_numbers(shape, i) or [] for i in range(count)]
     if any(extent < 0 for row in extents for extent in row):
         raise RuntimeError(f"{op}: shape must not be negative, got {extents}")
-    parts = [_parts(op, files, i, _of_sample(chunk_offsets, i), _of_sample(chunk_sizes, i)) for i in range(count)]
+    parts = [_chunk_ranges(op, files, i, sample_numbers(chunk_offsets, i), sample_numbers(chunk_sizes, i)) for i in range(count)]
     chunked = chunk_offsets is not None or chunk_sizes is not None
     shapes = [[len(part), *row] if chunked else row for part, row in zip(parts, extents, strict=True)]
     ndim = len(shapes[0]) if shapes else 1
@@ -113,7 +111,7 @@ def inflate(
             chunks.append(_Chunk(i, number, begin, length, at))
             at += sizes[i]
     raw = out.buffer.reshape(-1).view(torch.uint8).numpy()
-    views = [memoryview(np.asarray(one)) for one in files]  # type: ignore[arg-type]
+    views = [memoryview(np.asarray(file)) for file in files]  # type: ignore[arg-type]
 
     def fill(chunk: _Chunk) -> None:
         size = sizes[chunk.sample]
@@ -122,7 +120,7 @@ def inflate(
         except Exception as error:  # each library has its own exceptions
             reason = f"the data are damaged ({error})"
         else:
-            reason = "" if len(data) == size else f"it has {len(data)} bytes, but shape and dtype say {size}"
+            reason = "" if len(data) == size else f"it has {len(data)} bytes, but shape and dtype give {size}"
             if not reason:
                 raw[chunk.target : chunk.target + size] = np.frombuffer(data, np.uint8)
         if reason:
@@ -130,7 +128,7 @@ def inflate(
             raise RuntimeError(f"{op}: {sample_name(files, chunk.sample)}{number}: {reason}")
 
     threads = get_num_threads()
-    if len(chunks) > 1 and threads > 1 and at > _WORTH_THREADS:
+    if len(chunks) > 1 and threads > 1 and at > _MIN_BYTES_FOR_THREADS:
         with Workers(threads, "decoders.inflate") as pool:
             list(pool.map(fill, chunks))
     else:
@@ -139,15 +137,7 @@ def inflate(
     return launch((), also=(out.to_device(target),))
 
 
-def _of_sample(value: Any, i: int) -> list[int] | None:
-    if value is None:
-        return None
-    if isinstance(value, torch.Tensor):
-        value = [v for v in value[i if len(value) > 1 else 0].reshape(-1).tolist() if v != NO_VALUE]
-    return [int(v) for v in (value if isinstance(value, Sequence) else [value])]
-
-
-def _parts(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list[int] | None) -> list[tuple[int, int]]:
+def _chunk_ranges(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list[int] | None) -> list[tuple[int, int]]:
     """Return the offsets and sizes of a sample's chunks."""
     total = files.shape[i][0]
     if offsets is None and sizes is None:
@@ -167,7 +157,7 @@ def _parts(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list
     return list(zip(begins, lengths, strict=True))
 
 
-def _inflater(op: str, algorithm: Any) -> _Inflate:
+def _find_inflate(op: str, algorithm: Any) -> _Inflate:
     name = str(algorithm).lower()
     if name == "lz4":
         try:
@@ -183,23 +173,23 @@ def _inflater(op: str, algorithm: Any) -> _Inflate:
 _WINDOW_BITS = {"deflate": -15, "zlib": 15, "gzip": 31}
 
 
-def inflated(content: bytes, most: int) -> bytes:
-    """Decompress a gzip file of one or several members to at most one byte more than ``most``. Raise ValueError if it is damaged."""
-    made: list[bytes] = []
+def inflate_gzip(content: bytes, max_bytes: int) -> bytes:
+    """Decompress a gzip file of one or several members to at most ``max_bytes`` + 1 bytes. Raise ValueError if it is damaged."""
+    parts: list[bytes] = []
     size = 0
-    while content and size <= most:
+    while content and size <= max_bytes:
         decoder = zlib.decompressobj(_WINDOW_BITS["gzip"])
-        made.append(decoder.decompress(content, most + 1 - size))
-        size += len(made[-1])
-        if not decoder.eof and size <= most:
+        parts.append(decoder.decompress(content, max_bytes + 1 - size))
+        size += len(parts[-1])
+        if not decoder.eof and size <= max_bytes:
             raise ValueError("they end too early")
         content = decoder.unused_data.lstrip(b"\0")  # files may be padded with zeros
-    return b"".join(made)
+    return b"".join(parts)
 
 
 def _zlib(window_bits: int, data: memoryview, size: int) -> bytes:
     decoder = zlib.decompressobj(window_bits)
-    made = decoder.decompress(data, size + 1)  # at most that much, whatever the data promises
-    if not decoder.eof and len(made) <= size:
+    inflated = decoder.decompress(data, size + 1)  # a bound on the output, whatever the data contain
+    if not decoder.eof and len(inflated) <= size:
         raise ValueError("they end too early")
-    return made
+    return inflated

@@ -7,10 +7,10 @@ from .._core import native
 from .._core.operators.operator import DeviceLike, T, launch
 from .._core.values.batch import Batch, empty_packed
 from .._core.values.dispatch import submit
-from ._files import decoder
+from ._files import check_encoded, decoder
 
 _shapes = native.kernel("npy_shapes", writes=(-1,))
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
 
 
 @decoder(name="decoders.numpy")
@@ -48,9 +48,8 @@ def numpy(
         raise TypeError(f"{op} cannot be part of a compiled graph: the type and the number of dimensions of its result depend on the data")
     if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: arrays are decoded on the CPU; call .cpu() on the input")
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: encoded arrays must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
-    table = torch.empty((files.batch_size, 2 + _MOST_DIMENSIONS), dtype=torch.int64)
+    check_encoded(op, files, "encoded arrays")
+    table = torch.empty((files.batch_size, 2 + _MAX_DIMENSIONS), dtype=torch.int64)
     submit(_shapes, (files.buffer, files.ragged_shapes, op, table), [], True, files.sources)
     kinds, dimensions = (sorted(set(column)) for column in table[:, :2].T.tolist())
     if len(dimensions) > 1:

@@ -8,12 +8,12 @@ from .. import types
 from .._core.operators.operator import DeviceLike, T, launch
 from .._core.values.batch import Batch, new_batch
 from . import _jpeg2000, _library
-from ._decode import Options, check_files, output_type_name, read_headers, sample_name
-from ._files import decoder
+from ._decode import Options, output_type_name, read_headers
+from ._files import check_encoded, decoder, sample_name
 from ._scale import JPEG2000
 
 _DTYPES = (torch.int32, torch.uint32, torch.int64, torch.uint64, torch.float32, torch.float64)
-_ANY_SIZE = 2**62
+_ANY_SIZE = 2**62  # no limit: nothing is allocated
 
 
 @decoder(kernel=None)
@@ -33,7 +33,7 @@ def peek_image_shape(
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch. The beginning of a file is
             enough: 33 bytes of a PNG (more if it has EXIF data, which are not seen behind them), 30 of a WebP (all of it if it has EXIF data), a BMP
             up to the end of its palette, a PNM up to its pixels. The size of a JPEG and of a JPEG 2000 stands behind their metadata, so that a
-            kilobyte is enough for most, but not behind a large color profile or preview; the error then says how many bytes are needed. A TIFF can
+            kilobyte is enough for most, but not behind a large color profile or preview; the error then names the number of bytes needed. A TIFF can
             have its size anywhere.
         adjust_orientation: return the shape as displayed, after the EXIF orientation, rather than as stored.
         dtype: dtype of the result, with 32 or 64 bits.
@@ -55,9 +55,9 @@ def peek_image_shape(
     if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: it reads headers on the CPU; call .cpu() on the input")
     if dtype not in _DTYPES:
-        names = ", ".join(str(one).removeprefix("torch.") for one in _DTYPES)
+        names = ", ".join(str(allowed).removeprefix("torch.") for allowed in _DTYPES)
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {dtype}")
-    check_files(op, files)
+    check_encoded(op, files, "encoded images")
     _library.load()
     shapes, kinds = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.empty(files.batch_size, dtype=torch.int64)
     options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))

@@ -10,14 +10,13 @@ import torch
 
 from .._core import native
 from .._core.context.pools import get_num_threads
-from .._core.operators.arguments import NO_VALUE, VaryingShape
+from .._core.operators.arguments import VaryingShape
 from .._core.operators.operator import DeviceLike, Hint, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.work.diagnosis import Work
-from ._decode import sample_name
-from ._files import decoder
+from ._files import check_encoded, decoder, sample_name, sample_numbers
 from ._video import EndsEarlyError, Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
 
@@ -55,7 +54,7 @@ def video(
             and "reflect_101" ("reflect") with the reversed video including and excluding the last frame; with "none" the result is shorter.
         fill_value: one number, or one per channel.
         build_index: scan the whole file first for exact frame numbers; False trusts the header.
-        max_sample_bytes: the largest result to decode, as a protection against small files that promise a lot; by default the environment variable
+        max_sample_bytes: the largest result to decode, a guard against small files that claim a lot of data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
 
     Raises:
@@ -74,30 +73,29 @@ def video(
     if torch.compiler.is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
     if files.buffer.device.type != "cpu":
-        raise RuntimeError(f"{op}: there is no GPU decoder yet; decode on the CPU and call .gpu() on the result")
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: encoded videos must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+        raise RuntimeError(f"{op}: GPU decoding is not supported; decode on the CPU and call .gpu() on the result")
+    check_encoded(op, files, "encoded videos")
     mode, fill = checked_pad_mode(op, pad_mode), fill_values(op, fill_value)
     _check(op, frames, start_frame, end_frame, sequence_length, stride)
     codec()
-    encoded_files = [one.buffer for one in files]
+    encoded_files = [file.buffer for file in files]
     threads = get_num_threads()
     work = Work(op, max(1, threads // max(1, len(encoded_files))))
-    most = checked_limit(op, max_sample_bytes)
+    max_bytes = checked_limit(op, max_sample_bytes)
 
     def choose(i: int, opened: Video) -> np.ndarray:
         """Return the frames of sample i; -1 for filled ones."""
         if frames is not None:
-            wanted = np.array(_numbers(frames, i), np.int64)
+            wanted = np.array(sample_numbers(frames, i), np.int64)
             outside = wanted[(wanted < 0) | (wanted >= opened.count)]
             if mode == "none" and len(outside):
                 raise RuntimeError(f"frame {outside[0]} is not among the {opened.count} of the video; another pad_mode allows it")
         else:
-            wanted = _range(opened, *(_numbers(one, i) for one in (start_frame, end_frame, sequence_length, stride)))
+            wanted = _range(opened, *(sample_numbers(argument, i) for argument in (start_frame, end_frame, sequence_length, stride)))
         opened.check(len(wanted))
         return padded_frames(wanted, opened.count, mode)
 
-    def named(i: int, work: Callable[[], Any]) -> Any:
+    def with_name(i: int, work: Callable[[], Any]) -> Any:
         try:
             return work()
         except Exception as error:  # torchcodec has several types
@@ -105,34 +103,34 @@ def video(
             raise kind(f"{op}: {sample_name(files, i)}: {reason(error)}") from None
 
     def open_video(i: int) -> tuple[Video, np.ndarray]:
-        opened = Video(encoded_files[i], bool(build_index), max(1, threads // len(encoded_files)), most)
+        opened = Video(encoded_files[i], bool(build_index), max(1, threads // len(encoded_files)), max_bytes)
         return opened, choose(i, opened)
 
     def decode(i: int) -> torch.Tensor:
-        opened, wanted = videos.pop(i)  # closed behind its last frame: FFmpeg keeps some frames of each video
+        opened, wanted = videos.pop(i)  # freed after its last frame: FFmpeg keeps some frames of each video
         try:
             return opened.frames(wanted, fill, parts[i])[0]
         except EndsEarlyError as error:
             if error.count != opened.count:
                 raise
-            wanted = choose(i, opened)  # of the frames that there are
+            wanted = choose(i, opened)  # again, with the actual number of frames
             return opened.frames(wanted, fill, parts[i][: len(wanted) * opened.frame_bytes])[0]
 
-    def timed(i: int) -> torch.Tensor:
+    def decode_timed(i: int) -> torch.Tensor:
         with work.running():
             return decode(i)
 
     count = len(encoded_files)
     with Workers(threads, "decoders.video") if count > 1 and threads > 1 else nullcontext() as pool:
         run = map if pool is None else pool.map
-        videos = dict(enumerate(run(lambda i: named(i, lambda: open_video(i)), range(count))))
+        videos = dict(enumerate(run(lambda i: with_name(i, lambda: open_video(i)), range(count))))
         sizes = [opened.frame_bytes * len(wanted) for opened, wanted in videos.values()]
         values = native.empty([sum(sizes)], torch.uint8, torch.device("cpu"))
         parts = values.split(sizes)
-        decoded: list[torch.Tensor] = list(run(lambda i: named(i, lambda: timed(i)), range(count)))
-    if sum(one.numel() for one in decoded) < len(values):  # some videos ended early
-        values = torch.cat([one.reshape(-1) for one in decoded])
-    shapes = np.array([one.shape for one in decoded], np.int64).reshape(count, 4)
+        decoded: list[torch.Tensor] = list(run(lambda i: with_name(i, lambda: decode_timed(i)), range(count)))
+    if sum(part.numel() for part in decoded) < len(values):  # some videos ended early
+        values = torch.cat([part.reshape(-1) for part in decoded])
+    shapes = np.array([part.shape for part in decoded], np.int64).reshape(count, 4)
     if count and (shapes == shapes[0]).all():
         out = new_batch(values.view(count, *shapes[0].tolist()), None, "FHWC")
     else:
@@ -142,23 +140,16 @@ def video(
 
 
 def _check(op: str, frames: Any, start: Any, end: Any, length: Any, stride: Any) -> None:
-    given = {"start_frame": start, "end_frame": end, "sequence_length": length, "stride": stride}
-    names = [name for name, value in given.items() if value is not None]
+    values = {"start_frame": start, "end_frame": end, "sequence_length": length, "stride": stride}
+    names = [name for name, value in values.items() if value is not None]
     if frames is not None and names:
         raise RuntimeError(f"{op}: Cannot specify both `frames` and {', '.join(names)}")
     if end is not None and length is not None:
         raise RuntimeError(f"{op}: Cannot specify both `sequence_length` and `end_frame` arguments")
     for name, least in (("sequence_length", 0), ("stride", 1)):
-        value = given[name]
+        value = values[name]
         if value is not None and int(torch.as_tensor(value).min()) < least:
             raise RuntimeError(f"{op}: {name} must be at least {least}, got {torch.as_tensor(value).tolist()}")
-
-
-def _numbers(value: Any, i: int) -> list[int] | None:
-    """Return the numbers of sample i."""
-    if isinstance(value, torch.Tensor):
-        return [v for v in value[i if len(value) > 1 else 0].reshape(-1).tolist() if v != NO_VALUE]
-    return None if value is None else list(value) if isinstance(value, Sequence) else [value]
 
 
 def _range(video: Video, start: list[int] | None, end: list[int] | None, length: list[int] | None, stride: list[int] | None) -> np.ndarray:

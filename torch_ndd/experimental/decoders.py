@@ -2,6 +2,6 @@
 """The decoders under their former names in DALI."""
 
 from ..decoders.image import image as image
+from ..decoders.image import image_crop as image_crop
 from ..decoders.image import image_random_crop as image_random_crop
-from ..decoders.image_window import image_crop as image_crop
-from ..decoders.image_window import image_slice as image_slice
+from ..decoders.image import image_slice as image_slice

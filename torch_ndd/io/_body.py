@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of a download in blocks, which the system gets back one by one: a file of 3 GB that is moved somewhere takes 3 GB on the way, not 6."""
+"""The bytes of a download in blocks that are freed one by one: moving a file of 3 GB elsewhere takes 3 GB at the peak, not 6."""
 
 import io
 import mmap
@@ -12,7 +12,7 @@ Part = bytes | bytearray | memoryview
 
 
 class Body:
-    """Bytes that are appended, and then moved."""
+    """Bytes that are appended in parts, and then moved or copied as blocks."""
 
     def __init__(self) -> None:
         self._blocks: list[mmap.mmap] = []
@@ -27,6 +27,7 @@ class Body:
         while len(left):
             at = self._size % BLOCK
             if not at:
+                # Mapped, because freeing a mapping returns its memory to the system immediately, which malloc does not guarantee.
                 self._blocks.append(mmap.mmap(-1, BLOCK, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
             count = min(len(left), BLOCK - at)
             self._blocks[-1][at : at + count] = left[:count]
@@ -34,14 +35,14 @@ class Body:
             left = left[count:]
 
     def move_to(self, put: Callable[[memoryview], Any]) -> None:
-        """Call ``put`` with each block, in order, and give it back to the system; nothing is left."""
-        self._give(put, True)
+        """Call ``put`` with each block, in order, and free the block; the object is empty afterwards."""
+        self._pass_blocks(put, True)
 
     def copy_to(self, put: Callable[[memoryview], Any]) -> None:
         """Call ``put`` with each block, in order."""
-        self._give(put, False)
+        self._pass_blocks(put, False)
 
-    def _give(self, put: Callable[[memoryview], Any], release: bool) -> None:
+    def _pass_blocks(self, put: Callable[[memoryview], Any], release: bool) -> None:
         for k, block in enumerate(self._blocks):
             with memoryview(block) as whole, whole[: min(BLOCK, self._size - k * BLOCK)] as part:
                 put(part)
@@ -61,11 +62,11 @@ class Body:
         return b"".join(pieces)
 
     def clear(self) -> None:
-        """Give everything back to the system, even if a traceback still refers to this object."""
+        """Free all memory, even if a traceback still refers to this object."""
         self.move_to(lambda _: None)
 
     def content(self) -> "bytes | Body":
-        """Return few bytes as they are, and more as this object."""
+        """Return the bytes if they are few, else this object."""
         if self._size > BLOCK:
             return self
         few = self.part(0)
@@ -73,11 +74,11 @@ class Body:
         return few
 
 
-def moved_bytes(content: bytes | Body) -> bytes:
-    """Return all bytes, which are gone from ``content``."""
+def take_bytes(content: bytes | Body) -> bytes:
+    """Return all bytes, and empty ``content``."""
     if isinstance(content, bytes):
         return content
-    file = io.BytesIO()  # grows in place, and gives its memory away without a copy
+    file = io.BytesIO()  # grows in place, and getvalue() does not copy
     content.move_to(file.write)
     return file.getvalue()
 
@@ -88,7 +89,7 @@ def part_of(content: bytes | Body, begin: int, end: int | None) -> bytes:
 
 
 def fill(out: memoryview, contents: Sequence[bytes | Body]) -> None:
-    """Write contents one after the other into memory of their size. Those in blocks are gone then."""
+    """Write contents one after the other to memory of their total size, emptying those in blocks. A content may occur several times."""
     at, last = 0, {id(content): k for k, content in enumerate(contents)}
 
     def put(part: Part) -> None:

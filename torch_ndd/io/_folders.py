@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Ways by which links may lead to one folder: thirty folders with two links each to the next one would be a billion.
+# Paths through links to one folder: thirty folders, each with two links to the next, would give a billion.
 MAX_WAYS = 100
 
 _Place = tuple[int, int]  # device and inode
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a folder is one that tools keep for themselves: ``.ipynb_checkpoints``, ``.git``."""
+    """Return whether the name is that of a folder of tools, such as ``.ipynb_checkpoints`` or ``.git``."""
     return name.startswith(".")
 
 
@@ -29,7 +29,7 @@ def walk(root: str | os.PathLike[str], enters: Callable[[str], bool] = lambda na
 
     Args:
         root: The first folder.
-        enters: Tells by the name of a subfolder whether to look into it.
+        enters: Returns, for the name of a subfolder, whether to enter it.
 
     Raises:
         OSError: a folder that cannot be read.
@@ -38,7 +38,7 @@ def walk(root: str | os.PathLike[str], enters: Callable[[str], bool] = lambda na
     root = os.fspath(root)
     ways: Counter[_Place] = Counter()
     waiting = [(root, _folders_above(os.path.dirname(os.path.abspath(root))))]
-    while waiting:
+    while waiting:  # a stack and not recursion: folders may be nested deeper than Python's limit
         folder, above = waiting.pop()
         place = _place(folder)
         if place in above and folder != root:
@@ -61,9 +61,9 @@ def _place(folder: str | os.PathLike[str]) -> _Place:
 
 
 def _folders_above(folder: str | os.PathLike[str]) -> frozenset[_Place]:
-    """Return the places of a folder and of those that it is in, by its name and without links."""
+    """Return the places of a folder and its parents, both by its name and with links resolved."""
     named, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))
-    return frozenset(_place(one) for one in (named, *named.parents, real, *real.parents))
+    return frozenset(_place(folder) for folder in (named, *named.parents, real, *real.parents))
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:

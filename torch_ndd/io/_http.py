@@ -7,28 +7,28 @@ from typing import Any
 
 import aiohttp
 
-from ._body import Body, moved_bytes
+from ._body import Body, take_bytes
 from ._limits import LimitError, Meter, meter
 
 _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
-class _Counted:
-    """The body of a response."""
+class _CountedBody:
+    """The body of a response, which counts its bytes and enforces the limits."""
 
-    def __init__(self, stream: Any, counts: Meter, most: int) -> None:
-        self._stream, self._meter, self._most = stream, counts, most
+    def __init__(self, stream: Any, counts: Meter, max_bytes: int) -> None:
+        self._stream, self._meter, self._max_bytes = stream, counts, max_bytes
         self._count = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
     async def readany(self) -> bytes:
-        return self._counted(await self._stream.readany())
+        return self._count_part(await self._stream.readany())
 
     async def read(self, n: int = -1) -> Any:
         if n >= 0:
-            return self._counted(await self._stream.read(n))
+            return self._count_part(await self._stream.read(n))
         body = Body()
         try:
             while part := await self.readany():
@@ -36,44 +36,47 @@ class _Counted:
         except BaseException:  # its traceback refers to the body, and may live long
             body.clear()
             raise
-        return body.content() if self._meter.takes_bodies else moved_bytes(body)
+        return body.content() if self._meter.takes_bodies else take_bytes(body)
 
     async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
         while part := await self.read(n):
             yield part
 
-    def _counted(self, part: bytes) -> bytes:
+    def _count_part(self, part: bytes) -> bytes:
         self._count += len(part)
-        self._meter.received(len(part))
-        if self._count > self._most:
-            if self._most < self._meter.most:
-                raise LimitError(f"the server sent more than the requested {self._most} bytes")
+        self._meter.note_bytes(len(part))
+        if self._count > self._max_bytes:
+            if self._max_bytes < self._meter.max_bytes:
+                raise LimitError(f"the server sent more than the requested {self._max_bytes} bytes")
             self._meter.check_size(self._count)
         return part
 
 
 class _Response(aiohttp.ClientResponse):
+    """A response whose body is counted."""
+
     async def start(self, connection: Any) -> aiohttp.ClientResponse:
         counts = meter.get() or Meter()
         counts.counts = True
         await super().start(connection)
+        # A compressed body could expand to any size, and ranges would refer to compressed bytes.
         if 200 <= self.status < 300 and self.headers.get("Content-Encoding", "identity") not in ("identity", ""):
-            raise LimitError(f"the server has sent it with Content-Encoding {self.headers['Content-Encoding']}, though asked for it as it is")
-        most = counts.most
-        asked = _RANGE.fullmatch(self.request_info.headers.get("Range", ""))
+            raise LimitError(f"the server sent it with Content-Encoding {self.headers['Content-Encoding']}, although identity was requested")
+        max_bytes = counts.max_bytes
+        requested = _RANGE.fullmatch(self.request_info.headers.get("Range", ""))
         counts.ignored_range = "Range" in self.request_info.headers and self.status == 200
-        if asked is not None and self.status == 206:
-            most = min(most, int(asked[2]) - int(asked[1]) + 1)
-        if self.method != "HEAD" and (self.content_length or 0) > counts.most:
+        if requested is not None and self.status == 206:
+            max_bytes = min(max_bytes, int(requested[2]) - int(requested[1]) + 1)
+        if self.method != "HEAD" and (self.content_length or 0) > counts.max_bytes:
             counts.check_size(self.content_length or 0)
-        self.content = _Counted(self.content, counts, most)  # type: ignore[assignment]
+        self.content = _CountedBody(self.content, counts, max_bytes)  # type: ignore[assignment]
         return self
 
 
 async def client(**options: Any) -> aiohttp.ClientSession:
     """Return the HTTP session of an fsspec file system, with the options that the user has configured."""
-    given = dict(options.pop("headers", None) or {})
-    headers = {**{name: value for name, value in given.items() if name.lower() != "accept-encoding"}, "Accept-Encoding": "identity"}
-    # The default applies to other callers, such as a zip file system over HTTP; the operation's own limits are reached earlier.
+    headers = dict(options.pop("headers", None) or {})
+    headers = {**{name: value for name, value in headers.items() if name.lower() != "accept-encoding"}, "Accept-Encoding": "identity"}
+    # The default timeout is for other callers, such as a zip file system over HTTP; the limits of an operation are reached earlier.
     timeout = options.pop("timeout", None) or aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=30)
     return aiohttp.ClientSession(**{**options, "auto_decompress": False}, headers=headers, timeout=timeout, response_class=_Response)

@@ -12,9 +12,9 @@ _GIB = 2**30
 _FILE_BYTES, _CONTAINER_BYTES, _LISTING_BYTES = 4 * _GIB, 64 * _GIB, _GIB // 4
 _FILE_SECONDS, _CONTAINER_SECONDS = 600.0, 3600.0
 _STALL_SECONDS = 30.0
-# Fewer bytes are not progress: otherwise a server that sends one byte per second would be waited for until the end.
+# Fewer bytes are not progress: otherwise a server that sends one byte per second would never be given up.
 _PROGRESS = 4096
-# An attempt may use a third of the seconds without progress: a dead connection is dropped and reopened.
+# An attempt may use a third of the time without progress, so that a dead connection is dropped and reopened.
 _SHARES = 3
 
 
@@ -33,8 +33,8 @@ class UrlLimits:
     max_seconds: float | None = None
 
     @classmethod
-    def checked(cls, op: str, max_bytes: Any, stall_seconds: Any, max_seconds: Any) -> "UrlLimits":
-        """Return the limits that arguments mean. Raise TypeError or ValueError naming operator and argument for invalid ones."""
+    def from_arguments(cls, op: str, max_bytes: Any, stall_seconds: Any, max_seconds: Any) -> "UrlLimits":
+        """Convert arguments to limits. Raise TypeError or ValueError naming operator and argument for invalid ones."""
         values = {"url_max_bytes": max_bytes, "url_stall_seconds": stall_seconds, "url_max_seconds": max_seconds}
         for name, value in values.items():
             if value is None:
@@ -49,7 +49,7 @@ class UrlLimits:
 _limits: ContextVar[UrlLimits] = ContextVar("torch_ndd_url_limits", default=UrlLimits())  # noqa: B039 (it is frozen)
 
 
-def current() -> UrlLimits:
+def current_limits() -> UrlLimits:
     """Return the limits of the current operation."""
     return _limits.get()
 
@@ -58,10 +58,10 @@ class using:
     """``with using(limits):`` applies limits to reads from URLs within the block."""
 
     def __init__(self, limits: UrlLimits) -> None:
-        self._given = limits
+        self._limits = limits
 
     def __enter__(self) -> None:
-        self._token = _limits.set(self._given)
+        self._token = _limits.set(self._limits)
 
     def __exit__(self, *error: object) -> None:
         _limits.reset(self._token)
@@ -75,18 +75,18 @@ class Meter:
     """Progress of one file, over all attempts."""
 
     def __init__(self, kind: str = "file", limits: UrlLimits | None = None) -> None:
-        limits = current() if limits is None else limits
+        limits = current_limits() if limits is None else limits
         defaults = {"container": _CONTAINER_BYTES, "listing": _LISTING_BYTES}
-        self.most = limits.max_bytes or defaults.get(kind, _FILE_BYTES)
+        self.max_bytes = limits.max_bytes or defaults.get(kind, _FILE_BYTES)
         self._stall = limits.stall_seconds
         self._seconds = limits.max_seconds or (_CONTAINER_SECONDS if kind == "container" else _FILE_SECONDS)
         self._begin = self._mark = time.monotonic()
-        self._since = 0  # bytes since the mark
+        self._since = 0  # bytes since the mark, which moves with every 4096 bytes
         self._last = self._begin  # time of the latest byte, or the start of the attempt
         self.counts = False
         """Whether bytes are reported as they arrive, so that stalls are known."""
         self.takes_bodies = False
-        """Whether the caller takes a body in blocks in place of its bytes."""
+        """Whether the caller accepts a body in blocks instead of bytes."""
         self.ignored_range = False
         """Whether the server sent the whole file instead of a range."""
 
@@ -100,10 +100,10 @@ class Meter:
         self._last = time.monotonic()
 
     def patience(self) -> float:
-        """Return the seconds that the attempt may stay silent from now on; 0: give it up."""
+        """Return how many more seconds the attempt may stay silent; 0 ends it."""
         return max(self._last + self._stall / _SHARES - time.monotonic(), 0.0) if self.counts else self._seconds
 
-    def received(self, count: int) -> None:
+    def note_bytes(self, count: int) -> None:
         """Note that bytes have arrived."""
         self._last = time.monotonic()
         self._since += count
@@ -120,8 +120,8 @@ class Meter:
 
     def check_size(self, size: int) -> None:
         """Raise LimitError if a file of this size is too large."""
-        if size > self.most:
-            raise LimitError(f"it has more than {self.most} bytes (url_max_bytes)")
+        if size > self.max_bytes:
+            raise LimitError(f"it has more than {self.max_bytes} bytes (url_max_bytes)")
 
 
 meter: ContextVar[Meter | None] = ContextVar("torch_ndd_url_meter", default=None)

@@ -5,10 +5,10 @@ import io
 from collections import OrderedDict
 
 from . import _limits
-from ._body import BLOCK, Body, moved_bytes
-from ._urls import Range, fetched, file_size
+from ._body import BLOCK, Body, take_bytes
+from ._urls import Range, fetch, file_size
 
-# For videos: one block per request and few blocks in memory, because FFmpeg reads a video once sequentially and then seeks to some frames.
+# For videos: one block per request and few blocks in memory, because FFmpeg first reads a video sequentially and then seeks to some frames.
 _BLOCK, _BLOCKS = BLOCK, 4
 
 
@@ -19,7 +19,7 @@ class RangeFile(io.RawIOBase):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self._url, self._limits = url, _limits.current()
+        self._url, self._limits = url, _limits.current_limits()
         self._position = 0
         self._size: int | None = None
 
@@ -53,17 +53,17 @@ class RangeFile(io.RawIOBase):
 
     def _bytes(self, begin: int, length: int) -> bytes:
         with _limits.using(self._limits):
-            (content,) = fetched([Range(self._url, begin, length)], self._as_sent)
+            (content,) = fetch([Range(self._url, begin, length)], self._as_sent)
         if isinstance(content, Exception):
             raise content
-        return self._received(content)
+        return self._take_content(content)
 
-    def _received(self, content: bytes | Body) -> bytes:
-        return moved_bytes(content)
+    def _take_content(self, content: bytes | Body) -> bytes:
+        return take_bytes(content)
 
 
 class RemoteFile(RangeFile):
-    """A file at a URL read in blocks, for C libraries, which exceptions cannot cross: ``error`` holds it, and the file appears to end."""
+    """A file at a URL read in blocks, for C libraries. Exceptions cannot cross them: an error is stored in ``error``, and the file appears to end."""
 
     _as_sent = True
 
@@ -75,14 +75,14 @@ class RemoteFile(RangeFile):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         try:
             return super().seek(offset, whence)
-        except BaseException as error:  # KeyboardInterrupt too: the reading thread raises it
+        except BaseException as error:  # including KeyboardInterrupt: the caller of the library raises it
             self.error = error
             return -1
 
     def size(self) -> int:
         """Return the size in bytes. Raise RuntimeError if it cannot be determined."""
         if self._size is None and not self._blocks:
-            self._block(0)  # most videos of data sets are one block, which makes their size known without another request
+            self._block(0)  # most videos of data sets are one block, which gives their size without another request
         return super().size()
 
     def read(self, count: int = -1) -> bytes:
@@ -103,7 +103,7 @@ class RemoteFile(RangeFile):
             self.error = error
             return b""
 
-    def _received(self, content: bytes | Body) -> bytes:
+    def _take_content(self, content: bytes | Body) -> bytes:
         if not isinstance(content, Body):
             return content
         # The whole file: from a web server without range requests.
@@ -116,7 +116,7 @@ class RemoteFile(RangeFile):
         if number not in self._blocks:
             begin = number * _BLOCK
             content = self._bytes(begin, _BLOCK)
-            if number in self._blocks:
+            if number in self._blocks:  # _take_content() has stored the whole file
                 return self._blocks[number]
             if len(content) < _BLOCK and self._size is None:
                 self._size = begin + len(content)

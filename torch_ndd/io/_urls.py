@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from .._core.process.files import check_regular, open_regular, read_regular
-from ._body import Body, moved_bytes, part_of
+from ._body import Body, part_of, take_bytes
 from ._limits import LimitError, Meter, meter
 
 T = TypeVar("T")
@@ -25,15 +25,15 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 
 # Seconds before the next attempt, doubled each time: 3 s in total.
 _ATTEMPTS, _PAUSE = 6, 0.1
-# Bytes of one request to a file system that returns them at once.
+# Bytes per request to a file system that returns the whole range as one object.
 _STEP = 16 * 1024 * 1024
 # Files of a batch that are requested at the same time.
 _TOGETHER = 64
-# Bytes to read at once when copying.
+# Bytes per read when copying.
 _PART = 4 * 1024 * 1024
 # Ranges of a file that are closer than this are fetched as one: a request costs as much as some 100 kB at 10 Gbit/s and 0.1 ms.
-_GAP, _MOST = 64 * 1024, 8 * 1024 * 1024
-# Errors that another attempt cannot help.
+_MAX_GAP, _MAX_MERGED = 64 * 1024, 8 * 1024 * 1024
+# Errors for which another attempt is useless.
 _FINAL = (
     FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError, ImportError, TypeError, ValueError, LimitError,
 )  # fmt: skip
@@ -50,7 +50,7 @@ def is_url(path: str | bytes | os.PathLike[str]) -> bool:
     return _URL.match(os.fsdecode(path)) is not None
 
 
-def _fsspec(module: str, url: str) -> Any:
+def _import_fsspec(module: str, url: str) -> Any:
     try:
         return importlib.import_module(f"fsspec.{module}")
     except ImportError:
@@ -59,7 +59,7 @@ def _fsspec(module: str, url: str) -> Any:
 
 def filesystem(url: str) -> tuple[Any, str]:
     """Return the fsspec file system of a URL, and the path in it."""
-    core = _fsspec("core", url)
+    core = _import_fsspec("core", url)
     try:
         web = {part.partition("://")[0] for part in url.split("::")} & {"http", "https"}
         options: dict[str, Any] = {protocol: {"get_client": importlib.import_module("torch_ndd.io._http").client} for protocol in web}
@@ -68,12 +68,12 @@ def filesystem(url: str) -> tuple[Any, str]:
         raise RuntimeError(f"{url}: {error}") from None
 
 
-def _by_http(fs: Any) -> bool:
+def _is_http(fs: Any) -> bool:
     return "http" in fs.protocol or "https" in fs.protocol
 
 
-def _failed(url: str, error: BaseException, attempt: int, counts: Meter) -> float:
-    """Return the seconds to wait before the next attempt. Raise RuntimeError naming the URL if no attempt can help."""
+def _pause_before_retry(url: str, error: BaseException, attempt: int, counts: Meter) -> float:
+    """Return the seconds to wait before the next attempt. Raise RuntimeError naming the URL if another attempt is useless or too late."""
     if isinstance(error, RuntimeError) and str(error).startswith(url):
         raise error
     cause = error.__cause__
@@ -81,7 +81,7 @@ def _failed(url: str, error: BaseException, attempt: int, counts: Meter) -> floa
         # fsspec raises this for every web server that does not report a size
         error = error if cause is None or getattr(cause, "status", None) in (404, 410) else cause
     if type(error).__name__ == "TooManyRedirects":  # from aiohttp, without a message
-        error = LimitError("it is redirected again and again")
+        error = LimitError("too many redirects")
     if attempt == _ATTEMPTS - 1 or _is_final(error):
         raise RuntimeError(f"{url}: {reason_of(error)}") from None
     try:
@@ -91,8 +91,8 @@ def _failed(url: str, error: BaseException, attempt: int, counts: Meter) -> floa
     return min(_PAUSE * 2**attempt, counts.left())
 
 
-def again(url: str, action: Callable[[], T], kind: str = "file") -> T:
-    """Return the result of ``action``, after some attempts within the limits. Raise RuntimeError naming the URL."""
+def retry(url: str, action: Callable[[], T], kind: str = "file") -> T:
+    """Call ``action`` until it succeeds, a few times and within the limits. Raise RuntimeError naming the URL."""
     counts = Meter(kind)
     token = meter.set(counts)
     try:
@@ -100,33 +100,34 @@ def again(url: str, action: Callable[[], T], kind: str = "file") -> T:
             try:
                 return action()
             except Exception as error:
-                time.sleep(_failed(url, error, attempt, counts))
+                time.sleep(_pause_before_retry(url, error, attempt, counts))
     finally:
         meter.reset(token)
     raise AssertionError
 
 
-async def _attempts(url: str, action: Callable[[], Any], kind: str) -> Any:
-    """Do the same for a coroutine function, in fsspec's event loop; it is cancelled when its time is over."""
+async def _retry_async(url: str, action: Callable[[], Any], kind: str) -> Any:
+    """Do what :func:`retry` does for a coroutine function, in fsspec's event loop; it is cancelled when its time is over."""
     counts = Meter(kind)
-    counts.counts = url.startswith(("http://", "https://"))
+    counts.counts = url.startswith(("http://", "https://"))  # a server that never answers is a stall as well
     meter.set(counts)  # of this task
     for attempt in range(_ATTEMPTS):
         try:
-            return await _in_time(action(), counts)
+            return await _run_in_time(action(), counts)
         except Exception as error:
-            await asyncio.sleep(_failed(url, error, attempt, counts))
+            await asyncio.sleep(_pause_before_retry(url, error, attempt, counts))
     raise AssertionError
 
 
-async def _in_time(action: Any, counts: Meter) -> Any:
+async def _run_in_time(action: Any, counts: Meter) -> Any:
+    """Await a coroutine. Raise LimitError at a limit, TimeoutError if it stays silent; it has ended in either case."""
     task = asyncio.ensure_future(action)
     try:
         counts.begin_attempt()
         while not (await asyncio.wait({task}, timeout=min(counts.left(), counts.patience()) + 1e-3))[0]:
             counts.check()
             if not counts.patience():
-                raise TimeoutError("nothing arrives")
+                raise TimeoutError("no data arrive")
         return task.result()
     finally:
         if not task.done():
@@ -134,7 +135,7 @@ async def _in_time(action: Any, counts: Meter) -> Any:
             await asyncio.gather(task, return_exceptions=True)
 
 
-# The futures that the program waits for. They are cancelled at exit, because the waiting threads are joined before.
+# The futures that threads wait for. They are cancelled at exit, because the interpreter joins these threads before it exits.
 _running: "set[Future[Any]]" = set()
 _exiting = False
 
@@ -146,11 +147,11 @@ def _cancel_all() -> None:
         future.cancel()
 
 
-threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]  # as concurrent.futures does, and before it
+threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]  # runs before the exit function of concurrent.futures, which joins threads
 
 
 class Download:
-    """What a thread is downloading for an object, which may go before the end."""
+    """The downloads of a thread for an object that may be freed before they end."""
 
     def __init__(self) -> None:
         self.is_abandoned = False
@@ -167,8 +168,8 @@ current_download: ContextVar[Download | None] = ContextVar("torch_ndd_download",
 """The download of this thread, if it may be abandoned."""
 
 
-def _waited_for(fs: Any, action: Any) -> Any:
-    """Return the result of a coroutine run in a file system's event loop. Ctrl-C cancels it, and so does the end of what it is for."""
+def _run(fs: Any, action: Any) -> Any:
+    """Run a coroutine in a file system's event loop and return its result. Ctrl-C cancels it, and so does :meth:`Download.abandon`."""
     future = asyncio.run_coroutine_threadsafe(action, fs.loop)
     download = current_download.get() or Download()
     _running.add(future)
@@ -178,7 +179,7 @@ def _waited_for(fs: Any, action: Any) -> Any:
             future.cancel()
         return future.result()
     except CancelledError:
-        why = "nobody waits for it any more" if download.is_abandoned else "nothing is read from URLs any more: the program ends"
+        why = "the download was abandoned" if download.is_abandoned else "the program ends, so that nothing more is read from URLs"
         raise RuntimeError(why) from None
     except BaseException:
         future.cancel()
@@ -188,12 +189,12 @@ def _waited_for(fs: Any, action: Any) -> Any:
         download.futures.discard(future)
 
 
-def asked(url: str, method: str, *arguments: Any, kind: str = "file") -> Any:
-    """Return the result of a file system method for a URL, after some attempts within the limits. Raise RuntimeError naming the URL."""
+def call_filesystem(url: str, method: str, *arguments: Any, kind: str = "file") -> Any:
+    """Call a method of a URL's file system and return the result, with retries within the limits. Raise RuntimeError naming the URL."""
     fs, name = filesystem(url)
     if fs.async_impl:
-        return _waited_for(fs, _attempts(url, lambda: getattr(fs, "_" + method)(name, *arguments), kind))
-    return again(url, lambda: getattr(fs, method)(name, *arguments), kind)
+        return _run(fs, _retry_async(url, lambda: getattr(fs, "_" + method)(name, *arguments), kind))
+    return retry(url, lambda: getattr(fs, method)(name, *arguments), kind)
 
 
 def _is_final(error: BaseException) -> bool:
@@ -230,23 +231,23 @@ def read_all(path: str | bytes) -> bytes:
     if not is_url(path):
         return read_regular(path)
     url = os.fsdecode(path)
-    content = fetched([Range(url, 0, -1)])[0]
+    content = fetch([Range(url, 0, -1)])[0]
     if isinstance(content, Exception):
         raise OSError(0, str(content).removeprefix(url + ": "), url)
-    return moved_bytes(content)
+    return take_bytes(content)
 
 
-def names_in(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]:
-    """Return the names of the folders, or of the files, in a folder that match a pattern, sorted bytewise. Raise OSError if there is no folder."""
+def list_names(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[bytes]:
+    """Return the names of the subfolders, or files, of a folder that match a pattern, sorted bytewise. Raise OSError if it does not exist."""
     if not is_url(root):
         with os.scandir(root) as entries:
-            return sorted(one.name for one in entries if fits.match(one.name) and _is(one, folders))
+            return sorted(entry.name for entry in entries if fits.match(entry.name) and _is(entry, folders))
     url = os.fsdecode(root).rstrip("/")
     try:
-        found = asked(url, "ls", True, kind="listing")
+        found = call_filesystem(url, "ls", True, kind="listing")
     except RuntimeError as error:
         raise OSError(0, str(error).removeprefix(url + ": "), url) from None
-    names = [os.fsencode(one["name"].rstrip("/").rpartition("/")[2]) for one in found if (one["type"] == "directory") == folders]
+    names = [os.fsencode(entry["name"].rstrip("/").rpartition("/")[2]) for entry in found if (entry["type"] == "directory") == folders]
     return sorted(name for name in names if name and fits.match(name))
 
 
@@ -257,10 +258,10 @@ def _is(entry: "os.DirEntry[bytes]", folder: bool) -> bool:
         return False
 
 
-def matching(pattern: str) -> list[str]:
+def find_urls(pattern: str) -> list[str]:
     """Return the URLs that match one with ``*``, ``?`` or ``[``, sorted bytewise."""
     fs, _ = filesystem(pattern)
-    return sorted((fs.unstrip_protocol(one) for one in asked(pattern, "glob", kind="listing")), key=os.fsencode)
+    return sorted((fs.unstrip_protocol(path) for path in call_filesystem(pattern, "glob", kind="listing")), key=os.fsencode)
 
 
 class Range(NamedTuple):
@@ -286,19 +287,22 @@ class Range(NamedTuple):
         return part
 
 
-def merged(wanted: Sequence[Range]) -> list[Range]:
+def merge_ranges(wanted: Sequence[Range]) -> list[Range]:
     """Return for each range one that contains it; neighboring ranges share one."""
-    merge = _fsspec("utils", max((one.path for one in wanted), default="")).merge_offset_ranges
-    paths, begins, ends = merge([one.path for one in wanted], [int(one.begin) for one in wanted], [one.end for one in wanted], _GAP, _MOST)
+    merge = _import_fsspec("utils", max((part.path for part in wanted), default="")).merge_offset_ranges
+    paths, begins, ends = merge(
+        [part.path for part in wanted], [int(part.begin) for part in wanted], [part.end for part in wanted], _MAX_GAP, _MAX_MERGED
+    )
     wholes = [Range(path, begin, -1 if end is None else end - begin) for path, begin, end in zip(paths, begins, ends, strict=True)]
-    places = [(one.path, one.begin) for one in wholes]
-    made = [wholes[bisect_right(places, one[:2]) - 1] for one in wanted]
-    # fsspec before 2026 forgets the end of a range that contains another one.
-    return [whole if whole.end is None or (one.end is not None and one.end <= whole.end) else one for one, whole in zip(wanted, made, strict=True)]
+    places = [(whole.path, whole.begin) for whole in wholes]
+    containing = [wholes[bisect_right(places, part[:2]) - 1] for part in wanted]
+    # fsspec before 2026 loses the end of a range that contains another one: such a part is fetched alone.
+    pairs = zip(wanted, containing, strict=True)
+    return [whole if whole.end is None or (part.end is not None and part.end <= whole.end) else part for part, whole in pairs]
 
 
-def fetched(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body | Exception]:
-    """Return the bytes of each range, or the error, after some attempts. Ranges are requested concurrently where the protocol can.
+def fetch(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body | Exception]:
+    """Return the bytes of each range, or its error, with retries. Ranges are requested concurrently if the protocol supports it.
 
     More than a few megabytes are a :class:`Body`.
 
@@ -308,38 +312,38 @@ def fetched(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body
     """
     results: list[bytes | Body | Exception] = [EOFError()] * len(wanted)
     groups: dict[Any, list[tuple[int, Any]]] = {}
-    for k, one in enumerate(wanted):
+    for k, part in enumerate(wanted):
         try:
-            fs, name = filesystem(one.path)
+            fs, name = filesystem(part.path)
             if fs.async_impl:
-                groups.setdefault(fs, []).append((k, partial(_attempts, one.path, partial(_content, fs, name, one, as_sent), "file")))
+                groups.setdefault(fs, []).append((k, partial(_retry_async, part.path, partial(_fetch_range, fs, name, part, as_sent), "file")))
             else:
-                results[k] = again(one.path, partial(_content_at_once, fs, name, one))
+                results[k] = retry(part.path, partial(_fetch_range_sync, fs, name, part))
         except Exception as error:
             results[k] = error
     for fs, group in groups.items():
-        parts = _waited_for(fs, _together([start for _, start in group]))
-        for (k, _), part in zip(group, parts, strict=True):
-            results[k] = part
+        contents = _run(fs, _run_together([start for _, start in group]))
+        for (k, _), content in zip(group, contents, strict=True):
+            results[k] = content
     return results
 
 
-async def _together(starts: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return the results or exceptions of some coroutine functions, run together."""
+async def _run_together(starts: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run coroutine functions concurrently, some at a time, and return their results or exceptions."""
     room = asyncio.Semaphore(_TOGETHER)
 
-    async def one(start: Callable[[], Any]) -> Any:
+    async def start_in_room(start: Callable[[], Any]) -> Any:
         async with room:
             return await start()
 
-    return await asyncio.gather(*(one(start) for start in starts), return_exceptions=True)
+    return await asyncio.gather(*(start_in_room(start) for start in starts), return_exceptions=True)
 
 
-async def _content(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes | Body:
+async def _fetch_range(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes | Body:
     counts, begin, end = meter.get(), int(wanted.begin), wanted.end
     assert counts is not None
-    if not _by_http(fs):
-        return await _in_steps(fs, name, begin, end, counts)
+    if not _is_http(fs):
+        return await _fetch_in_steps(fs, name, begin, end, counts)
     counts.takes_bodies = True
     content = await fs._cat_file(name, start=begin, end=end) if begin or end is not None else await fs._cat_file(name)
     if end is None:
@@ -352,8 +356,8 @@ async def _content(fs: Any, name: str, wanted: Range, as_sent: bool) -> bytes | 
     return content
 
 
-async def _in_steps(fs: Any, name: str, begin: int, end: int | None, counts: Meter) -> bytes | Body:
-    """Return a range of a file system that does not count bytes, and holds what it reads twice: no more than a step at a time."""
+async def _fetch_in_steps(fs: Any, name: str, begin: int, end: int | None, counts: Meter) -> bytes | Body:
+    """Read a range in steps, because file systems other than HTTP do not report progress and hold the bytes of a request twice."""
     body = Body()
     try:
         while end is None or begin < end:
@@ -363,7 +367,7 @@ async def _in_steps(fs: Any, name: str, begin: int, end: int | None, counts: Met
             except (FileNotFoundError, PermissionError, LimitError):
                 raise
             except Exception:
-                # A range at the end of a file, or of an empty one, is refused.
+                # A range that begins at the end of a file is an error in some file systems.
                 if end is not None or await fs._size(name) != begin:
                     raise
                 break
@@ -379,7 +383,7 @@ async def _in_steps(fs: Any, name: str, begin: int, end: int | None, counts: Met
         raise
 
 
-def _content_at_once(fs: Any, name: str, wanted: Range) -> bytes | Body:
+def _fetch_range_sync(fs: Any, name: str, wanted: Range) -> bytes | Body:
     _check_local(fs, name)
     if 0 <= wanted.length <= _STEP:
         return fs.cat_file(name, start=int(wanted.begin), end=wanted.end)
@@ -401,7 +405,7 @@ def _check_local(fs: Any, name: str) -> None:
 
 
 def _copy(file: Any, put: Callable[[bytes], Any], length: int | None = None) -> None:
-    """Give the rest of a file, or its first ``length`` bytes, to ``put`` in parts, within the limits."""
+    """Pass the rest of a file, or its first ``length`` bytes, to ``put`` in parts, within the limits."""
     counts, download, size = meter.get(), current_download.get(), 0
     assert counts is not None
     while part := file.read(_PART if length is None else min(_PART, length - size)):
@@ -410,7 +414,7 @@ def _copy(file: Any, put: Callable[[bytes], Any], length: int | None = None) -> 
             counts.check_size(size)
         counts.check()
         if download is not None and download.is_abandoned:
-            raise LimitError("nobody waits for it any more")
+            raise LimitError("the download was abandoned")
         put(part)
 
 
@@ -421,22 +425,23 @@ def local_file(path: str, kind: str = "container") -> Iterator[str]:
         yield path
         return
     fs, name = filesystem(path)
+    # Without a name, so that it is freed whatever happens to the process; native code opens it through /proc.
     with tempfile.TemporaryFile() as copy:
         here = f"/proc/self/fd/{copy.fileno()}"
         if fs.async_impl:
-            _waited_for(fs, _attempts(path, partial(_copied, fs, name, here), kind))
+            _run(fs, _retry_async(path, partial(_copy_async, fs, name, here), kind))
         else:
-            again(path, partial(_copied_at_once, fs, name, here), kind)
+            retry(path, partial(_copy_sync, fs, name, here), kind)
         yield here
 
 
-async def _copied(fs: Any, name: str, here: str) -> None:
-    if not _by_http(fs) and (counts := meter.get()) is not None:
+async def _copy_async(fs: Any, name: str, here: str) -> None:
+    if not _is_http(fs) and (counts := meter.get()) is not None:
         counts.check_size(await fs._size(name) or 0)
     await fs._get_file(name, here)
 
 
-def _copied_at_once(fs: Any, name: str, here: str) -> None:
+def _copy_sync(fs: Any, name: str, here: str) -> None:
     _check_local(fs, name)
     with fs.open(name, "rb") as file, open(here, "wb") as copy:
         _copy(file, copy.write)
@@ -446,7 +451,7 @@ def file_size(path: str) -> int:
     """Return the size of a file or URL in bytes. Raise OSError or RuntimeError if there is none."""
     if not is_url(path):
         return os.stat(path).st_size
-    size = asked(path, "size")
+    size = call_filesystem(path, "size")
     if size is None:
-        raise RuntimeError(f"{path}: the server does not tell its size")
+        raise RuntimeError(f"{path}: the server does not report its size")
     return size

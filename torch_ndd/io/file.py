@@ -11,7 +11,7 @@ from .._core.values.batch import Batch, empty_packed
 from .._core.values.dispatch import submit
 from ._body import fill
 from ._limits import UrlLimits, using
-from ._urls import Range, fetched, is_url, reason_of
+from ._urls import Range, fetch, is_url, reason_of
 
 _file_sizes = native.kernel("file_sizes", writes=(-1,))
 
@@ -31,8 +31,8 @@ def read(
 ) -> T:
     """Read whole files: their contents, uint8 (length,).
 
-    The sizes are looked up at the call; the files are read on demand by the compute threads. URLs (``s3://``, ``https://`` and others, with ``pip
-    install torch_ndd[remote]``) are fetched at the call, all of a batch at once; not in a compiled graph.
+    The sizes are determined at the call; the files are read on demand by the compute threads. URLs (``s3://``, ``https://`` and others, with ``pip
+    install torch_ndd[remote]``) are fetched at the call, all of a batch concurrently; not in a compiled graph.
 
     Args:
         filepaths: the bytes of paths or URLs, uint8 or int8 (length,).
@@ -58,10 +58,10 @@ def read(
     if paths.dtype not in (torch.uint8, torch.int8) or paths.ndim != 1:
         raise RuntimeError(f"{op}: Unexpected input data type: paths are uint8 with one dimension, got {paths.dtype} with {paths.ndim}")
     names = () if torch.compiler.is_compiling() else tuple(bytes(path.buffer.numpy()).decode(errors="replace") for path in paths)
-    limits = UrlLimits.checked(op, url_max_bytes, url_stall_seconds, url_max_seconds)
+    limits = UrlLimits.from_arguments(op, url_max_bytes, url_stall_seconds, url_max_seconds)
     if any(map(is_url, names)):
         with using(limits):
-            out = _downloaded(op, names)
+            out = _download(op, names)
         out.sources = names
         return launch((), also=(out,))
     sizes = torch.empty((paths.batch_size, 1), dtype=torch.int64)
@@ -75,12 +75,12 @@ def read(
     return launch(out, [op])
 
 
-def _downloaded(op: str, paths: Sequence[str]) -> Batch:
+def _download(op: str, paths: Sequence[str]) -> Batch:
     contents = []
-    for k, content in enumerate(fetched([Range(path, 0, -1) for path in paths])):
+    for k, content in enumerate(fetch([Range(path, 0, -1) for path in paths])):
         if isinstance(content, Exception):
             raise RuntimeError(f'{op}: sample {k}: "{paths[k]}" cannot be read: {reason_of(content).removeprefix(paths[k] + ": ")}')
         contents.append(content)
-    out = empty_packed(torch.tensor([[len(one)] for one in contents], dtype=torch.int64), torch.uint8, torch.device("cpu"))
+    out = empty_packed(torch.tensor([[len(content)] for content in contents], dtype=torch.int64), torch.uint8, torch.device("cpu"))
     fill(out.buffer.view(-1).numpy().data, contents)
     return out

@@ -30,7 +30,7 @@ class Summary(NamedTuple):
     bytes: int  # of the images
     shards: int
     skipped: list[tuple[str, str]]  # path, reason
-    resumed: int  # shards that an earlier run has made
+    resumed: int  # shards that an earlier run wrote
 
 
 def pack(
@@ -94,13 +94,13 @@ def pack(
         encoder()
     where = Path(target)
     _check_apart(Path(source), where)
-    made = plan(Path(source), options, None if annotations is None else Path(annotations))
-    digest = made.digest()
-    finished = _finished(where, digest)
+    pack_plan = plan(Path(source), options, None if annotations is None else Path(annotations))
+    digest = pack_plan.digest()
+    finished = _finished_summary(where, digest)
     if finished is not None:
         return finished
     with _at_work(where, digest) as folder:
-        shards = made.shards()
+        shards = pack_plan.shards()
         records: dict[int, dict[str, Any]] = {}
         for number in range(len(shards)):
             found = read_record(folder, number)
@@ -108,21 +108,21 @@ def pack(
                 records[number] = found
         resumed = len(records)
         left = [number for number in range(len(shards)) if number not in records]
-        with Progress(len(made.samples), progress) as shown:
+        with Progress(len(pack_plan.samples), progress) as shown:
             shown.add(sum(len(shards[number]) for number in records))
-            for number, record in _run(made, where, left, jobs, ray):
+            for number, record in _run(pack_plan, where, left, jobs, ray):
                 records[number] = record
                 shown.add(len(shards[number]))
-        return _finish(made, folder, digest, [records[number] for number in range(len(shards))], resumed)
+        return _finish(pack_plan, folder, digest, [records[number] for number in range(len(shards))], resumed)
 
 
-def _run(made: Plan, where: Path, left: list[int], jobs: int | None, ray: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+def _run(pack_plan: Plan, where: Path, left: list[int], jobs: int | None, ray: bool) -> Iterator[tuple[int, dict[str, Any]]]:
     """Write shards, and return their numbers and records as they are done."""
-    shards = made.shards()
+    shards = pack_plan.shards()
     if ray:
         from ._cluster import run_on_cluster  # needs ray
 
-        yield from run_on_cluster(made, where, left)
+        yield from run_on_cluster(pack_plan, where, left)
         return
     threads = jobs if jobs is not None else len(os.sched_getaffinity(0))
     if threads < 1:
@@ -131,15 +131,15 @@ def _run(made: Plan, where: Path, left: list[int], jobs: int | None, ray: bool) 
     set_num_threads(threads)
     try:
         with ThreadPoolExecutor(threads, "pack") as pool:
-            running = {pool.submit(write_shard, made.source, where, made.options, number, shards[number]): number for number in left}
+            running = {pool.submit(write_shard, pack_plan.source, where, pack_plan.options, number, shards[number]): number for number in left}
             try:
                 while running:
                     done, _ = wait(running, return_when=FIRST_COMPLETED)
-                    for one in done:
-                        yield running.pop(one), one.result()
+                    for future in done:
+                        yield running.pop(future), future.result()
             finally:
-                for one in running:
-                    one.cancel()
+                for future in running:
+                    future.cancel()
     finally:
         set_num_threads(before)
 
@@ -172,7 +172,7 @@ def _at_work(where: Path, digest: str) -> Iterator[Target]:
 
 
 def _summary(where: Path) -> dict[str, Any] | None:
-    """Return what ``pack.json`` says; None without one. Raise ValueError if it is damaged."""
+    """Read ``pack.json``; None without one. Raise ValueError if it is damaged."""
     path = where / SUMMARY
     try:
         found = json.loads(read_regular(path))
@@ -188,7 +188,7 @@ def _summary(where: Path) -> dict[str, Any] | None:
         raise ValueError(f"pack: {str(path)!r} is damaged: {type(error).__name__}: {error}") from None
 
 
-def _finished(where: Path, digest: str) -> Summary | None:
+def _finished_summary(where: Path, digest: str) -> Summary | None:
     """Return the summary of a run that has come to its end before."""
     found = _summary(where)
     if found is None:
@@ -201,18 +201,18 @@ def _finished(where: Path, digest: str) -> Summary | None:
     return Summary(found["images"], found["bytes"], found["shards"], [(path, why) for path, why in found["skipped"]], found["shards"])
 
 
-def _finish(made: Plan, target: Target, digest: str, records: list[dict[str, Any]], resumed: int) -> Summary:
+def _finish(pack_plan: Plan, target: Target, digest: str, records: list[dict[str, Any]], resumed: int) -> Summary:
     skipped = [(path, why) for record in records for path, why in record["skipped"]]
     summary = Summary(sum(each["images"] for each in records), sum(each["bytes"] for each in records), len(records), skipped, resumed)
-    if made.classes:
-        target.write(CLASSES, b"".join(os.fsencode(name) + b"\n" for name in made.classes))
-    if made.coco is not None:
+    if pack_plan.classes:
+        target.write(CLASSES, b"".join(os.fsencode(name) + b"\n" for name in pack_plan.classes))
+    if pack_plan.coco is not None:
         objects = [each for record in records for each in record["objects"]]
-        coco = {**made.coco, "images": [each["image"] for each in objects], "annotations": [a for each in objects for a in each["annotations"]]}
+        coco = {**pack_plan.coco, "images": [each["image"] for each in objects], "annotations": [a for each in objects for a in each["annotations"]]}
         target.write(ANNOTATIONS, json.dumps(coco).encode())
     about = {
         "digest": digest,
-        "options": asdict(made.options),
+        "options": asdict(pack_plan.options),
         "images": summary.images,
         "bytes": summary.bytes,
         "shards": summary.shards,

@@ -23,19 +23,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, help="threads; by default one for each CPU")
     parser.add_argument("--ray", action="store_true", help="on all machines of a Ray cluster that see both folders")
     parser.add_argument("--quiet", action="store_true", help="no progress")
-    given = vars(parser.parse_args(arguments))
-    progress = not given.pop("quiet")
+    options = vars(parser.parse_args(arguments))
+    progress = not options.pop("quiet")
     try:
-        made = pack(given.pop("source"), given.pop("target"), progress=progress, **given)
+        summary = pack(options.pop("source"), options.pop("target"), progress=progress, **options)
     except (RuntimeError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"pack: {error}; what is done stays there, and the same command goes on with the rest", file=sys.stderr)
+        print(f"pack: {error}; completed work is kept; run the same command again to resume", file=sys.stderr)
         return 1
-    for path, why in made.skipped:
+    for path, why in summary.skipped:
         print(f"skipped {path}: {why}", file=sys.stderr)
-    print(f"{made.images} images, {made.bytes / 1e6:.1f} MB, in {made.shards} shards; {len(made.skipped)} skipped, {made.resumed} shards from before")
+    written = f"{summary.images} images, {summary.bytes / 1e6:.1f} MB, in {summary.shards} shards"
+    print(f"{written}; {len(summary.skipped)} skipped, {summary.resumed} shards from before")
     return 0
 
 

@@ -18,7 +18,7 @@ def _task(source: str, target: str, options: Options, number: int, samples: list
     return write_shard(Path(source), Path(target), options, number, samples)
 
 
-def run_on_cluster(made: Plan, where: Path, left: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+def run_on_cluster(pack_plan: Plan, where: Path, left: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Write shards on all machines of the cluster, and return their numbers and records as they are done.
 
     Raises:
@@ -32,14 +32,14 @@ def run_on_cluster(made: Plan, where: Path, left: list[int]) -> Iterator[tuple[i
     if not ray.is_initialized():
         ray.init(log_to_driver=False)
     task = ray.remote(num_cpus=1, max_retries=3)(_task)
-    source, target = str(made.source.resolve()), str(where.resolve())
+    source, target = str(pack_plan.source.resolve()), str(where.resolve())
     most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-    shards, waiting = made.shards(), iter(left)
+    shards, waiting = pack_plan.shards(), iter(left)
     running: dict[Any, int] = {}
     try:
         while True:
             while len(running) < most and (number := next(waiting, None)) is not None:
-                running[task.remote(source, target, made.options, number, shards[number])] = number
+                running[task.remote(source, target, pack_plan.options, number, shards[number])] = number
             if not running:
                 return
             done, _ = ray.wait(list(running), num_returns=1)
@@ -49,5 +49,5 @@ def run_on_cluster(made: Plan, where: Path, left: list[int]) -> Iterator[tuple[i
                 raise RuntimeError(str(error.cause)) from None
             yield running.pop(done[0]), record
     finally:
-        for one in running:
-            ray.cancel(one)
+        for task in running:
+            ray.cancel(task)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.context.states import shown
+from .._core.context.states import format_value
 
 Size = tuple[int, int]
 _MAX_NUMBER = 1e15  # larger coordinates are not pixels
@@ -33,7 +33,7 @@ def scaled_annotation(annotation: dict[str, Any], original: Size, size: Size) ->
         scaled["segmentation"] = _scaled_runs(shape, original, size)
     elif shape is not None:
         if not isinstance(shape, list):
-            raise ValueError(f"the segmentation of an annotation must be polygons or runs, got {shown(shape)}")
+            raise ValueError(f"the segmentation of an annotation must be polygons or runs, got {format_value(shape)}")
         scaled["segmentation"] = [
             [_short(value * (y if k % 2 else x)) for k, value in enumerate(_numbers(polygon, "segmentation"))] for polygon in shape
         ]
@@ -46,10 +46,10 @@ def scaled_annotation(annotation: dict[str, Any], original: Size, size: Size) ->
 def _numbers(value: Any, name: str, count: int | None = None) -> list[Any]:
     """Return a list of finite numbers. Raise ValueError for anything else."""
     if not isinstance(value, list) or (count is not None and len(value) != count):
-        raise ValueError(f"the {name} of an annotation must be a list of {count or 'numbers'}, got {shown(value)}")
+        raise ValueError(f"the {name} of an annotation must be a list of {count or 'numbers'}, got {format_value(value)}")
     for number in value:
         if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) < _MAX_NUMBER:
-            raise ValueError(f"the {name} of an annotation must consist of numbers, got {shown(number)}")
+            raise ValueError(f"the {name} of an annotation must consist of numbers, got {format_value(number)}")
     return value
 
 

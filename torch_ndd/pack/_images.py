@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One image: its bytes as they are, or smaller and encoded anew."""
+"""One image: its bytes unchanged, or resized and encoded again."""
 
 import importlib.util
 import io
@@ -60,7 +60,7 @@ def encode(pixels: np.ndarray, quality: int) -> bytes:
         room = length
 
 
-def packed(content: bytes, ending: str, shorter: int | None, quality: int, adjust_orientation: bool) -> Packed:
+def pack_image(content: bytes, ending: str, shorter: int | None, quality: int, adjust_orientation: bool) -> Packed:
     """Return a file for the packed data set: the same bytes where no smaller size is asked for or it is not larger. Raise RuntimeError if damaged."""
     data = as_tensor(np.frombuffer(content, np.uint8))
     if not content:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a packed data set: the samples in order, cut into shards, and the options. The same for every run over the same data set."""
+"""The plan of a packed data set: samples in order, divided into shards, and options. Deterministic, so that a second run can resume."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any, NamedTuple
 
-from .._core.context.states import shown
+from .._core.context.states import format_value
 from .._core.process.files import read_regular
 from ..io._folders import is_hidden, subfolders, walk
 from ._target import OWN_FILES, WORK
@@ -68,7 +68,7 @@ class Plan:
         return [self.samples[k : k + step] for k in range(0, len(self.samples), step)]
 
     def digest(self) -> str:
-        """Return a hash of all that the result depends on, but for the contents of the images, of which it knows size and time of change."""
+        """Return a hash of everything that the result depends on; images count by size and modification time, not by content."""
         found = hashlib.sha256(json.dumps([{**asdict(self.options), "on_error": ""}, self.classes], sort_keys=True).encode())
         for sample in self.samples:
             state = os.stat(self.source / sample.path)
@@ -100,7 +100,7 @@ def plan(source: Path, options: Options, annotations: Path | None) -> Plan:
             f"pack: {str(source)!r} has folders of classes, and beside them images without a class, such as {loose[0]!r}; move them away"
         )
     if not found:
-        raise ValueError(f"pack: there are no images in {str(source)!r} (files that end in {' '.join(ENDINGS)})")
+        raise ValueError(f"pack: no images found in {str(source)!r} (files that end in {' '.join(ENDINGS)})")
     keys = _keys([path for path, _ in found])
     samples = [Sample(path, key, label, None) for (path, label), key in zip(found, keys, strict=True)]
     return Plan(source, options, classes, samples, None)
@@ -123,7 +123,7 @@ def _images(folder: Path, hidden: set[str]) -> list[str]:
 
 
 def _keys(paths: list[str]) -> list[str]:
-    """Return a name for each path without its ending and without dots, where WebDataset would cut it: all different.
+    """Return a unique name for each path, without its ending and without dots: WebDataset would cut the name at the first dot.
 
     >>> _keys(["a/1.2.jpg", "a/3.jpg", "a/3.png"])
     ['a/1_2', 'a/3_jpg', 'a/3_png']
@@ -142,16 +142,16 @@ def _keys(paths: list[str]) -> list[str]:
 
 
 def _check_name(path: Any) -> None:
-    """Raise ValueError for a name in annotations that does not stay in the source and in the target, whichever system unpacks it."""
+    """Raise ValueError for a name in annotations that leaves the source or the target folder, on any system that unpacks the shards."""
     if not isinstance(path, str) or not PurePosixPath(path).name or "\0" in path:
-        raise ValueError(f"an image has the file_name {shown(path)}, which does not name a file")
+        raise ValueError(f"an image has the file_name {format_value(path)}, which does not name a file")
     if path.startswith(("/", "\\")) or PureWindowsPath(path).drive:
-        raise ValueError(f"an image has the file_name {shown(path)}: it must be relative, below the folder of the images")
+        raise ValueError(f"an image has the file_name {format_value(path)}: it must be relative, below the folder of the images")
     if ".." in path.replace("\\", "/").split("/"):
-        raise ValueError(f'an image has the file_name {shown(path)}, which leaves the folder of the images by ".."')
+        raise ValueError(f'an image has the file_name {format_value(path)}, which leaves the folder of the images by ".."')
     first, *others = PurePosixPath(path).parts
     if first == WORK or (not others and first in OWN_FILES):
-        raise ValueError(f"an image has the file_name {shown(path)}, the name of a file of pack; rename it")
+        raise ValueError(f"an image has the file_name {format_value(path)}, the name of a file of pack; rename it")
 
 
 def _coco_plan(source: Path, options: Options, annotations: Path) -> Plan:

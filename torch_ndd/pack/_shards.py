@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One shard: a piece of work of a thread, or of a Ray task on another machine."""
+"""One shard: the unit of work of a thread, or of a Ray task on another machine."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 
 from .._core.process.files import read_regular
 from ._coco import scaled_annotation
-from ._images import Packed, packed
+from ._images import Packed, pack_image
 from ._plan import Options, Sample
 from ._target import WORK, Target
 from ._writers import Entry, write_tar, write_tfrecord
@@ -23,7 +23,7 @@ def name_of(number: int, options: Options) -> str:
 
 
 def read_record(target: Target, number: int) -> dict[str, Any] | None:
-    """Return what :func:`write_shard` returned for a shard that is done; None for another one."""
+    """Return the record of :func:`write_shard` for a completed shard; None for others."""
     try:
         record = json.loads(target.read(_record(number)) or b"{}")
         return record if isinstance(record, dict) and record.keys() >= {"images", "bytes", "skipped", "objects"} else None
@@ -55,12 +55,13 @@ def write_shard(source: Path, path: Path, options: Options, number: int, samples
             with target.file(name) as file:
                 index = write_tfrecord(file, entries)
             target.write(str(PurePosixPath(name).with_suffix(".idx")), index)
+        # Last: a shard with a record is complete, and a resumed run skips it.
         target.write(_record(number), json.dumps(record).encode())
     return record
 
 
 def _entries(source: Path, options: Options, samples: list[Sample], record: dict[str, Any]) -> Iterator[Entry]:
-    """Return the packed samples one by one, and note them."""
+    """Yield the packed samples, and count them in the record."""
     for sample in samples:
         try:
             entry = _entry(source, options, sample)
@@ -81,19 +82,21 @@ def _entry(source: Path, options: Options, sample: Sample) -> Entry:
     content = read_regular(source / sample.path)
     ending = os.path.splitext(sample.path)[1].lower()
     if sample.objects is None:
-        made = packed(content, ending, options.shorter, options.quality, True)
-        return Entry(sample.key, made.ending, made.content, sample.label, None)
-    # Annotations are about the image as it is stored.
-    made = packed(content, ending, options.shorter, options.quality, False)
-    return Entry(sample.key, made.ending, made.content, None, _objects(sample.key + made.ending, sample.objects, made))
+        image = pack_image(content, ending, options.shorter, options.quality, True)
+        return Entry(sample.key, image.ending, image.content, sample.label, None)
+    # Annotations refer to the image as stored.
+    image = pack_image(content, ending, options.shorter, options.quality, False)
+    return Entry(sample.key, image.ending, image.content, None, _objects(sample.key + image.ending, sample.objects, image))
 
 
-def _objects(name: str, objects: dict[str, Any], made: Packed) -> dict[str, Any]:
+def _objects(name: str, objects: dict[str, Any], image: Packed) -> dict[str, Any]:
     about = objects["image"]
-    said = (about.get("height", made.original[0]), about.get("width", made.original[1]))
-    if said != made.original:
-        raise ValueError(f"it has {made.original[0]}x{made.original[1]} pixels, its annotations are about {said[0]}x{said[1]}")
+    annotated_size = (about.get("height", image.original[0]), about.get("width", image.original[1]))
+    if annotated_size != image.original:
+        raise ValueError(
+            f"it has {image.original[0]}x{image.original[1]} pixels, but its annotations are for {annotated_size[0]}x{annotated_size[1]}"
+        )
     return {
-        "image": {**about, "file_name": name, "height": made.size[0], "width": made.size[1]},
-        "annotations": [scaled_annotation(one, made.original, made.size) for one in objects["annotations"]],
+        "image": {**about, "file_name": name, "height": image.size[0], "width": image.size[1]},
+        "annotations": [scaled_annotation(annotation, image.original, image.size) for annotation in objects["annotations"]],
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder that is written. Whatever names annotations have, and whatever links are in it, nothing outside of it is written, read or removed."""
+"""The target folder. Nothing outside it is written, read or removed, whatever names annotations have and whatever links it contains."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from .._core.process.files import read_regular, whole_file
 
-WORK = ".pack"  # a folder in the target, for what is not done yet
+WORK = ".pack"  # a folder in the target, for unfinished work
 ANNOTATIONS, CLASSES, SUMMARY = "annotations.json", "classes.txt", "pack.json"
 OWN_FILES = (ANNOTATIONS, CLASSES, SUMMARY)
 
@@ -18,7 +18,7 @@ UNFINISHED = ".part"
 
 
 class Target:
-    """A packed data set's folder, which is made if there is none. Names are relative to it."""
+    """The folder of a packed data set, created if missing. Names are relative to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,10 +38,11 @@ class Target:
         os.close(self._root)
 
     def _folder(self, parent: int, name: str) -> int:
-        """Return the descriptor of a subfolder, which is made if there is none."""
+        """Open a subfolder, created if missing, and return its descriptor."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)
         try:
+            # Folders are entered one by one, by descriptor, so that a link planted between two steps cannot lead outside.
             return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
         except OSError as error:
             raise ValueError(f"pack: {name!r} in {str(self.path)!r} is not a folder but a link or a file; remove it: {error.strerror}") from None
@@ -64,7 +65,7 @@ class Target:
 
     @contextlib.contextmanager
     def file(self, name: str) -> Iterator[BinaryIO]:
-        """Open a file for writing; it is there when it is complete, see :func:`whole_file`. Raise OSError with its path."""
+        """Open a file for writing; it appears when it is complete, see :func:`whole_file`. Raise OSError with its path."""
         try:
             with self._parent(name) as (folder, last), whole_file(last, dir_fd=folder, unfinished_dir_fd=self.work) as file:
                 yield file
@@ -87,7 +88,7 @@ class Target:
             return None
 
     def remove_unfinished(self) -> None:
-        """Remove what killed processes have left. No other process may be at work."""
+        """Remove leftovers of killed processes. No other process may be using the folder."""
         for name in os.listdir(self.work):
             if name.endswith(UNFINISHED):
                 os.unlink(name, dir_fd=self.work)

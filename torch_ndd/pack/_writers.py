@@ -60,11 +60,11 @@ def _bytes(content: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    made = bytearray()
+    varint = bytearray()
     while number > 127:
-        made.append(number & 127 | 128)
+        varint.append(number & 127 | 128)
         number >>= 7
-    return bytes([*made, number])
+    return bytes([*varint, number])
 
 
 def _field(number: int, content: bytes) -> bytes:

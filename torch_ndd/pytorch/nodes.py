@@ -11,7 +11,7 @@ import torch
 from torchdata.nodes import BaseNode
 
 from .._core.context.cuda import Stream
-from .._core.context.states import anything, checked, keys, or_none, whole
+from .._core.context.states import anything, check_state, keys, or_none, whole
 from .._core.values.batch import Batch
 from .._core.values.tensor import Tensor
 from ..readers import Reader as AnyReader
@@ -79,14 +79,14 @@ class Reader(_Node):
         """Begin the next epoch, or resume from a state."""
         super().reset(initial_state)
         if initial_state is not None:
-            state = checked("pytorch.nodes.Reader", _STATE, initial_state)
+            state = check_state("pytorch.nodes.Reader", _STATE, initial_state)
             self._reader.load_state_dict(state["reader"])
             self._left, self._restored = state["left"], True
         elif not self._restored:
             self._left = None
-        count, shards = self._batch_size or 1, self._reader._num_shards
+        count, shards = self._batch_size or 1, self._reader.num_shards
         steps = None if self._left is None else math.ceil(self._left / (count * shards))
-        self._epoch = self._reader._epoch(self._batch_size, None, steps)
+        self._epoch = self._reader.iter_epoch(self._batch_size, None, steps)
 
     def next(self) -> dict[str, Any]:
         """Return the next batch. Raise StopIteration at the end of the epoch."""
@@ -95,17 +95,17 @@ class Reader(_Node):
         step = self._batch_size or 1
         with self._on_device():
             if self._left is None:
-                self._left = self._reader._steps(self._batch_size) * step * self._reader._num_shards
+                self._left = self._reader.count_steps(self._batch_size) * step * self._reader.num_shards
             try:
                 outputs = next(self._epoch)
             except StopIteration:
                 self._restored = False
                 raise
         self._restored = False
-        self._left = max(0, self._left - step * self._reader._num_shards)
-        return self._named(outputs)
+        self._left = max(0, self._left - step * self._reader.num_shards)
+        return self._name_outputs(outputs)
 
-    def _named(self, outputs: Any) -> dict[str, Any]:
+    def _name_outputs(self, outputs: Any) -> dict[str, Any]:
         name = type(self._reader).__name__
         if isinstance(outputs, dict):
             names, outputs = tuple(outputs) if self._names is None else self._names, tuple(outputs.values())
@@ -137,7 +137,7 @@ class _Following(_Node):
     def reset(self, initial_state: dict[str, Any] | None = None) -> None:
         """Reset the source, to its state if one is given."""
         super().reset(initial_state)
-        self._source.reset(None if initial_state is None else checked("pytorch.nodes", _STATE_BEHIND, initial_state)["source"])
+        self._source.reset(None if initial_state is None else check_state("pytorch.nodes", _STATE_BEHIND, initial_state)["source"])
 
     def get_state(self) -> dict[str, Any]:
         """Return the state of the source."""
@@ -192,11 +192,11 @@ class ToTorch(_Following):
         """Return the next tensors."""
         values = list(next(self._source).values())
         with self._on_device(), nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-            on_gpu = {device for one in values if (device := _device(one)).type != "cpu"}
+            on_gpu = {device for value in values if (device := _device(value)).type != "cpu"}
             if len(on_gpu) > 1:
                 raise ValueError(f"pytorch.nodes.ToTorch: the entries are on different GPUs: {', '.join(sorted(map(str, on_gpu)))}")
             target = on_gpu.pop() if on_gpu else torch.device("cpu")
-            return tuple(_to_torch(one, target) for one in values)
+            return tuple(_to_torch(value, target) for value in values)
 
 
 def _device(value: Any) -> torch.device:

@@ -5,13 +5,13 @@ from .._core.work.bad_samples import BadSample as BadSample
 from .._core.work.bad_samples import BadSample as ReadError  # noqa: F401 (former name)
 from ._base import LoaderOptions as LoaderOptions
 from ._base import Reader as Reader
-from ._items import EncodedFile as EncodedFile
 from ._state import ReaderState as ReaderState
 from ._state import merge_states as merge_states
 from .caffe import Caffe as Caffe
 from .caffe import Caffe2 as Caffe2
 from .coco import COCO as COCO
 from .dataset import Dataset as Dataset
+from .dataset._items import EncodedFile as EncodedFile
 from .file import File as File
 from .mxnet import MXNet as MXNet
 from .nemo_asr import NemoAsr as NemoAsr

@@ -18,7 +18,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 from .._core import native
 from .._core.context.context import EvalContext
 from .._core.context.device import DeviceLike, torch_device
-from .._core.context.states import parsed, whole
+from .._core.context.states import parse_state, whole
 from .._core.process.fork_locks import new_reentrant_lock
 from .._core.process.limits import max_sample_bytes
 from .._core.suggestions import similar
@@ -28,24 +28,23 @@ from .._core.values.tensor import Tensor
 from .._core.work.bad_samples import BadSample, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
-from ._checked import checked_init
 from ._options import LoaderOptions as LoaderOptions
-from ._options import with_options
+from ._options import check_init_arguments, with_options
 from ._order import Blocks, Order, Position, shard_of_pass
-from ._state import ReaderState, State, decoded, encoded
+from ._state import ReaderState, State, decode_state, encode_state
 
 Outputs = tuple[Any, ...] | dict[str, Any]
 
 
 _NO_CONTEXT = nullcontext()
-_MOST_AHEAD = 1000  # batches
-_MOST_PASSES = 10_000  # that a batch may take its samples from: searching that many takes half a second
-# A damaged disk may yield millions; only the latest are kept.
-_ERRORS_KEPT = 10_000
+MAX_AHEAD = 1000  # batches
+MAX_PASSES = 10_000  # that one batch may span: searching them takes half a second
+# A damaged disk may yield millions of bad samples; only the latest are kept.
+MAX_ERRORS = 10_000
 
 
 class Ahead(NamedTuple):
-    """A batch that is being read ahead."""
+    """A request for a batch, read ahead."""
 
     key: tuple[Blocks | None, Position, int, int]  # walk, position, number of samples, and the process whose threads read them
     after: Position
@@ -64,10 +63,10 @@ class Reader(IterableDataset):
 
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
     _brief = ""
-    """What there is to read, in a few words."""
+    """The source in a few words."""
     _can_change = False
-    """Whether the source may have changed when an epoch begins: then the samples are counted again, and nothing of it is read before."""
-    _needs: Mapping[str, str | bytes | None] = {}  # the folder or the list without which there is nothing to read, by argument
+    """Whether the source may change between epochs: samples are then counted again, and nothing is read before the epoch begins."""
+    _needs: Mapping[str, str | bytes | None] = {}  # paths that must exist, by argument
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
         self._op = f"readers.{type(self).__name__}"
@@ -80,36 +79,38 @@ class Reader(IterableDataset):
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self._op}: {error}") from None
         if not on_cpu:
-            raise ValueError(f"{self._op}: Invalid device {device!r}: it reads on the CPU")
-        self._max_batch_size = max_batch_size
-        self._num_shards = self._whole(options, "num_shards", 1)
-        self._shard_id = self._whole(options, "shard_id", 0)
-        if self._num_shards < 1:
-            raise ValueError(f"{self._op}: num_shards must be positive, got {self._num_shards}")
-        if not 0 <= self._shard_id < self._num_shards:
-            raise ValueError(f"{self._op}: shard_id must be from 0 to {self._num_shards - 1}, got {self._shard_id}")
+            raise ValueError(f"{self._op}: Invalid device {device!r}: the reader supports only the CPU")
+        self.max_batch_size = max_batch_size
+        self.num_shards = self._read_int(options, "num_shards", 1)
+        self.shard_id = self._read_int(options, "shard_id", 0)
+        if self.num_shards < 1:
+            raise ValueError(f"{self._op}: num_shards must be positive, got {self.num_shards}")
+        if not 0 <= self.shard_id < self.num_shards:
+            raise ValueError(f"{self._op}: shard_id must be from 0 to {self.num_shards - 1}, got {self.shard_id}")
         self._stick_to_shard = bool(options.get("stick_to_shard"))
         self._pad_last_batch = bool(options.get("pad_last_batch"))
         self._pad_shards = bool(options.get("pad_shards"))
         self._random_shuffle = bool(options.get("random_shuffle"))
         self._shuffle_after_epoch = bool(options.get("shuffle_after_epoch"))
-        self._depth = self._whole(options, "prefetch_queue_depth", 1)
+        self._depth = self._read_int(options, "prefetch_queue_depth", 1)
         self._checkpointing = bool(options.get("enable_checkpointing"))
         self._captured = False  # by next_epoch(capture=True)
         self._on_error: str = options.get("on_error", "raise")
         if self._on_error not in ("raise", "skip", "replace"):
             raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
-        self._url_limits = UrlLimits.checked(self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds"))
+        self._url_limits = UrlLimits.from_arguments(
+            self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds")
+        )
         self._max_sample_bytes = max_sample_bytes(self._op, options.get("max_sample_bytes"))
-        seed = self._whole(options, "seed", -1)
-        self._state = State(seeds=(0 if seed == -1 else seed, self._whole(options, "shuffle_after_epoch_seed", 0)))
-        self._errors: deque[BadSample] = deque(maxlen=_ERRORS_KEPT)
+        seed = self._read_int(options, "seed", -1)
+        self._state = State(seeds=(0 if seed == -1 else seed, self._read_int(options, "shuffle_after_epoch_seed", 0)))
+        self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False
         self._order: Order | None = None
         self._size: int | None = None  # of the data set, once scanned
-        self._resumed = False  # the next loop of PyTorch's protocol yields the rest of an epoch, of which no batch was delivered yet
+        self._resumed = False  # a state was restored: the next loop of PyTorch's protocol yields the rest of its epoch
         self._ahead: deque[Ahead] = deque()
-        self._loop: object = None  # the latest of PyTorch's protocol
+        self._loop: object = None  # identity of the latest loop of PyTorch's protocol
         self._lock = new_reentrant_lock()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -119,28 +120,37 @@ class Reader(IterableDataset):
             cls._option_names = option_names
         cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
         if "__init__" in cls.__dict__:
-            cls.__init__ = checked_init(cls.__init__, own)
+            cls.__init__ = check_init_arguments(cls.__init__, own)
 
-    # To be implemented by subclasses.
+    # Hooks of subclasses; loaders and pipelines call them too. See README.md for all internal names.
 
-    def _scan(self) -> int:
-        """Find the samples and return how many there are. Raise RuntimeError on failure; the next step then scans again."""
+    def scan(self) -> int:
+        """Find the samples and return their number. Raise RuntimeError on failure; the next step then scans again.
+
+        :meta private:
+        """
         raise NotImplementedError
 
     def _source(self, sample: int) -> str:
-        """Return where a sample comes from, for messages."""
+        """Return the path or name of a sample, for messages."""
         raise NotImplementedError
 
-    def _start(self, samples: np.ndarray) -> Any:
-        """Start reading some samples, without waiting."""
+    def start(self, samples: np.ndarray) -> Any:
+        """Start reading the samples without waiting, and return a request for :meth:`finish`.
+
+        :meta private:
+        """
         raise NotImplementedError
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
-        """Wait for a request of :meth:`_start` and return its batches. Raise UnreadableSamples for samples that cannot be read."""
+    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
+        """Wait for a request of :meth:`start` and return its batches. Raise UnreadableSamples for samples that cannot be read.
+
+        :meta private:
+        """
         raise NotImplementedError
 
     def _begin_source(self) -> None:
-        """Begin an epoch of a source that can change."""
+        """Prepare a source that can change for an epoch."""
 
     # Epochs.
 
@@ -157,7 +167,8 @@ class Reader(IterableDataset):
             batch_size: Samples per batch; by default ``max_batch_size``.
             ctx: The context in which reading runs.
             capture: Issue the operator calls of a step ahead for the next batch, so that they run while the loop's body does something else. Values,
-                order and random numbers do not change, even if the body does not make the same calls in each step.
+                order and random numbers do not change, even if the body does not make the same calls in each step. A loop with results on a GPU is
+                executed plainly, because its calls return before their work has ended anyway.
             compile: The documented name of ``capture``.
 
         Raises:
@@ -165,48 +176,55 @@ class Reader(IterableDataset):
             RuntimeError: at the first step, if there is nothing to read; at any step, if a sample cannot be read.
         """
         if batch_size is None:
-            batch_size = self._max_batch_size
-        elif self._max_batch_size is not None and self._batch_size(batch_size) > self._max_batch_size:
-            raise ValueError(f"{self._op}: batch_size {batch_size} is larger than the `max_batch_size` {self._max_batch_size}")
+            batch_size = self.max_batch_size
+        elif self.max_batch_size is not None and self._batch_size(batch_size) > self.max_batch_size:
+            raise ValueError(f"{self._op}: batch_size {batch_size} is larger than the `max_batch_size` {self.max_batch_size}")
         if not (capture or compile):
-            return self._epoch(batch_size, ctx)
+            return self.iter_epoch(batch_size, ctx)
         self._captured = True
         return captured_epoch(self, batch_size, ctx)
 
-    def _epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
-        """Yield the batches of an epoch, or ``steps`` batches if it was interrupted."""
+    def iter_epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
+        """Yield the batches of an epoch, or its last ``steps`` batches after an interruption.
+
+        :meta private:
+        """
         self._begin_epoch()
-        steps = self._steps(batch_size) if steps is None else steps
+        steps = self.count_steps(batch_size) if steps is None else steps
         for step in range(steps):
             yield self._step(batch_size, ctx, left=steps - step - 1)
         with self._lock:
             self._state = self._state._replace(epochs=self._state.epochs + 1)
 
     def _begin_epoch(self) -> None:
-        """Look at a source that can change. If its size did, an epoch of DALI's protocol begins with a new pass."""
+        """Check a source that can change: if its size did, an epoch of DALI's protocol begins with a new pass."""
         if not self._can_change:
             return
         with self._lock:
             self._ahead.clear()
             self._begin_source()
-            if _is_begun(self._state) and (self._resumed or self._scan() == self._state.size):
+            if _is_begun(self._state) and (self._resumed or self.scan() == self._state.size):
                 return
             passes = self._state.position.passes + _is_begun(self._state)
             self._order, self._state = None, self._state._replace(position=Position(passes), history=(), skipped=0, size=None)
 
-    def _steps(self, batch_size: int | None) -> int:
-        with self._lock:
-            return self._order_of_now().steps(self._state.epochs, self._batch_size(batch_size))
+    def count_steps(self, batch_size: int | None) -> int:
+        """Return the number of batches in an epoch of DALI's protocol.
 
-    def _order_of_now(self) -> Order:
-        """Return the order with the present number of samples, for lengths."""
-        order = self._known_order()
-        if not self._can_change or (size := self._scan()) == order.size:
+        :meta private:
+        """
+        with self._lock:
+            return self._current_order().steps(self._state.epochs, self._batch_size(batch_size))
+
+    def _current_order(self) -> Order:
+        """Return the order for the current number of samples, for lengths."""
+        order = self.prepare_order()
+        if not self._can_change or (size := self.scan()) == order.size:
             return order
         return replace(order, size=size, _passes={}, _spans={})
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
-        return self._step(self._max_batch_size if batch_size is None else batch_size, None)
+        return self._step(self.max_batch_size if batch_size is None else batch_size, None)
 
     def _batch_size(self, batch_size: int | None) -> int:
         if batch_size is None:
@@ -216,29 +234,29 @@ class Reader(IterableDataset):
         native.check_samples(self._op, size := operator.index(batch_size))
         return size
 
-    def _prepared(self) -> Order:
+    def _build_order(self) -> Order:
         if self._order is not None:
             return self._order
-        for other, given in (("random_shuffle", self._random_shuffle), ("stick_to_shard", self._stick_to_shard)):
-            if self._shuffle_after_epoch and given:
+        for other, enabled in (("random_shuffle", self._random_shuffle), ("stick_to_shard", self._stick_to_shard)):
+            if self._shuffle_after_epoch and enabled:
                 raise RuntimeError(f"{self._op}: shuffle_after_epoch and {other} exclude each other")
-        if not 1 <= self._depth <= _MOST_AHEAD:
-            raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {_MOST_AHEAD}, got {self._depth}")
+        if not 1 <= self._depth <= MAX_AHEAD:
+            raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {MAX_AHEAD}, got {self._depth}")
         with using(self._url_limits):
-            size = self._size = self._scan()
+            size = self._size = self.scan()
         if not size:
-            raise RuntimeError(f"{self._op}: nothing to read in {self._brief or 'its source'}: the number of input samples: 0")
-        if size < self._num_shards:
+            raise RuntimeError(f"{self._op}: no samples found in {self._brief or 'the source'}: the number of input samples: 0")
+        if size < self.num_shards:
             raise RuntimeError(
-                f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self._num_shards}"
+                f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self.num_shards}"
             )
         if self._state.size not in (None, size) and (not self._can_change or _is_begun(self._state)):
-            raise RuntimeError(f"{self._op}: the state is of a data set of {self._state.size} samples, and here are {size}")
+            raise RuntimeError(f"{self._op}: the state is for {self._state.size} samples, but the data set has {size}")
         self._state = self._state._replace(size=size)
         order = Order(
             size,
-            self._shard_id,
-            self._num_shards,
+            self.shard_id,
+            self.num_shards,
             self._stick_to_shard,
             self._pad_last_batch,
             self._pad_shards,
@@ -249,38 +267,40 @@ class Reader(IterableDataset):
             self._state.position.passes,
             self._state.history,
         )
-        self._order = self._ordered(order)
+        self._order = self._customize_order(order)
         return self._order
 
-    def _known_order(self) -> Order:
-        """Return the order of the samples; unless they must be scanned first, without waiting for what another thread reads, which may hang."""
+    def prepare_order(self) -> Order:
+        """Return the order of the samples; scan them first if needed.
+
+        :meta private:
+        """
         order = self._order
-        if order is not None:
+        if order is not None:  # without the lock: another thread may hold it in a read that hangs, and len(reader) must not wait for that
             return order
         with self._lock:
-            return self._prepared()
+            return self._build_order()
 
-    def _ordered(self, order: Order) -> Order:
-        """Return the order of the samples; by default the given one."""
+    def _customize_order(self, order: Order) -> Order:
+        """Return the order to use; subclasses may replace it."""
         return order
 
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None, left: int = 0) -> Any:
-        """Return one batch or sample of the endless sequence or, with ``walk``, of this pass: None at its end.
+        """Return the next batch or sample of the endless sequence or, with ``walk``, of this pass; None at its end.
 
-        ``left`` is the number of batches that follow in this epoch: of a source that can change, no others are read ahead.
+        ``left`` is the number of batches that follow in this epoch. A source that can change is not read beyond them.
         """
         count = self._batch_size(batch_size)
         with self._lock, ctx or _NO_CONTEXT, using(self._url_limits):
-            order = self._prepared()
-            if not walk and count > _MOST_PASSES * max(1, order.size // order.num_shards):
-                raise ValueError(
-                    f"{self._op}: batch_size {count} is more than {_MOST_PASSES} passes over the {order.size // order.num_shards} samples"
-                )
+            order = self._build_order()
+            if not walk and count > MAX_PASSES * max(1, order.size // order.num_shards):
+                raise ValueError(f"{self._op}: batch_size {count} is more than {MAX_PASSES} passes over the {order.size // order.num_shards} samples")
             self._started = True
             ahead, position = self._ahead, self._state.position
             if walk and not len(order.rest(position, 1, walk)):
                 return None
             process = os.getpid()
+            # Requests of another position or batch size are useless; those of a parent process have no threads here.
             if ahead and ahead[0].key != (walk, position, count, process):
                 ahead.clear()
             try:
@@ -292,15 +312,16 @@ class Reader(IterableDataset):
                             break
                         if ended:
                             position = Position(position.passes + 1)
-                    samples, after = _taken(order, position, count, walk)
+                    samples, after = _take(order, position, count, walk)
                     if not len(samples):  # a worker that has no block
                         break
-                    ahead.append(Ahead((walk, position, count, process), after, samples, self._start(samples)))
-                outputs, after, drawn = self._finished(ahead, walk)
-            except BaseException:
-                ahead.clear()  # the next call reads again
+                    ahead.append(Ahead((walk, position, count, process), after, samples, self.start(samples)))
+                outputs, after, drawn = self._finish_oldest(ahead, walk)
+            except BaseException:  # also Ctrl-C: a half-finished request cannot be finished twice
+                ahead.clear()
                 raise
-            self._state = self._state.moved(after, drawn)
+            # Only after delivery, so that a state never counts a batch that was merely read ahead.
+            self._state = self._state.moved_to(after, drawn)
             if walk and outputs is not None:
                 self._resumed = False
         if outputs is None or batch_size is not None:
@@ -309,9 +330,9 @@ class Reader(IterableDataset):
 
     def _first(self, outputs: Any) -> Any:
         """Return the first sample of the outputs."""
-        return {name: one.nth(0) for name, one in outputs.items()} if isinstance(outputs, dict) else tuple(one.nth(0) for one in outputs)
+        return {name: batch.nth(0) for name, batch in outputs.items()} if isinstance(outputs, dict) else tuple(batch.nth(0) for batch in outputs)
 
-    def _finished(self, ahead: deque[Ahead], walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
+    def _finish_oldest(self, ahead: deque[Ahead], walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
         """Return the oldest batch, the position after it, and how many samples replaced bad ones."""
         assert self._order is not None
         _, after, samples, request = ahead[0]
@@ -319,7 +340,7 @@ class Reader(IterableDataset):
         following = after  # where to look for replacements if the whole batch is bad
         while len(samples):
             try:
-                outputs = self._finish(request, samples)
+                outputs = self.finish(request, samples)
                 ahead.popleft()
                 return outputs, after, drawn
             except UnreadableSamples as bad:
@@ -331,6 +352,7 @@ class Reader(IterableDataset):
             self._errors.extend(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
             self._state = self._state._replace(errors=self._state.errors + len(found))
             failed += len(found)
+            # Without this bound a data set of only bad samples would be searched forever.
             if failed > self._order.size + count:
                 raise RuntimeError(f"{self._op}: none of the {self._order.size} samples can be read; the last one: {self._errors[-1].reason}")
             good = samples[~np.isin(samples, list(found))]
@@ -341,12 +363,12 @@ class Reader(IterableDataset):
                 else:
                     samples, following = self._order.take(following, len(samples))
             else:
-                more, after = _taken(self._order, after, len(samples) - len(good), walk)
+                more, after = _take(self._order, after, len(samples) - len(good), walk)
                 drawn += len(samples) - len(good)
                 samples = np.concatenate([good, more])
                 while len(ahead) > 1:  # replacements were taken from what was read ahead
                     ahead.pop()
-            request = self._start(samples)
+            request = self.start(samples)
         ahead.clear()
         return None, after, drawn
 
@@ -362,7 +384,7 @@ class Reader(IterableDataset):
         The keys are ``epoch_size``, ``epoch_size_padded`` (over all shards), ``number_of_shards``, ``shard_id``, ``pad_last_batch`` and
         ``stick_to_shard``.
         """
-        order = self._order_of_now()
+        order = self._current_order()
         return {
             "epoch_size": order.size,
             "epoch_size_padded": order.padded_shard * order.num_shards if order.pad_last_batch or order.pad_shards else order.size,
@@ -381,11 +403,11 @@ class Reader(IterableDataset):
         self._checkpointing = True
 
     def get_state(self, *, cuda_stream: Any = None) -> ReaderState:
-        """Return the position of the consumer, without what was read ahead. Raise RuntimeError before the first step and without checkpointing."""
+        """Return the consumer's position, without batches read ahead. Raise RuntimeError before the first step and without checkpointing."""
         if not self._checkpointing:
             raise RuntimeError(f"{self._op}: it was initialized with checkpointing disabled; pass enable_checkpointing=True")
         if not self._started:
-            raise RuntimeError(f"{self._op}: the state cannot be taken before its first iteration")
+            raise RuntimeError(f"{self._op}: the state is not available before its first iteration")
         return ReaderState(base64.b64encode(json.dumps(self.state_dict()).encode()).decode())
 
     def set_state(self, state: ReaderState | str | bytes) -> None:
@@ -397,19 +419,19 @@ class Reader(IterableDataset):
             RuntimeError: after the first step.
         """
         restored = self._check_state(state)
-        self._go_to(restored)
+        self.move_to(restored)
         self._checkpointing = True
 
     def _check_state(self, state: ReaderState | str | bytes) -> State:
-        """Return what :meth:`set_state` would set, with its errors."""
+        """Decode and check a state for :meth:`set_state`."""
         if isinstance(state, bytes):
             state = state.decode("ascii", "replace")
         if not isinstance(state, ReaderState | str):
-            raise TypeError(f"{self._op}: a state is a ReaderState, str or bytes, not {type(state).__name__}")
+            raise TypeError(f"{self._op}: state must be a ReaderState, str or bytes, got {type(state).__name__}")
         if self._started:
             raise RuntimeError(f"{self._op}: the state cannot be set after iteration has begun")
         content = base64.b64decode(str(state).encode("ascii", "replace"), validate=True)
-        return self._checked_state(parsed(self._op, content))
+        return self.parse_state(parse_state(self._op, content))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the consumer as a small dict of numbers, at any time. Batches read ahead do not count.
@@ -417,10 +439,10 @@ class Reader(IterableDataset):
         All ranks have the same state, because they take the same number of steps. It fits any number of shards and any batch size.
         """
         with self._lock:
-            return encoded(self._state, self._num_shards, self._shard(self._state.position.passes), self._shuffled)
+            return encode_state(self._state, self.num_shards, self._shard(self._state.position.passes), self._shuffled)
 
     def _shard(self, passes: int) -> int:
-        return shard_of_pass(passes, self._shard_id, self._num_shards, self._stick_to_shard or self._shuffle_after_epoch)
+        return shard_of_pass(passes, self.shard_id, self.num_shards, self._stick_to_shard or self._shuffle_after_epoch)
 
     @property
     def _shuffled(self) -> str:
@@ -435,18 +457,25 @@ class Reader(IterableDataset):
                 shuffled another way. Or that of one of several ranks that skipped different numbers of bad samples: merge their states with
                 :func:`readers.merge_states`.
         """
-        self._go_to(self._checked_state(state))
+        self.move_to(self.parse_state(state))
 
-    def _checked_state(self, state: Any) -> State:
-        """Return a state that :meth:`_go_to` accepts."""
+    def parse_state(self, state: Any) -> State:
+        """Check a result of :meth:`state_dict` and convert it for :meth:`move_to`.
+
+        :meta private:
+        """
         worker = get_worker_info()
         block = None if worker is None else (worker.id, worker.num_workers)
-        found = decoded(self._op, state, None if self._can_change else self._size, self._num_shards, self._shard, block, self._shuffled)
+        found = decode_state(self._op, state, None if self._can_change else self._size, self.num_shards, self._shard, block, self._shuffled)
         if self._can_change and _is_begun(found):  # the size matters in the middle of an epoch
-            return decoded(self._op, state, self._size, self._num_shards, self._shard, block, self._shuffled)
+            return decode_state(self._op, state, self._size, self.num_shards, self._shard, block, self._shuffled)
         return found
 
-    def _go_to(self, state: State) -> None:
+    def move_to(self, state: State) -> None:
+        """Move to a position; requests read ahead are discarded.
+
+        :meta private:
+        """
         with self._lock:
             self._ahead.clear()
             self._order = None
@@ -455,21 +484,24 @@ class Reader(IterableDataset):
     # PyTorch's protocol.
 
     def __iter__(self) -> Iterator[Any]:
-        yield from self._pass(self._max_batch_size)  # a generator: nothing moves before its first batch
+        yield from self.begin_pass(self.max_batch_size)  # a generator: nothing moves before its first batch
 
-    def _pass(self, batch_size: int | None) -> Iterator[Any]:
-        """Begin the next epoch, or the rest of a restored one, and return its batches."""
+    def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
+        """Begin the next epoch, or the rest of a restored one, and return its batches.
+
+        :meta private:
+        """
         worker = get_worker_info()
         blocks = Blocks(worker.id, worker.num_workers, self._batch_size(batch_size)) if worker else Blocks()
         with self._lock:
             state = self._state
             if state.blocks not in (None, blocks) and state.position.offset:
-                raise RuntimeError(f"{self._op}: the state is of {state.blocks}; it does not fit {blocks}")
+                raise RuntimeError(f"{self._op}: the state is for {state.blocks}, but this worker reads {blocks}")
             if not self._resumed and state.position.offset:  # the last loop was left early, or next_epoch is inside this pass
-                state = state.moved(Position(state.position.passes + 1), 0)
+                state = state.moved_to(Position(state.position.passes + 1), 0)
             self._state = state._replace(blocks=blocks if worker else None)
             self._begin_epoch()
-            self._prepared()
+            self._build_order()
             self._loop = loop = object()
         return self._batches(batch_size, blocks, loop)
 
@@ -485,7 +517,7 @@ class Reader(IterableDataset):
         if self._size and self._state.errors - errors >= self._size:
             raise RuntimeError(f"{self._op}: none of the {self._size} samples can be read; the last one: {self._errors[-1].reason}")
         with self._lock:
-            self._state = self._state.moved(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
+            self._state = self._state.moved_to(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)
             self._resumed = False
 
     def set_epoch(self, epoch: int) -> None:
@@ -498,30 +530,44 @@ class Reader(IterableDataset):
         epoch = whole()(epoch, f"{self._op}: epoch")
         with self._lock:
             if epoch != self._state.position.passes:
-                self._state, self._resumed = self._state.moved(Position(epoch)), False
+                self._state, self._resumed = self._state.moved_to(Position(epoch)), False
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
-        return self._length(self._max_batch_size)
+        return self.count_batches(self.max_batch_size)
 
-    def _length(self, batch_size: int | None, drop_last: bool = False) -> int:
-        order, position = self._order_of_now(), self._state.position
+    def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
+        """Return the number of batches in an epoch of PyTorch's protocol.
+
+        :meta private:
+        """
+        order, position = self._current_order(), self._state.position
         return order.steps(position.passes + (position.offset > 0), self._batch_size(batch_size), drop_last)
 
-    def _place(self) -> tuple[int, int]:
-        """Return the epoch, and a number that only the next batch of this shard has in it."""
+    def locate_next_batch(self) -> tuple[int, int]:
+        """Return the epoch, and a number in it that no other batch of any shard has: random generators are seeded with it.
+
+        :meta private:
+        """
         state = self.state_dict()
         *earlier, (shards, taken) = state["taken"]
         before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
         return state["epoch"], before + taken * shards + state["shard"]
 
-    def _advice(self) -> tuple[str, str]:
-        """Return what a loader waits for, and how to make it faster."""
+    def describe_bottleneck(self) -> tuple[str, str]:
+        """Return what a loader waits for, and advice on how to speed it up.
+
+        :meta private:
+        """
         fewer = "from fewer and larger files (readers.Webdataset, readers.TFRecord), or from a faster disk"
         return "files", f"read further ahead (prefetch_queue_depth), {fewer}"
 
-    def _length_left(self, batch_size: int | None, drop_last: bool = False) -> int:
-        return self._known_order().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
+    def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        """Return the number of batches in the rest of this epoch.
+
+        :meta private:
+        """
+        return self.prepare_order().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -533,17 +579,17 @@ class Reader(IterableDataset):
 
     def __repr__(self) -> str:
         size = "" if self._size is None else f", {self._size} samples"  # not scanned for this
-        shard = f", shard {self._shard_id} of {self._num_shards}" if self._num_shards > 1 else ""
+        shard = f", shard {self.shard_id} of {self.num_shards}" if self.num_shards > 1 else ""
         source = f" {self._brief}" if self._brief else ""
         return f"<{self._op}{source}{size}{shard}>"
 
     def _repr_html_(self) -> str:
         rows: list[tuple[str, Any]] = [("samples", "not scanned yet" if self._size is None else self._size)]
-        rows += [("shard", f"{self._shard_id} of {self._num_shards}"), ("shuffled", self._random_shuffle or self._shuffle_after_epoch)]
-        rows += [("batch size", self._max_batch_size)] if self._max_batch_size else []
+        rows += [("shard", f"{self.shard_id} of {self.num_shards}"), ("shuffled", self._random_shuffle or self._shuffle_after_epoch)]
+        rows += [("batch size", self.max_batch_size)] if self.max_batch_size else []
         return table(self._op, rows)
 
-    def _whole(self, options: LoaderOptions, argument: str, default: int) -> int:
+    def _read_int(self, options: LoaderOptions, argument: str, default: int) -> int:
         value: Any = options.get(argument)
         if value is None:
             return default
@@ -556,11 +602,11 @@ class Reader(IterableDataset):
 
 
 def _is_begun(state: State) -> bool:
-    """Return whether samples of this pass were delivered."""
+    """Return whether any sample of this pass was delivered."""
     return state.position.offset > 0 or any(count if isinstance(count, int) else any(count) for _, count in state.history)
 
 
-def _taken(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:
+def _take(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:
     if walk is None:
         return order.take(position, count)
     return order.rest(position, count, walk), Position(position.passes, position.offset + count)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``next_epoch(capture=True)``: reads a batch early and lets the recorder issue the loop's calls on it."""
+"""``next_epoch(capture=True)``: reads a batch early, so that the recorder can issue the loop's calls on it."""
 
 import weakref
 from collections import deque
@@ -8,14 +8,14 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 from .._core.context.context import EvalContext
-from .._core.operators.capture import Owner, Recorder
-from .._core.operators.capture import current as loop
+from .._core.operators.capture import LoopRecorder, Owner
+from .._core.values.operand import loop
 from .._core.work.bad_samples import BadSample
 from ._state import State
 
 
 class Steps(Protocol):
-    """The part of a reader that is used here."""
+    """The parts of a reader that a captured epoch uses."""
 
     _state: State
     _errors: deque[BadSample]
@@ -23,7 +23,7 @@ class Steps(Protocol):
     @property
     def _lock(self) -> AbstractContextManager[Any]: ...
     def _begin_epoch(self) -> None: ...
-    def _steps(self, batch_size: int | None) -> int: ...
+    def count_steps(self, batch_size: int | None) -> int: ...
     def _step(self, batch_size: int | None, ctx: EvalContext | None, *, left: int) -> Any: ...
 
 
@@ -39,16 +39,16 @@ class Early(NamedTuple):
 def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
     """Yield an epoch like ``next_epoch``, with the calls of the loop's body issued ahead for the next batch."""
     reader._begin_epoch()
-    steps = reader._steps(batch_size)
+    steps = reader.count_steps(batch_size)
     owner = Owner()  # lives as long as this generator
-    recorder, early = Recorder(weakref.ref(owner)), None
+    recorder, early = LoopRecorder(weakref.ref(owner)), None
     for step in range(steps):
-        outputs = _delivered(reader, early)
+        outputs = _deliver(reader, early)
         if outputs is None:
-            recorder.forget()
+            recorder.discard()
             outputs = reader._step(batch_size, ctx, left=steps - step - 1)
         recorder.begin(outputs)
-        early = _early(reader, batch_size, ctx, steps - step - 2) if recorder.has_calls and step + 1 < steps else None
+        early = _read_early(reader, batch_size, ctx, steps - step - 2) if recorder.has_calls and step + 1 < steps else None
         if early is not None:
             recorder.call_ahead(early.outputs)
         loop.recorder = recorder
@@ -58,8 +58,8 @@ def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | Non
         reader._state = reader._state._replace(epochs=reader._state.epochs + 1)
 
 
-def _early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, left: int) -> Early | None:
-    """Return the next batch before the consumer reaches it; None if it cannot be read: reading it again in its turn raises the error."""
+def _read_early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, left: int) -> Early | None:
+    """Read the next batch before the consumer reaches it; None if that fails, so that reading it in its turn raises the error there."""
     with reader._lock:
         before, errors = reader._state, reader._errors
         reader._errors = deque(maxlen=errors.maxlen)
@@ -68,12 +68,12 @@ def _early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, left:
             return Early(outputs, before, reader._state, reader._errors)
         except Exception:
             return None
-        finally:
+        finally:  # the consumer has not seen the batch: a checkpoint taken now must not count it
             reader._state, reader._errors = before, errors
 
 
-def _delivered(reader: Steps, early: Early | None) -> Any:
-    """Return the batch that was read early, when the consumer reaches it; None if the reader has moved elsewhere meanwhile."""
+def _deliver(reader: Steps, early: Early | None) -> Any:
+    """Deliver the batch that was read early, and only now move the reader; None if the reader has moved elsewhere meanwhile."""
     with reader._lock:
         if early is None or reader._state is not early.before:
             return None

@@ -1,9 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options that all readers take."""
+"""The options that all readers take, and type checks of their arguments against the annotations."""
 
+import functools
 import inspect
-from collections.abc import Callable
+import os
+import re
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, TypedDict, get_args, is_typeddict
+
+import numpy as np
+
+from ._summary import source_of
 
 OnError = Literal["raise", "skip", "replace"]
 
@@ -71,13 +81,63 @@ def with_options(init: Callable[..., Any]) -> tuple[list[inspect.Parameter], fro
 
     They come from the annotation of ``**``: ``Unpack[LoaderOptions]``, or a subclass with more options.
     """
-    given = list(inspect.signature(init).parameters.values())[1:]
-    own = [one for one in given if one.kind is not inspect.Parameter.VAR_KEYWORD]
-    if len(own) == len(given):
+    parameters = list(inspect.signature(init).parameters.values())[1:]
+    own = [parameter for parameter in parameters if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
+    if len(own) == len(parameters):
         return own, None
-    hint = get_args(given[-1].annotation)
+    hint = get_args(parameters[-1].annotation)
     options = (hint[0] if hint and is_typeddict(hint[0]) else LoaderOptions).__annotations__
-    known = {one.name for one in own}
+    known = {parameter.name for parameter in own}
     added = [name for name in sorted(options, key=LoaderOptions.__annotations__.__contains__) if name not in known]
     own += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options[name]) for name in added]
     return own, frozenset(options)
+
+
+# Checking all of a million paths would take seconds; a bad element beyond these is found when it is used.
+MAX_CHECKED_ELEMENTS = 16
+
+
+def check_arguments(op: str, parameters: Collection[inspect.Parameter], arguments: Mapping[str, Any]) -> None:
+    """Raise TypeError for an argument that does not fit its annotation."""
+    for parameter in parameters:
+        value = arguments.get(parameter.name, parameter.default)
+        if value is parameter.default or _fits(value, parameter.annotation):
+            continue
+        wanted = re.sub(r"(collections\.abc|torch_ndd)\.(_?[a-z]\w*\.)*", "", inspect.formatannotation(parameter.annotation))
+        raise TypeError(f"{op}: argument {parameter.name!r} must be {wanted}, got {value!r}")
+
+
+def check_init_arguments(init: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:
+    """Return a reader's constructor that checks its arguments first."""
+
+    @functools.wraps(init)
+    def init_with_checks(self: Any, *args: Any, **kwargs: Any) -> None:
+        names = [parameter.name for parameter in parameters if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]
+        arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+        check_arguments(f"readers.{type(self).__name__}", parameters, arguments)
+        self.__dict__.setdefault("_brief", source_of(arguments))  # the outermost class comes first
+        init(self, *args, **kwargs)
+
+    return init_with_checks
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Return whether a value fits an annotation; True for annotations that are not analyzed."""
+    kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
+    if kind in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in inner)
+    if kind is Any or not isinstance(kind, type) or typing.is_typeddict(kind):
+        return True
+    if kind is bool:
+        return isinstance(value, bool | np.bool_ | int)
+    if kind is int:
+        return hasattr(value, "__index__") and not getattr(value, "ndim", 0)
+    if kind is float:
+        return hasattr(value, "__float__") and not getattr(value, "ndim", 0)
+    if kind is os.PathLike:
+        return isinstance(value, os.PathLike | bytes)
+    if kind in (Sequence, list, tuple):
+        if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__") or not hasattr(value, "__len__"):
+            return False
+        return not inner or all(_fits(element, inner[0]) for element in islice(value, MAX_CHECKED_ELEMENTS))
+    return isinstance(value, kind)

@@ -41,11 +41,11 @@ class Blocks(NamedTuple):
 
 
 ALL_BLOCKS = Blocks()
-_KNOWN_SPANS = 8
+MAX_CACHED_SPANS = 8
 
 
 class _Span(NamedTuple):
-    """A shard's part of a pass: where it begins and ends, how many samples are delivered of it, and whether no other shards have begun the pass."""
+    """A shard's part of a pass: begin, end, delivered samples including padding, and whether no other number of shards began the pass."""
 
     begin: int
     end: int
@@ -54,7 +54,7 @@ class _Span(NamedTuple):
 
 
 def shard_of_pass(passes: int, shard_id: int, num_shards: int, sticks: bool) -> int:
-    """Return the shard that a reader has in a pass."""
+    """Return the shard that a reader covers in a pass."""
     return shard_id if sticks else (shard_id + passes) % num_shards
 
 
@@ -76,7 +76,7 @@ class Order:
     >>> [Order(5, shard, 2, pad_shards=True).rest(Position(), 8) for shard in range(2)]
     [array([0, 1, 1]), array([2, 3, 4])]
 
-    A pass begun with another number of shards continues from there: the remaining samples are divided anew. ``history`` records what was taken.
+    A pass begun with another number of shards continues from there: the new shards divide the remaining samples. ``history`` holds the counts.
 
     >>> [Order(8, shard, 3, history=((2, 1),)).rest(Position(0, 0), 8) for shard in range(3)]  # 2 shards had delivered 1 each: 0 and 4
     [array([1, 2]), array([3, 5]), array([6, 7])]
@@ -119,7 +119,7 @@ class Order:
 
     def steps_left(self, position: Position, batch_size: int, drop_last: bool = False) -> int:
         """Return the number of batches in the rest of a pass."""
-        return max(0, self._batches(self._delivered(position.passes) - position.offset, batch_size, drop_last))
+        return max(0, self._batches(self._count_delivered(position.passes) - position.offset, batch_size, drop_last))
 
     def _batches(self, samples: int, batch_size: int, drop_last: bool) -> int:
         return samples // batch_size if drop_last and not self.pad_last_batch else -(-samples // batch_size)
@@ -129,13 +129,13 @@ class Order:
         passes, offset = position
         span = self._span(passes)
         begin = span.begin + offset
-        if span.whole and begin + count < span.end:  # nearly always
+        if span.whole and begin + count < span.end:  # the common case, without the table of intervals
             return self._cut(passes, begin, count), Position(passes, offset + count)
         if self.pad_last_batch:
-            if offset >= self._delivered(passes):
+            if offset >= self._count_delivered(passes):
                 passes, offset = passes + 1, 0
-            samples = self._padded(passes, np.arange(offset, offset + count))
-            ended = offset + count >= self._delivered(passes)
+            samples = self._pad_to_shard(passes, np.arange(offset, offset + count))
+            ended = offset + count >= self._count_delivered(passes)
             return samples, Position(passes + 1, 0) if ended else Position(passes, offset + count)
         parts = []
         while count:
@@ -157,8 +157,8 @@ class Order:
         if blocks.workers == 1 and span.whole and span.begin + offset + count <= span.end:  # nearly always: no table of places is needed
             return self._cut(passes, span.begin + offset, count)
         places = blocks.places(offset, count)
-        inside = places < self._delivered(passes)
-        return self._padded(passes, places if self.pad_last_batch and inside[0] else places[inside])
+        inside = places < self._count_delivered(passes)
+        return self._pad_to_shard(passes, places if self.pad_last_batch and inside[0] else places[inside])
 
     def _cut(self, passes: int, begin: int, count: int) -> np.ndarray:
         """Return samples of a pass that no other number of shards has begun."""
@@ -168,16 +168,16 @@ class Order:
         """Return this shard's part of a pass."""
         found = self._spans.get(passes)
         if found is None:
-            if len(self._spans) >= _KNOWN_SPANS:
+            if len(self._spans) >= MAX_CACHED_SPANS:
                 self._spans.clear()
-            found = self._spans[passes] = _Span(*self._bounds(passes), self._delivered(passes), self._begun(passes) is None)
+            found = self._spans[passes] = _Span(*self._bounds(passes), self._count_delivered(passes), self._remaining_intervals(passes) is None)
         return found
 
-    def _padded(self, passes: int, places: np.ndarray) -> np.ndarray:
-        # A shard left empty, because few samples remained for many shards, repeats the sample before it.
+    def _pad_to_shard(self, passes: int, places: np.ndarray) -> np.ndarray:
+        # A shard without samples, because few remained for many shards, repeats the sample before it: all ranks must take the same number of steps.
         return self._samples(passes, np.minimum(places, self.length(passes) - 1))
 
-    def _delivered(self, passes: int) -> int:
+    def _count_delivered(self, passes: int) -> int:
         """Return the number of samples of this shard in a pass, including those repeated to make all shards equal."""
         return -(-self._left(passes) // self.num_shards) if self.pad_last_batch or self.pad_shards else self.length(passes)
 
@@ -186,14 +186,14 @@ class Order:
 
     def _left(self, passes: int) -> int:
         """Return the number of samples of a pass for all shards together."""
-        begun = self._begun(passes)
+        begun = self._remaining_intervals(passes)
         return self.size if begun is None else int(begun[1].sum())
 
-    def _begun(self, passes: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return what other numbers of shards left of a pass: starts and lengths of intervals."""
+    def _remaining_intervals(self, passes: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the intervals that other numbers of shards left of a pass, as begins and lengths; None if none began it."""
         if passes != self.history_pass or not self.history:
             return None
-        if -1 not in self._passes:
+        if -1 not in self._passes:  # pass numbers are not negative, so -1 is free for the intervals
             begins, lengths = np.zeros(1, np.int64), np.array([self.size])
             for shards, taken in self.history:
                 begins, lengths = _left_by(begins, lengths, shards, taken)
@@ -203,7 +203,7 @@ class Order:
 
     def _samples(self, passes: int, places: np.ndarray) -> np.ndarray:
         places = np.maximum(places + self._bounds(passes)[0], 0)
-        begun = self._begun(passes)
+        begun = self._remaining_intervals(passes)
         if begun is not None and len(places):
             places = _places(*begun, places)
         return self._table(passes)[places] if self._has_table else places
@@ -221,6 +221,7 @@ class Order:
                 _shuffle(found, self.shuffle_after_epoch_seed ^ _SEED_OF_ALL_RANKS, passes)
             else:
                 shards = self.history[0][0] if passes == self.history_pass and self.history else self.num_shards
+                # First all ranks agree on who gets which sample (a common seed), then each shard is shuffled with the reader's own seed.
                 if shards > 1 and not self.stick_to_shard:
                     _shuffle(found, _SEED_OF_ALL_RANKS, passes)
                 for shard in range(shards):
@@ -233,17 +234,18 @@ class Order:
 
 
 def _part(size: int, shard: int, shards: int) -> tuple[int, int]:
-    """Return where a shard begins and ends."""
+    """Return the begin and end of a shard; sizes differ by one at most."""
     return size * shard // shards, size * (shard + 1) // shards
 
 
 def _left_by(begins: np.ndarray, lengths: np.ndarray, shards: int, taken: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Return what remains of some intervals after each shard has taken its first samples."""
+    """Return the parts of intervals that remain after each shard took its first samples."""
     total = int(lengths.sum())
+    # The products overflow int64 for huge data sets on many shards; Python's integers do not.
     edges = total * np.arange(shards + 1) // shards if total * shards < 2**62 else np.array([total * i // shards for i in range(shards + 1)])
     left = np.stack([np.minimum(edges[:-1] + np.asarray(taken), edges[1:]), edges[1:]], 1)  # as sample numbers
     ends = np.cumsum(lengths)
-    cuts = np.unique(np.concatenate([left.ravel(), ends[:-1]]))  # between two neighboring cuts, all or nothing is left, in one interval
+    cuts = np.unique(np.concatenate([left.ravel(), ends[:-1]]))  # between neighboring cuts either all samples remain or none, within one interval
     first, last = cuts[:-1], cuts[1:]
     shard = np.searchsorted(left[:, 1], first, "right")
     kept = np.zeros(len(first), bool)
@@ -254,7 +256,7 @@ def _left_by(begins: np.ndarray, lengths: np.ndarray, shards: int, taken: int | 
 
 
 def _places(begins: np.ndarray, lengths: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the positions of these samples in a sequence of intervals."""
+    """Map sample numbers to positions in a sequence of intervals."""
     ends = np.cumsum(lengths)
     which = np.searchsorted(ends, numbers, "right")
     return begins[which] + numbers - (ends - lengths)[which]

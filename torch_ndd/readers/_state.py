@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a reader and its form as a dict."""
+"""The state of a reader, and its form as a dict, which is a file format: see docs/versions.md."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .._core.context.states import MOST_SHARDS, anything, checked, equal, keys, one_of, or_none, row, rows, whole
-from .._core.native import MOST_SAMPLES
+from .._core.context.states import MAX_SHARDS, anything, check_state, equal, keys, one_of, or_none, row, rows, whole
+from .._core.native import MAX_SAMPLES
 from ._order import Blocks, Position, Taken
 
 VERSION = 2
@@ -36,23 +36,23 @@ class State(NamedTuple):
     seeds: tuple[int, int]
     position: Position = Position()
     epochs: int = 0  # complete ones
-    history: tuple[Taken, ...] = ()  # what was taken of this pass under other numbers of shards
+    history: tuple[Taken, ...] = ()  # samples taken in this pass under other numbers of shards
     skipped: int = 0  # bad samples of this pass that were replaced by others
     errors: int = 0  # all bad samples
     size: int | None = None  # of the data set
-    blocks: Blocks | None = None  # the position is that of a worker
+    blocks: Blocks | None = None  # of the DataLoader worker whose position it is
 
-    def moved(self, position: Position, skipped: int = 0) -> "State":
+    def moved_to(self, position: Position, skipped: int = 0) -> "State":
         """Return the state at a later position."""
-        if position.passes == self.position.passes:  # not by _replace(), which takes three times as long: every batch comes here
+        if position.passes == self.position.passes:  # on the path of every batch; _replace() takes three times as long
             return State(self.seeds, position, self.epochs, self.history, self.skipped + skipped, self.errors, self.size, self.blocks)
         return self._replace(position=position, skipped=0, history=())
 
 
-def encoded(state: State, num_shards: int, shard: int | None, shuffled: str) -> dict[str, Any]:
+def encode_state(state: State, num_shards: int, shard: int | None, shuffled: str) -> dict[str, Any]:
     """Return the state as a dict of numbers."""
     taken = [[shards, count if isinstance(count, int) else list(count)] for shards, count in (*state.history, (num_shards, state.position.offset))]
-    made: dict[str, Any] = {
+    content: dict[str, Any] = {
         "version": VERSION,
         "epoch": state.position.passes,
         "taken": taken,
@@ -65,26 +65,26 @@ def encoded(state: State, num_shards: int, shard: int | None, shuffled: str) -> 
         "shuffled": shuffled,
     }
     if state.blocks is not None:
-        made["worker"] = list(state.blocks)
-    return made
+        content["worker"] = list(state.blocks)
+    return content
 
 
-_MOST_CHANGES = 1000  # of the number of shards, in one pass
+MAX_SHARD_CHANGES = 1000  # of the number of shards, in one pass
 
 
-def _taken(value: Any, name: str) -> Taken:
-    shards, count = row(whole(1, MOST_SHARDS), anything)(value, name)
+def _check_taken(value: Any, name: str) -> Taken:
+    shards, count = row(whole(1, MAX_SHARDS), anything)(value, name)
     if isinstance(count, list | tuple):
         return shards, rows(whole(), shards, shards)(count, f"{name}[1]")
     return shards, whole()(count, f"{name}[1]")
 
 
-_BLOCKS = row(whole(0, MOST_SHARDS), whole(1, MOST_SHARDS), whole(1, MOST_SAMPLES))
+_BLOCKS = row(whole(0, MAX_SHARDS), whole(1, MAX_SHARDS), whole(1, MAX_SAMPLES))
 _STATE = keys(
     {"worker": _BLOCKS, "shuffled": one_of("no", "random_shuffle", "shuffle_after_epoch")},
     version=equal(VERSION),
     epoch=whole(),
-    taken=rows(_taken, 1, _MOST_CHANGES),
+    taken=rows(_check_taken, 1, MAX_SHARD_CHANGES),
     shard=or_none(whole()),
     skipped=whole(),
     errors=whole(),
@@ -94,60 +94,62 @@ _STATE = keys(
 )
 
 
-def _checked(op: str, given: Any) -> dict[str, Any]:
-    """Return the values of a state, checked for consistency."""
-    state = checked(op, _STATE, given)
+def _check_content(op: str, content: Any) -> dict[str, Any]:
+    """Check the types and the consistency of a state dict."""
+    state = check_state(op, _STATE, content)
     if "worker" in state:
         state["worker"] = Blocks(*state["worker"])
         if state["worker"].worker >= state["worker"].workers:
-            raise ValueError(f"{op}: this is no state: 'worker' is number {state['worker'].worker} of {state['worker'].workers}")
+            raise ValueError(f"{op}: not a valid saved state: 'worker' is {state['worker'].worker}, but there are only {state['worker'].workers}")
     size = state["size"]
-    if sum(shards for shards, _ in state["taken"]) > 4 * MOST_SHARDS:
-        raise ValueError(f"{op}: this is no state: 'taken' has too many shards")
+    # Every shard costs memory in Order, also those of past divisions.
+    if sum(shards for shards, _ in state["taken"]) > 4 * MAX_SHARDS:
+        raise ValueError(f"{op}: not a valid saved state: 'taken' has too many shards")
     for shards, count in state["taken"]:
         most = count if isinstance(count, int) else max(count)
         if size is None:
             if most:
-                raise ValueError(f"{op}: this is no state: 'taken' says that samples of a data set of unknown 'size' were delivered")
-        elif shards > max(1, size) or most > size + MOST_SAMPLES:  # the last batch of a pass may be counted as if it were full
-            raise ValueError(f"{op}: this is no state: 'taken' does not fit 'size': {shards} shards, {most} samples of one, of {size} in all")
+                raise ValueError(f"{op}: not a valid saved state: 'taken' counts delivered samples, but 'size' is missing")
+        elif shards > max(1, size) or most > size + MAX_SAMPLES:  # the last batch of a pass may be counted as if it were full
+            raise ValueError(f"{op}: not a valid saved state: 'taken' exceeds 'size': {shards} shards, {most} samples in one, {size} in total")
     shards = state["taken"][-1][0]
     if state["shard"] is not None and state["shard"] >= shards:
-        raise ValueError(f"{op}: this is no state: 'shard' is {state['shard']}, and there are {shards} in 'taken'")
+        raise ValueError(f"{op}: not a valid saved state: 'shard' must be less than the {shards} shards in 'taken', got {state['shard']}")
     if state["shard"] is None and isinstance(state["taken"][-1][1], int):
-        raise ValueError(f"{op}: this is no state: 'shard' is missing, and 'taken' lacks the counts of some shards")
+        raise ValueError(f"{op}: not a valid saved state: 'shard' is missing, and 'taken' lacks the counts of some shards")
     return state
 
 
-def decoded(
-    op: str, given: Any, size: int | None, num_shards: int, shard_of: Callable[[int], int], worker: tuple[int, int] | None, shuffled: str
+def decode_state(
+    op: str, content: Any, size: int | None, num_shards: int, shard_of: Callable[[int], int], worker: tuple[int, int] | None, shuffled: str
 ) -> State:
-    """Return what :func:`encoded` was given, for a reader of ``size`` samples (None: unknown). ``shard_of`` maps a pass to its shard.
+    """Return the state that :func:`encode_state` converted, for a reader of ``size`` samples (None: unknown). ``shard_of`` maps a pass to its shard.
 
     Raise ValueError for anything else, with the key.
     """
-    state = _checked(op, given)
+    state = _check_content(op, content)
     passes, skipped = state["epoch"], state["skipped"]
     if None not in (size, state["size"]) and state["size"] != size:
-        raise ValueError(f"{op}: the 'size' of the state is that of a data set of {state['size']} samples, and here are {size}")
+        raise ValueError(f"{op}: the state's 'size' is {state['size']} samples, but the data set has {size}")
     if state.get("shuffled", shuffled) != shuffled:
         ways = {"no": "does not shuffle", "random_shuffle": "has random_shuffle=True", "shuffle_after_epoch": "has shuffle_after_epoch=True"}
         raise ValueError(
-            f"{op}: the state is of a reader that {ways[state['shuffled']]}, and this one {ways[shuffled]}: samples would be repeated or left out"
+            f"{op}: the state is from a reader that {ways[state['shuffled']]}, but this one {ways[shuffled]}; samples would be repeated or left out"
         )
+    # The last entry is the running division. With the same number of shards the reader continues in it, else it becomes history.
     *history, (shards, taken) = state["taken"]
     blocks = state.get("worker")
     if blocks is not None and taken:
         if shards != num_shards:
-            raise ValueError(f"{op}: the state of a DataLoader's 'worker' fits the same number of shards only, {shards}, not {num_shards}")
+            raise ValueError(f"{op}: the state of a DataLoader 'worker' requires {shards} shards, got {num_shards}")
         if worker != blocks[:2]:
-            raise ValueError(f"{op}: this is the state of a 'worker' of a DataLoader; load that of the StatefulDataLoader")
+            raise ValueError(f"{op}: the state belongs to a DataLoader 'worker'; load the state of the StatefulDataLoader instead")
     offset = 0
     if shards != num_shards:
         if skipped and isinstance(taken, int):
             raise ValueError(
-                f"{op}: this is the state of shard {state['shard']} of {shards} alone, which has skipped {skipped} bad samples; "
-                "readers.merge_states(states of all shards) fits other numbers of shards"
+                f"{op}: the state is for shard {state['shard']} of {shards} only, which skipped {skipped} bad samples; "
+                "merge the states of all shards with readers.merge_states to use another number of shards"
             )
         if state["size"] is not None:
             history.append((shards, taken))
@@ -155,9 +157,8 @@ def decoded(
         offset = taken
         here = shard_of(passes)
         if skipped and state["shard"] != here:
-            alone = f"this is the state of shard {state['shard']}, which has skipped {skipped} bad samples"
-            raise ValueError(f"{op}: {alone}; this reader has shard {here}")
-    else:
+            raise ValueError(f"{op}: the state is for shard {state['shard']}, which skipped {skipped} bad samples; this reader has shard {here}")
+    else:  # merged states: one count per shard; what exceeds the smallest replaced bad samples
         offset = taken[shard_of(passes)]
         skipped = offset - min(taken)
     return State(state["seeds"], Position(passes, offset), state["completed_epochs"], tuple(history), skipped, state["errors"], state["size"], blocks)
@@ -179,31 +180,31 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     >>> merge_states([first, {**first, "shard": 1, "taken": [[2, 3]], "skipped": 0, "errors": 0}])["taken"]
     [[2, [4, 3]]]
     """
-    states = [_checked("merge_states", one) for one in states]
+    states = [_check_content("merge_states", state) for state in states]
     if not states:
-        raise ValueError("merge_states: there are no states")
-    epoch = min(one["epoch"] for one in states)
-    running = [one for one in states if one["epoch"] == epoch]
+        raise ValueError("merge_states: states must not be empty")
+    epoch = min(state["epoch"] for state in states)
+    running = [state for state in states if state["epoch"] == epoch]
     first = running[0]
     shards = first["taken"][-1][0]
     counts: dict[int, int] = {}
-    for one in states:
+    for state in states:
         same = (
-            all(one.get(key) == first.get(key) for key in ("version", "seeds", "size", "shuffled"))
-            and one["taken"][-1][0] == shards
-            and "worker" not in one
+            all(state.get(key) == first.get(key) for key in ("version", "seeds", "size", "shuffled"))
+            and state["taken"][-1][0] == shards
+            and "worker" not in state
         )
-        if not same or one["epoch"] > epoch + 1 or (one["epoch"] == epoch and one["taken"][:-1] != first["taken"][:-1]):
+        if not same or state["epoch"] > epoch + 1 or (state["epoch"] == epoch and state["taken"][:-1] != first["taken"][:-1]):
             raise ValueError("merge_states: the states are not of one run and one epoch")
-        ended = one["epoch"] == epoch + 1
-        if ended and one["taken"][-1][1]:
+        ended = state["epoch"] == epoch + 1
+        if ended and state["taken"][-1][1]:
             raise ValueError("merge_states: a shard is in the next epoch already")
         if not ended:
-            counts[one["shard"]] = one["taken"][-1][1]
-    if len(counts) != len(running) or len(states) != shards or None in counts or not all(isinstance(one, int) for one in counts.values()):
-        raise ValueError(f"merge_states: there must be one state of each of {shards} shards, got those of {sorted(map(str, counts))}")
+            counts[state["shard"]] = state["taken"][-1][1]
+    if len(counts) != len(running) or len(states) != shards or None in counts or not all(isinstance(state, int) for state in counts.values()):
+        raise ValueError(f"merge_states: there must be state state of each of {shards} shards, got those of {sorted(map(str, counts))}")
     everything = first["size"] or 0
     taken = [counts.get(shard, everything) for shard in range(shards)]
     history = [[n, count if isinstance(count, int) else list(count)] for n, count in first["taken"][:-1]]
-    errors = sum(one["errors"] for one in states)
+    errors = sum(state["errors"] for state in states)
     return {**first, "seeds": list(first["seeds"]), "taken": [*history, [shards, taken]], "shard": None, "skipped": 0, "errors": errors}

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from .._core.context.device import DeviceLike
-from .._core.process.files import opened_text
+from .._core.process.files import open_text
 from .._core.values.batch import Batch, new_batch
-from ..io._urls import names_in, read_all
+from ..io._urls import list_names, read_all
 from ._base import LoaderOptions, Reader
-from ._files import whole_files
-from ._ranges import Path, Sources, as_paths, pack_paths
+from ._ranges.file_lists import whole_files
+from ._ranges.ranges import Path, Sources, as_paths, pack_paths
 
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
 FILE_FILTERS = tuple("*." + ending for ending in ENDINGS)
@@ -94,7 +94,8 @@ class File(Reader):
         self._index: _Index | None = None
         self._names: Sequence[str] | None = None  # of the classes
 
-    def _scan(self) -> int:
+    @override
+    def scan(self) -> int:
         if self._index is None:
             self._check()
             if self._list is not None:
@@ -118,7 +119,7 @@ class File(Reader):
 
     def _check(self) -> None:
         if self._root is None and self._given is None and self._list is None:
-            raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
+            raise RuntimeError(f"{self._op}: file_root is required without files or file_list")
         if self._given is not None and self._list is not None:
             raise RuntimeError(f"{self._op}: give files or file_list, not both")
         if self._given_labels is not None and self._given is None:
@@ -136,7 +137,7 @@ class File(Reader):
         if labels.ndim > 1:
             raise RuntimeError(f"{self._op}: labels must be one list of integers, got an array of shape {labels.shape}")
         if labels.size != files or not labels.ndim:
-            raise RuntimeError(f"{self._op}: there are {labels.size} labels for {files} files")
+            raise RuntimeError(f"{self._op}: got {labels.size} labels for {files} files")
         if labels.dtype.kind not in "iub":
             labels = self._integers(labels)
         for label in (labels.min(initial=0), labels.max(initial=0)):
@@ -159,11 +160,13 @@ class File(Reader):
         assert self._index is not None
         return self._index.ranges.place(sample)
 
-    def _start(self, samples: np.ndarray) -> Any:
+    @override
+    def start(self, samples: np.ndarray) -> Any:
         assert self._index is not None
         return self._index.ranges.start(samples)
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, Batch]:
+    @override
+    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, Batch]:
         index = self._index
         assert index is not None
         files = request.finish()
@@ -177,7 +180,7 @@ class File(Reader):
         """Names of the subdirectories of ``file_root`` in the order of their labels. Raise RuntimeError if the files come from a list."""
         if self._names is None:
             with self._lock:
-                self._prepared()
+                self._build_order()
             self._names = None if self._index is None else self._index.classes
         if self._names is None:
             raise RuntimeError(f"{self._op}: classes are the subdirectories of file_root; with files or file_list only their labels are known")
@@ -193,8 +196,8 @@ class _Index:
         self.classes: list[str] | None = None  # names of labels
 
 
-def _patterns(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if given is None else (given,) if isinstance(given, str) else tuple(given)
+def _patterns(patterns: str | Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if patterns is None else (patterns,) if isinstance(patterns, str) else tuple(patterns)
 
 
 def _int32(op: str, label: int) -> int:
@@ -207,7 +210,7 @@ def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
     # Keeps no object per line: ten million of them would take gigabytes.
     names, offsets, labels = bytearray(), array("q", [0]), array("i")
     try:
-        lines = opened_text(read_all(path))
+        lines = open_text(read_all(path))
     except OSError as error:
         raise RuntimeError(f'{op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
     for number, line in enumerate(lines, 1):
@@ -229,8 +232,8 @@ def _index_of_list(op: str, path: bytes, root: bytes | None) -> _Index:
 def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re.Pattern[bytes]) -> _Index:
     parts, offsets, counts, classes = bytearray(), [np.zeros(1, np.int64)], [], []
     try:
-        for name in names_in(root, folders, True):
-            found = [os.path.join(name, one) for one in names_in(os.path.join(root, name), files, False)]
+        for name in list_names(root, folders, True):
+            found = [os.path.join(name, file) for file in list_names(os.path.join(root, name), files, False)]
             packed, ends = pack_paths(found)
             offsets.append(ends[1:] + len(parts))
             parts += packed
@@ -238,6 +241,6 @@ def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re
             classes.append(os.fsdecode(name))
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
-    made = _Index(root, bytes(parts), np.concatenate(offsets), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
-    made.classes = classes
-    return made
+    index = _Index(root, bytes(parts), np.concatenate(offsets), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
+    index.classes = classes
+    return index

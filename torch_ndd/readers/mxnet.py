@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from .._core import native
 from .._core.context.device import DeviceLike
@@ -14,9 +14,9 @@ from .._core.values.batch import Batch, new_batch
 from .._core.work.bad_samples import UnreadableSamples
 from ._base import LoaderOptions, Reader
 from ._labels import class_number
-from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
-from ._remote import native_request
-from ._scan import RECORDIO, columns, record_ranges, refuse
+from ._ranges.ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
+from ._ranges.records import RECORDIO, columns, record_ranges, refuse
+from ._ranges.remote import native_request
 
 
 class MXNet(Reader):
@@ -57,7 +57,8 @@ class MXNet(Reader):
         self._ranges: Ranges | None = None
         self._damaged: dict[int, str] = {}
 
-    def _scan(self) -> int:
+    @override
+    def scan(self) -> int:
         if self._ranges is None:
             self._ranges, self._damaged = record_ranges(self._op, RECORDIO, self._paths, self._indices, _index)
         return self._ranges.size
@@ -65,10 +66,12 @@ class MXNet(Reader):
     def _source(self, sample: int) -> str:
         return self._found.place(sample)
 
-    def _start(self, samples: np.ndarray) -> Any:
+    @override
+    def start(self, samples: np.ndarray) -> Any:
         return native_request(_ImageRecordRequest, self._found, samples)
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, Batch]:
+    @override
+    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, Batch]:
         refuse(self._damaged, samples)
         request.wait()
         images = packed_batch(*request.output(0))
@@ -80,15 +83,15 @@ class MXNet(Reader):
     @staticmethod
     def _scalars(values: torch.Tensor, lengths: np.ndarray) -> Batch:
         """Return labels of one number each as int64 ()."""
-        made, reasons = np.zeros(len(lengths), np.int64), {}
+        numbers, reasons = np.zeros(len(lengths), np.int64), {}
         for k, label in enumerate(np.split(values.view(torch.float32).numpy(), np.cumsum(lengths)[:-1])):
             try:
-                made[k] = class_number(label)
+                numbers[k] = class_number(label)
             except ValueError as error:
                 reasons[k] = str(error)
         if reasons:
             raise UnreadableSamples(reasons)
-        return new_batch(torch.from_numpy(made))
+        return new_batch(torch.from_numpy(numbers))
 
     def _written_source(self, sample: int) -> str:
         return self._source(sample).replace(" at byte ", " at index ")  # DALI's wording

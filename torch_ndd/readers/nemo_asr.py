@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from .. import types
 from .._core.context.device import DeviceLike
@@ -25,18 +25,18 @@ from .._core.values.tensor import as_tensor
 from ..decoders.audio import audio, lengths
 from ..io._urls import is_url, open_file, read_all
 from ._options import DecodingOptions
-from ._ranges import Path, as_paths, pack_paths
-from ._remote import ranges_of
-from ._threads import Array, ThreadedReader, packed
+from ._ranges.ranges import Path, as_paths, pack_paths
+from ._ranges.remote import ranges_of
+from ._threads import Array, ThreadedReader, pack_samples
 
 _DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
 
-# Whether an entry is a much shorter part of its file, which is better sought than decoded with the rest.
+# Whether an entry is a short part of its file, which is cheaper to seek than to decode the whole file.
 _UNKNOWN, _NO, _YES = 0, 1, 2
-# Uncompressed float32 stereo at 48 kHz. A file with more bytes per wanted second is not even read to its end.
+# Uncompressed float32 stereo at 48 kHz. A file with more bytes per requested second is sought, not read to its end.
 _BYTES_PER_SECOND = 48000 * 2 * 4
 _HEADER_BYTES = 64 << 10
-_MOST_FRAMES = 1 << 48  # more mean that the header has no number
+MAX_FRAMES = 1 << 48  # a larger count means that the header does not know it
 
 
 class NemoAsr(ThreadedReader):
@@ -105,10 +105,12 @@ class NemoAsr(ThreadedReader):
         self._with_number = bool(read_idxs)
         self._index: _Index | None = None
 
-    def _advice(self) -> tuple[str, str]:
+    @override
+    def describe_bottleneck(self) -> tuple[str, str]:
         return "sounds to be decoded", "store them at the sample rate that is used (sample_rate), or read further ahead (prefetch_queue_depth)"
 
-    def _scan(self) -> int:
+    @override
+    def scan(self) -> int:
         if self._index is None:
             if self._dtype not in _DTYPES:
                 name = str(self._dtype).removeprefix("torch.")
@@ -123,7 +125,7 @@ class NemoAsr(ThreadedReader):
                 try:
                     text = text_of(content).decode()
                 except UnicodeDecodeError as error:
-                    raise RuntimeError(f'{self._op}: manifest_filepaths "{manifest}" is no text: {error}') from None
+                    raise RuntimeError(f'{self._op}: manifest_filepaths "{manifest}" is not valid UTF-8 text: {error}') from None
                 index.add(self._op, manifest, text, self._limits)
             if not index.pack():
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._manifests) or 'an empty list of manifests'}")
@@ -135,16 +137,18 @@ class NemoAsr(ThreadedReader):
         assert self._index is not None
         return self._index.path(sample)
 
-    def _start(self, samples: np.ndarray) -> "_Request":
+    @override
+    def start(self, samples: np.ndarray) -> "_Request":
         assert self._index is not None
         alone = self._index.parts(samples)
         whole, pool = np.flatnonzero(~alone), self._pool()
         files = pool.submit(self._batch, samples[whole]) if len(whole) else None
         return _Request(whole, files, {k: pool.submit(self._read, int(samples[k])) for k in np.flatnonzero(alone).tolist()})
 
-    def _finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, ...]:
+    @override
+    def finish(self, request: "_Request", samples: np.ndarray) -> tuple[Batch, ...]:
         if self._process != os.getpid():
-            request = self._start(samples)
+            request = self.start(samples)
         whole, files, parts = request
         reads: dict[int, Callable[[], Sequence[Array]]] = {k: part.result for k, part in parts.items()}
         if files is not None:
@@ -154,9 +158,9 @@ class NemoAsr(ThreadedReader):
                     outputs[0].sources = tuple(map(self._source, samples.tolist()))
                     return outputs
                 reads.update((k, partial(_row, outputs, row)) for row, k in enumerate(whole.tolist()))
-            except Exception:  # reading one by one shows which entry fails, and why
+            except Exception:  # reading each alone shows which entry fails, and why
                 reads.update((k, partial(self._read, int(samples[k]))) for k in whole.tolist())
-        return self._together([reads[k] for k in range(len(samples))], samples)
+        return self._join_samples([reads[k] for k in range(len(samples))], samples)
 
     def _batch(self, samples: np.ndarray) -> tuple[Batch, ...]:
         """Decode whole files on native threads and return their outputs: soundfile under the GIL took twice the time."""
@@ -168,16 +172,16 @@ class NemoAsr(ThreadedReader):
         # A part that ends before its file does is resampled from its own frames only.
         alone = (total > 2 * wanted) | ((self._rate > 0) & (wanted < total) & (rates != self._rate))
         index.is_part[samples] = np.where(alone, _YES, _NO)
-        contents = [one.buffer for one in files]
+        contents = [content.buffer for content in files]
         if alone.all():
             sounds = []
         elif alone.any():
-            sounds = list(self._decoded(packed([one for one, part in zip(contents, alone, strict=True) if not part])))
+            sounds = list(self._decode(pack_samples([content for content, part in zip(contents, alone, strict=True) if not part])))
         else:
-            sounds = self._decoded(files)
+            sounds = self._decode(files)
         if (wanted < total).any():  # also because durations have few digits: a frame is missing
             rest = iter(sounds)
-            sounds = packed(
+            sounds = pack_samples(
                 [
                     self._sound(io.BytesIO(content.numpy().data), 0, float(index.durations[sample]))[0] if part else next(rest).buffer[:length]
                     for content, part, sample, length in zip(contents, alone, samples.tolist(), wanted.tolist(), strict=True)
@@ -185,9 +189,9 @@ class NemoAsr(ThreadedReader):
             )
         assert isinstance(sounds, Batch)
         rows = [self._others(sample, rate) for sample, rate in zip(samples.tolist(), rates.tolist(), strict=True)]
-        return sounds, *map(packed, zip(*rows, strict=True))
+        return sounds, *map(pack_samples, zip(*rows, strict=True))
 
-    def _decoded(self, files: Batch) -> Batch:
+    def _decode(self, files: Batch) -> Batch:
         sounds, _ = audio(files, **self._decoding())
         sounds.wait()
         return sounds
@@ -226,19 +230,19 @@ class NemoAsr(ThreadedReader):
 
     def _lacks_length(self, file: Any, source: str | io.BytesIO) -> bool:
         """Return whether libsndfile does not know how many frames there are."""
-        if 0 < file.frames < _MOST_FRAMES and file.format != "MP3":
+        if 0 < file.frames < MAX_FRAMES and file.format != "MP3":
             return False
-        total, _ = lengths(packed([_contents(source)]), self._max_sample_bytes)
+        total, _ = lengths(pack_samples([_contents(source)]), self._max_sample_bytes)
         return bool(total[0] != file.frames)
 
-    def _counted(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
+    def _decode_part(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
         """Return a part of a file that has to be decoded to know how long it is, as a file of its own."""
         whole, rate = audio(as_tensor(_contents(source)), max_sample_bytes=self._max_sample_bytes)
         begin = min(int(max(offset, 0) * rate.item()), len(whole.torch()))
         end = None if duration < 0 else begin + int(duration * rate.item())
-        made = io.BytesIO()
-        _soundfile().write(made, whole.torch()[begin:end].numpy(), int(rate.item()), "FLOAT", format="WAV")
-        sound, _ = audio(as_tensor(np.frombuffer(made.getvalue(), np.uint8)), **self._decoding())
+        wav = io.BytesIO()
+        _soundfile().write(wav, whole.torch()[begin:end].numpy(), int(rate.item()), "FLOAT", format="WAV")
+        sound, _ = audio(as_tensor(np.frombuffer(wav.getvalue(), np.uint8)), **self._decoding())
         return sound.torch(), rate.item()
 
     def _sound(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
@@ -246,7 +250,7 @@ class NemoAsr(ThreadedReader):
         with _soundfile().SoundFile(source) as file:
             rate, total = file.samplerate, file.frames
             if self._lacks_length(file, source):
-                return self._counted(source, offset, duration)
+                return self._decode_part(source, offset, duration)
             begin = min(int(max(offset, 0) * rate), total)
             wanted = total - begin if duration < 0 else int(min(total - begin, duration * rate))
             check_sample(f"{wanted} frames of {file.channels} channels have", wanted * file.channels * 4, self._max_sample_bytes)
@@ -261,9 +265,9 @@ class NemoAsr(ThreadedReader):
             if self._downmix:
                 samples = samples[:, 0] if samples.shape[1] == 1 else samples.mean(1, dtype=np.float32)
             return torch.from_numpy(np.ascontiguousarray(samples)).to(self._dtype), rate
-        made = io.BytesIO()
-        _soundfile().write(made, samples, rate, "FLOAT", format="WAV")
-        content = as_tensor(np.frombuffer(made.getvalue(), np.uint8))
+        wav = io.BytesIO()
+        _soundfile().write(wav, samples, rate, "FLOAT", format="WAV")
+        content = as_tensor(np.frombuffer(wav.getvalue(), np.uint8))
         sound, _ = audio(content, **self._decoding())
         return sound.torch(), rate
 
@@ -284,7 +288,7 @@ def _contents(source: str | io.BytesIO) -> np.ndarray:
 
 
 def _row(outputs: tuple[Batch, ...], row: int) -> list[Array]:
-    return [one.nth(row).torch() for one in outputs]
+    return [output.nth(row).torch() for output in outputs]
 
 
 class _Index:
@@ -299,7 +303,7 @@ class _Index:
         number, skipped = 0, 0
         self._folders.append(folder)
         for entry in _objects(text):
-            values = _checked(entry)
+            values = _parse_entry(entry)
             if values is None:
                 skipped += 1
                 continue
@@ -368,7 +372,7 @@ def _objects(text: str) -> Iterator[Any]:
         yield value
 
 
-def _checked(entry: Any) -> tuple[str, bytes, float, float] | None:
+def _parse_entry(entry: Any) -> tuple[str, bytes, float, float] | None:
     """Return path, text, offset and duration of an entry; None if it is invalid. A negative duration means that of the file."""
     if not isinstance(entry, dict):
         return None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from .._core import native
 from .._core.context.device import DeviceLike, torch_device
@@ -15,9 +15,9 @@ from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.values.pipeline_values import unwrap
 from .._core.values.tensor import Tensor
 from ._base import LoaderOptions, Reader
-from ._files import files_below, listed_files, whole_files
-from ._ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
-from ._remote import RemoteRanges, native_request
+from ._ranges.file_lists import files_below, listed_files, whole_files
+from ._ranges.ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
+from ._ranges.remote import RemoteRanges, native_request
 
 _POLICIES = native.numbers("numpy.Policy")
 _STARTS, _ENDS = ("roi_start", "rel_roi_start"), ("roi_end", "rel_roi_end", "roi_shape", "rel_roi_shape")
@@ -100,10 +100,10 @@ class Numpy(Reader):
         self._axes = np.array([axes] if isinstance(axes, int) else list(axes), np.int64)
         limits = {"roi_start": roi_start, "roi_end": roi_end, "roi_shape": roi_shape}
         limits |= {"rel_roi_start": rel_roi_start, "rel_roi_end": rel_roi_end, "rel_roi_shape": rel_roi_shape}
-        if any(isinstance(unwrap(one), Batch) for one in limits.values()):
+        if any(isinstance(unwrap(limit), Batch) for limit in limits.values()):
             raise ValueError(f"{self._op}: Readers cannot be constructed with batch keyword arguments")
         self._limits = {key: _values(self._op, key, value) for key, value in limits.items() if value is not None}
-        self._now: dict[str, np.ndarray] = {}  # those of a call
+        self._now: dict[str, np.ndarray] = {}  # limits of the running call
         self._headers = _Headers() if cache_header_information else None
         self._ranges: Ranges | None = None
 
@@ -118,16 +118,17 @@ class Numpy(Reader):
                 raise ValueError(f"{self._op}: Keyword argument {key!r} cannot be passed both in the constructor and __call__.")
         with self._lock:
             self._now = {key: _values(self._op, key, value) for key, value in limits.items()}
-            self._ahead.clear()  # what was read ahead has other windows
-            self._prepared()
-            depth, self._depth = self._depth, 0  # what would be read ahead now, too
+            self._ahead.clear()  # those requests have other windows
+            self._build_order()
+            depth, self._depth = self._depth, 0  # requests read ahead now would have the windows of this call
             try:
                 return super().__call__(batch_size=batch_size)
             finally:
                 self._now, self._depth = {}, depth
                 self._ahead.clear()
 
-    def _scan(self) -> int:
+    @override
+    def scan(self) -> int:
         if self._ranges is None:
             self._check()
             if self._list is not None:
@@ -141,7 +142,7 @@ class Numpy(Reader):
 
     def _check(self) -> None:
         if self._root is None and self._given is None and self._list is None:
-            raise RuntimeError(f"{self._op}: file_root is required when there are no files or file_list")
+            raise RuntimeError(f"{self._op}: file_root is required without files or file_list")
         if self._given is not None and self._list is not None:
             raise RuntimeError(f"{self._op}: give files or file_list, not both")
         if self._given is not None and len(self._given[1]) == 1:
@@ -153,7 +154,8 @@ class Numpy(Reader):
         assert self._ranges is not None
         return self._ranges.place(sample)
 
-    def _start(self, samples: np.ndarray) -> Any:
+    @override
+    def start(self, samples: np.ndarray) -> Any:
         assert self._ranges is not None
         roi = self._roi(len(samples))
         if isinstance(self._ranges, RemoteRanges):  # cached headers are keyed by path
@@ -161,26 +163,27 @@ class Numpy(Reader):
         return _NpyRequest(self._ranges, roi, self._headers, samples)
 
     def _roi(self, samples: int) -> "_Roi":
-        given = {**self._limits, **self._now}
+        limits = {**self._limits, **self._now}
         for names in (_STARTS, _ENDS):
-            both = [name for name in names if name in given]
+            both = [name for name in names if name in limits]
             if len(both) > 1:
                 raise RuntimeError(f"{self._op}: {' and '.join(both)} are mutually exclusive")
-        start, end = (next((name for name in names if name in given), None) for names in (_STARTS, _ENDS))
-        first, last = (np.zeros((0, 0)) if name is None else given[name] for name in (start, end))
+        start, end = (next((name for name in names if name in limits), None) for names in (_STARTS, _ENDS))
+        first, last = (np.zeros((0, 0)) if name is None else limits[name] for name in (start, end))
         for name, rows in ((start, first), (end, last)):
             if len(rows) not in (0, 1, samples):
                 raise ValueError(f"{self._op}: {name} has {len(rows)} samples for a batch of {samples}")
         flags = [(start or "").startswith("rel"), (end or "").startswith("rel"), (end or "").endswith("shape"), len(self._axes) > 0]
         return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES[self._policy], self._fill)
 
-    def _finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
+    @override
+    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
         assert self._ranges is not None
-        made = request.finish()
+        arrays = request.finish()
         if self._target.type != "cpu":
-            made = made.to_device(self._target)
-        made.sources = Sources(self._ranges.path, samples)
-        return (made,)
+            arrays = arrays.to_device(self._target)
+        arrays.sources = Sources(self._ranges.path, samples)
+        return (arrays,)
 
 
 def _target(device: DeviceLike) -> torch.device:
@@ -189,7 +192,7 @@ def _target(device: DeviceLike) -> torch.device:
     except (TypeError, ValueError, RuntimeError) as error:
         raise type(error)(f"readers.Numpy: {error}") from None
     if target.type not in ("cpu", "cuda"):
-        raise ValueError(f"readers.Numpy: Invalid device {device!r}: it reads to the CPU or to a GPU")
+        raise ValueError(f"readers.Numpy: Invalid device {device!r}: must be the CPU or a GPU")
     return target
 
 
@@ -209,14 +212,14 @@ class _Headers:
 
     def __init__(self) -> None:
         self.handle = native.npy_headers_make()
-        self._owner = native.owned(self.handle, native.OF_HEADERS)
+        self._owner = native.own_handle(self.handle, native.OF_HEADERS)
 
     def __reduce__(self) -> Any:
         return _Headers, ()
 
 
 class _NpyRequest(NativeRequest):
-    """Arrays that are being read."""
+    """A request for arrays."""
 
     def __init__(self, ranges: Ranges, roi: _Roi, headers: _Headers | None, samples: np.ndarray) -> None:
         self._ranges, self._roi, self._headers = ranges, roi, headers
@@ -225,7 +228,7 @@ class _NpyRequest(NativeRequest):
 
     def _begin(self) -> int:
         ranges, roi = self._ranges, self._roi
-        limits = [word for one in (roi.start, roi.end) for word in (one.ctypes.data, *one.shape)]
+        limits = [word for limit in (roi.start, roi.end) for word in (limit.ctypes.data, *limit.shape)]
         paths = ranges.root, ranges.paths, ranges.path_offsets.ctypes.data, self._numbers.ctypes.data, len(self._numbers)
         headers = None if self._headers is None else self._headers.handle
         return native.npy_start(headers, *paths, *limits, roi.flags.ctypes.data, roi.axes.ctypes.data, len(roi.axes), roi.policy, roi.fill)

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from typing_extensions import Unpack
+from typing_extensions import Unpack, override
 
 from .._core import native
 from .._core.context.device import DeviceLike
 from .._core.values.batch import Batch, new_batch
 from ..tfrecord import Feature, string
 from ._base import LoaderOptions, Reader
-from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
-from ._remote import native_request
-from ._scan import TFRECORD, UNCHECKED_TFRECORD, columns, record_ranges, refuse
+from ._ranges.ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
+from ._ranges.records import TFRECORD, UNCHECKED_TFRECORD, columns, record_ranges, refuse
+from ._ranges.remote import native_request
 
 _DTYPES = (torch.int64, torch.uint8, torch.float32)
 
@@ -72,12 +72,15 @@ class TFRecord(Reader):
         self._ranges: Ranges | None = None
         self._damaged: dict[int, str] = {}
 
-    def _scan(self) -> int:
+    @override
+    def scan(self) -> int:
         if not self._features:
             raise RuntimeError(f"{self._op}: features is empty")
         for key, feature in self._features.items():
             if feature.dtype == string and (not feature.has_shape or feature.count != 1):
-                raise RuntimeError(f'{self._op}: feature "{key}": there are no tensors of strings; FixedLenFeature([], tfrecord.string, "") is one')
+                raise RuntimeError(
+                    f'{self._op}: feature "{key}": tensors of strings are not supported; FixedLenFeature([], tfrecord.string, "") is one'
+                )
         if self._ranges is None:
             kind = TFRECORD if self._verify else UNCHECKED_TFRECORD
             self._ranges, self._damaged = record_ranges(self._op, kind, self._paths, self._indices, _index)
@@ -86,18 +89,20 @@ class TFRecord(Reader):
     def _source(self, sample: int) -> str:
         return self._found.place(sample)
 
-    def _start(self, samples: np.ndarray) -> Any:
+    @override
+    def start(self, samples: np.ndarray) -> Any:
         return native_request(lambda ranges, numbers: _ExampleRequest(ranges, numbers, self._spec, self._verify), self._found, samples)
 
-    def _finish(self, request: Any, samples: np.ndarray) -> dict[str, Batch]:
+    @override
+    def finish(self, request: Any, samples: np.ndarray) -> dict[str, Batch]:
         refuse(self._damaged, samples)
         request.wait()
         outputs = {}
         for k, (key, feature) in enumerate(self._features.items()):
             values, lengths = request.output(k)
-            made = _batch(values, lengths, feature)
-            made.sources = Sources(self._written_source, samples)
-            outputs[key] = made
+            batch = _batch(values, lengths, feature)
+            batch.sources = Sources(self._written_source, samples)
+            outputs[key] = batch
         return outputs
 
     def _written_source(self, sample: int) -> str:
@@ -130,7 +135,7 @@ class _Spec:
     def __init__(self, features: Mapping[str, Feature]) -> None:
         names, missing = [key.encode() for key in features], [feature.missing for feature in features.values()]
         self.names, self.missing = b"".join(names), b"".join(missing)
-        self.name_offsets, self.missing_offsets = (np.cumsum([0, *map(len, one)], dtype=np.int64) for one in (names, missing))
+        self.name_offsets, self.missing_offsets = (np.cumsum([0, *map(len, column)], dtype=np.int64) for column in (names, missing))
         self.types = np.array([feature.dtype for feature in features.values()], np.int64)
         self.counts = np.array([feature.count for feature in features.values()], np.int64)
         self.rows = np.array([max(math.prod(feature.shape), 1) for feature in features.values()], np.int64)
@@ -143,7 +148,7 @@ class _ExampleRequest(RecordRequest):
 
     def _begin(self) -> int:
         spec = self._spec
-        numbers = (one.ctypes.data for one in (spec.types, spec.counts, spec.rows))
+        numbers = (column.ctypes.data for column in (spec.types, spec.counts, spec.rows))
         names, missing = (spec.names, spec.name_offsets.ctypes.data), (spec.missing, spec.missing_offsets.ctypes.data)
         return native.examples_start(*self._native_ranges(), *names, *missing, *numbers, len(spec.types), self._verify)
 

@@ -64,8 +64,8 @@ def show(
         raise ImportError("show needs Pillow: pip install torch_ndd[demo]") from error
     value, found = next_batch(value)
     labels = found if labels is None else labels
-    made = tiles(value, boxes=boxes, masks=masks, sample_rate=sample_rate)
-    picture = grid(made, labels, columns)
+    pictures = tiles(value, boxes=boxes, masks=masks, sample_rate=sample_rate)
+    picture = grid(pictures, labels, columns)
     if path is not None:
         save_picture(picture, path)
     return picture

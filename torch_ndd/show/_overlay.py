@@ -38,18 +38,18 @@ def draw_boxes(image: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     return out
 
 
-def _numbered(masks: torch.Tensor) -> torch.Tensor:
+def _number_masks(masks: torch.Tensor) -> torch.Tensor:
     """Return one mask (H, W) of the numbers of objects, from 1; the last one is on top."""
-    made = torch.zeros(masks.shape[1:], dtype=torch.int64)
+    labels = torch.zeros(masks.shape[1:], dtype=torch.int64)
     for k, mask in enumerate(masks):
-        made[mask > 0] = k + 1
-    return made
+        labels[mask > 0] = k + 1
+    return labels
 
 
 def draw_mask(image: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """Return the image (uint8, HW or HWC) under a mask: one color per number but 0; or under masks (objects, H, W), one color per object."""
     if mask.ndim == 3 and tuple(mask.shape[1:]) == tuple(image.shape[:2]) != tuple(mask.shape[:2]):
-        mask = _numbered(mask)
+        mask = _number_masks(mask)
     mask = mask.squeeze(-1) if mask.ndim == 3 and mask.shape[-1] == 1 else mask
     if tuple(mask.shape) != tuple(image.shape[:2]):
         raise ValueError(f"show: the mask of an image of {tuple(image.shape[:2])} pixels has the shape {tuple(mask.shape)}")

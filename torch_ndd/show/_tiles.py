@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the values that users have to one picture per sample."""
+"""Pictures of samples, one for each, from values of many types."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from . import _sound
 from ._overlay import draw_boxes, draw_mask
 
 _CHANNELS = (1, 3, 4)
-_MOST_FRAMES = 8
+MAX_FRAMES = 8
 _GAP = 2  # pixels between frames
 _SHORTEST_SOUND = 64  # samples; a shorter vector is not a sound
 
 
 def next_batch(value: Any) -> tuple[Any, Any]:
-    """Return the samples of a reader's or loader's next batch and its labels, and leave it where it is; anything else unchanged."""
+    """Return the samples and labels of a reader's or loader's next batch without moving it; any other value unchanged."""
     if not hasattr(value, "state_dict") or isinstance(value, torch.nn.Module):
         return value, None
     state = value.state_dict()
     try:
-        outputs = next(iter(value)) if hasattr(value, "fn") else value(batch_size=value._max_batch_size or 16)
+        outputs = next(iter(value)) if hasattr(value, "fn") else value(batch_size=value.max_batch_size or 16)
     except StopIteration:
         raise ValueError("show: the loader has no batch") from None
     finally:
@@ -38,7 +38,7 @@ def next_batch(value: Any) -> tuple[Any, Any]:
 
 def _are_labels(value: Any, samples: int) -> bool:
     try:
-        return [one.numel() for one in _samples(value)[0]] == [1] * samples
+        return [label.numel() for label in _samples(value)[0]] == [1] * samples
     except (TypeError, ValueError):  # text, for example
         return False
 
@@ -47,7 +47,7 @@ def tiles(value: Any, *, boxes: Any, masks: Any, sample_rate: float | None) -> l
     """Return one picture per sample: uint8, HW or HWC."""
     samples, layout = _samples(value)
     if not samples:
-        raise ValueError("show: there is no image in the batch")
+        raise ValueError("show: the batch has no images")
     kinds = {_kind(sample, layout) for sample in samples}
     if len(kinds) > 1:
         raise ValueError(f"show: the samples must be of one kind, got {', '.join(sorted(kinds))}")
@@ -59,7 +59,7 @@ def tiles(value: Any, *, boxes: Any, masks: Any, sample_rate: float | None) -> l
             return [_sound.picture(sample, sample_rate) for sample in samples]
         return [_sound.heat_map(sample.float()) for sample in samples]
     if kind == "encoded":
-        samples, layout, kind = _decoded(samples), "HWC", "image"
+        samples, layout, kind = _decode(samples), "HWC", "image"
     if kind == "frames":
         if boxes is not None or masks is not None:
             raise ValueError("show: boxes and masks need images; draw single frames")
@@ -112,26 +112,26 @@ def _kind(sample: torch.Tensor, layout: str) -> str:
     return "image"
 
 
-def _decoded(samples: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Decode files with Pillow, which draws them anyway: notebooks show values of the core, which knows nothing of decoders."""
+def _decode(samples: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Decode files with Pillow, not with torch_ndd.decoders: this package lies below the core, whose values notebooks show."""
     from PIL import Image, ImageOps
 
-    made = []
+    pictures = []
     for k, sample in enumerate(samples):
         try:
             picture = ImageOps.exif_transpose(Image.open(io.BytesIO(sample.numpy().tobytes()))).convert("RGB")
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise ValueError(f"show: sample {k}: Pillow cannot decode it ({error}); decode it with torch_ndd.decoders.image first") from None
-        made.append(torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8).view(picture.height, picture.width, 3))
-    return made
+        pictures.append(torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8).view(picture.height, picture.width, 3))
+    return pictures
 
 
 def _frames(sample: torch.Tensor, layout: str) -> list[torch.Tensor]:
     axis = max(0, layout.find("F"), layout.find("D"))
     count = sample.shape[axis]
-    chosen = sorted({round(k * (count - 1) / max(1, _MOST_FRAMES - 1)) for k in range(_MOST_FRAMES)}) if count else []
+    chosen = sorted({round(k * (count - 1) / max(1, MAX_FRAMES - 1)) for k in range(MAX_FRAMES)}) if count else []
     if not chosen:
-        raise ValueError("show: there is no frame to draw")
+        raise ValueError("show: the sequence has no frames")
     return [sample.select(axis, k) for k in chosen]
 
 
@@ -163,7 +163,7 @@ def _with(images: list[torch.Tensor], marks: Any, name: str, draw: Any) -> list[
     """Draw the boxes or masks of every image into it."""
     if marks is None:
         return images
-    given, _ = _samples(marks) if not isinstance(marks, torch.Tensor) else ([one.cpu() for one in marks], "")
-    if len(given) != len(images):
-        raise ValueError(f"show: {len(given)} {name} for {len(images)} images")
-    return [draw(image, mark) for image, mark in zip(images, given, strict=True)]
+    drawings, _ = _samples(marks) if not isinstance(marks, torch.Tensor) else ([mark.cpu() for mark in marks], "")
+    if len(drawings) != len(images):
+        raise ValueError(f"show: {len(drawings)} {name} for {len(images)} images")
+    return [draw(image, mark) for image, mark in zip(images, drawings, strict=True)]

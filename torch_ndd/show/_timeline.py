@@ -34,7 +34,8 @@ def trace(spans: Sequence[Span]) -> dict[str, object]:
     rows = {thread: k for k, thread in enumerate(_rows(spans))}
     names = [{"ph": "M", "name": "thread_name", "pid": 1, "tid": k, "args": {"name": thread}} for thread, k in rows.items()]
     events = [
-        {"ph": "X", "name": one.name, "pid": 1, "tid": rows[one.thread], "ts": one.begin / 1e3, "dur": (one.end - one.begin) / 1e3} for one in spans
+        {"ph": "X", "name": span.name, "pid": 1, "tid": rows[span.thread], "ts": span.begin / 1e3, "dur": (span.end - span.begin) / 1e3}
+        for span in spans
     ]
     return {"traceEvents": [*names, *events], "displayTimeUnit": "ms"}
 
@@ -45,11 +46,11 @@ def picture(spans: Sequence[Span], title: str) -> Image:
         from PIL import Image, ImageDraw
     except ImportError as error:
         raise ImportError("a timeline as a picture needs Pillow: pip install torch_ndd[demo]; a path that ends in .json needs nothing") from error
-    end = max((one.end for one in spans), default=0)
-    begin = max(min((one.begin for one in spans), default=0), end - int(_SECONDS * 1e9))
-    shown = [one for one in spans if one.end > begin]
+    end = max((span.end for span in spans), default=0)
+    begin = max(min((span.begin for span in spans), default=0), end - int(_SECONDS * 1e9))
+    shown = [span for span in spans if span.end > begin]
     rows, colors = _rows(shown), _colors(shown)
-    lines = _wrapped(title)
+    lines = _wrap(title)
     top = 14 * len(lines) + 10
     legend = list(colors)
     canvas = Image.new("RGB", (_WIDTH, top + len(rows) * (_ROW + _GAP) + 24 + 16 * -(-len(legend) // 6)), "white")
@@ -61,10 +62,10 @@ def picture(spans: Sequence[Span], title: str) -> Image:
         y = top + k * (_ROW + _GAP)
         draw.text((6, y + 2), row, fill="black")
         draw.rectangle((_LEFT, y, _WIDTH - 6, y + _ROW), fill=(244, 244, 244))
-        for one in shown:
-            if one.thread == row:
-                left = _LEFT + max(0, one.begin - begin) * scale
-                draw.rectangle((left, y, max(left, _LEFT + (one.end - begin) * scale), y + _ROW), fill=colors[one.name])
+        for span in shown:
+            if span.thread == row:
+                left = _LEFT + max(0, span.begin - begin) * scale
+                draw.rectangle((left, y, max(left, _LEFT + (span.end - begin) * scale), y + _ROW), fill=colors[span.name])
     y = top + len(rows) * (_ROW + _GAP)
     draw.text((_LEFT, y), f"the last {(end - begin) * 1e-6:.0f} ms", fill="black")
     for k, name in enumerate(legend):
@@ -76,7 +77,7 @@ def picture(spans: Sequence[Span], title: str) -> Image:
 
 def _rows(spans: Sequence[Span]) -> list[str]:
     """Return the threads: those of the loop first, then workers by number."""
-    found = {one.thread for one in spans}
+    found = {span.thread for span in spans}
     first = [row for row in ("program", "loader") if row in found]
     return first + sorted(found.difference(first), key=lambda row: int(row.rsplit(" ", 1)[1]))
 
@@ -84,8 +85,8 @@ def _rows(spans: Sequence[Span]) -> list[str]:
 def _colors(spans: Sequence[Span]) -> dict[str, tuple[int, int, int]]:
     """Return a color per name: those of the stages, then, the longest work first, colors that repeat in lighter shades."""
     seconds: dict[str, int] = {}
-    for one in spans:
-        seconds[one.name] = seconds.get(one.name, 0) + one.end - one.begin
+    for span in spans:
+        seconds[span.name] = seconds.get(span.name, 0) + span.end - span.begin
     colors = {name: color for name, color in _STAGES.items() if name in seconds}
     for k, name in enumerate(sorted((name for name in seconds if name not in _STAGES), key=lambda name: -seconds[name])):
         lighter = k // len(_OPERATORS) * 50
@@ -94,7 +95,7 @@ def _colors(spans: Sequence[Span]) -> dict[str, tuple[int, int, int]]:
     return colors
 
 
-def _wrapped(text: str, width: int = 190) -> list[str]:
+def _wrap(text: str, width: int = 190) -> list[str]:
     lines = [""]
     for word in text.split():
         if len(lines[-1]) + len(word) > width:

@@ -4,7 +4,6 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -15,7 +14,7 @@ from .._core.context.modes import EvalMode
 from .._core.context.pools import get_num_threads, set_num_threads
 from .._core.context.rng import set_seed
 from .._core.operators.arguments import Role
-from .._core.operators.replay import recorded
+from .._core.operators.functions import FunctionRecorder
 from .._core.values.batch import Batch, as_batch, batch
 from ..ops.generic.convert import cast
 from ._cases import Case, as_tuple
@@ -146,7 +145,7 @@ def repeated_calls_read_their_inputs(case: Case, ragged: bool, device: str = "cp
         return case.function(*given, **case.arguments(), **where)
 
     for given in (inputs, others, inputs):
-        expected = recorded(partial(call, given))[0]
+        expected = FunctionRecorder().run(call, given)
         for _ in range(4):
             assert_equal(call(given), expected)
 
@@ -158,7 +157,7 @@ def opcheck(case: Case, ragged: bool) -> None:
     if kernel is None:
         return
     with patch.object(case.definition, "kernel", lambda *args: (calls.append(args), kernel(*args))[1]), EvalMode.sync_cpu:
-        recorded(lambda: case.run(ragged))  # not repeated
+        FunctionRecorder().run(case.run, ragged)  # no plan, which would not call the kernel
     for args in calls:
         torch.library.opcheck(kernel, args, test_utils=("test_schema", "test_faketensor"))
 

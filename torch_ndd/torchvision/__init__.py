@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """torchvision's transforms, data sets and loader over whole batches.
 
-``v2`` mirrors ``torchvision.transforms.v2``, ``tv_tensors`` its types, ``datasets`` its data sets of images. :func:`from_torchvision` makes the
-function of a :class:`torch_ndd.DataLoader` from a transform of torchvision, :func:`from_timm` from the arguments of ``timm.data.create_transform``.
+``v2`` mirrors ``torchvision.transforms.v2``, ``tv_tensors`` its types, ``datasets`` its data sets of images. :func:`from_torchvision` translates a
+transform of torchvision to the function of a :class:`torch_ndd.DataLoader`, :func:`from_timm` the arguments of ``timm.data.create_transform``.
 
-Nothing of this is imported before it is used; all but ``datasets`` needs torchvision.
+All modules are imported when they are first used; all but ``datasets`` need torchvision.
 """
 
 import importlib
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from . import tv_tensors as tv_tensors
     from . import v2 as v2
     from ._loader import DataLoader as DataLoader
-    from ._timm_mixup import Mixup as Mixup
+    from ._translation.from_torchvision import from_torchvision as from_torchvision
     from .datasets import CocoDetection as CocoDetection
     from .datasets import ImageFolder as ImageFolder
-    from .v2._timm import from_timm as from_timm
-    from .v2._translate import from_torchvision as from_torchvision
+    from .timm._from_timm import from_timm as from_timm
+    from .timm._mixup import Mixup as Mixup
 
 _MODULES = ("datasets", "tv_tensors", "v2")
 _NAMES = {
     "CocoDetection": "datasets",
     "DataLoader": "_loader",
     "ImageFolder": "datasets",
-    "Mixup": "_timm_mixup",
-    "from_timm": "v2._timm",
-    "from_torchvision": "v2._translate",
+    "Mixup": "timm._mixup",
+    "from_timm": "timm._from_timm",
+    "from_torchvision": "_translation.from_torchvision",
 }
 
 __all__ = ["CocoDetection", "DataLoader", "ImageFolder", "Mixup", "datasets", "from_timm", "from_torchvision", "tv_tensors", "v2"]

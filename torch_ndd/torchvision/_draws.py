@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random numbers for the random transforms: one for each sample, from torch_ndd's generators."""
+"""Random numbers of the transforms, one per sample, from torch_ndd's generators.
+
+The distributions are torchvision's; the numbers are not, and torch's generator is neither read nor advanced.
+"""
 
 import math
 from collections.abc import Sequence
@@ -15,9 +18,9 @@ Column: TypeAlias = "int | float | torch.Tensor"  # one number for all samples, 
 
 
 class Draws:
-    """Draws for a sample (``batch_size`` is None) or for each sample of a batch.
+    """Draws for a single sample (``batch_size`` is None) or for each sample of a batch.
 
-    A draw for a sample is a tensor of one element, so that the same arithmetic serves both; :meth:`result` makes it a number.
+    A draw for a single sample is a tensor of one element, so that the same arithmetic serves both; :meth:`result` converts it to a number.
     """
 
     def __init__(self, batch_size: int | None) -> None:
@@ -25,7 +28,7 @@ class Draws:
         self.count = 1 if batch_size is None else batch_size
 
     def result(self, column: Any, kind: type = float) -> Any:
-        """Return the column of a batch; a Python number for a sample."""
+        """Return the column for a batch; a Python number for a single sample."""
         if self.batch_size is not None:
             return column
         if isinstance(column, torch.Tensor):
@@ -35,9 +38,8 @@ class Draws:
     def unit(self, *more: int) -> torch.Tensor:
         """Return uniform numbers in [0, 1), float64 (N, *more)."""
         shape = (self.count, *more)
-        total = 1
-        for extent in shape:
-            total *= extent
+        total = math.prod(shape)
+        # 32 random bits per number, which is more than torch.rand has in float32.
         words = compiled_draw(None, total) if torch.compiler.is_compiling() else get_default_rng().draw(total)
         return words.to(torch.float64).mul(2.0**-32).reshape(shape)
 
@@ -55,6 +57,7 @@ class Draws:
 
     def choices(self, weights: Sequence[float]) -> torch.Tensor:
         """Return indices with these probabilities, int64 (N,)."""
+        # The clamp is for rounding: the last limit may be a little below 1.
         limits = torch.tensor(weights, dtype=torch.float64).cumsum(0)
         return torch.searchsorted(limits / limits[-1], self.unit(), right=True).clamp(max=len(weights) - 1)
 
@@ -64,11 +67,11 @@ class Draws:
 
     def normal(self, *more: int) -> torch.Tensor:
         """Return numbers of the standard normal distribution, float64 (N, *more)."""
-        pairs = self.unit(2, *more)
+        pairs = self.unit(2, *more)  # Box and Muller; log1p, because u may be 0 but not 1
         return torch.sqrt(-2.0 * torch.log1p(-pairs[:, 0])) * torch.cos(2.0 * torch.pi * pairs[:, 1])
 
     def parts(self, count: int, limits: Sequence[float]) -> torch.Tensor:
-        """Return uniform numbers of float32, float64 (N, count)."""
+        """Return uniform numbers with the precision of float32, float64 (N, count)."""
         return _as_float32(limits[0] + self.unit(count) * (limits[1] - limits[0]))
 
     def sides(self, area: torch.Tensor, ratio: Sequence[float]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -77,34 +80,34 @@ class Draws:
         if torch.compiler.is_compiling():
             aspect = _as_float32(torch.exp(exponents))
             return torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
-        # torch has more than 100 exponentials or roots computed by its own threads, and waits for them up to 5 ms while all cores decode.
+        # NumPy, because torch hands more than 100 exponentials or roots to its own threads, and waits for them up to 5 ms while all cores decode.
         values, aspects = area.numpy(), np.exp(exponents.numpy()).astype(np.float32).astype(np.float64)
         return torch.from_numpy(np.rint(np.sqrt(values * aspects))), torch.from_numpy(np.rint(np.sqrt(values / aspects)))
 
     def gamma(self, shape: float, *more: int) -> torch.Tensor:
-        """Return numbers of the gamma distribution, float64 (N, *more), by Marsaglia's and Tsang's rejection."""
+        """Return numbers of the gamma distribution, float64 (N, *more), by the rejection method of Marsaglia and Tsang (2000)."""
         d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
         c = 1.0 / (9.0 * d) ** 0.5
-        made = torch.full((self.count, *more), -1.0, dtype=torch.float64)
-        for _ in range(64):  # each round takes more than 95 %
+        numbers = torch.full((self.count, *more), -1.0, dtype=torch.float64)
+        for _ in range(64):  # each round accepts more than 95 %
             x, u = self.normal(*more), self.unit(*more)
             v = (1.0 + c * x) ** 3
             fits = (v > 0) & (torch.log1p(-u) < 0.5 * x * x + d - d * v + d * torch.log(v.clamp(min=1e-300)))
-            made = torch.where((made < 0) & fits, d * v, made)
-            if not torch.compiler.is_compiling() and bool((made >= 0).all()):
+            numbers = torch.where((numbers < 0) & fits, d * v, numbers)
+            if not torch.compiler.is_compiling() and bool((numbers >= 0).all()):
                 break
-        if shape < 1.0:
-            made = made * (1.0 - self.unit(*more)) ** (1.0 / shape)
-        return made
+        if shape < 1.0:  # the method needs 1 or more: draw for shape + 1 and scale
+            numbers = numbers * (1.0 - self.unit(*more)) ** (1.0 / shape)
+        return numbers
 
     def dirichlet(self, concentration: float, count: int) -> torch.Tensor:
         """Return weights of the symmetric Dirichlet distribution, float64 (N, count)."""
-        drawn = self.gamma(concentration, count).clamp(min=1e-300)
-        return drawn / drawn.sum(1, keepdim=True)
+        numbers = self.gamma(concentration, count).clamp(min=1e-300)  # for small concentrations all of them may be 0
+        return numbers / numbers.sum(1, keepdim=True)
 
 
 def real(column: Column) -> torch.Tensor:
-    """Convert to double: torch multiplies whole numbers by a Python number in float32."""
+    """Convert to double: torch multiplies integers by a Python number in float32."""
     return torch.as_tensor(column, dtype=torch.float64)
 
 
@@ -118,6 +121,6 @@ def to_int(column: Column) -> Any:
     return column.to(torch.int64) if isinstance(column, torch.Tensor) else int(column)
 
 
-def rounded(column: Column) -> Any:
+def round_half_even(column: Column) -> Any:
     """Round half to even."""
     return torch.round(column).to(torch.int64) if isinstance(column, torch.Tensor) else round(column)

@@ -1,35 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``torch.utils.data.DataLoader``'s constructor for :class:`torch_ndd.DataLoader`."""
+""":class:`torch_ndd.DataLoader` with the constructor of ``torch.utils.data.DataLoader``."""
 
 from collections.abc import Callable
 from typing import Any
 
 from .._core.context.device import DeviceLike
 from ..loader import DataLoader as NddLoader
-from ..readers._choice import Chosen
-from ..readers._selected import flat_dataset
+from ..readers._sources.choice import Chosen
+from ..readers._sources.selected import flat_dataset
 from .datasets import ImageFolder
 
 
 class DataLoader(NddLoader):
     """A :class:`torch_ndd.DataLoader` with the arguments of ``torch.utils.data.DataLoader`` and the same results.
 
+    This is torchvision's spelling, for scripts that are not to be changed; :class:`torch_ndd.DataLoader` is the class for new programs.
+
     For an ``ImageFolder``, ours or torchvision's, also in ``Subset`` and ``ConcatDataset``, files are read and decoded natively, and its transform
     runs on whole batches (:func:`from_torchvision`): images (N, C, H, W) and classes, int64 (N,). Other data sets are called on ``num_workers``
     threads, or in processes with ``multiprocessing_context``.
 
     Args:
-        dataset: any data set.
+        dataset: a data set.
         batch_size, shuffle, drop_last, pin_memory, multiprocessing_context, persistent_workers: as in torch.
         num_workers: threads or processes that call ``dataset[i]``; an ``ImageFolder`` needs none and ignores it.
         timeout, prefetch_factor, pin_memory_device, in_order: ignored.
         sampler, batch_sampler, collate_fn, worker_init_fn, generator: only None.
         prefetch, device, seed, prefetch_bytes, return_paths: see :class:`torch_ndd.DataLoader`.
-        unknown: what to do with transforms that are not torchvision's, see :func:`from_torchvision`.
+        unknown: treatment of transforms that are not torchvision's, see :func:`from_torchvision`.
         **options: options of readers, see :class:`torch_ndd.readers.LoaderOptions`.
 
     Raises:
-        TypeError: a ``sampler``, ``collate_fn`` or another argument that has no place here; a transform that cannot be translated.
+        TypeError: a ``sampler``, ``collate_fn`` or another argument that is not supported; a transform that cannot be translated.
 
     >>> import pathlib, tempfile
     >>> from PIL import Image
@@ -70,38 +72,39 @@ class DataLoader(NddLoader):
         unknown: str = "raise",
         **options: Any,
     ) -> None:
-        places = {
-            "sampler": (sampler, "torch_ndd.DataLoader takes one"),
-            "batch_sampler": (batch_sampler, "torch_ndd.DataLoader takes batch_size and a sampler"),
-            "collate_fn": (collate_fn, "torch_ndd.DataLoader takes one, and its fn gets whole batches"),
-            "worker_init_fn": (worker_init_fn, "there are no worker processes to prepare"),
-            "generator": (generator, "seed takes its place"),
+        unsupported = {
+            "sampler": (sampler, "pass it to torch_ndd.DataLoader"),
+            "batch_sampler": (batch_sampler, "pass batch_size and a sampler to torch_ndd.DataLoader"),
+            "collate_fn": (collate_fn, "pass it to torch_ndd.DataLoader, whose fn is called with whole batches"),
+            "worker_init_fn": (worker_init_fn, "files are read on threads, without worker processes"),
+            "generator": (generator, "use seed instead"),
         }
-        for name, (value, where) in places.items():
+        for name, (value, advice) in unsupported.items():
             if value is not None:
-                raise TypeError(f"torchvision.DataLoader: {name} has no place here: {where}")
+                raise TypeError(f"torchvision.DataLoader: {name} is not supported; {advice}")
         if batch_size is None:
-            raise ValueError("torchvision.DataLoader: batch_size must be a number: batches are what is transformed")
-        given: dict[str, Any] = {"shuffle": bool(shuffle) if hasattr(dataset, "__getitem__") else shuffle, "pin_memory": pin_memory}
-        given |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
-        flat = flat_dataset(dataset, _native)
+            raise ValueError("torchvision.DataLoader: batch_size must be a number, because transforms run on whole batches")
+        arguments: dict[str, Any] = {"shuffle": bool(shuffle) if hasattr(dataset, "__getitem__") else shuffle, "pin_memory": pin_memory}
+        arguments |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
+        flat = flat_dataset(dataset, _as_native)
         if not isinstance(flat, ImageFolder):
-            given |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
-        super().__init__(_Native(flat, unknown) if hasattr(flat, "_loading") else dataset, batch_size=batch_size, **given)
+            arguments |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
+        # A data set of ours is wrapped, so that the loader passes ``unknown`` on to the translation.
+        super().__init__(_NativeDataset(flat, unknown) if hasattr(flat, "choose_reader") else dataset, batch_size=batch_size, **arguments)
         self.dataset = dataset
 
 
-def _native(dataset: Any) -> Any:
-    """Return torchvision's ``ImageFolder`` as ours if its images are opened as usual; any other data set unchanged."""
-    known = type(dataset).__module__.startswith("torchvision.datasets.") and type(dataset).__name__ == "ImageFolder"
-    return ImageFolder._of(dataset) if known and getattr(dataset.loader, "__name__", "") == "default_loader" else dataset
+def _as_native(dataset: Any) -> Any:
+    """Return torchvision's ``ImageFolder`` with the default loader as ours; any other data set unchanged."""
+    is_theirs = type(dataset).__module__.startswith("torchvision.datasets.") and type(dataset).__name__ == "ImageFolder"
+    return ImageFolder._of(dataset) if is_theirs and getattr(dataset.loader, "__name__", "") == "default_loader" else dataset
 
 
-class _Native:
-    """A data set of ours, for a loader."""
+class _NativeDataset:
+    """A data set with the loader's treatment of unknown transforms."""
 
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
 
-    def _loading(self, given: Any, options: Any) -> Chosen:
-        return Chosen(*self._dataset._loading(given, options, self._unknown))
+    def choose_reader(self, arguments: Any, options: Any) -> Chosen:
+        return Chosen(*self._dataset.choose_reader(arguments, options, self._unknown))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that all samples share, or that each sample has for itself."""
+"""Arguments that are one number for all samples, or one for each sample."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -18,8 +18,8 @@ def batch_of(values: torch.Tensor) -> Batch:
     return new_batch(values.contiguous())
 
 
-def given(value: Number) -> Any:
-    """Return a number as an operator takes it: itself, or a Batch with one per sample."""
+def as_argument(value: Number) -> Any:
+    """Return a number as the argument of an operator: the number, or a Batch with one per sample."""
     return batch_of(value) if isinstance(value, torch.Tensor) and value.dim() else value
 
 
@@ -27,10 +27,10 @@ def number(op: str, name: str, value: Any, batch_size: int | None) -> Any:
     """Return an argument as a number, or as a tensor with one per sample.
 
     Raises:
-        TypeError: something else than numbers.
-        ValueError: another count than that of the samples.
+        TypeError: a value that is not numeric.
+        ValueError: another count than the batch size.
     """
-    if isinstance(value, bool | int | float):
+    if isinstance(value, bool | int | float):  # the usual case
         return value
     if isinstance(value, np.number):
         return value.item()
@@ -40,11 +40,11 @@ def number(op: str, name: str, value: Any, batch_size: int | None) -> Any:
         value = torch.from_numpy(value)
     elif isinstance(value, list | tuple):
         try:
-            value = torch.tensor(value, dtype=torch.int64 if all(isinstance(one, int) for one in value) else torch.float64)
+            value = torch.tensor(value, dtype=torch.int64 if all(isinstance(element, int) for element in value) else torch.float64)
         except (TypeError, ValueError):
-            raise TypeError(f"{op}: {name} takes numbers, got {value!r}") from None
+            raise TypeError(f"{op}: {name} must be numbers, got {value!r}") from None
     if not isinstance(value, torch.Tensor):
-        raise TypeError(f"{op}: {name} takes a number, or a sequence or Batch with one per sample, got {type(value).__name__}")
+        raise TypeError(f"{op}: {name} must be a number, or a sequence or Batch with one per sample, got {type(value).__name__}")
     if value.dim() == 0:
         return value.item()
     flat = value.reshape(-1)
@@ -59,37 +59,39 @@ def numbers(op: str, name: str, value: Any, count: int, batch_size: int | None) 
     ``value`` is a sequence of numbers, a sequence with such a sequence per sample, an array or a Batch (N, count), or ``count`` columns.
 
     Raises:
-        TypeError, ValueError: something else, or another count.
+        TypeError, ValueError: another kind of value, or another count.
     """
     if isinstance(value, Batch | NddTensor):
         value = value.torch()
     elif isinstance(value, np.ndarray):
         value = torch.from_numpy(value)
     if isinstance(value, torch.Tensor):
+        # A row of ``count`` numbers is for all samples, even if the batch has as many samples.
         if value.dim() == 1 and len(value) == count:
             return tuple(value.tolist())
         table = value.reshape(value.shape[0], -1) if value.dim() > 1 else value[:, None]
         if batch_size is not None and tuple(table.shape) == (batch_size, count):
             return tuple(column.to(torch.float64) if column.dtype.is_floating_point else column for column in table.unbind(1))
-        raise ValueError(f"{op}: {name} takes {count} numbers per sample, got an array of shape {tuple(value.shape)}")
+        raise ValueError(f"{op}: {name} must be {count} numbers per sample, got an array of shape {tuple(value.shape)}")
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise TypeError(f"{op}: {name} should be a sequence of {count} numbers, got {value!r}")
-    if len(value) == count and not any(isinstance(one, list | tuple) for one in value):
-        return tuple(one if isinstance(one, int | float) else number(op, name, one, batch_size) for one in value)
-    if batch_size is not None and len(value) == batch_size and all(isinstance(one, list | tuple) and len(one) == count for one in value):
-        return numbers(op, name, torch.tensor([list(one) for one in value]), count, batch_size)
+    if len(value) == count and not any(isinstance(element, list | tuple) for element in value):
+        return tuple(element if isinstance(element, int | float) else number(op, name, element, batch_size) for element in value)
+    if batch_size is not None and len(value) == batch_size and all(isinstance(row, list | tuple) and len(row) == count for row in value):
+        return numbers(op, name, torch.tensor([list(row) for row in value]), count, batch_size)
     raise ValueError(f"{op}: {name} should be a sequence of {count} numbers, got {value!r}")
 
 
 def holds(condition: Any) -> bool:
-    """Return whether a condition holds for every sample; values of a graph that is being traced are unknown."""
+    """Return whether a condition holds for every sample."""
     if isinstance(condition, torch.Tensor):
+        # While a graph is traced, the values are unknown and the check is left out.
         return torch.compiler.is_compiling() or bool(condition.all())
     return bool(condition)
 
 
 def first_failure(condition: Any) -> str:
-    """Return the prefix of a message that names the first sample that fails; nothing if all samples fail alike."""
+    """Return the prefix of a message that names the first sample that fails; an empty string if the condition is shared by all samples."""
     if isinstance(condition, torch.Tensor) and condition.dim():
         return f"sample {int((~condition).to(torch.int8).argmax())}: "
     return ""

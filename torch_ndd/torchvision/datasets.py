@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sets with torchvision's interface, which :class:`torch_ndd.DataLoader` reads and decodes by native threads."""
+"""Data sets with torchvision's interface, which :class:`torch_ndd.DataLoader` reads and decodes on native threads."""
 
 import copy
 import os
@@ -19,9 +19,9 @@ from ..decoders.image import image as decode
 from ..io._folders import is_hidden, subfolders, walk
 from ..ops.generic.convert import cast
 from ..ops.shape.reshape import squeeze
-from ..readers._choice import OfTorch, dataset_reader, with_order
-from ..readers._items import together
-from ..readers._selected import Selected
+from ..readers._sources.choice import OfTorch, dataset_reader, with_order
+from ..readers._sources.selected import Selected
+from ..readers.dataset._items import collate
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -37,18 +37,20 @@ def default_loader(path: str) -> Any:
 
 
 class ImageFolder(Dataset[tuple[Any, Any]]):
-    """Images in one subfolder per class; subfolders of these are searched too, hidden ones (``.ipynb_checkpoints``) are left out with a warning.
+    """Images in one subfolder per class, searched recursively; hidden folders (``.ipynb_checkpoints``) are skipped with a warning.
 
-    ``dataset[i]`` is an image and its class like torchvision's. :class:`torch_ndd.DataLoader` does not call it: it reads the files natively, gives
-    ``fn`` the encoded images, uint8 (length,), and the classes, int64 (N,), or, with a ``transform``, what the same transform makes of whole batches
+    ``dataset[i]`` is an image and its class, as in torchvision. :class:`torch_ndd.DataLoader` does not call it: it reads the files natively and calls
+    ``fn`` with the encoded images, uint8 (length,), and the classes, int64 (N,). A ``transform`` is applied to whole batches
     (:func:`torch_ndd.torchvision.from_torchvision`).
+
+    ``torch_ndd.ImageFolder`` is the recommended name; loaders also accept torchvision's own class.
 
     Args:
         root: the folder.
         transform: called with a PIL image by ``dataset[i]``.
         target_transform: called with a class.
-        loader: called with a path; by default it opens a PIL image in RGB. With another one, loaders call ``dataset[i]`` on threads.
-        is_valid_file: called with a path, tells whether the file belongs to the data set; by default the usual extensions of images.
+        loader: called with a path; by default it opens a PIL image in RGB. With another loader, ``dataset[i]`` is called on threads.
+        is_valid_file: called with a path, returns whether the file belongs to the data set; by default the usual extensions of images.
         allow_empty: accept classes without files.
 
     Attributes:
@@ -58,7 +60,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         targets: the class of each.
 
     Raises:
-        FileNotFoundError: no subfolders, or one without files.
+        FileNotFoundError: no subfolders, or a subfolder without files.
 
     >>> import tempfile
     >>> from PIL import Image
@@ -92,10 +94,10 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         self.imgs = self.samples
 
     def find_classes(self, directory: PathLike) -> tuple[list[str], dict[str, int]]:
-        """Return the names of the classes and their numbers. Raise FileNotFoundError if there are none."""
+        """Return the names of the classes and their indices. Raise FileNotFoundError without any class."""
         classes = [name for name in subfolders(directory) if not is_hidden(name)]
         if not classes:
-            raise FileNotFoundError(f"ImageFolder: {os.fspath(directory)} has no subfolder; each class is one")
+            raise FileNotFoundError(f"ImageFolder: {os.fspath(directory)} must have a subfolder for each class, found none")
         return classes, {name: number for number, name in enumerate(classes)}
 
     @staticmethod
@@ -106,7 +108,8 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         is_valid_file: Callable[[str], bool] | None = None,
         allow_empty: bool = False,
     ) -> list[tuple[str, int]]:
-        """Return path and class of all files. Raise FileNotFoundError for classes without any."""
+        """Return path and class of all files. Raise FileNotFoundError for classes without files."""
+        # Hidden folders, such as those of notebooks, would become classes or contain duplicates.
         endings = tuple(extensions or ())
         hidden = [name for name in subfolders(directory) if is_hidden(name) and name not in class_to_idx]
 
@@ -118,6 +121,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         valid = is_valid_file or (lambda path: path.lower().endswith(endings))
         found: list[tuple[str, int]] = []
         empty = []
+        # torchvision's order: classes, then folders, then files, each sorted.
         for name in sorted(class_to_idx):
             before = len(found)
             for folder, files in sorted(walk(os.path.join(directory, name), enters)):
@@ -127,11 +131,11 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
                 empty.append(name)
         if hidden:
             names = ", ".join(sorted(set(hidden)))
-            warnings.warn(f"ImageFolder: hidden folders in {os.fspath(directory)} are left out: {names}", UserWarning, stacklevel=3)
+            warnings.warn(f"ImageFolder: skipped hidden folders in {os.fspath(directory)}: {names}", UserWarning, stacklevel=3)
         if empty and not allow_empty:
-            wanted = f" with one of the extensions {', '.join(endings)}" if is_valid_file is None else ""
+            extension = f" with one of the extensions {', '.join(endings)}" if is_valid_file is None else ""
             where = f"for the classes {', '.join(empty)} in {os.fspath(directory)}"
-            raise FileNotFoundError(f"ImageFolder: there is no file{wanted} {where}; allow_empty=True accepts them")
+            raise FileNotFoundError(f"ImageFolder: found no file{extension} {where}; pass allow_empty=True to accept such classes")
         return found
 
     def __len__(self) -> int:
@@ -151,57 +155,61 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
 
     @property
     def _origin(self) -> Any:
-        """The data set whose transforms are called."""
+        """The data set that the user made, whose transforms are called even if they are assigned later."""
         return self.__dict__.get("_whole", self)
 
     @classmethod
     def _of(cls, theirs: Any) -> "ImageFolder":
         """Return torchvision's data set as one of ours."""
-        made = cls.__new__(cls)
-        made.__dict__.update(theirs.__dict__, loader=default_loader, _whole=theirs)
-        return made
+        dataset = cls.__new__(cls)
+        # Their files are listed already, so that the folder is not read again.
+        dataset.__dict__.update(theirs.__dict__, loader=default_loader, _whole=theirs)
+        return dataset
 
-    def _selected(self, indices: np.ndarray) -> "ImageFolder":
+    def select_samples(self, indices: np.ndarray) -> "ImageFolder":
         """Return a data set of some of the files."""
         return self._with_samples([self.samples[k] for k in indices.tolist()])
 
-    def _joined(self, others: Sequence[Any]) -> "ImageFolder | None":
-        """Return a data set of the files of several; None if they are treated differently."""
-        for one in others:
-            if type(one) is not type(self) or any(
-                getattr(one, name) is not getattr(self, name) for name in ("transform", "target_transform", "loader")
+    def join_with(self, others: Sequence[Any]) -> "ImageFolder | None":
+        """Return a data set of the files of several; None if their transforms or loaders differ."""
+        for other in others:
+            if type(other) is not type(self) or any(
+                getattr(other, name) is not getattr(self, name) for name in ("transform", "target_transform", "loader")
             ):
                 return None
-        return self._with_samples([sample for one in (self, *others) for sample in one.samples])
+        return self._with_samples([sample for dataset in (self, *others) for sample in dataset.samples])
 
     def _with_samples(self, samples: list[tuple[str, int]]) -> "ImageFolder":
-        made = copy.copy(self)
-        made.__dict__["_whole"] = self._origin
-        made.samples = made.imgs = samples
-        made.targets = [target for _, target in samples]
-        return made
+        dataset = copy.copy(self)
+        # Transforms stay attributes of the original, which the user may change.
+        dataset.__dict__["_whole"] = self._origin
+        dataset.samples = dataset.imgs = samples
+        dataset.targets = [target for _, target in samples]
+        return dataset
 
-    def _loading(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
-        """Return the reader for a loader, and what runs on its batches."""
-        own = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
-        if own or given.collate_fn is not None or given.multiprocessing_context is not None:
-            return dataset_reader(self, given, options), None
+    def choose_reader(
+        self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise"
+    ) -> "tuple[readers.Reader, Callable[..., Any] | None]":
+        """Return the reader for a loader, and the function of its batches."""
+        is_custom = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
+        if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None:
+            return dataset_reader(self, arguments, options), None
         paths, targets = [path for path, _ in self.samples], self.targets
-        if given.sampler is not None:
-            reader: Any = dataset_reader(_Paths(self.samples), given, options)
+        if arguments.sampler is not None:  # it yields indices, so that the paths are read as a data set
+            reader: Any = dataset_reader(_Paths(self.samples), arguments, options)
         else:
-            reader = readers.File(files=paths, labels=np.asarray(targets, np.int32), scalar_labels=True, **with_order(given, options))
+            reader = readers.File(files=paths, labels=np.asarray(targets, np.int32), scalar_labels=True, **with_order(arguments, options))
             reader._names = self.classes
-        return reader, _Transformed(self._origin, unknown)
+        return reader, _TransformFiles(self._origin, unknown)
 
 
-def _decoded(files: Batch) -> Batch:
-    """Decode to what ``dataset[i]`` has: Pillow does not apply the EXIF orientation, and boxes and masks belong to the stored pixels."""
+def _decode_as_stored(files: Batch) -> Batch:
+    """Decode without the EXIF orientation: ``dataset[i]`` does not apply it either, and boxes and masks refer to the stored pixels."""
     return decode(files, adjust_orientation=False)
 
 
 class _Paths:
-    """The files of a folder, still encoded."""
+    """The paths of a folder's files, for a reader with a sampler."""
 
     def __init__(self, samples: Sequence[tuple[str, int]]) -> None:
         self.samples = samples
@@ -214,18 +222,18 @@ class _Paths:
         return Path(path), target
 
 
-class _Transformed:
-    """Runs the transforms that a data set has at the moment on batches."""
+class _TransformFiles:
+    """Run the current transforms of a data set on batches of files."""
 
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
         self._translated: tuple[Any, Callable[..., Any] | None] = None, None
-        self._transform()  # raises for a transform that cannot be translated
+        self._transform()  # raises early for a transform that cannot be translated
 
     def _transform(self) -> Callable[..., Any] | None:
         transform = self._dataset.transform
-        if transform is not self._translated[0]:
-            from .v2._translate import from_torchvision  # needs torchvision
+        if transform is not self._translated[0]:  # assigned after the loader was made
+            from ._translation.from_torchvision import from_torchvision  # needs torchvision
 
             self._translated = transform, None if transform is None else from_torchvision(transform, self._unknown)
         return self._translated[1]
@@ -234,25 +242,25 @@ class _Transformed:
         transform, target_transform = self._transform(), self._dataset.target_transform
         if transform is None and target_transform is None:
             return files, labels
-        images = _decoded(files) if transform is None else transform(files)
+        images = _decode_as_stored(files) if transform is None else transform(files)
         if target_transform is None:
             return images, labels
-        return images, together([target_transform(label) for label in labels.torch().tolist()])
+        return images, collate([target_transform(label) for label in labels.torch().tolist()])
 
 
 class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
     """Images with the boxes, classes and masks of COCO annotations.
 
     ``dataset[i]`` is a PIL image and a dict: ``image_id``; ``boxes``, ``tv_tensors.BoundingBoxes`` XYXY (M, 4); ``labels``, the category ids, int64
-    (M,); with ``masks`` a ``tv_tensors.Mask`` (M, H, W) with 1 where the object is. So does torchvision's ``wrap_dataset_for_transforms_v2``; an
-    image without objects has empty ones here. :class:`torch_ndd.DataLoader` gives ``fn`` the decoded images, a Batch ``HWC``, and the dict with
-    Batches, or what ``transforms`` makes of both.
+    (M,); with ``masks`` a ``tv_tensors.Mask`` (M, H, W) with 1 where the object is. This is the format of torchvision's
+    ``wrap_dataset_for_transforms_v2``, except that an image without objects has empty entries. :class:`torch_ndd.DataLoader` calls ``fn`` with the
+    decoded images, a Batch ``HWC``, and the dict with Batches, after ``transforms``.
 
     Args:
         root: the folder of the images.
         annFile: the JSON file.
         transforms: a transform of torchvision's v2, called with image and dict.
-        masks: deliver masks; needs pycocotools (``torch_ndd[coco]``).
+        masks: include masks; needs pycocotools (``torch_ndd[coco]``).
 
     Raises:
         RuntimeError: annotations that cannot be read.
@@ -262,19 +270,19 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
     def __init__(self, root: PathLike, annFile: PathLike, transforms: Callable[..., Any] | None = None, *, masks: bool = True) -> None:
         self.root, self.annFile, self.transforms, self.masks = os.fspath(root), os.fspath(annFile), transforms, masks
         self._reader = self._new_reader()
-        self._length = self._reader._scan()
-        self._origin: CocoDetection = self  # whose transforms are called
+        self._length = self._reader.scan()
+        self._origin: CocoDetection = self  # the data set whose transforms are called
         self._parts: Sequence[CocoDetection] = (self,)
         self._which, self._numbers = np.zeros(self._length, np.int64), np.arange(self._length)
 
     def _new_reader(self, options: Mapping[str, Any] | None = None) -> readers.COCO:
-        given: dict[str, Any] = {"ltrb": True, "avoid_class_remapping": True, "image_ids": True, "size_threshold": 0.0, "object_masks": self.masks}
-        return readers.COCO(annotations_file=self.annFile, file_root=self.root, **{**given, **(options or {})})
+        defaults: dict[str, Any] = {"ltrb": True, "avoid_class_remapping": True, "image_ids": True, "size_threshold": 0.0, "object_masks": self.masks}
+        return readers.COCO(annotations_file=self.annFile, file_root=self.root, **{**defaults, **(options or {})})
 
     @property
     def ids(self) -> list[int]:
         """The ids of the images, in the order of the items: sorted."""
-        ids = [one._reader._index.ids for one in self._parts if one._reader._index is not None]
+        ids = [part._reader.index.ids for part in self._parts if part._reader.index is not None]
         return [int(ids[part][number]) for part, number in zip(self._which.tolist(), self._numbers.tolist(), strict=True)]
 
     def __len__(self) -> int:
@@ -292,8 +300,9 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         if not -self._length <= index < self._length:
             raise IndexError(f"CocoDetection: sample {index} is out of range for {self._length} images")
         index %= self._length
+        # One item through the reader's own steps, so that it equals the loader's.
         reader, number = self._parts[self._which[index]]._reader, self._numbers[index : index + 1]
-        file, boxes, labels, *masks, ids = (one.nth(0).torch() for one in reader._finish(reader._start(number), number))
+        file, boxes, labels, *masks, ids = (output.nth(0).torch() for output in reader.finish(reader.start(number), number))
         image = Image.open(BytesIO(file.numpy().tobytes())).convert("RGB")
         target: dict[str, Any] = {"image_id": int(ids), "boxes": _boxes(tv_tensors, boxes, (image.height, image.width))}
         if masks:
@@ -301,52 +310,55 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         target["labels"] = labels.to(torch.int64)
         return (image, target) if self.transforms is None else self.transforms(image, target)
 
-    def _loading(self, given: OfTorch, options: Mapping[str, Any], unknown: str = "raise") -> "tuple[readers.Reader, Callable[..., Any] | None]":
-        """Return the reader for a loader, and what runs on its batches."""
-        own = type(self).__getitem__ is not CocoDetection.__getitem__
-        if own or given.collate_fn is not None or given.multiprocessing_context is not None or given.sampler is not None:
-            return dataset_reader(self, given, options), None
-        if self._parts == (self,) and np.array_equal(self._numbers, np.arange(self._reader._scan())):
-            reader: readers.Reader = self._new_reader(with_order(given, options))
+    def choose_reader(
+        self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise"
+    ) -> "tuple[readers.Reader, Callable[..., Any] | None]":
+        """Return the reader for a loader, and the function of its batches."""
+        is_custom = type(self).__getitem__ is not CocoDetection.__getitem__
+        if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None or arguments.sampler is not None:
+            return dataset_reader(self, arguments, options), None
+        # All images in order: the COCO reader itself. A selection of them is read by index.
+        if self._parts == (self,) and np.array_equal(self._numbers, np.arange(self._reader.scan())):
+            reader: readers.Reader = self._new_reader(with_order(arguments, options))
         else:
-            reader = Selected([one._new_reader() for one in self._parts], self._which, self._numbers, with_order(given, options))
-        return reader, _Detections(self._origin, unknown)
+            reader = Selected([part._new_reader() for part in self._parts], self._which, self._numbers, with_order(arguments, options))
+        return reader, _TransformDetections(self._origin, unknown)
 
-    def _selected(self, indices: np.ndarray) -> "CocoDetection":
+    def select_samples(self, indices: np.ndarray) -> "CocoDetection":
         """Return a data set of some of the images."""
-        made = copy.copy(self)
-        made._which, made._numbers, made._length = self._which[indices], self._numbers[indices], len(indices)
-        return made
+        dataset = copy.copy(self)
+        dataset._which, dataset._numbers, dataset._length = self._which[indices], self._numbers[indices], len(indices)
+        return dataset
 
-    def _joined(self, others: Sequence[Any]) -> "CocoDetection | None":
-        """Return a data set of the images of several; None if they are treated differently."""
-        if any(type(one) is not type(self) or one.transforms is not self.transforms or one.masks != self.masks for one in others):
+    def join_with(self, others: Sequence[Any]) -> "CocoDetection | None":
+        """Return a data set of the images of several; None if their transforms or options differ."""
+        if any(type(other) is not type(self) or other.transforms is not self.transforms or other.masks != self.masks for other in others):
             return None
-        made, sets = copy.copy(self), (self, *others)
-        first = np.cumsum([0, *(len(one._parts) for one in sets)])
-        made._parts = [part for one in sets for part in one._parts]
-        made._which = np.concatenate([one._which + begin for one, begin in zip(sets, first, strict=False)])
-        made._numbers = np.concatenate([one._numbers for one in sets])
-        made._length = len(made._numbers)
-        return made
+        dataset, sets = copy.copy(self), (self, *others)
+        first = np.cumsum([0, *(len(part._parts) for part in sets)])
+        dataset._parts = [part for member in sets for part in member._parts]
+        dataset._which = np.concatenate([member._which + begin for member, begin in zip(sets, first, strict=False)])
+        dataset._numbers = np.concatenate([member._numbers for member in sets])
+        dataset._length = len(dataset._numbers)
+        return dataset
 
 
 def _boxes(tv_tensors: Any, boxes: Any, canvas_size: Any) -> Any:
     return tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=canvas_size)
 
 
-class _Detections:
-    """Makes images and a dict of the outputs of the COCO reader."""
+class _TransformDetections:
+    """Convert the outputs of the COCO reader to images and a dict, and run the current transforms of a data set."""
 
     def __init__(self, dataset: Any, unknown: str) -> None:
         self._dataset, self._unknown = dataset, unknown
         self._translated: tuple[Any, Callable[..., Any] | None] = None, None
-        self._transforms()  # raises for a transform that cannot be translated
+        self._transforms()  # raises early for a transform that cannot be translated
 
     def _transforms(self) -> Callable[..., Any] | None:
         transforms = self._dataset.transforms
-        if transforms is not self._translated[0]:
-            from .v2._translate import from_torchvision  # needs torchvision
+        if transforms is not self._translated[0]:  # assigned after the loader was made
+            from ._translation.from_torchvision import from_torchvision  # needs torchvision
 
             self._translated = transforms, None if transforms is None else from_torchvision(transforms, self._unknown)
         return self._translated[1]
@@ -355,7 +367,7 @@ class _Detections:
         from . import tv_tensors  # needs torchvision
 
         *masks, ids = others
-        images = _decoded(files)
+        images = _decode_as_stored(files)
         target: dict[str, Any] = {"image_id": cast(squeeze(ids, axes=[0]), dtype=torch.int64), "boxes": _boxes(tv_tensors, boxes, images)}
         if masks:
             target["masks"] = tv_tensors.Mask(masks[0])

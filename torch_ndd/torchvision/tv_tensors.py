@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of a sample's parts, as in ``torchvision.tv_tensors``, for whole batches.
+"""Types of images, boxes, points and masks, as in ``torchvision.tv_tensors``, for whole batches.
 
-Given a :class:`torch_ndd.Batch`, each class makes a Batch that knows what it holds. Given anything else, it makes torchvision's own object, of which
-it is also a type: ``isinstance(x, tv_tensors.Mask)`` is true for both.
+Called with a :class:`torch_ndd.Batch`, each class returns a Batch of that type. Called with another value, it returns torchvision's object, which is
+also an instance of the class: ``isinstance(x, tv_tensors.Mask)`` is true for both.
 """
 
 from .._core.values.tv_tensors import IMAGE_ENDINGS as IMAGE_ENDINGS

@@ -25,7 +25,7 @@ def regroup(images: Batch, counts: Sequence[int]) -> Batch:
     """Return images of equal shape as one sample for each group: ragged (n, ...), in the same memory."""
     shape = images.buffer.shape[1:]
     table = torch.tensor([[count, *shape] for count in counts], dtype=torch.int64).reshape(len(counts), 1 + len(shape))
-    return new_batch(images.buffer.reshape(-1), table, None, fence(images, ALL_SAMPLES)).densified()
+    return new_batch(images.buffer.reshape(-1), table, None, fence(images, ALL_SAMPLES)).densify()
 
 
 def join(parts: Sequence[Any]) -> Batch:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A keyed 128-bit hash of bytes: the name of an encoded file in a cache, and the checksums of what a cache has written.
+// A keyed 128-bit hash of bytes: the key of an encoded file in a cache, and the checksums of the files that a cache writes.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace ndd {
 
-// Secret random numbers: without them nobody can make two files with one hash.
+// Random numbers that are not published: without them, files with equal hashes could be constructed.
 struct HashSecret {
   uint64_t words[8];
 };
@@ -23,7 +23,7 @@ struct HashOfContentHash {
   size_t operator()(const ContentHash& hash) const { return hash.low; }
 };
 
-// 13 to 18 GB/s where the bytes are in a cache of the processor: 4 us for a file of 50 kB, whose decoding takes 1 ms.
+// Hashes 13 to 18 GB/s if the bytes are in the CPU's cache: 4 us for a file of 50 kB, whose decoding takes 1 ms.
 ContentHash content_hash(const HashSecret& secret, const void* data, size_t size);
 
 HashSecret random_secret();

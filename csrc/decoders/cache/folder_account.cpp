@@ -22,6 +22,7 @@
 namespace ndd {
 namespace {
 
+// The file `use`.
 struct Record {
   char magic[8];
   int64_t bytes, files;
@@ -30,17 +31,18 @@ struct Record {
 
 constexpr char kMagic[8] = {'N', 'D', 'D', 'U', 'S', 'E', '1', '\n'};
 constexpr char kUnfinished[] = ".new-";
-constexpr size_t kNameLength = 32;  // of an image: its hash in hexadecimal digits
-// About 0.2 s and 3 s, see locked().
+constexpr size_t kNameLength = 32;  // of an image file: its hash in hexadecimal digits
+// About 0.2 s and 3 s, see try_lock().
 constexpr int kShortTries = 200, kLongTries = 3000;
 constexpr int64_t kMaxSlots = 4096;
 
+// An element of the file `users`.
 struct UserSlot {
   int64_t reserved;
   uint64_t token;
 };
 
-constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
+constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;  // the golden ratio, as in Fibonacci hashing
 
 uint64_t check_of(const Record& record) {
   return ((static_cast<uint64_t>(record.bytes) ^ kMix) * kMix + static_cast<uint64_t>(record.files)) * kMix ^ 0x4e444455u;
@@ -75,7 +77,8 @@ void pause(int64_t microseconds) {
   nanosleep(&time, nullptr);
 }
 
-// Locks belong to the open file and not to the process, so that several caches of a process do not share them.
+// Open file description locks (F_OFD_*): plain POSIX locks belong to the process, so that two caches of one process would share them, and closing any
+// descriptor of the file would release them.
 struct flock slot_lock(int64_t slot, short type) {
   struct flock lock{};
   lock.l_type = type;
@@ -101,7 +104,7 @@ bool write_slot(int file, int64_t slot, const UserSlot& content) {
 
 bool is_image_name(const std::string& name) { return name.size() == kNameLength && name.find_first_not_of("0123456789abcdef") == std::string::npos; }
 
-// The token in the name of an unfinished file; 0 where there is none.
+// Returns the token in the name of an unfinished file, 0 if there is none.
 uint64_t token_of(const std::string& name) { return std::strtoull(name.c_str() + sizeof kUnfinished - 1, nullptr, 16); }
 
 }  // namespace
@@ -114,7 +117,7 @@ std::string unfinished_name(uint64_t token, int64_t number) {
 
 bool is_unfinished(const std::string& name) { return name.compare(0, sizeof kUnfinished - 1, kUnfinished) == 0; }
 
-void for_files(int root, const std::function<void(const std::string&, const std::string&, int64_t)>& visit) {
+void for_each_file(int root, const std::function<void(const std::string&, const std::string&, int64_t)>& visit) {
   for (int i = 0; i < 256; ++i) {
     static constexpr char kDigits[] = "0123456789abcdef";
     const std::string folder{kDigits[i >> 4], kDigits[i & 15]};
@@ -129,7 +132,7 @@ void for_files(int root, const std::function<void(const std::string&, const std:
       struct stat info;
       if (!is_image_name(name) && !is_unfinished(name)) continue;
       if (fstatat(number, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(info.st_mode)) continue;
-      visit(folder, name, in_disk_blocks(info.st_size));
+      visit(folder, name, round_to_disk_blocks(info.st_size));
     }
     closedir(entries);
   }
@@ -139,9 +142,9 @@ FolderAccount::FolderAccount(int root, uint64_t token) : root_(root), token_(tok
   record_ = open_or_fail(root, "use");
   try {
     users_ = open_or_fail(root, "users");
-    // Where another process counts a large folder, this one goes on without storing until it has a slot.
+    // If another process holds the lock because it counts a large folder, this one continues without storing until it has a slot.
     change([&](FolderUse& use) {
-      if (only_user() || has_reservations_of_ended_processes()) count(use);
+      if (is_only_user() || has_reservations_of_ended_processes()) count(use);
     });
   } catch (...) {
     if (users_ >= 0) close(users_);
@@ -155,12 +158,12 @@ FolderAccount::~FolderAccount() {
   if (record_ >= 0) close(record_);
 }
 
-// A process that was stopped must not stop the others: they go on without storing.
-bool FolderAccount::locked(int tries) const {
+// Polls, because flock() has no timeout: a stopped process (SIGSTOP) may hold the lock indefinitely, and the others then continue without storing.
+bool FolderAccount::try_lock(int tries) const {
   for (int i = 0; i < tries; ++i) {
     if (flock(record_, LOCK_EX | LOCK_NB) == 0) return true;
     if (errno != EWOULDBLOCK && errno != EINTR) return false;
-    pause(i < 20 ? 100 : 1000);
+    pause(i < 20 ? 100 : 1000);  // a change takes microseconds, counting a folder longer
   }
   return false;
 }
@@ -174,23 +177,26 @@ bool FolderAccount::take_slot() {
   for (int64_t slot = 0; slot < kMaxSlots; ++slot) {
     const struct flock lock = slot_lock(slot, F_WRLCK);
     if (fcntl(users_, F_OFD_SETLK, &lock) != 0) continue;
-    // What an ended process had reserved is counted before its slot is lost.
+    // The previous owner of the slot may have been killed with a reservation: its bytes are still in the total, and the record of them is overwritten
+    // here, so the folder has to be counted.
     UserSlot before{0, 0};
-    const bool left = pread(users_, &before, sizeof before, slot * static_cast<int64_t>(sizeof before)) == sizeof before && before.reserved != 0;
+    const bool has_reservation =
+        pread(users_, &before, sizeof before, slot * static_cast<int64_t>(sizeof before)) == sizeof before && before.reserved != 0;
     slot_ = slot;
     reserved_ = 0;
     if (!write_slot(users_, slot_, {0, token_})) return false;
-    must_count_ = left;
+    must_count_ = has_reservation;
     return true;
   }
   return false;
 }
 
 bool FolderAccount::change(const std::function<void(FolderUse&)>& change, Patience patience) {
-  if (record_ < 0 || users_ < 0 || !locked(patience == Patience::long_wait ? kLongTries : kShortTries)) return false;
+  if (record_ < 0 || users_ < 0 || !try_lock(patience == Patience::long_wait ? kLongTries : kShortTries)) return false;
   bool written = false;
   if (slot_ >= 0 || take_slot()) {
     FolderUse use{0, 0, reserved_};
+    // A damaged record is not trusted either: the files themselves are counted.
     if (!read_record(record_, use) || must_count_) count(use);
     must_count_ = false;
     change(use);
@@ -201,12 +207,12 @@ bool FolderAccount::change(const std::function<void(FolderUse&)>& change, Patien
   return written;
 }
 
-FolderUse FolderAccount::look() const {
+FolderUse FolderAccount::read() const {
   FolderUse use{0, 0, 0};
   return read_record(record_, use) ? use : FolderUse{0, 0, 0};
 }
 
-bool FolderAccount::only_user() const {
+bool FolderAccount::is_only_user() const {
   for (int64_t slot = 0, count = static_cast<int64_t>(read_slots(users_).size()); slot < count; ++slot) {
     if (slot != slot_ && is_taken(slot)) return false;
   }
@@ -225,6 +231,7 @@ bool FolderAccount::has_reservations_of_ended_processes() const {
 void FolderAccount::count(FolderUse& use) {
   use.bytes = use.reserved;
   use.files = 0;
+  // Unfinished files of running processes are counted through their reservations and must stay; the others are remains of killed processes.
   std::set<uint64_t> tokens{token_};
   const auto slots = read_slots(users_);
   for (size_t k = 0; k < slots.size(); ++k) {
@@ -237,7 +244,7 @@ void FolderAccount::count(FolderUse& use) {
       write_slot(users_, slot, {0, 0});
     }
   }
-  for_files(root_, [&](const std::string& folder, const std::string& name, int64_t bytes) {
+  for_each_file(root_, [&](const std::string& folder, const std::string& name, int64_t bytes) {
     if (!is_unfinished(name)) {
       use.bytes += bytes;
       ++use.files;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoded images in a folder that the processes of a machine share: a file for each, under the hash of what it was decoded from. A file appears under
-// its name when it is complete, by renaming, so that a process may be killed at any time.
+// Decoded images in a folder that the processes of a machine share: one file per image, named by the hash of the encoded file and the
+// arguments. A file is written under another name and renamed when it is complete, so that a process may be killed at any time.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -33,17 +33,18 @@ std::string hexadecimal(uint64_t value) {
 std::string folder_of(const ContentHash& key) { return hexadecimal(key.high).substr(0, 2); }
 std::string path_of(const ContentHash& key) { return folder_of(key) + "/" + hexadecimal(key.high) + hexadecimal(key.low); }
 
-// Its files are pixels that are believed, and clear() deletes them: nobody else may have made it or may write into it.
+// Opens the folder and checks its owner and mode. The pixels in it are used as results, and clear() deletes files: no other user may have
+// created it or be able to write to it.
 int open_folder(const std::string& folder) {
   const int root = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   struct stat info;
   if (root < 0 && lstat(folder.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) fail("decoders.cache: ", folder, " is a symbolic link; remove it");
   if (root < 0) fail("decoders.cache: cannot open the folder ", folder, ": ", strerror(errno));
-  const bool known = fstat(root, &info) == 0;
-  if (known && info.st_uid == geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) return root;
+  const bool has_status = fstat(root, &info) == 0;
+  if (has_status && info.st_uid == geteuid() && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) return root;
   close(root);
-  if (known && info.st_uid != geteuid()) fail("decoders.cache: the folder ", folder, " belongs to another user; give another folder");
-  fail("decoders.cache: other users may write into the folder ", folder, "; delete it, or take that right away: chmod go-w");
+  if (has_status && info.st_uid != geteuid()) fail("decoders.cache: the folder ", folder, " belongs to another user; choose another folder");
+  fail("decoders.cache: other users may write to the folder ", folder, "; delete it, or run: chmod go-w ", folder);
 }
 
 struct SecretFile {
@@ -51,44 +52,45 @@ struct SecretFile {
   uint64_t check;
 };
 
-// Not a checksum of nothing: in a secret of zeros or ones, different files would have one hash.
+// The checksum of a damaged secret of only zeros or ones must not be valid: with such a secret, different files could have equal hashes.
 uint64_t check_of(const HashSecret& secret) {
   uint64_t sum = 0x4e44445345435245;
   for (const uint64_t word : secret.words) sum = (sum ^ word) * 0x9e3779b97f4a7c15u + 1;
   return sum;
 }
 
-// The secret of the folder; the first process draws it. It is linked to its name when it is complete.
-HashSecret folder_secret(int root) {
+// Reads the secret of the folder, or draws one in the first process. The file is linked to its name when it is complete, and link() fails if another
+// process was faster, whose secret is then read in the next round.
+HashSecret read_or_draw_secret(int root) {
   for (int tries = 0; tries < 3; ++tries) {
     const int file = openat(root, "secret", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file >= 0) {
-      SecretFile found;
-      const bool whole = pread(file, &found, sizeof found, 0) == static_cast<ssize_t>(sizeof found);
+      SecretFile stored;
+      const bool whole = pread(file, &stored, sizeof stored, 0) == static_cast<ssize_t>(sizeof stored);
       close(file);
-      if (whole && found.check == check_of(found.secret)) return found.secret;
-      unlinkat(root, "secret", 0);  // the images under it are never found again, and are dropped as unused
+      if (whole && stored.check == check_of(stored.secret)) return stored.secret;
+      unlinkat(root, "secret", 0);  // images stored under it are not found again; they are dropped as unused
     }
-    SecretFile made{random_secret(), 0};
-    made.check = check_of(made.secret);
+    SecretFile drawn{random_secret(), 0};
+    drawn.check = check_of(drawn.secret);
     const std::string name = "secret-" + std::to_string(getpid());
     unlinkat(root, name.c_str(), 0);
     const int written = openat(root, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (written < 0) fail("decoders.cache: cannot write into the cache's folder: ", strerror(errno));
-    const bool whole = write(written, &made, sizeof made) == static_cast<ssize_t>(sizeof made);
+    const bool whole = write(written, &drawn, sizeof drawn) == static_cast<ssize_t>(sizeof drawn);
     const int error = errno;
     close(written);
-    if (whole) linkat(root, name.c_str(), root, "secret", 0);  // fails where another process was faster
+    if (whole) linkat(root, name.c_str(), root, "secret", 0);
     unlinkat(root, name.c_str(), 0);
     if (!whole) fail("decoders.cache: cannot write into the cache's folder: ", strerror(error));
   }
-  fail("decoders.cache: cannot keep a file named \"secret\" in the cache's folder");
+  fail("decoders.cache: cannot keep the file \"secret\" in the cache's folder");
 }
 
 class FolderStore : public ImageStore {
  public:
   FolderStore(const std::string& folder, int64_t bytes, Admission admission)
-      : folder_(folder), limit_(bytes), admission_(admission), root_(open_folder(folder)), secret_(folder_secret(root_.number)),
+      : folder_(folder), limit_(bytes), admission_(admission), root_(open_folder(folder)), secret_(read_or_draw_secret(root_.number)),
         account_(root_.number, token_) {}
 
   bool copy(const ContentHash& key, const CachedPart& part, void* out) override {
@@ -98,7 +100,7 @@ class FolderStore : public ImageStore {
     if (state == FileState::damaged) {
       std::lock_guard<std::mutex> lock(mutex_);
       change([&](FolderUse& use) {
-        // Another thread may have found it too, and stored the image again.
+        // Another thread may have found the same damage and already stored the image again: only the version that was read is removed.
         struct stat info;
         if (fstatat(root_.number, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || !(FileVersion(info) == version)) return;
         ++damaged_;
@@ -127,7 +129,7 @@ class FolderStore : public ImageStore {
     std::lock_guard<std::mutex> lock(mutex_);
     const bool cleared = change(
         [&](FolderUse& use) {
-          for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
+          for_each_file(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
             if (!is_unfinished(name)) remove(use, folder + "/" + name);
           });
           account_.count(use);
@@ -135,11 +137,11 @@ class FolderStore : public ImageStore {
         FolderAccount::Patience::long_wait);
     by_size_.clear();
     refused_bytes_ = -1;
-    if (!cleared) fail("decoders.cache: another process does not let go of the folder ", folder_, ", which is not cleared");
+    if (!cleared) fail("decoders.cache: cannot clear the folder ", folder_, ": another process keeps it locked");
   }
 
   StoreCounts counts() override {
-    const FolderUse use = account_.look();
+    const FolderUse use = account_.read();
     return {use.files, use.bytes, stored_, evicted_, damaged_};
   }
 
@@ -151,6 +153,7 @@ class FolderStore : public ImageStore {
   }
 
   void before_fork() override { mutex_.lock(); }
+  // The parent's reservations and debts stay with the parent; the child has a new token, because unfinished files are told apart by it.
   void after_fork(bool child) override {
     if (child) {
       decoding_.clear();
@@ -186,7 +189,7 @@ class FolderStore : public ImageStore {
     bool stored_ = false;
   };
 
-  // Changes the account, and settles what could not be changed before.
+  // Changes the account, and applies earlier changes for which the lock was not available.
   bool change(const std::function<void(FolderUse&)>& change, FolderAccount::Patience patience = FolderAccount::Patience::short_wait) {
     const bool changed = account_.change(
         [&](FolderUse& use) {
@@ -199,18 +202,18 @@ class FolderStore : public ImageStore {
     return changed;
   }
 
-  // Takes a file away, and what it counted, unless another process has.
+  // Removes a file and subtracts its size, unless another process was faster.
   bool remove(FolderUse& use, const std::string& path) {
     struct stat info;
     if (fstatat(root_.number, path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || unlinkat(root_.number, path.c_str(), 0) != 0) return false;
-    use.bytes = std::max<int64_t>(0, use.bytes - in_disk_blocks(info.st_size));
+    use.bytes = std::max<int64_t>(0, use.bytes - round_to_disk_blocks(info.st_size));
     use.files = std::max<int64_t>(0, use.files - 1);
     return true;
   }
 
   bool reserve(const ContentHash& key, int64_t bytes) {
     const auto now = std::chrono::steady_clock::now();
-    // Of a full folder the account is looked at once a second: another process may have made room.
+    // While the folder is full, the account is read once per second only: another process may have made room.
     const bool known_full = refused_bytes_ >= 0 && bytes >= refused_bytes_ && now < refused_until_;
     bool taken = false;
     const auto take = [&](FolderUse& use) {
@@ -227,28 +230,29 @@ class FolderStore : public ImageStore {
       refused_bytes_ = bytes;
       refused_until_ = now + std::chrono::seconds(1);
     }
-    const EpochWatch::Event event = watch_.refused(key);
-    if (event == EpochWatch::began) {
+    const EpochWatch::Event event = watch_.note_refusal(key);
+    if (event == EpochWatch::started) {
       used_.clear();
       watching_ = true;
     }
-    if (event != EpochWatch::over) return false;
+    if (event != EpochWatch::ended) return false;
     watching_ = false;
     drop_unused();
     return change(take) && taken;
   }
 
-  // Only as many as are needed, and none unless they are enough.
+  // Removes the smallest images, as few as possible, and none if all that are smaller than the new one would not suffice. The sizes are
+  // listed once: later files of other processes are not candidates.
   void remove_smaller(FolderUse& use, int64_t bytes) {
     if (!listed_) {
-      for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t size) {
+      for_each_file(root_.number, [&](const std::string& folder, const std::string& name, int64_t size) {
         if (!is_unfinished(name)) by_size_.emplace(size, folder + "/" + name);
       });
       listed_ = true;
     }
     const int64_t missing = use.bytes + bytes - limit_;
     int64_t smaller = 0;
-    for (auto one = by_size_.begin(); one != by_size_.end() && one->first < bytes && smaller < missing; ++one) smaller += one->first;
+    for (auto file = by_size_.begin(); file != by_size_.end() && file->first < bytes && smaller < missing; ++file) smaller += file->first;
     if (smaller < missing) return;
     while (use.bytes + bytes > limit_ && !by_size_.empty() && by_size_.begin()->first < bytes) {
       evicted_ += remove(use, by_size_.begin()->second);
@@ -256,13 +260,13 @@ class FolderStore : public ImageStore {
     }
   }
 
-  // Other processes may use what this one does not.
+  // Removes the images that were not used in the observed epoch, unless other processes, which may use them, share the folder.
   void drop_unused() {
     change([&](FolderUse& use) {
-      if (!account_.only_user()) return;
+      if (!account_.is_only_user()) return;
       std::unordered_set<std::string> paths;
       for (const ContentHash& key : used_) paths.insert(path_of(key));
-      for_files(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
+      for_each_file(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
         const std::string path = folder + "/" + name;
         if (!is_unfinished(name) && !paths.count(path)) evicted_ += remove(use, path);
       });
@@ -271,7 +275,7 @@ class FolderStore : public ImageStore {
     refused_bytes_ = -1;
   }
 
-  // False where the file is not there by this call.
+  // Returns false if the file was not created by this call.
   bool write(const ContentHash& key, const ImageShape& shape, int64_t item_bytes, const uint8_t* pixels, int64_t reserved) {
     const std::string path = path_of(key);
     const std::string unfinished = folder_of(key) + "/" + unfinished_name(token_, ++files_);
@@ -280,10 +284,10 @@ class FolderStore : public ImageStore {
       error = write_image_file(root_.number, unfinished, secret_, key, shape, item_bytes, pixels);
     }
     if (error == 0) {
-      // While nobody counts, who would count the file and what was reserved for it.
+      // Under the lock of the folder: a process that counts at this moment would count the file and the reservation for it.
       std::lock_guard<std::mutex> lock(mutex_);
       const bool changed = change([&](FolderUse& use) {
-        error = renamed(unfinished, path);
+        error = rename_to_new(unfinished, path);
         if (error != 0) return;
         use.reserved -= reserved;
         ++use.files;
@@ -292,20 +296,23 @@ class FolderStore : public ImageStore {
       if (!changed) error = EEXIST;
     }
     unlinkat(root_.number, unfinished.c_str(), 0);
+    // A process that is out of descriptors can store later images; a full or read-only disk ends the storing.
     if (error == EEXIST || error == EMFILE || error == ENFILE) return false;
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!stopped_.exchange(true)) trouble_ = "decoders.cache: nothing more is stored in " + folder_ + ": " + strerror(error);
+    if (!stopped_.exchange(true)) trouble_ = "decoders.cache: no more images are stored in " + folder_ + ": " + strerror(error);
     return false;
   }
 
-  int renamed(const std::string& from, const std::string& to) const {
+  // Renames a file to a name that must not exist. Returns 0 or the error number.
+  int rename_to_new(const std::string& from, const std::string& to) const {
     if (syscall(SYS_renameat2, root_.number, from.c_str(), root_.number, to.c_str(), kNoReplace) == 0) return 0;
     if (errno != EINVAL && errno != ENOSYS) return errno;
-    if (linkat(root_.number, from.c_str(), root_.number, to.c_str(), 0) != 0) return errno;  // a file system without that flag
+    if (linkat(root_.number, from.c_str(), root_.number, to.c_str(), 0) != 0) return errno;  // for file systems without RENAME_NOREPLACE
     unlinkat(root_.number, from.c_str(), 0);
     return 0;
   }
 
+  // Ends the decoding of an admitted image, and returns its reservation if it was not stored.
   void end(const ContentHash& key, int64_t bytes, bool stored) {
     std::lock_guard<std::mutex> lock(mutex_);
     decoding_.erase(key);
@@ -323,16 +330,16 @@ class FolderStore : public ImageStore {
   const Admission admission_;
   const Root root_;
   const HashSecret secret_;
-  uint64_t token_ = random_secret().words[0];  // of this process: processes of two containers may have one number
+  uint64_t token_ = random_secret().words[0];  // identifies this process: processes of different containers may have equal process ids
   FolderAccount account_;
-  FolderUse owed_{0, 0, 0};
+  FolderUse owed_{0, 0, 0};  // changes that wait for the lock of the folder
 
-  std::mutex mutex_;  // of what follows, and of this process's use of the account
+  std::mutex mutex_;  // guards the following members and this process's use of the account
   std::unordered_set<ContentHash, HashOfContentHash> decoding_, used_;
   std::set<std::pair<int64_t, std::string>> by_size_;
-  bool listed_ = false;
+  bool listed_ = false;  // by_size_ is valid
   EpochWatch watch_;
-  int64_t refused_bytes_ = -1;
+  int64_t refused_bytes_ = -1;  // size of the latest refused image; -1 if none
   std::chrono::steady_clock::time_point refused_until_;
   std::string trouble_;
   std::atomic<bool> stopped_{false}, watching_{false};

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "decoders/codec_output.h"
+#include "decoders/codecs/codec_output.h"
 #include "decoders/raw_image.h"
 #include "ndd/error.h"
 #include "ndd/resample/cpu.h"
@@ -11,7 +11,7 @@
 namespace ndd {
 namespace {
 
-// Memory for one image that a thread uses again.
+// Memory for one image, reused by a thread.
 class Scratch {
  public:
   uint8_t* bytes(int64_t count) {
@@ -22,7 +22,7 @@ class Scratch {
     }
     return bytes_.get();
   }
-  // One huge image must not hold memory in every thread permanently.
+  // A single huge image must not keep memory in every thread.
   void end_use() {
     if (size_ <= int64_t{64} << 20) return;
     bytes_.reset();
@@ -34,7 +34,7 @@ class Scratch {
   int64_t size_ = 0;
 };
 
-// As the operator resize does it with resize_shorter: linear, with antialiasing.
+// Reduces an image as the operator resize does with resize_shorter: linear, with antialiasing.
 void reduce(const uint8_t* in, const ImageShape& from, void* out, const ImageShape& to, DType dtype) {
   const auto axis = [](int64_t n, int64_t m) { return make_axis(n, m, 0, static_cast<float>(n), Filter::linear, Filter::linear, true); };
   const Axis single = make_axis(1, 1, 0, 1, Filter::nearest, Filter::nearest, false);
@@ -47,24 +47,26 @@ bool same(const ImageShape& a, const ImageShape& b) { return a.height == b.heigh
 
 ImageCache::ImageCache(std::unique_ptr<ImageStore> store, int64_t threshold, int64_t shorter, const std::string& version)
     : store_(std::move(store)), threshold_(threshold), shorter_(shorter), secret_(store_->secret()) {
+  // The version is part of the hash key, so that images of another codec version are not found.
   const ContentHash hash = content_hash(secret_, version.data(), version.size());
   secret_.words[4] ^= hash.low;
   secret_.words[5] ^= hash.high;
 }
 
-// All that decides about the pixels: the bytes of the file, and the arguments.
+// Hashes everything that determines the pixels: the bytes of the file, and the arguments. The window is not part of it: crops are copied
+// out of the whole image.
 ContentHash ImageCache::key(const EncodedImage& file, const DecodeOptions& options, DType dtype) const {
   const int64_t arguments[] = {static_cast<int64_t>(options.type), options.adjust_orientation, options.fast_idct, static_cast<int64_t>(dtype),
                                shorter_};
   HashSecret own = secret_;
-  const ContentHash given = content_hash(secret_, arguments, sizeof arguments);
-  own.words[6] ^= given.low;
-  own.words[7] ^= given.high;
+  const ContentHash hash = content_hash(secret_, arguments, sizeof arguments);
+  own.words[6] ^= hash.low;
+  own.words[7] ^= hash.high;
   return content_hash(own, file.data, file.size);
 }
 
-// The rule of Python's `reduced_shapes` in torch_ndd/decoders/_cache.py.
-ImageShape ImageCache::reduced(const ImageShape& shape) const {
+// Must agree with `reduced_shapes` in torch_ndd/decoders/_cache.py, which sizes the output.
+ImageShape ImageCache::reduced_shape(const ImageShape& shape) const {
   const int64_t side = std::min(shape.height, shape.width);
   if (shorter_ == 0 || side <= shorter_) return shape;
   const auto scaled = [&](int64_t n) { return n == side ? shorter_ : (2 * n * shorter_ + side) / (2 * side); };
@@ -73,7 +75,7 @@ ImageShape ImageCache::reduced(const ImageShape& shape) const {
 
 void ImageCache::decode_whole(ImageDecoder& decoder, const EncodedImage& file, const DecodeOptions& whole, const ImageShape& shape, void* out,
                               DType dtype) const {
-  const ImageShape small = reduced(shape);
+  const ImageShape small = reduced_shape(shape);
   if (same(small, shape)) return decoder.decode(file, whole, shape, out, dtype);
   thread_local Scratch scratch;
   uint8_t* pixels = scratch.bytes(bytes_of(shape, item_bytes(dtype)));
@@ -84,7 +86,7 @@ void ImageCache::decode_whole(ImageDecoder& decoder, const EncodedImage& file, c
 
 void ImageCache::decode(ImageDecoder& decoder, const EncodedImage& file, const DecodeOptions& options, const ImageShape& shape, void* out,
                         DType dtype) {
-  // Samples that Python has decoded, of JPEG 2000, are not worth keeping.
+  // JPEG 2000 arrives here already decoded by Python: hashing and copying it would cost as much as converting it.
   const ContentHash name = is_raw_image(file) ? ContentHash{} : key(file, options, dtype);
   if (!is_raw_image(file) && store_->copy(name, {options.window, shape, item_bytes(dtype)}, out)) {
     hits_.fetch_add(1, std::memory_order_relaxed);
@@ -98,9 +100,10 @@ void ImageCache::decode_missing(ImageDecoder& decoder, const EncodedImage& file,
                                 const ImageShape& shape, void* out, DType dtype) {
   DecodeOptions whole = options;
   whole.window.reset();
-  const ImageShape full = decoded_shape(decoder.read_header(file), whole), kept = reduced(full);
+  const ImageShape full = decoded_shape(decoder.read_header(file), whole), kept = reduced_shape(full);
   const int64_t item = item_bytes(dtype);
   const CachedPart part{options.window, shape, item};
+  // The file may have been overwritten since the output was sized.
   if (!part.fits(kept)) codec_error("the encoded image changed after the call");
   const bool admissible = !is_raw_image(file) && bytes_of(kept, item) >= threshold_;
   if (const auto slot = admissible ? store_->admit(key, kept, item) : nullptr) {
@@ -108,6 +111,7 @@ void ImageCache::decode_missing(ImageDecoder& decoder, const EncodedImage& file,
     copy_part(slot->data(), kept, part, out);
     return slot->commit();
   }
+  // Not admitted: only the window is decoded, unless the reduction needs the whole image.
   if (same(kept, full)) return decoder.decode(file, options, shape, out, dtype);
   if (!options.window) return decode_whole(decoder, file, whole, full, out, dtype);
   thread_local Scratch scratch;

@@ -13,16 +13,16 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kBlock = 64 << 10;  // of pixels, with one checksum: in the second-level cache between its reading and its copying
+constexpr int64_t kBlock = 64 << 10;  // bytes of pixels per checksum: still in the second-level cache when they are copied after the check
 constexpr int64_t kDiskBlock = 4096;
-constexpr int64_t kMostExtent = int64_t{1} << 31;
+constexpr int64_t kMaxExtent = int64_t{1} << 31;
 constexpr char kMagic[8] = {'N', 'D', 'D', 'I', 'M', 'G', '1', '\n'};
 
 struct Header {
   char magic[8];
   uint64_t key_low, key_high;
   int64_t height, width, channels, item_bytes;
-  uint64_t checksum;  // of the header with this as zero, and of the checksums of the blocks
+  uint64_t checksum;  // of the header with zero here, and of the checksums of the blocks
 };
 
 struct Descriptor {
@@ -63,7 +63,7 @@ int write_all(int file, const void* data, int64_t bytes) {
   return 0;
 }
 
-// A block that has changed places, in this file or from another, is as wrong as a changed one.
+// The key and the number of the block are part of its checksum, so that a block moved from another place or file is rejected too.
 uint64_t block_checksum(const HashSecret& secret, const ContentHash& key, int64_t block, const void* data, int64_t bytes) {
   HashSecret own = secret;
   own.words[4] ^= key.low;
@@ -75,26 +75,26 @@ uint64_t block_checksum(const HashSecret& secret, const ContentHash& key, int64_
 uint64_t head_checksum(const HashSecret& secret, std::vector<char>& head) {
   Header header;
   std::memcpy(&header, head.data(), sizeof header);
-  const uint64_t kept = header.checksum;
+  const uint64_t stored = header.checksum;
   header.checksum = 0;
   std::memcpy(head.data(), &header, sizeof header);
   const uint64_t sum = content_hash(secret, head.data(), head.size()).high;
-  header.checksum = kept;
+  header.checksum = stored;
   std::memcpy(head.data(), &header, sizeof header);
   return sum;
 }
 
-// The extents multiplied, or -1 for what no image has.
-int64_t pixel_bytes_of(const Header& header) {
+// Returns the number of bytes of the pixels, or -1 if the extents are not plausible or overflow.
+int64_t count_pixel_bytes(const Header& header) {
   const int64_t extents[] = {header.height, header.width, header.channels, header.item_bytes};
   int64_t bytes = 1;
   for (const int64_t extent : extents) {
-    if (extent < 1 || extent > kMostExtent || __builtin_mul_overflow(bytes, extent, &bytes)) return -1;
+    if (extent < 1 || extent > kMaxExtent || __builtin_mul_overflow(bytes, extent, &bytes)) return -1;
   }
   return bytes;
 }
 
-// Where the rows of a part lie in the image, copied from one block to the next.
+// Copies those bytes of a window that lie in one block, [begin, end) of the image. Rows may cross the borders of blocks.
 void copy_from_block(const uint8_t* block, int64_t begin, int64_t end, const ImageShape& whole, const CachedPart& part, uint8_t* out) {
   const int64_t pixel = whole.channels * part.item_bytes, row = whole.width * pixel, wanted = part.window->width * pixel;
   const int64_t first = std::max<int64_t>(begin / row, part.window->y);
@@ -108,41 +108,45 @@ void copy_from_block(const uint8_t* block, int64_t begin, int64_t end, const Ima
 
 }  // namespace
 
-int64_t in_disk_blocks(int64_t bytes) { return (bytes + kDiskBlock - 1) / kDiskBlock * kDiskBlock; }
+int64_t round_to_disk_blocks(int64_t bytes) { return (bytes + kDiskBlock - 1) / kDiskBlock * kDiskBlock; }
 
 int64_t file_bytes(const ImageShape& shape, int64_t item_bytes) {
   const int64_t pixels = bytes_of(shape, item_bytes);
-  return in_disk_blocks(head_bytes(pixels) + pixels);
+  return round_to_disk_blocks(head_bytes(pixels) + pixels);
 }
 
 FileState read_image_file(int folder, const std::string& name, const HashSecret& secret, const ContentHash& key, const CachedPart& part, void* out,
                           FileVersion& version) {
   const Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  // O_NOFOLLOW, O_NONBLOCK: a link or a pipe in place of the file must neither be followed nor block.
   const bool link = file.number < 0 && errno == ELOOP;
   if (file.number < 0 && !link) return FileState::absent;
   struct stat info;
   if ((link ? fstatat(folder, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) : fstat(file.number, &info)) != 0) return FileState::absent;
   version = FileVersion(info);
   if (!S_ISREG(info.st_mode)) return FileState::damaged;
-  // One read for the header and the checksums of most images.
+  // 1024 bytes: one read for the header and the checksums of most images.
   thread_local std::vector<char> head;
   head.resize(static_cast<size_t>(std::min<int64_t>(info.st_size, 1024)));
   if (head.size() < sizeof(Header) || !read_all(file.number, head.data(), static_cast<int64_t>(head.size()), 0)) return FileState::damaged;
   Header header;
   std::memcpy(&header, head.data(), sizeof header);
-  const int64_t pixels = pixel_bytes_of(header);
+  const int64_t pixels = count_pixel_bytes(header);
   const bool sane = !std::memcmp(header.magic, kMagic, sizeof kMagic) && header.key_low == key.low && header.key_high == key.high && pixels > 0 &&
                     pixels < info.st_size && head_bytes(pixels) == info.st_size - pixels;
   if (!sane) return FileState::damaged;
-  const auto had = static_cast<int64_t>(head.size());
+  const auto available = static_cast<int64_t>(head.size());
   head.resize(static_cast<size_t>(head_bytes(pixels)));
-  if (head_bytes(pixels) > had && !read_all(file.number, head.data() + had, head_bytes(pixels) - had, had)) return FileState::damaged;
+  if (head_bytes(pixels) > available && !read_all(file.number, head.data() + available, head_bytes(pixels) - available, available))
+    return FileState::damaged;
   if (head_checksum(secret, head) != header.checksum) return FileState::damaged;
   const ImageShape whole{header.height, header.width, header.channels};
   if (header.item_bytes != part.item_bytes || !part.fits(whole)) return FileState::other;
 
   const int64_t row = whole.width * whole.channels * header.item_bytes;
   const int64_t begin = part.window ? part.window->y * row : 0, end = part.window ? begin + part.window->height * row : pixels;
+  // A window reads whole blocks, because a checksum belongs to a block, into memory of the thread; a whole image is read into the output,
+  // which the caller discards if a checksum fails.
   thread_local std::vector<uint8_t> window_block;
   for (int64_t block = begin / kBlock; block * kBlock < end; ++block) {
     const int64_t from = block * kBlock, to = std::min(from + kBlock, pixels);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of one decoded image in a cache's folder: a header, a checksum for each block of pixels, the pixels. Nothing in it is trusted, and it is
-// never mapped, because a mapped file that shrinks ends the process.
+// The file of one decoded image in a cache folder: a header, a checksum for each block of pixels, the pixels. Nothing in it is trusted. It
+// is read and not mapped, because access to a mapped file that shrinks ends the process (SIGBUS).
 #pragma once
 
 #include <sys/stat.h>
@@ -14,7 +14,7 @@ namespace ndd {
 
 enum class FileState { absent, damaged, other, good };
 
-// Tells a file from the one that has taken its name, and from itself before a change.
+// Identifies a version of a file: another file under the same name, or the same file after a change, is another version.
 struct FileVersion {
   uint64_t inode = 0;
   int64_t seconds = 0, nanoseconds = 0;
@@ -23,16 +23,16 @@ struct FileVersion {
   bool operator==(const FileVersion& other) const { return inode == other.inode && seconds == other.seconds && nanoseconds == other.nanoseconds; }
 };
 
-// Bytes of the file of an image, in whole blocks of the disk.
+// Bytes that the file of an image takes on disk, in whole blocks.
 int64_t file_bytes(const ImageShape& shape, int64_t item_bytes);
-int64_t in_disk_blocks(int64_t bytes);
+int64_t round_to_disk_blocks(int64_t bytes);
 
-// Copies a part of the image in the file `name` of an open folder. `other` is a sound file of an image that does not have this part. `version` is
-// of the file that was read.
+// Copies a part of the image in the file `name` of an open folder. `other`: the file is intact, but its image does not have this part.
+// `version` is set to that of the file that was read.
 FileState read_image_file(int folder, const std::string& name, const HashSecret& secret, const ContentHash& key, const CachedPart& part, void* out,
                           FileVersion& version);
 
-// Writes the file; 0, or the number of the system's error. What is there then is a part of it.
+// Writes the file. Returns 0, or errno, after which the file may be incomplete.
 int write_image_file(int folder, const std::string& name, const HashSecret& secret, const ContentHash& key, const ImageShape& shape,
                      int64_t item_bytes, const uint8_t* pixels);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a cache keeps decoded images: in memory, or in a folder. Every function may be called by several threads at once.
+// The storage of a cache, in memory or in a folder. All functions are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace ndd {
 
-// `first` keeps what was decoded first, until the cache is full; `largest` replaces smaller images by a larger one.
+// `first` keeps the images decoded first, until the cache is full; `largest` replaces smaller images by larger ones.
 NDD_ENUM("cache.Admission", Admission, int, first, largest);
 
-// What is wanted of a cached image: all of it, or a window; `shape` is that of the result.
+// The requested part of a cached image: all of it, or a window. `shape` is the shape of the result.
 struct CachedPart {
   std::optional<CropWindow> window;
   ImageShape shape;
   int64_t item_bytes;
 
-  // Whether an image of this shape has the part.
+  // Whether an image of this shape contains the part. Written without sums, which could overflow.
   bool fits(const ImageShape& whole) const {
     if (whole.channels != shape.channels) return false;
     if (!window) return whole.height == shape.height && whole.width == shape.width;
@@ -32,10 +32,10 @@ struct CachedPart {
   }
 };
 
-// Of a whole image.
+// Bytes of a whole image.
 inline int64_t bytes_of(const ImageShape& shape, int64_t item_bytes) { return shape.height * shape.width * shape.channels * item_bytes; }
 
-// Copies a part that fits.
+// Copies a part for which fits() is true.
 inline void copy_part(const uint8_t* image, const ImageShape& whole, const CachedPart& part, void* out) {
   const int64_t pixel = whole.channels * part.item_bytes, row = part.shape.width * pixel;
   const int64_t y = part.window ? part.window->y : 0, x = part.window ? part.window->x : 0;
@@ -47,7 +47,7 @@ inline void copy_part(const uint8_t* image, const ImageShape& whole, const Cache
   for (int64_t i = 0; i < part.shape.height; ++i) std::memcpy(to + i * row, image + ((y + i) * whole.width + x) * pixel, static_cast<size_t>(row));
 }
 
-// A place for an image that is being decoded. Without `commit` nothing is kept.
+// Memory for an image that is being decoded. It is stored by commit(), and otherwise dropped.
 class Slot {
  public:
   virtual ~Slot() = default;
@@ -63,43 +63,45 @@ class ImageStore {
  public:
   virtual ~ImageStore() = default;
 
-  // False where there is no such image. What was written to `out` by then is garbage.
+  // Copies a part of an image. Returns false if the image is absent or damaged; `out` may then have been partly written.
   virtual bool copy(const ContentHash& key, const CachedPart& part, void* out) = 0;
 
-  // A place for an image that is not there; null where it is not admitted, or another thread decodes it.
+  // Returns a slot for an absent image; null if it is not admitted, or if another thread is already decoding it.
   virtual std::unique_ptr<Slot> admit(const ContentHash& key, const ImageShape& shape, int64_t item_bytes) = 0;
 
   virtual void clear() = 0;
   virtual StoreCounts counts() = 0;
   virtual HashSecret secret() const = 0;
-  // Why nothing more is admitted; empty while all is well.
+  // Returns why no more images are admitted; empty if they are.
   virtual std::string trouble() { return {}; }
-  // Around a fork: nobody is inside in between. The child has one thread; what others were about to store there never comes.
+  // Called around a fork, so that no thread holds a lock at that moment. Images that other threads were decoding are never committed in the child.
   virtual void before_fork() = 0;
   virtual void after_fork(bool child) = 0;
 };
 
-// `bytes` are the most that the images take.
+// `bytes` limits the memory, or disk space, of the images.
 std::unique_ptr<ImageStore> make_memory_store(int64_t bytes, Admission admission);
 std::unique_ptr<ImageStore> make_folder_store(const std::string& folder, int64_t bytes, Admission admission);
 
-// Finds images that no epoch uses any more: of files that have changed, or of other work. A cache that is full notes an image that it refuses. When it
-// refuses the same image for the third time, a whole epoch lies in between, whatever the order of the samples.
+// Detects the end of an epoch, after which images that were not used can be dropped: files may have changed, or the cache may hold images
+// of other work. A full cache remembers one image that it refuses. When it refuses this image for the third time, at least one whole epoch
+// has passed, whatever the order of the samples: two consecutive refusals may be the end of one shuffled epoch and the beginning of the
+// next.
 class EpochWatch {
  public:
-  enum Event { nothing, began, over };
+  enum Event { none, started, ended };
 
-  Event refused(const ContentHash& key) {
-    if (seen_ == 0 || ++waited_ > patience_) {  // an image that never comes again is given up
+  Event note_refusal(const ContentHash& key) {
+    if (seen_ == 0 || ++waited_ > patience_) {  // an image that does not recur is given up
       if (seen_ != 0) patience_ *= 2;
       watched_ = key;
       waited_ = 0;
       seen_ = 1;
-      return began;
+      return started;
     }
-    if (!(watched_ == key) || ++seen_ < 3) return nothing;
+    if (!(watched_ == key) || ++seen_ < 3) return none;
     seen_ = 0;
-    return over;
+    return ended;
   }
 
  private:

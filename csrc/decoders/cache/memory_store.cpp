@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoded images in the memory of this process, in one reserved range of addresses.
+// Decoded images in the memory of this process, within one reserved address range.
 #include <sys/mman.h>
 
 #include <map>
@@ -18,14 +18,15 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 
-int64_t in_pages(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+int64_t round_to_pages(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Hands out parts of twice as many addresses as there may be bytes, so that holes of other sizes do not matter; freed pages go back to the system.
+// Allocates whole pages within a reserved range of twice as many addresses as bytes are allowed, so that fragmentation does not matter;
+// freed pages are returned to the system. malloc would not return them: it keeps freed memory, and the limit would not hold.
 class Arena {
  public:
-  explicit Arena(int64_t bytes) : limit_(bytes / kPage * kPage), addresses_(2 * in_pages(bytes)) {
+  explicit Arena(int64_t bytes) : limit_(bytes / kPage * kPage), addresses_(2 * round_to_pages(bytes)) {
     void* range = mmap(nullptr, static_cast<size_t>(addresses_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED) fail(Error::Memory, "decoders.cache: the system has no addresses for a cache of ", bytes, " bytes");
+    if (range == MAP_FAILED) fail(Error::Memory, "decoders.cache: cannot reserve addresses for a cache of ", bytes, " bytes");
     base_ = static_cast<uint8_t*>(range);
     add(0, addresses_);
   }
@@ -33,7 +34,7 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // Whole pages; null where they are not free.
+  // Returns whole pages, or null if too few are free. Best fit: the smallest range that is large enough.
   uint8_t* take(int64_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (bytes > limit_ - used_) return nullptr;
@@ -50,6 +51,7 @@ class Arena {
     std::lock_guard<std::mutex> lock(mutex_);
     madvise(place, static_cast<size_t>(bytes), MADV_DONTNEED);
     used_ -= bytes;
+    // Free neighbors are joined.
     int64_t offset = place - base_, length = bytes;
     auto next = by_offset_.lower_bound(offset);
     if (next != by_offset_.end() && next->first == offset + length) {
@@ -91,18 +93,18 @@ class Arena {
   uint8_t* base_ = nullptr;
   std::mutex mutex_;
   int64_t used_ = 0;
-  std::map<int64_t, int64_t> by_offset_;              // of the free ranges
+  std::map<int64_t, int64_t> by_offset_;           // free ranges: offset, length
   std::set<std::pair<int64_t, int64_t>> by_size_;  // length, offset
 };
 
-// Readers hold it while they copy, so that it may leave the cache at any time.
+// Held by readers while they copy, so that it may be removed from the cache at any time.
 struct Image {
   std::shared_ptr<Arena> arena;
   uint8_t* data;
   int64_t bytes;  // whole pages
   ImageShape shape;
   int64_t item_bytes;
-  uint64_t used;  // when, in look-ups; under the mutex
+  uint64_t used;  // time of the latest use, in look-ups; guarded by the mutex
 
   Image(std::shared_ptr<Arena> arena_, uint8_t* data_, int64_t bytes_, const ImageShape& shape_, int64_t item_bytes_)
       : arena(std::move(arena_)), data(data_), bytes(bytes_), shape(shape_), item_bytes(item_bytes_), used(0) {}
@@ -132,16 +134,16 @@ class MemoryStore : public ImageStore {
   }
 
   std::unique_ptr<Slot> admit(const ContentHash& key, const ImageShape& shape, int64_t item_bytes) override {
-    const int64_t bytes = in_pages(bytes_of(shape, item_bytes));
+    const int64_t bytes = round_to_pages(bytes_of(shape, item_bytes));
     State& state = state_;
     std::lock_guard<std::mutex> lock(state.mutex);
     if (bytes > state.arena->limit() || state.images.count(key) || state.decoding.count(key)) return nullptr;
     uint8_t* place = state.arena->take(bytes);
-    if (place == nullptr && admission_ == Admission::largest) place = in_place_of_smaller(state, bytes);
+    if (place == nullptr && admission_ == Admission::largest) place = replace_smaller(state, bytes);
     if (place == nullptr) {
-      const EpochWatch::Event event = state.watch.refused(key);
-      if (event == EpochWatch::began) state.watch_began = state.clock;
-      if (event == EpochWatch::over) {
+      const EpochWatch::Event event = state.watch.note_refusal(key);
+      if (event == EpochWatch::started) state.watch_began = state.clock;
+      if (event == EpochWatch::ended) {
         drop_unused(state, state.watch_began);
         place = state.arena->take(bytes);
       }
@@ -166,7 +168,7 @@ class MemoryStore : public ImageStore {
 
   HashSecret secret() const override { return secret_; }
 
-  // The child goes on with the parent's images, whose pages both share.
+  // The child keeps the parent's images, whose pages both share (copy on write).
   void before_fork() override {
     state_.mutex.lock();
     state_.arena->lock();
@@ -221,28 +223,29 @@ class MemoryStore : public ImageStore {
     ++state.evicted;
   }
 
-  // Only as many as are needed, and none unless they are enough.
-  static uint8_t* in_place_of_smaller(State& state, int64_t bytes) {
+  // Drops the smallest images, as few as possible, and none if all that are smaller than the new one would not suffice.
+  static uint8_t* replace_smaller(State& state, int64_t bytes) {
     int64_t missing = bytes - (state.arena->limit() - state.arena->used());
     int64_t smaller = 0;
-    for (auto one = state.by_size.begin(); one != state.by_size.end() && one->first < bytes && smaller < missing; ++one) smaller += one->first;
+    for (auto image = state.by_size.begin(); image != state.by_size.end() && image->first < bytes && smaller < missing; ++image)
+      smaller += image->first;
     if (smaller < missing) return nullptr;
     while (missing > 0) {
       const auto [size, key] = *state.by_size.begin();
       drop(state, key);
       missing -= size;
     }
-    return state.arena->take(bytes);  // null while another thread still copies what was dropped
+    return state.arena->take(bytes);  // null while another thread still copies a dropped image
   }
 
   static void drop_unused(State& state, uint64_t since) {
-    for (auto one = state.images.begin(); one != state.images.end();) {
-      if (one->second->used < since) {
-        state.by_size.erase({one->second->bytes, one->first});
-        one = state.images.erase(one);
+    for (auto entry = state.images.begin(); entry != state.images.end();) {
+      if (entry->second->used < since) {
+        state.by_size.erase({entry->second->bytes, entry->first});
+        entry = state.images.erase(entry);
         ++state.evicted;
       } else {
-        ++one;
+        ++entry;
       }
     }
   }

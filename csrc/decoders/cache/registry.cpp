@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caches of the process, by number, and the C functions of torch_ndd/decoders/_cache.py.
+// The caches of the process, by number, and the C functions for torch_ndd/decoders/_cache.py. Kernels take the number of a cache and not a
+// pointer: it may have been released when the kernel of a compiled graph runs.
 #include <pthread.h>
 
 #include <map>
@@ -36,7 +37,8 @@ struct Totals {
 std::mutex totals_mutex;
 std::map<int64_t, Totals> totals;  // by owner
 
-// When the library is loaded, so that this is done after the scheduler, whose handler is younger, has finished all that is queued: that needs the caches.
+// Registered when the library is loaded. Fork handlers of the parent run in reverse order of registration: the scheduler registers later,
+// so its handler has finished the queued work, which needs the caches, when this one takes the locks.
 [[maybe_unused]] const int at_fork = pthread_atfork(
     [] {
       registry().mutex.lock();
@@ -54,7 +56,7 @@ std::map<int64_t, Totals> totals;  // by owner
       registry().mutex.unlock();
     });
 
-thread_local std::string answer;
+thread_local std::string answer;  // the latest text returned to Python on this thread
 
 }  // namespace
 
@@ -78,7 +80,7 @@ void count_cached() {
 
 }  // namespace ndd
 
-// Returns a handle, or null and the reason in `ndd_cache_text`. An empty folder means memory.
+// Returns a handle, or null with the reason in `ndd_cache_text`. An empty `folder` means memory.
 NDD_EXPORT(release, void*, ndd_cache_make,
            (int64_t bytes, const char* folder, int admission, int64_t threshold, int64_t shorter, const char* version)) {
   using namespace ndd;
@@ -97,7 +99,7 @@ NDD_EXPORT(release, void*, ndd_cache_make,
 
 NDD_EXPORT(keep, int64_t, ndd_cache_number, (const void* handle)) { return *static_cast<const int64_t*>(handle); }
 
-// Work that was queued before still uses the cache.
+// Releases the cache; work that is already queued keeps it alive. The destructor, which frees gigabytes, runs outside the mutex.
 NDD_EXPORT(keep, void, ndd_cache_release, (void* handle)) {
   using namespace ndd;
   auto* number = static_cast<int64_t*>(handle);
@@ -121,7 +123,7 @@ NDD_EXPORT(release, void, ndd_cache_counts, (int64_t number, int64_t* out)) {
   std::copy(std::begin(all), std::end(all), out);
 }
 
-// False, and the reason in `ndd_cache_text`, where the folder cannot be cleared.
+// Returns false, with the reason in `ndd_cache_text`, if the folder cannot be cleared.
 NDD_EXPORT(release, int, ndd_cache_clear, (int64_t number)) {
   try {
     if (const auto cache = ndd::image_cache(number)) cache->store().clear();
@@ -132,7 +134,8 @@ NDD_EXPORT(release, int, ndd_cache_clear, (int64_t number)) {
   }
 }
 
-// Why nothing more is stored, or the reason why the last cache was not made on this thread: empty, or text that lasts until the next call.
+// Returns why no more images are stored, or (ndd_cache_text) why creating the latest cache on this thread failed: text that is valid until
+// the next call, or empty.
 NDD_EXPORT(release, const char*, ndd_cache_trouble, (int64_t number)) {
   const auto cache = ndd::image_cache(number);
   ndd::answer = cache ? cache->store().trouble() : std::string();
@@ -140,11 +143,12 @@ NDD_EXPORT(release, const char*, ndd_cache_trouble, (int64_t number)) {
 }
 NDD_EXPORT(release, const char*, ndd_cache_text, ()) { return ndd::answer.c_str(); }
 
-// Images that decoders were asked for by a loader's calls, the values of these images, whole, and the images that came from a cache.
+// Fills `out` with the number of images that decoders processed for a loader, the number of values of these images as a whole, and the
+// number of images that were copied from a cache.
 NDD_EXPORT(keep, void, ndd_cache_totals, (int64_t owner, int64_t* out)) {
   std::lock_guard<std::mutex> lock(ndd::totals_mutex);
-  const ndd::Totals& one = ndd::totals[owner];
-  out[0] = one.images;
-  out[1] = one.values;
-  out[2] = one.cached;
+  const ndd::Totals& counts = ndd::totals[owner];
+  out[0] = counts.images;
+  out[1] = counts.values;
+  out[2] = counts.cached;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows and OS/2 bitmaps: a file header of 14 bytes, then one of 12 (OS/2) or 40 bytes and more, masks, the palette, the rows.
+// Windows and OS/2 bitmaps: a file header of 14 bytes, an info header of 12 (OS/2) or at least 40 bytes, channel masks, the palette, the rows.
 #include "decoders/headers/bmp_layout.h"
 #include "decoders/headers/file_header.h"
 #include "ndd/error.h"
@@ -10,10 +10,10 @@
 namespace ndd {
 namespace {
 
-constexpr size_t kFileHeader = 14, kMasks = 40;  // in and behind the second header
+constexpr size_t kFileHeader = 14, kMasks = 40;  // bytes; offset of the masks from the info header
 enum Compression : uint32_t { kRgb = 0, kRle8 = 1, kRle4 = 2, kBitFields = 3, kJpeg = 4, kPng = 5, kAlphaBitFields = 6 };
 
-[[noreturn]] void unsupported(const std::string& what) { fail("no CPU decoder for BMP ", what); }
+[[noreturn]] void reject_unsupported(const std::string& what) { fail("no CPU decoder for BMP ", what); }
 
 bool has_color(const EncodedImage& file, const BmpLayout& layout) {
   const uint8_t* color = file.data + layout.palette;
@@ -26,9 +26,8 @@ bool has_color(const EncodedImage& file, const BmpLayout& layout) {
 BmpMask mask_of(uint32_t bits, int pixel_bits) {
   if (bits == 0) return {};
   const BmpMask mask{__builtin_ctz(bits), __builtin_popcount(bits)};
-  if (bits >> mask.shift != (mask.bits == 32 ? UINT32_MAX : (1u << mask.bits) - 1))
-    damaged_header("the bits of a channel are not next to each other");
-  if (mask.shift + mask.bits > pixel_bits) damaged_header("a channel has bits outside of its pixels");
+  if (bits >> mask.shift != (mask.bits == 32 ? UINT32_MAX : (1u << mask.bits) - 1)) reject_header("the bits of a channel are not next to each other");
+  if (mask.shift + mask.bits > pixel_bits) reject_header("a channel has bits outside of its pixels");
   return mask;
 }
 
@@ -38,41 +37,42 @@ void read_masks(const EncodedImage& file, size_t header_size, uint32_t compressi
     else layout.masks = {BmpMask{16, 8}, BmpMask{8, 8}, BmpMask{0, 8}, BmpMask{24, 8}};
     return;
   }
-  // In a longer header, or behind a short one.
+  // The masks lie in a long header, or after one of 40 bytes; the offset is the same. A header of 56 bytes or more includes the mask of alpha.
   const bool alpha = compression == kAlphaBitFields || header_size >= 56;
   const size_t count = alpha ? 4 : 3;
-  if (file.size < kFileHeader + kMasks + 4 * count) damaged_header("it ends in its masks");
+  if (file.size < kFileHeader + kMasks + 4 * count) reject_header("it ends in its masks");
   for (size_t i = 0; i < count; ++i) layout.masks[i] = mask_of(little32(file.data + kFileHeader + kMasks + 4 * i), layout.bits);
 }
 
 void read_palette(const EncodedImage& file, size_t header_size, bool os2, BmpLayout& layout) {
-  layout.color_bytes = os2 ? 3 : 4;
+  layout.color_bytes = os2 ? 3 : 4;  // Windows pads each color with a byte
   const int64_t used = os2 ? 0 : static_cast<int64_t>(little32(file.data + kFileHeader + 32));
   layout.colors = used == 0 ? static_cast<int64_t>(1) << layout.bits : used;
   layout.palette = kFileHeader + header_size;
-  if (layout.colors > static_cast<int64_t>(1) << layout.bits) damaged_header("its palette has more colors than its pixels can name");
-  if (static_cast<uint64_t>(layout.colors * layout.color_bytes) > file.size - layout.palette) damaged_header("its palette is longer than the file");
+  if (layout.colors > static_cast<int64_t>(1) << layout.bits) reject_header("its palette has more colors than its pixels can refer to");
+  if (static_cast<uint64_t>(layout.colors * layout.color_bytes) > file.size - layout.palette) reject_header("its palette is longer than the file");
 }
 
 }  // namespace
 
 BmpLayout read_bmp_layout(const EncodedImage& file) {
-  if (file.size < kFileHeader + 12) damaged_header("it ends in its header");
+  if (file.size < kFileHeader + 12) reject_header("it ends in its header");
   const uint32_t offset = little32(file.data + 10), size = little32(file.data + 14);
   const uint8_t* info = file.data + kFileHeader;
   const bool os2 = size == 12;
-  if (size > 12 && size < 40) unsupported("with a header of " + std::to_string(size) + " bytes");
-  if (!os2 && (size < 40 || size > 1 << 16)) damaged_header("its header has a size of " + std::to_string(size) + " bytes");
-  if (file.size < kFileHeader + size || offset < kFileHeader + size) damaged_header("its header is longer than the space in front of its pixels");
+  if (size > 12 && size < 40) reject_unsupported("with a header of " + std::to_string(size) + " bytes");
+  // 64 kB is far beyond the largest header in use, 124 bytes: the offsets below cannot overflow.
+  if (!os2 && (size < 40 || size > 1 << 16)) reject_header("its header has a size of " + std::to_string(size) + " bytes");
+  if (file.size < kFileHeader + size || offset < kFileHeader + size) reject_header("its header is longer than the space in front of its pixels");
 
   BmpLayout layout;
   layout.pixels = offset;
   layout.width = os2 ? static_cast<int64_t>(little16(info + 4)) : static_cast<int64_t>(static_cast<int32_t>(little32(info + 4)));
   const int64_t rows = os2 ? static_cast<int64_t>(little16(info + 6)) : static_cast<int64_t>(static_cast<int32_t>(little32(info + 8)));
   layout.height = std::abs(rows);
-  layout.top_down = rows < 0;
+  layout.top_down = rows < 0;  // a negative height: the first row is the top one
   if (layout.width < 1 || layout.height < 1) {
-    damaged_header("its header promises " + std::to_string(rows) + "x" + std::to_string(layout.width) + " pixels");
+    reject_header("its header promises " + std::to_string(rows) + "x" + std::to_string(layout.width) + " pixels");
   }
   layout.bits = static_cast<int>(os2 ? little16(info + 10) : little16(info + 14));
   const uint32_t compression = os2 ? static_cast<uint32_t>(kRgb) : little32(info + 16);
@@ -80,8 +80,8 @@ BmpLayout read_bmp_layout(const EncodedImage& file) {
   const bool indexed = bits == 1 || bits == 2 || bits == 4 || bits == 8, masked = bits == 16 || bits == 32;
   const bool known = (compression == kRgb && (indexed || masked || bits == 24)) || (compression == kRle8 && bits == 8) ||
                      (compression == kRle4 && bits == 4) || ((compression == kBitFields || compression == kAlphaBitFields) && masked);
-  if (compression == kJpeg || compression == kPng) unsupported(std::string("that contains a ") + (compression == kJpeg ? "JPEG" : "PNG"));
-  if (!known) unsupported("with " + std::to_string(bits) + " bits a pixel and compression " + std::to_string(compression));
+  if (compression == kJpeg || compression == kPng) reject_unsupported(std::string("that contains a ") + (compression == kJpeg ? "JPEG" : "PNG"));
+  if (!known) reject_unsupported("with " + std::to_string(bits) + " bits a pixel and compression " + std::to_string(compression));
   if (compression == kRle8) layout.coding = BmpCoding::rle8;
   if (compression == kRle4) layout.coding = BmpCoding::rle4;
 
@@ -95,7 +95,8 @@ BmpLayout read_bmp_layout(const EncodedImage& file) {
   return layout;
 }
 
-double BmpLayout::least_bytes() const {
+// In floating point, because the product of hostile extents overflows 64 bits.
+double BmpLayout::min_bytes() const {
   const double rows = static_cast<double>(height), last = static_cast<double>((width * bits + 7) / 8);
   if (coding != BmpCoding::plain) return rows * static_cast<double>(width) / (1 << 16);
   return static_cast<double>(pixels) + static_cast<double>(row_bytes()) * (rows - 1) + last;
@@ -108,7 +109,7 @@ FileHeader read_bmp_header(const EncodedImage& file) {
   header.height = layout.height;
   header.width = layout.width;
   header.channels = layout.channels;
-  header.least_bytes = layout.least_bytes();
+  header.min_bytes = layout.min_bytes();
   return header;
 }
 

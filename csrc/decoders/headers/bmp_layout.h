@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the pixels of a Windows or OS/2 bitmap are and how they are stored.
+// Where the pixels of a Windows or OS/2 bitmap lie and how they are stored. Read by the header check, and again by the decoder (bmp_image.cpp).
 #pragma once
 
 #include "decoders/encoded_image.h"
@@ -22,18 +22,18 @@ struct BmpLayout {
   int bits = 0;  // of a pixel
   int channels = 0;
   BmpCoding coding = BmpCoding::plain;
-  size_t pixels = 0;                // where they begin
-  size_t palette = 0;               // where its colors begin: blue, green, red
+  size_t pixels = 0;                // offset of the rows
+  size_t palette = 0;               // offset of the palette; each color is blue, green, red
   int64_t colors = 0;               // in the palette
-  int color_bytes = 0;              // of each
+  int color_bytes = 0;              // per color
   std::array<BmpMask, 4> masks{};   // red, green, blue, alpha, of pixels of 16 and 32 bits
 
-  // Of a file that holds all pixels. Run lengths can leave out 255x255 pixels at a time; the end of the last row needs no padding.
-  double least_bytes() const;
+  // Returns the size of the smallest file that holds all pixels. Run lengths can skip 255x255 pixels at a time; the last row needs no padding.
+  double min_bytes() const;
   size_t row_bytes() const { return static_cast<size_t>((width * bits + 31) / 32 * 4); }
 };
 
-// Throws for a header that is damaged, and for a kind of bitmap that we do not decode.
+// Throws Error for a damaged header and for an unsupported kind of bitmap.
 BmpLayout read_bmp_layout(const EncodedImage& file);
 
 }  // namespace ndd

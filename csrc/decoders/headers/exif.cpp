@@ -23,8 +23,9 @@ Orientation read_exif_orientation(const uint8_t* data, size_t size) {
   if (!little && std::memcmp(data, "MM\0\x2a", 4)) return {};
   const auto read16 = [&](size_t at) { return little ? little16(data + at) : big16(data + at); };
   const size_t directory = little ? little32(data + 4) : big32(data + 4);
-  if (directory > size - 2) return {};
+  if (directory > size - 2) return {};  // size is at least 8 here
   const size_t count = read16(directory);
+  // Only the first directory is searched: the following ones describe thumbnails.
   for (size_t i = 0, at = directory + 2; i < count && at + kEntry <= size; ++i, at += kEntry) {
     if (read16(at) != kOrientationTag) continue;
     const uint32_t type = read16(at + 2);

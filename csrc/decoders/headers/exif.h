@@ -9,7 +9,8 @@
 
 namespace ndd {
 
-// Of the content of a chunk: a TIFF structure, behind "Exif\0\0" or not. Upright where there is none, or where it is damaged.
+// Reads the content of a chunk: a TIFF structure, with or without the prefix "Exif\0\0". Returns the upright orientation if there is none
+// or the data are damaged: the pixels are still good.
 Orientation read_exif_orientation(const uint8_t* data, size_t size);
 
 }  // namespace ndd

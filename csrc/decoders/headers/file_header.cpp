@@ -8,10 +8,11 @@
 
 namespace ndd {
 
-void damaged_header(const std::string& what) { fail("the file is damaged (", what, ")"); }
+void reject_header(const std::string& what) { fail("the file is damaged (", what, ")"); }
 
 FileHeader read_file_header(const EncodedImage& file, bool complete) {
   const auto begins = [&](const char* magic, size_t length) { return file.size >= length && !std::memcmp(file.data, magic, length); };
+  // By content and never by name: files have wrong extensions.
   if (begins("\xff\xd8", 2)) return read_jpeg_header(file, complete);
   if (begins("\x89PNG\r\n\x1a\n", 8)) return read_png_header(file, complete);
   if (begins("II\x2a\0", 4) || begins("MM\0\x2a", 4) || begins("II\x2b\0", 4) || begins("MM\0\x2b", 4)) return read_tiff_header(file);
@@ -21,13 +22,13 @@ FileHeader read_file_header(const EncodedImage& file, bool complete) {
   return {};
 }
 
-std::vector<uint8_t> rewritten_file(const EncodedImage& file, const FileHeader& header) {
+std::vector<uint8_t> rewrite_file(const EncodedImage& file, const FileHeader& header) {
   const std::string codec = header.codec;
-  if (codec == "jpeg") return rewritten_jpeg(file);
-  if (codec == "png") return rewritten_png(file);
-  if (codec == "tiff") return rewritten_tiff(file, header);
-  if (codec == "webp") return rewritten_webp(file);
-  return rewritten_pnm(file, header);
+  if (codec == "jpeg") return rewrite_jpeg(file);
+  if (codec == "png") return rewrite_png(file);
+  if (codec == "tiff") return rewrite_tiff(file, header);
+  if (codec == "webp") return rewrite_webp(file);
+  return rewrite_pnm(file, header);
 }
 
 }  // namespace ndd

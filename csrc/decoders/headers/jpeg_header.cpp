@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ITU-T T.81, annex B. What differs between readers: which of two frame headers counts, and whether other bytes, or a marker without a length, a restart
-// say, may stand between the segments. libjpeg itself refuses a second frame header wherever it stands, and skips the rest, so that is left out.
+// JPEG: ITU-T T.81, annex B. Parsers differ in which of two frame headers counts, and in whether other bytes, or a marker without a length
+// such as a restart, may lie between the segments. libjpeg rejects a second frame header anywhere and skips the other bytes. So a second
+// frame header before the scan is rejected here, and a file with other bytes is rewritten without them; what follows the scan is left to
+// libjpeg.
 #include "decoders/headers/file_header.h"
+#include "decoders/jpeg/markers.h"
 #include "ndd/error.h"
 
 #include <algorithm>
@@ -9,21 +12,6 @@
 
 namespace ndd {
 namespace {
-
-enum Marker : int {
-  kTem = 0x01,
-  kDht = 0xc4,
-  kJpg = 0xc8,
-  kDac = 0xcc,
-  kRst0 = 0xd0,
-  kRst7 = 0xd7,
-  kSoi = 0xd8,
-  kEoi = 0xd9,
-  kSos = 0xda,
-  kApp1 = 0xe1
-};
-
-bool is_frame(int marker) { return marker >= 0xc0 && marker <= 0xcf && marker != kDht && marker != kJpg && marker != kDac; }
 
 const char* unusual_coding(int frame) {
   switch (frame) {
@@ -38,9 +26,9 @@ const char* unusual_coding(int frame) {
   }
 }
 
-// Huffman coding spends a bit at least on each DC coefficient of each block of 8x8 samples and, where it is not progressive, another one on the end of
-// the block; lossless coding one on each sample. Arithmetic coding has no such bound.
-double least_bits(const uint8_t* components, int count, int frame, int64_t height, int64_t width) {
+// Lower bound of the coded size. Huffman coding takes at least one bit for the DC coefficient of each block of 8x8 samples and, unless
+// progressive, another one for the end of the block; lossless coding takes one per sample. Arithmetic coding has no such bound.
+double min_bits(const uint8_t* components, int count, int frame, int64_t height, int64_t width) {
   int largest_h = 1, largest_v = 1;
   for (int i = 0; i < count; ++i) {
     largest_h = std::max(largest_h, components[3 * i + 1] >> 4);
@@ -51,15 +39,16 @@ double least_bits(const uint8_t* components, int count, int frame, int64_t heigh
     const double rows = static_cast<double>(height) * (components[3 * i + 1] & 15) / largest_v,
                  columns = static_cast<double>(width) * (components[3 * i + 1] >> 4) / largest_h;
     const double samples = rows * columns;
-    if (frame == 0xc3) bits += samples;
-    else bits += samples / 64 * (frame == 0xc2 ? 1 : 2);
+    if (frame == kLossless) bits += samples;
+    else bits += samples / 64 * (frame == kProgressive ? 1 : 2);
   }
-  return frame > 0xc3 ? 0 : bits;
+  return frame > kLossless ? 0 : bits;
 }
 
 void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& header) {
   const int count = length >= 8 ? segment[7] : 0;
-  if (count < 1 || length != static_cast<size_t>(8 + 3 * count)) damaged_header("its frame header has the wrong length");
+  // The number of components, which sizes buffers, is stated twice: by this byte and by the length.
+  if (count < 1 || length != static_cast<size_t>(8 + 3 * count)) reject_header("its frame header has the wrong length");
   const int bits = segment[2];
   header.height = big16(segment + 3);
   header.width = big16(segment + 5);
@@ -67,16 +56,16 @@ void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& h
   header.dtype = bits <= 8 ? DType::uint8 : DType::uint16;
   for (int i = 0; i < count; ++i) {
     const int h = segment[8 + 3 * i + 1] >> 4, v = segment[8 + 3 * i + 1] & 15;
-    if (h < 1 || h > 4 || v < 1 || v > 4) damaged_header("a sampling factor in its frame header is not from 1 to 4");
+    if (h < 1 || h > 4 || v < 1 || v > 4) reject_header("a sampling factor in its frame header is not from 1 to 4");
   }
-  header.least_bytes = least_bits(segment + 8, count, marker, header.height, header.width) / 8;
+  header.min_bytes = min_bits(segment + 8, count, marker, header.height, header.width) / 8;
   if (const char* coding = unusual_coding(marker)) header.unusual = coding;
   if (count == 2 || count > 4) header.unusual = "JPEG with " + std::to_string(count) + " components";
   if (bits != 8) header.unusual = (header.unusual.empty() ? "JPEG" : header.unusual) + " with " + std::to_string(bits) + " bits a sample";
 }
 
-// Where the next marker's code is, from `at` on, which is not the 0xff in front of it: as in libjpeg, other bytes in between do not count, nor do
-// stuffed zeros and markers without a length. `clean` becomes false where there are such bytes. The size of the file where there is no marker.
+// Returns the offset of the code of the next marker (the byte after the 0xff) from `at` on, or the file size if there is none. As in
+// libjpeg, other bytes, stuffed zeros and markers without a length are skipped; `clean` is set to false if there were any.
 size_t find_marker(const EncodedImage& file, size_t at, bool& clean) {
   for (;;) {
     const size_t begin = at;
@@ -85,7 +74,7 @@ size_t find_marker(const EncodedImage& file, size_t at, bool& clean) {
     while (at < file.size && file.data[at] == 0xff) ++at;
     if (at >= file.size) return file.size;
     const int marker = file.data[at];
-    if (marker != 0 && marker != kTem && (marker < kRst0 || marker > kRst7)) return at;
+    if (marker != 0 && !stands_alone(marker)) return at;
     clean = false;
     ++at;
   }
@@ -102,42 +91,42 @@ FileHeader read_jpeg_header(const EncodedImage& file, bool complete) {
     const size_t code = find_marker(file, at, clean);
     if (code + 3 > file.size) {
       if (framed && !complete) break;
-      if (!complete)
-        fail("the size lies behind these ", file.size, " bytes of the JPEG's header; pass more than ", std::max(at, file.size), " bytes");
-      damaged_header("it ends in its header");
+      if (!complete) fail("the size lies after these ", file.size, " bytes of the JPEG's header; pass more than ", std::max(at, file.size), " bytes");
+      reject_header("it ends in its header");
     }
     const int marker = file.data[code];
-    if (marker == kSoi || marker == kEoi) damaged_header("a marker stands where it may not, in front of the scan");
+    if (marker == kSoi || marker == kEoi) reject_header("a marker that is not allowed before the scan");
     const uint8_t* segment = file.data + code + 1;
     const size_t length = big16(segment);
     const bool cut = length > file.size - code - 1;
-    if (length < 2 || (cut && complete)) damaged_header("a segment of its header is longer than the file");
+    if (length < 2 || (cut && complete)) reject_header("a segment of its header is longer than the file");
     if (marker == kSos) {
-      if (!framed) damaged_header("its scan has no frame header");
+      if (!framed) reject_header("its scan has no frame header");
       break;
     }
-    if (is_frame(marker) && !cut) {
-      if (framed) damaged_header("it has two frame headers");
+    if (is_jpeg_frame(marker) && !cut) {
+      if (framed) reject_header("it has two frame headers");
       framed = true;
       read_frame(segment, length, marker, header);
     }
     if (marker == kApp1) header.upright = false;
-    // nvImageCodec's parser takes the length minus 8 for the length of the EXIF data.
+    // nvImageCodec's parser computes the length of the EXIF data as the length minus 8, which would be negative.
     if (marker == kApp1 && length < 8 && code + 9 <= file.size && !std::memcmp(segment + 2, "Exif\0\0", 6))
-      damaged_header("its EXIF segment is too short");
+      reject_header("its EXIF segment is too short");
     at = code + 1 + length;
   }
   header.needs_rewriting = !clean;
   return header;
 }
 
-std::vector<uint8_t> rewritten_jpeg(const EncodedImage& file) {
+std::vector<uint8_t> rewrite_jpeg(const EncodedImage& file) {
   std::vector<uint8_t> copy(file.data, file.data + 2);
   copy.reserve(file.size);
   bool clean = true;
   for (size_t at = 2;;) {
     const size_t code = find_marker(file, at, clean);
     if (code + 3 > file.size) return copy;
+    // Everything from the first scan on is copied unchanged.
     at = file.data[code] == kSos ? file.size : std::min(file.size, code + 1 + big16(file.data + code + 1));
     copy.push_back(0xff);
     copy.insert(copy.end(), file.data + code, file.data + at);

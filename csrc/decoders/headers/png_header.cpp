@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// PNG, third edition: the chunks, and of those the ones that tell sizes.
+// PNG, third edition: the list of chunks, and the contents of IHDR and eXIf. The pixels are checked by libpng.
 #include "decoders/headers/exif.h"
 #include "decoders/headers/file_header.h"
 
@@ -9,8 +9,8 @@ namespace ndd {
 namespace {
 
 struct Colors {
-  int channels, samples;  // as decoded, as stored
-  unsigned depths;        // a bit for each legal number of bits
+  int channels, samples;  // per pixel: as decoded, as stored
+  unsigned depths;        // set of the legal bit depths: bit d for depth d
 };
 
 Colors colors_of(int type) {
@@ -21,12 +21,12 @@ Colors colors_of(int type) {
     case 3: return {3, 1, 1u << 1 | 1u << 2 | 1u << 4 | 1u << 8};
     case 4: return {2, 2, kDeep};
     case 6: return {4, 4, kDeep};
-    default: damaged_header("its color type is " + std::to_string(type));
+    default: reject_header("its color type is " + std::to_string(type));
   }
 }
 
-// Deflate shrinks at most 1032-fold.
-constexpr double kLargestRatio = 1032;
+// Deflate compresses at most 1032-fold.
+constexpr double kMaxDeflateRatio = 1032;
 
 FileHeader read_ihdr(const uint8_t* content) {
   FileHeader header;
@@ -36,42 +36,43 @@ FileHeader read_ihdr(const uint8_t* content) {
   const int depth = content[8];
   const Colors colors = colors_of(content[9]);
   if (depth > 16 || !(colors.depths >> depth & 1)) {
-    damaged_header("its color type " + std::to_string(content[9]) + " does not go with " + std::to_string(depth) + " bits a sample");
+    reject_header("its color type " + std::to_string(content[9]) + " does not go with " + std::to_string(depth) + " bits a sample");
   }
-  if (content[10] != 0 || content[11] != 0 || content[12] > 1) damaged_header("its IHDR names an unknown compression, filter or interlacing");
+  if (content[10] != 0 || content[11] != 0 || content[12] > 1) reject_header("its IHDR names an unknown compression, filter or interlacing");
   header.channels = colors.channels;
   header.dtype = depth == 16 ? DType::uint16 : DType::uint8;
-  header.least_bytes = static_cast<double>(header.height) * static_cast<double>(header.width) * depth * colors.samples / 8 / kLargestRatio;
+  header.min_bytes = static_cast<double>(header.height) * static_cast<double>(header.width) * depth * colors.samples / 8 / kMaxDeflateRatio;
   return header;
 }
 
-constexpr size_t kSignature = 8, kAround = 12;  // length and name in front of a chunk, a checksum behind
+constexpr size_t kSignature = 8, kAround = 12;  // bytes around the content of a chunk: length, name and checksum
 constexpr size_t kSizes = kSignature + kAround + 13;
 
 bool is(const uint8_t* chunk, const char* name) { return !std::memcmp(chunk + 4, name, 4); }
 
 bool is_of_animation(const uint8_t* chunk) { return is(chunk, "acTL") || is(chunk, "fcTL") || is(chunk, "fdAT"); }
 
-// libpng takes each of these for a curve of brightness.
+// libpng derives a gamma from each of these, and then converts to gray in linear light, unlike the other codecs: gray is computed here instead.
 bool is_gamma(const uint8_t* chunk) { return is(chunk, "gAMA") || is(chunk, "sRGB") || is(chunk, "cHRM") || is(chunk, "iCCP"); }
 
 }  // namespace
 
-// OpenCV fills memory of a chunk's promised length with zeros before it reads the chunk (4 GB and 2 s for 128 bytes), so all must lie in the file.
+// All chunks must lie within the file: OpenCV zeroes memory of a chunk's claimed length before it reads the chunk (4 GB and 2 s for a file
+// of 128 bytes).
 FileHeader read_png_header(const EncodedImage& file, bool complete) {
   const uint8_t* first = file.data + kSignature;
-  if (file.size < kSizes || big32(first) != 13 || std::memcmp(first + 4, "IHDR", 4)) damaged_header("its first chunk is not IHDR");
+  if (file.size < kSizes || big32(first) != 13 || std::memcmp(first + 4, "IHDR", 4)) reject_header("its first chunk is not IHDR");
   FileHeader header = read_ihdr(first + 8);
-  header.orientation.emplace();
+  header.orientation.emplace();  // upright unless there is EXIF data
   bool ends = false;
   for (size_t at = kSizes; at + kAround <= file.size;) {
     const uint8_t* chunk = file.data + at;
     const size_t length = big32(chunk);
     if (length > file.size - at - kAround) {
       if (!complete) break;
-      damaged_header("a chunk is longer than the file");
+      reject_header("a chunk is longer than the file");
     }
-    if (is(chunk, "IHDR")) damaged_header("it has a second IHDR");
+    if (is(chunk, "IHDR")) reject_header("it has a second IHDR");
     if (is(chunk, "eXIf")) header.orientation = read_exif_orientation(chunk + 8, length);
     if (is_of_animation(chunk)) header.needs_rewriting = true;
     if (is_gamma(chunk)) header.gamma = true;
@@ -79,12 +80,13 @@ FileHeader read_png_header(const EncodedImage& file, bool complete) {
     if (ends) break;
     at += kAround + length;
   }
+  // All pixels may be there without IEND, so it is appended.
   if (!ends && complete) header.needs_rewriting = true;
   return header;
 }
 
-std::vector<uint8_t> rewritten_png(const EncodedImage& file) {
-  constexpr uint8_t kEnd[kAround] = {0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};
+std::vector<uint8_t> rewrite_png(const EncodedImage& file) {
+  constexpr uint8_t kEnd[kAround] = {0, 0, 0, 0, 'I', 'E', 'N', 'D', 0xae, 0x42, 0x60, 0x82};  // with its checksum
   std::vector<uint8_t> copy(file.data, file.data + kSizes);
   copy.reserve(file.size + kAround);
   for (size_t at = kSizes; at + kAround <= file.size && !is(file.data + at, "IEND");) {

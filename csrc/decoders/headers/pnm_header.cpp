@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Netpbm's P1 to P6: numbers in text, with white space and comments between them. Comments are what readers differ in: where one may begin and what ends
-// it. nvImageCodec's parser also takes the first pixels of a bitmap (P1, P4) for a number, and the codec leaves samples as they are whose largest value is
-// neither 255 nor 65535. So such files are written anew: with a plain header, pixels of one or two bytes, and the whole range.
+// Netpbm's P1 to P6: a header of numbers as text, separated by white space and comments. Parsers differ in where a comment may begin and
+// what ends it. nvImageCodec's parser also takes the first pixels of a bitmap (P1, P4) for a number, and its codec does not scale samples
+// whose largest value is neither 255 nor 65535. Such files are rewritten with a plain header, pixels of one or two bytes, and the full
+// range.
 #include "decoders/headers/file_header.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace ndd {
 namespace {
 
-// Where the comment at `at` ends.
+// Returns where the comment at `at` ends.
 size_t line_end(const EncodedImage& file, size_t at) {
   while (at < file.size && file.data[at] != '\n' && file.data[at] != '\r') ++at;
   return at;
@@ -22,16 +23,17 @@ class Text {
  public:
   explicit Text(const EncodedImage& file) : file_(file) {}
 
+  // Reads the next number, which white space must follow: readers differ in how they treat "12#" and "12a".
   int64_t number(const char* what) {
     skip_space();
     int64_t value = 0;
     const size_t begin = at_;
     for (; at_ < file_.size && std::isdigit(file_.data[at_]); ++at_) {
       value = value * 10 + (file_.data[at_] - '0');
-      if (value > INT32_MAX) damaged_header(std::string("its ") + what + " is out of range");
+      if (value > INT32_MAX) reject_header(std::string("its ") + what + " is out of range");
     }
-    if (at_ == begin || at_ == file_.size) damaged_header(std::string("there is no ") + what + " in its header");
-    if (!std::isspace(file_.data[at_])) damaged_header(std::string("its ") + what + " does not end with white space");
+    if (at_ == begin || at_ == file_.size) reject_header(std::string("its header lacks the ") + what);
+    if (!std::isspace(file_.data[at_])) reject_header(std::string("its ") + what + " does not end with white space");
     return value;
   }
 
@@ -44,7 +46,7 @@ class Text {
       if (file_.data[at_] == '#') {
         plain_ = false;
         at_ = line_end(file_, at_);
-        if (at_ == file_.size) damaged_header("a comment in its header has no end");
+        if (at_ == file_.size) reject_header("a comment in its header does not end");
       } else if (!std::isspace(file_.data[at_])) {
         return;
       }
@@ -52,11 +54,11 @@ class Text {
   }
 
   const EncodedImage& file_;
-  size_t at_ = 2;  // behind the P and its digit
-  bool plain_ = true;
+  size_t at_ = 2;  // after the P and its digit
+  bool plain_ = true;  // without comments
 };
 
-// Black is 1. Digits of a plain bitmap may stand without a space between them.
+// In bitmaps 1 is black. The digits of a text bitmap need no white space between them.
 void unpack_bits(const EncodedImage& file, const FileHeader& header, uint8_t* gray) {
   const int64_t row_bytes = (header.width + 7) / 8;
   const uint8_t* row = file.data + header.raster;
@@ -67,19 +69,19 @@ void unpack_bits(const EncodedImage& file, const FileHeader& header, uint8_t* gr
 
 void unpack_digits(const EncodedImage& file, const FileHeader& header, uint8_t* gray, uint8_t* end) {
   for (size_t at = header.raster; gray < end; ++at) {
-    if (at >= file.size) damaged_header("it ends in its pixels");
+    if (at >= file.size) reject_header("it ends in its pixels");
     const uint8_t c = file.data[at];
     if (c == '#') {
       at = line_end(file, at);
     } else if (c == '0' || c == '1') {
       *gray++ = c == '0' ? 255 : 0;
     } else if (!std::isspace(c)) {
-      damaged_header("a pixel is neither 0 nor 1");
+      reject_header("a pixel is neither 0 nor 1");
     }
   }
 }
 
-// Samples of one or two bytes, big endian, that use the whole range.
+// Writes samples of one or two bytes, big-endian, scaled to the full range.
 class Scaled {
  public:
   Scaled(const FileHeader& header, uint8_t* out) : header_(header), out_(out), bytes_(header.dtype == DType::uint16 ? 2 : 1) {}
@@ -109,7 +111,7 @@ void scale_text(const EncodedImage& file, const FileHeader& header, int64_t samp
       if (file.data[at] == '#') at = line_end(file, at);
       else ++at;
     }
-    if (at >= file.size || !std::isdigit(file.data[at])) damaged_header(at >= file.size ? "it ends in its pixels" : "a sample is not a number");
+    if (at >= file.size || !std::isdigit(file.data[at])) reject_header(at >= file.size ? "it ends in its pixels" : "a sample is not a number");
     int64_t value = 0;
     for (; at < file.size && std::isdigit(file.data[at]); ++at) value = std::min<int64_t>(value * 10 + (file.data[at] - '0'), header.largest);
     out.add(value);
@@ -129,21 +131,21 @@ FileHeader read_pnm_header(const EncodedImage& file) {
   header.width = numbers.number("width");
   header.height = numbers.number("height");
   header.largest = header.bitmap ? 255 : numbers.number("largest value");
-  if (header.largest < 1 || header.largest > 65535) damaged_header("its largest value is " + std::to_string(header.largest));
+  if (header.largest < 1 || header.largest > 65535) reject_header("its largest value is " + std::to_string(header.largest));
   header.raster = numbers.at() + 1;
   header.dtype = header.largest > 255 ? DType::uint16 : DType::uint8;
 
   const double samples = static_cast<double>(header.height) * static_cast<double>(header.width) * header.channels;
   double pixels = samples * (header.largest > 255 ? 2 : 1);
   if (kind == '4') pixels = static_cast<double>(header.height) * static_cast<double>((header.width + 7) / 8);
-  if (kind == '2' || kind == '3') pixels = 2 * samples - 1;  // a digit and a space each
-  header.least_bytes = static_cast<double>(header.raster) + pixels;
-  // Text goes on as bytes: OpenCV wants a character behind the last number.
+  if (kind == '2' || kind == '3') pixels = 2 * samples - 1;  // at least a digit and a space for each
+  header.min_bytes = static_cast<double>(header.raster) + pixels;
+  // Text is rewritten as bytes, because OpenCV requires a character after the last number.
   header.needs_rewriting = text || header.bitmap || !numbers.plain() || (header.largest != 255 && header.largest != 65535);
   return header;
 }
 
-std::vector<uint8_t> rewritten_pnm(const EncodedImage& file, const FileHeader& header) {
+std::vector<uint8_t> rewrite_pnm(const EncodedImage& file, const FileHeader& header) {
   const char kind = static_cast<char>(file.data[1]);
   const int64_t samples = header.height * header.width * header.channels;
   const std::string plain = std::string(header.channels == 3 ? "P6\n" : "P5\n") + std::to_string(header.width) + " " + std::to_string(header.height) +

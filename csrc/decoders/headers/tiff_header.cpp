@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// TIFF and BigTIFF: the first directory. libtiff and nvImageCodec's parser take another one of two entries with the same tag, and where strips or tiles do
-// not cover the image libtiff's rows are shorter than the parser's.
+// TIFF and BigTIFF: the first directory. Of two entries with the same tag, libtiff and nvImageCodec's parser use different ones; and if
+// strips or tiles do not cover the image, libtiff's rows are shorter than the parser's. The checks are in decoders/tiff, whose result is
+// summarized here.
 #include "decoders/headers/file_header.h"
 
 #include "decoders/tiff/tiff_image.h"
@@ -20,13 +21,14 @@ FileHeader read_tiff_header(const EncodedImage& file) {
   header.in_pieces = image.route == TiffRoute::pieces;
   header.needs_rewriting = header.by_opencv = image.route == TiffRoute::opencv;
   if (image.colors == TiffColors::unknown) header.unknown_colors = "photometric interpretation " + photometric_name(image.photometric);
-  // Whether zero or the smallest of them is black differs from writer to writer.
+  // Writers disagree on whether zero or the smallest value is black.
   if (image.kind == TiffSampleKind::has_sign) header.unknown_colors = "samples with a sign, of " + std::to_string(image.bits) + " bits";
   return header;
 }
 
-std::vector<uint8_t> rewritten_tiff(const EncodedImage& file, const FileHeader& header) {
+std::vector<uint8_t> rewrite_tiff(const EncodedImage& file, const FileHeader& header) {
   const TiffDirectory tags(file);
+  // OpenCV would apply the orientation, which is applied here to all formats alike.
   std::map<int, uint16_t> changed{{kTiffOrientation, 1}};
   if (!tags.has(kTiffSamples)) changed[kTiffSamples] = static_cast<uint16_t>(header.channels);
   return tags.with_numbers(changed);

@@ -6,7 +6,7 @@
 namespace ndd {
 namespace {
 
-// In 1/eighths of a pixel of the image: scaled pixel k covers those from 8 k on, eight of them.
+// The pixels that a scaled pixel covers along one axis, in units of 1 / eighths of a pixel of the image: scaled pixel k covers [8 k, 8 k + 8).
 struct Cover {
   int64_t first, last;
   int64_t begin, end, eighths;
@@ -27,7 +27,7 @@ void reduce_by_area(const PixelRows& image, int eighths, const CropWindow& part,
       const Cover columns(x, eighths, image.width);
       const int64_t area = (rows.end - rows.begin) * (columns.end - columns.begin);
       for (int c = 0; c < image.channels; ++c) {
-        int64_t sum = area / 2;
+        int64_t sum = area / 2;  // rounds to nearest
         for (int64_t i = rows.first; i <= rows.last; ++i) {
           for (int64_t j = columns.first; j <= columns.last; ++j)
             sum += rows.weight(i) * columns.weight(j) * image.data[(i * image.width + j) * image.channels + c];

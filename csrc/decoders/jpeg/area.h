@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reduction by averaging, for JPEGs that libjpeg cannot decode at a smaller scale.
 #pragma once
 
 #include "decoders/orientation.h"
@@ -13,7 +14,7 @@ struct PixelRows {
   int channels;
 };
 
-// `part` of the image at a scale of `eighths`, each pixel the mean of the 8 / eighths rows and columns of pixels that it covers.
+// Writes `part` of the image scaled to `eighths` / 8: each pixel is the mean of the pixels that it covers.
 void reduce_by_area(const PixelRows& image, int eighths, const CropWindow& part, uint8_t* out);
 
 }  // namespace ndd

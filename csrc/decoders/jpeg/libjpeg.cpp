@@ -27,7 +27,8 @@ namespace {
 #define NDD_TEXT_OF(x) #x
 #define NDD_TEXT(x) NDD_TEXT_OF(x)
 
-// libjpeg's own handlers print, and end the process. They would also bring a reference to `stderr` that a static library without -fPIC cannot have.
+// Error handling by longjmp. libjpeg's default handlers print and end the process; they would also add a reference to `stderr`, which a
+// static library built without -fPIC cannot have.
 struct Errors {
   jpeg_error_mgr manager{};
   std::jmp_buf place;
@@ -48,7 +49,7 @@ struct Errors {
   }
 };
 
-// A file in memory whose end is an error, as it is for nvImageCodec; libjpeg's own source goes on with gray.
+// A file in memory whose end is an error, as in nvImageCodec; libjpeg's own memory source continues with gray.
 struct Source {
   jpeg_source_mgr manager{};
 
@@ -72,32 +73,34 @@ struct Source {
   }
 };
 
-// A scan of a progressive image can be a few hundred bytes and costs a pass over all coefficients, so a small file could take minutes. Programs write
-// about ten scans.
+// Limits the number of scans. A scan of a progressive image can be a few hundred bytes long but costs a pass over all coefficients, so that
+// a small file could take minutes. Encoders write about ten scans. The limit falls with the size of the image, so that the total work is
+// bounded.
 struct Scans {
   jpeg_progress_mgr manager{};
-  int most;
+  int max;
   bool exceeded = false;
 
-  explicit Scans(double pixels) : most(static_cast<int>(std::clamp(8.6e9 / pixels, 32.0, 500.0))) {
+  explicit Scans(double pixels) : max(static_cast<int>(std::clamp(8.6e9 / pixels, 32.0, 500.0))) {
     manager.progress_monitor = [](j_common_ptr info) {
       auto* scans = reinterpret_cast<Scans*>(info->progress);
-      if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= scans->most) return;
+      if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= scans->max) return;
       scans->exceeded = true;
       info->err->error_exit(info);
     };
   }
 };
 
-// The coefficients of a progressive image are kept in memory, 2 bytes each; blocks of an image whose components differ in size are padded by at most
-// four in each direction. Files with fewer pixels than they claim allocate for what they claim, as with nvImageCodec.
+// Bound on libjpeg's memory. The coefficients of a progressive image are kept in memory, 2 bytes each; if its components differ in size,
+// the blocks are padded by at most four in each direction. Truncated files allocate for the size that they claim, as in nvImageCodec; that
+// size was checked against max_pixels before.
 long memory_limit(const ScaledJpeg& image) {
   constexpr double kComponents = 4, kBytes = 2, kPadding = 64, kSlack = 16 << 20;
   const double coefficients = static_cast<double>(image.height + kPadding) * static_cast<double>(image.width + kPadding) * kComponents;
   return static_cast<long>(coefficients * kBytes * 1.25 + kSlack);
 }
 
-// Adobe writes CMYK inverted, and that is what files with its marker hold.
+// Adobe stores CMYK inverted, in files with its marker.
 void rgb_of_cmyk(const uint8_t* in, int64_t pixels, bool inverted, bool blue_first, uint8_t* out) {
   for (int64_t i = 0; i < pixels; ++i, in += 4, out += 3) {
     const int black = inverted ? in[3] : 255 - in[3];
@@ -105,7 +108,7 @@ void rgb_of_cmyk(const uint8_t* in, int64_t pixels, bool inverted, bool blue_fir
   }
 }
 
-// Everything that lies across setjmp is trivial, or lives in the caller.
+// Everything with a destructor lives here, in the caller of the functions with setjmp: longjmp runs no destructors.
 struct Decompression {
   jpeg_decompress_struct info{};
   Errors errors;
@@ -127,6 +130,7 @@ bool start(Decompression& work, const ScaledJpeg& image) {
   info.src = &work.source.manager;
   info.progress = &work.scans.manager;
   jpeg_read_header(&info, TRUE);
+  // libjpeg must agree with the parsers that sized the output.
   if (info.image_height != image.height || info.image_width != image.width || info.data_precision != 8) return false;
   info.scale_num = static_cast<unsigned>(image.eighths);
   info.scale_denom = kWholeScale;
@@ -149,6 +153,7 @@ bool read_rows(Decompression& work, const ScaledJpeg& image, uint8_t* out) {
   const CropWindow& part = image.part;
   const int channels = image.colors == JpegColors::gray ? 1 : 3;
   const int64_t row_bytes = part.width * channels;
+  // libjpeg writes whole rows, directly into the output only if that is as wide.
   const bool direct = info.out_color_space != JCS_CMYK && part.width == info.output_width;
   if (setjmp(work.errors.place)) return false;
   while (info.output_scanline < part.y + part.height) {
@@ -175,7 +180,7 @@ bool decode_scaled_jpeg(const ScaledJpeg& image, uint8_t* out) {
     work.row = std::make_unique<uint8_t[]>(static_cast<size_t>(work.info.output_width) * static_cast<size_t>(work.info.output_components));
     if (read_rows(work, image, out)) return true;
   }
-  if (work.scans.exceeded) fail("the image data are damaged: more than ", work.scans.most, " scans, which is out of proportion to the image");
+  if (work.scans.exceeded) fail("the image data are damaged: more than ", work.scans.max, " scans, far more than an image of this size needs");
   return false;
 }
 
@@ -240,7 +245,7 @@ std::vector<uint8_t> encode_jpeg(const uint8_t*, int64_t, int64_t, int, int, boo
 
 }  // namespace ndd
 
-// Writes up to `room` bytes of the file to `out`; returns its length, or -1 if it cannot be written. Called through ctypes, from several threads.
+// Writes up to `room` bytes of the file to `out`. Returns its length, or -1 on failure. Thread-safe.
 NDD_EXPORT(release, int64_t, ndd_encode_jpeg,
            (const uint8_t* pixels, int64_t height, int64_t width, int channels, int quality, int subsampled, uint8_t* out, int64_t room)) {
   try {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/jpeg/scans.h"
 
-#include "decoders/headers/file_header.h"
+#include "decoders/jpeg/markers.h"
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,8 @@ namespace {
 constexpr int kCoefficients = 64, kMaxComponents = 4;
 constexpr uint8_t kUnsent = 255;
 
-// How many of the low bits of each coefficient have not been sent.
+// The number of low bits that are still missing, for each coefficient of each component: a progressive scan sends a range of coefficients of some
+// components down to a bit (T.81, annex G).
 class SentBits {
  public:
   explicit SentBits(const uint8_t* frame) : count_(std::min<int>(frame[7], kMaxComponents)) {
@@ -24,7 +25,7 @@ class SentBits {
     }
   }
 
-  // `scan` has `length` bytes, from its length on.
+  // Adds a scan header of `length` bytes, beginning with its length.
   void add(const uint8_t* scan, size_t length) {
     const size_t components = length >= 3 ? scan[2] : 0;
     if (length != 6 + 2 * components) return;
@@ -38,7 +39,7 @@ class SentBits {
     }
   }
 
-  bool whole() const {
+  bool is_complete() const {
     return std::all_of(low_.begin(), low_.begin() + count_,
                        [](const auto& bits) { return std::all_of(bits.begin(), bits.end(), [](uint8_t low) { return low == 0; }); });
   }
@@ -49,10 +50,8 @@ class SentBits {
   std::array<std::array<uint8_t, kCoefficients>, kMaxComponents> low_{};
 };
 
-constexpr int kProgressive = 0xc2, kArithmeticProgressive = 0xca, kSos = 0xda, kEoi = 0xd9;
-
-// Behind an 0xff, whether it is part of a scan's data: a stuffed zero, a marker without a length, or a fill byte.
-bool is_data(int code) { return code == 0 || code == 0x01 || (code >= 0xd0 && code <= 0xd7) || code == 0xff; }
+// Whether a byte after 0xff belongs to the data of a scan: a stuffed zero, a marker without a length, or a fill byte.
+bool is_data(int code) { return code == 0 || code == 0xff || stands_alone(code); }
 
 }  // namespace
 
@@ -70,8 +69,7 @@ bool lacks_scans(const EncodedImage& jpeg) {
     const uint8_t* segment = p + 2;
     const size_t length = big16(segment);
     if (length > static_cast<size_t>(end - segment)) break;
-    const bool is_frame = code >= 0xc0 && code <= 0xcf && code != 0xc4 && code != 0xc8 && code != 0xcc;
-    if (is_frame && !sent) {
+    if (is_jpeg_frame(code) && !sent) {
       if (code != kProgressive && code != kArithmeticProgressive) return false;
       if (length < 8 || length != 8 + 3 * static_cast<size_t>(segment[7])) return false;
       sent.emplace(segment);
@@ -79,7 +77,24 @@ bool lacks_scans(const EncodedImage& jpeg) {
     if (code == kSos && sent) sent->add(segment, length);
     p = segment + std::max<size_t>(length, 2);
   }
-  return sent && !sent->whole();
+  return sent && !sent->is_complete();
+}
+
+bool is_baseline_jpeg(const EncodedImage& image) {
+  if (image.size < 4 || image.data[0] != 0xff || image.data[1] != kSoi) return false;
+  for (size_t at = 2; at + 4 <= image.size;) {
+    if (image.data[at] != 0xff) return false;
+    const int marker = image.data[at + 1];
+    if (marker == 0xff) {  // a fill byte
+      ++at;
+      continue;
+    }
+    if (marker == kBaseline) return true;
+    // Stricter than libjpeg: files that are not clearly baseline go to the CPU.
+    if (marker == 0 || stands_alone(marker) || marker == kSoi || marker == kEoi || marker == kSos || is_jpeg_frame(marker)) return false;
+    at += 2 + big16(image.data + at + 2);
+  }
+  return false;
 }
 
 }  // namespace ndd

@@ -14,6 +14,7 @@ namespace {
 
 using Matrix = std::array<double, 9>;
 
+// Bradford's chromatic adaptation and its inverse, and XYZ (D65) to linear sRGB (IEC 61966-2-1).
 constexpr Matrix kBradford{0.8951, 0.2664, -0.1614, -0.7502, 1.7135, 0.0367, 0.0389, -0.0685, 1.0296};
 constexpr Matrix kFromBradford{0.9869929, -0.1470543, 0.1599627, 0.4323053, 0.5183603, 0.0492912, -0.0085287, 0.0400428, 0.9684867};
 constexpr Matrix kLinearOfXyz{3.2404542, -1.5371385, -0.4985314, -0.9692660, 1.8760108, 0.0415560, 0.0556434, -0.2040259, 1.0572252};
@@ -33,12 +34,13 @@ std::array<double, 3> product(const Matrix& a, const std::array<double, 3>& b) {
   return c;
 }
 
+// The transfer function of sRGB.
 double of_srgb_curve(double linear) {
   if (linear <= 0.0031308) return std::max(linear, 0.0) * 12.92;
   return 1.055 * std::pow(std::min(linear, 1.0), 1 / 2.4) - 0.055;
 }
 
-// The inverse of the cube root with a straight beginning that L*a*b* is made with.
+// The inverse of the function in the definition of L*a*b*: a cube root with a linear segment near zero.
 double of_lab_curve(double value) { return value > 6.0 / 29 ? value * value * value : 3 * 36.0 / 841 * (value - 4.0 / 29); }
 
 template <class T>
@@ -53,7 +55,7 @@ double to_unit(T value) {
   return static_cast<double>(value) / static_cast<double>(std::numeric_limits<T>::max());
 }
 
-// What a colored ink and black let through.
+// Returns the light that a colored ink and black transmit.
 template <class T>
 T light_of_inks(T ink, T black) {
   if constexpr (std::is_integral_v<T>) {
@@ -67,7 +69,7 @@ T light_of_inks(T ink, T black) {
 
 TiffColorConverter::TiffColorConverter(const TiffImage& image, bool keep_extra)
     : colors_(image.colors), dtype_(image.dtype()), inks_(image.colors == TiffColors::inks && keep_extra) {
-  const bool from_codec = colors_ == TiffColors::ycbcr && image.compression == 7;  // libjpeg delivers RGB
+  const bool from_codec = colors_ == TiffColors::ycbcr && image.compression == 7;  // JPEG: libjpeg delivers RGB
   const bool colored = colors_ == TiffColors::palette || colors_ == TiffColors::inks || colors_ == TiffColors::ycbcr ||
                        colors_ == TiffColors::cielab || colors_ == TiffColors::icclab;
   color_channels_ = inks_ ? 4 : image.color_channels();
@@ -87,7 +89,7 @@ void TiffColorConverter::read_palette(const TiffImage& image) {
   largest_index_ = static_cast<int64_t>(colors) - 1;
   palette_.resize(3 * colors);
   for (size_t i = 0; i < 3 * colors; ++i) palette_[i % colors * 3 + i / colors] = static_cast<uint16_t>(image.tags.number_at(values, i));
-  // Some old writers give bytes; libtiff takes them so, too.
+  // Some old writers store bytes, which libtiff accepts too: a palette without any value above 255.
   if (*std::max_element(palette_.begin(), palette_.end()) < 256) {
     for (uint16_t& value : palette_) value = static_cast<uint16_t>(value * 257);
   }
@@ -99,25 +101,26 @@ void TiffColorConverter::read_luma(const TiffImage& image) {
   const auto codes = image.tags.reals(kTiffBlackWhite, {0, full, middle, full, middle, full});
   std::copy(weights.begin(), weights.end(), luma_.begin());
   for (size_t i = 0; i < 6; ++i) black_white_[i] = codes[i] / full;
+  // Both are divided by below.
   for (const double weight : luma_) {
     if (!(weight > 0.001 && weight < 1)) TiffDirectory::reject(kTiffLuma, "is not three weights between 0 and 1");
   }
   for (size_t i = 0; i < 6; i += 2) {
     const double range = std::abs(black_white_[i + 1] - black_white_[i]);
-    if (!(range > 1e-6 && std::isfinite(range))) TiffDirectory::reject(kTiffBlackWhite, "does not tell black from white");
+    if (!(range > 1e-6 && std::isfinite(range))) TiffDirectory::reject(kTiffBlackWhite, "has equal codes for black and white");
   }
 }
 
-// Colors keep their place relative to white: Bradford's transform takes the white of the file, D50 by default, to that of sRGB.
+// Adapts colors to the white of sRGB: Bradford's transform maps the white point of the file, D50 by default, to D65.
 void TiffColorConverter::read_white(const TiffImage& image) {
   const auto xy = image.tags.reals(kTiffWhitePoint, {0.345702915, 0.358538597});
-  if (!(xy[0] > 0.05 && xy[1] > 0.05 && xy[0] + xy[1] < 1)) TiffDirectory::reject(kTiffWhitePoint, "is not the white of a light");
+  if (!(xy[0] > 0.05 && xy[1] > 0.05 && xy[0] + xy[1] < 1)) TiffDirectory::reject(kTiffWhitePoint, "is not a plausible white point");
   const std::array<double, 3> white{xy[0] / xy[1], 1, (1 - xy[0] - xy[1]) / xy[1]};
   const auto from = product(kBradford, white), to = product(kBradford, kD65);
   const Matrix scale{to[0] / from[0], 0, 0, 0, to[1] / from[1], 0, 0, 0, to[2] / from[2]};
   const Matrix relative{white[0], 0, 0, 0, white[1], 0, 0, 0, white[2]};
   to_linear_ = product(kLinearOfXyz, product(kFromBradford, product(scale, product(kBradford, relative))));
-  // White becomes exactly white, and so gray gray: the constants above are rounded.
+  // The constants above are rounded. Normalizing the rows maps white exactly to white, and so gray to gray.
   for (size_t row = 0; row < 9; row += 3) {
     const double sum = to_linear_[row] + to_linear_[row + 1] + to_linear_[row + 2];
     for (size_t i = row; i < row + 3; ++i) to_linear_[i] /= sum;
@@ -129,7 +132,7 @@ void TiffColorConverter::convert_ycbcr(const T* in, T* out) const {
   double codes[3];
   for (size_t i = 0; i < 3; ++i) {
     const double black = black_white_[2 * i], white = black_white_[2 * i + 1];
-    // Chroma reaches from -0.5 to 0.5, in integers from -127 to 127 of 255.
+    // Chroma ranges from -0.5 to 0.5, stored as -127 to 127 of 255.
     codes[i] = (to_unit(in[i]) - black) / (white - black) * (i == 0 ? 1 : 127.0 / 255);
   }
   const double red = codes[0] + codes[2] * (2 - 2 * luma_[0]), blue = codes[0] + codes[1] * (2 - 2 * luma_[2]);
@@ -172,8 +175,8 @@ void TiffColorConverter::convert_color(const T* in, T* out) const {
 }
 
 template <class T>
-void TiffColorConverter::convert_pixels(const T* in, int64_t held, int64_t pixels, T* out) const {
-  for (int64_t i = 0; i < pixels; ++i, in += held, out += channels_) {
+void TiffColorConverter::convert_pixels(const T* in, int64_t stride, int64_t pixels, T* out) const {
+  for (int64_t i = 0; i < pixels; ++i, in += stride, out += channels_) {
     if (needed_) convert_color(in, out);
     else std::copy_n(in, color_channels_, out);
     for (int64_t s = color_samples_; s < samples_; ++s) {
@@ -186,12 +189,12 @@ void TiffColorConverter::convert_pixels(const T* in, int64_t held, int64_t pixel
   }
 }
 
-void TiffColorConverter::convert(const void* in, int64_t held, int64_t pixels, void* out) const {
+void TiffColorConverter::convert(const void* in, int64_t stride, int64_t pixels, void* out) const {
   switch (dtype_) {
-    case DType::uint8: return convert_pixels(static_cast<const uint8_t*>(in), held, pixels, static_cast<uint8_t*>(out));
-    case DType::uint16: return convert_pixels(static_cast<const uint16_t*>(in), held, pixels, static_cast<uint16_t*>(out));
-    case DType::uint32: return convert_pixels(static_cast<const uint32_t*>(in), held, pixels, static_cast<uint32_t*>(out));
-    default: return convert_pixels(static_cast<const float*>(in), held, pixels, static_cast<float*>(out));
+    case DType::uint8: return convert_pixels(static_cast<const uint8_t*>(in), stride, pixels, static_cast<uint8_t*>(out));
+    case DType::uint16: return convert_pixels(static_cast<const uint16_t*>(in), stride, pixels, static_cast<uint16_t*>(out));
+    case DType::uint32: return convert_pixels(static_cast<const uint32_t*>(in), stride, pixels, static_cast<uint32_t*>(out));
+    default: return convert_pixels(static_cast<const float*>(in), stride, pixels, static_cast<float*>(out));
   }
 }
 

@@ -39,12 +39,12 @@ bool is_known(int tag) {
     case kTiffLuma:
     case kTiffSubsampling:
     case kTiffBlackWhite: return true;
-    // Of old-style JPEG, which libtiff reads.
+    // The tags of old-style JPEG, which libtiff reads.
     default: return tag >= 512 && tag <= 521;
   }
 }
 
-// Zero for an unknown type.
+// Returns the size of a value, 0 for an unknown type.
 uint64_t bytes_of(int type) {
   switch (type) {
     case 1:
@@ -71,15 +71,16 @@ uint64_t bytes_of(int type) {
 
 TiffDirectory::TiffDirectory(const EncodedImage& file) : file_(file), little_(file.data[0] == 'I'), big_(read(file.data + 2, 2) == 43) {
   const size_t start = big_ ? 16 : 8, count_bytes = big_ ? 8 : 2, entry = big_ ? 20 : 12;
-  if (file.size < start || (big_ && (read(file.data + 4, 2) != 8 || read(file.data + 6, 2) != 0))) damaged_header("it ends in its header");
+  if (file.size < start || (big_ && (read(file.data + 4, 2) != 8 || read(file.data + 6, 2) != 0))) reject_header("it ends in its header");
+  // Comparisons are written as differences, because the sum of a hostile offset and a length may overflow.
   const uint64_t at = big_ ? read(file.data + 8, 8) : read(file.data + 4, 4);
-  if (at < start || at > file.size || file.size - at < count_bytes) damaged_header("its directory lies outside of the file");
+  if (at < start || at > file.size || file.size - at < count_bytes) reject_header("its directory lies outside of the file");
   const uint64_t count = read(file.data + at, count_bytes);
-  if (count == 0 || count > (file.size - at - count_bytes) / entry || count > 65535) damaged_header("its directory is longer than the file");
+  if (count == 0 || count > (file.size - at - count_bytes) / entry || count > 65535) reject_header("its directory is longer than the file");
   const uint8_t* p = file.data + at + count_bytes;
   for (uint64_t i = 0; i < count; ++i, p += entry) {
     const int tag = static_cast<int>(read(p, 2));
-    if (!entries_.emplace(tag, p).second && is_known(tag)) damaged_header("it has the tag " + std::to_string(tag) + " twice");
+    if (!entries_.emplace(tag, p).second && is_known(tag)) reject_header("it has the tag " + std::to_string(tag) + " twice");
   }
 }
 
@@ -91,6 +92,7 @@ std::optional<TiffValues> TiffDirectory::values(int tag) const {
   const uint64_t count = big_ ? read(p + 4, 8) : read(p + 4, 4), place = big_ ? 8 : 4, bytes = bytes_of(type);
   if (bytes == 0) reject(tag, "has the unknown type " + std::to_string(type));
   if (count == 0 || count > file_.size / bytes) reject(tag, "has " + std::to_string(count) + " values");
+  // Values that fit into the place of an offset are stored there.
   const uint8_t* inside = p + 4 + place;
   if (count * bytes <= place) return TiffValues{type, count, inside};
   const uint64_t at = read(inside, place);
@@ -143,15 +145,17 @@ std::vector<double> TiffDirectory::reals(int tag, std::vector<double> defaults) 
   return defaults;
 }
 
+// The old directory stays in the file and becomes unreachable; its values keep their offsets.
 std::vector<uint8_t> TiffDirectory::with_numbers(const std::map<int, uint16_t>& changed) const {
   const size_t count_bytes = big_ ? 8 : 2, entry = big_ ? 20 : 12, place = big_ ? 8 : 4;
   std::map<int, const uint8_t*> tags = entries_;
   for (const auto& [tag, value] : changed) tags[tag] = nullptr;
   std::vector<uint8_t> copy(file_.data, file_.data + file_.size);
-  copy.resize(copy.size() + copy.size() % 2);
+  copy.resize(copy.size() + copy.size() % 2);  // directories begin at even offsets
   const uint64_t at = copy.size();
-  copy.resize(copy.size() + count_bytes + tags.size() * entry + place);  // the next directory is 0: none
+  copy.resize(copy.size() + count_bytes + tags.size() * entry + place);  // ends with a zero offset: no further directory
   uint8_t* p = copy.data() + at;
+  const auto write = [&](uint8_t* to, size_t bytes, uint64_t value) { write_number(to, bytes, little_, value); };
   write(p, count_bytes, tags.size());
   p += count_bytes;
   for (const auto& [tag, old] : tags) {
@@ -170,16 +174,6 @@ std::vector<uint8_t> TiffDirectory::with_numbers(const std::map<int, uint16_t>& 
   return copy;
 }
 
-void TiffDirectory::reject(int tag, const std::string& what) { damaged_header("its tag " + std::to_string(tag) + " " + what); }
-
-uint64_t TiffDirectory::read(const uint8_t* p, size_t bytes) const {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value = value << 8 | p[little_ ? bytes - 1 - i : i];
-  return value;
-}
-
-void TiffDirectory::write(uint8_t* p, size_t bytes, uint64_t value) const {
-  for (size_t i = 0; i < bytes; ++i, value >>= 8) p[little_ ? i : bytes - 1 - i] = static_cast<uint8_t>(value);
-}
+void TiffDirectory::reject(int tag, const std::string& what) { reject_header("its tag " + std::to_string(tag) + " " + what); }
 
 }  // namespace ndd

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first directory of a TIFF or BigTIFF file: its tags and their values, which are checked to lie inside of the file.
+// The first directory of a TIFF or BigTIFF file: its tags and their values, all checked to lie within the file.
 #pragma once
 
 #include "decoders/encoded_image.h"
@@ -12,7 +12,7 @@
 
 namespace ndd {
 
-// The tags that are read here or by libtiff for the pixels.
+// The tags that determine the pixels, for this library or for libtiff.
 enum TiffTag : int {
   kTiffWidth = 256,
   kTiffHeight = 257,
@@ -55,41 +55,51 @@ enum TiffType : int {
   kTiffLong8 = 16
 };
 
-// A number of values in the file.
+// The values of a tag, in the file.
 struct TiffValues {
   int type;
   uint64_t count;
   const uint8_t* data;
 };
 
+// A number of up to 8 bytes, in the byte order of a file.
+inline uint64_t read_number(const uint8_t* p, size_t bytes, bool little_endian) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < bytes; ++i) value = value << 8 | p[little_endian ? bytes - 1 - i : i];
+  return value;
+}
+
+inline void write_number(uint8_t* p, size_t bytes, bool little_endian, uint64_t value) {
+  for (size_t i = 0; i < bytes; ++i, value >>= 8) p[little_endian ? i : bytes - 1 - i] = static_cast<uint8_t>(value);
+}
+
 class TiffDirectory {
  public:
-  // Throws for a directory outside of the file, and for two entries of one of the tags above: readers take different ones.
+  // Throws Error for a directory outside the file, and for two entries of one of the tags above, of which parsers would use different ones.
   explicit TiffDirectory(const EncodedImage& file);
 
   bool has(int tag) const { return entries_.count(tag) != 0; }
   bool little_endian() const { return little_; }
   bool is_big() const { return big_; }
 
-  // Values of any type, or none where the file lacks the tag.
+  // Returns values of any type, or nothing if the tag is absent.
   std::optional<TiffValues> values(int tag) const;
-  // Whole numbers.
+  // Returns unsigned integers of any size. Throws Error for other types.
   std::optional<TiffValues> numbers(int tag) const;
   uint64_t number_at(const TiffValues& values, uint64_t i) const;
 
-  // The tag's only value.
+  // Returns the only value of a tag.
   int64_t number(int tag, int64_t otherwise) const;
-  // The first `defaults.size()` rational or floating-point values.
+  // Returns the first `defaults.size()` rational or floating-point values.
   std::vector<double> reals(int tag, std::vector<double> defaults) const;
 
-  // The same file with other values of tags of one number each, for another reader: its directory is written once more behind the file.
+  // Returns a copy of the file in which some tags have other values, one number each: a new directory is appended.
   std::vector<uint8_t> with_numbers(const std::map<int, uint16_t>& changed) const;
 
   [[noreturn]] static void reject(int tag, const std::string& what);
 
  private:
-  uint64_t read(const uint8_t* p, size_t bytes) const;
-  void write(uint8_t* p, size_t bytes, uint64_t value) const;
+  uint64_t read(const uint8_t* p, size_t bytes) const { return read_number(p, bytes, little_); }
 
   EncodedImage file_;
   bool little_, big_;

@@ -9,13 +9,13 @@
 namespace ndd {
 namespace {
 
-constexpr uint64_t kMaxJpegTables = 1 << 16;  // bytes; four tables for each of two codes, and four of quantization, have 1,400
+constexpr uint64_t kMaxJpegTables = 1 << 16;  // bytes; four Huffman tables of each kind and four quantization tables take 1,400
 
 struct Range {
   uint64_t begin, end;
 };
 
-// Where a piece lies in the file. A missing length ends at the next piece or at the end of the file.
+// Returns where pieces lie in the file. A piece without a length ends at the next piece or at the end of the file.
 std::vector<Range> ranges_of(const TiffImage& image, const std::vector<int64_t>& pieces) {
   std::vector<uint64_t> starts;
   if (!image.lengths) {
@@ -25,20 +25,21 @@ std::vector<Range> ranges_of(const TiffImage& image, const std::vector<int64_t>&
   std::vector<Range> ranges;
   for (const int64_t piece : pieces) {
     const uint64_t begin = image.tags.number_at(*image.offsets, static_cast<uint64_t>(piece)), size = image.file.size;
-    if (begin >= size) damaged_header("a strip or tile lies outside of the file");
+    // A length beyond the end is cut: libtiff decodes what is there.
+    if (begin >= size) reject_header("a strip or tile lies outside of the file");
     uint64_t end = size;
     if (image.lengths) {
       end = begin + std::min(image.tags.number_at(*image.lengths, static_cast<uint64_t>(piece)), size - begin);
     } else if (const auto next = std::upper_bound(starts.begin(), starts.end(), begin); next != starts.end()) {
       end = std::min(*next, size);
     }
-    if (end == begin) damaged_header("a strip or tile is empty");
+    if (end == begin) reject_header("a strip or tile is empty");
     ranges.push_back({begin, end});
   }
   return ranges;
 }
 
-// BigTIFF, little endian: its offsets have room for anything.
+// Writes a BigTIFF, little-endian, because its 64-bit offsets fit any input.
 class Writer {
  public:
   explicit Writer(std::vector<uint8_t>& file) : file_(file) {}
@@ -93,7 +94,8 @@ StripFormat strip_format(const TiffImage& image) {
   if (is_byte_compression(image.compression)) return {image.packed_row_bytes(), 1, 8, false, 1, DType::uint8};
   const bool floating = image.kind == TiffSampleKind::floating;
   const int channels = static_cast<int>(image.samples_in_piece());
-  // Of all colors libtiff is to convert YCbCr in JPEG only.
+  // Declared as YCbCr only for JPEG, where libtiff converts it to RGB. All other colors are declared as RGB or gray, so that libtiff leaves
+  // the samples unchanged.
   const int64_t photometric = image.colors == TiffColors::ycbcr && !image.planar ? 6 : channels >= 3 ? 2 : 1;
   const DType dtype = floating ? DType::float32 : image.bits <= 8 ? DType::uint8 : DType::uint16;
   return {image.piece_width, channels, image.bits, floating, photometric, dtype};
@@ -110,14 +112,15 @@ PackedStrips pack_strips(const TiffImage& image, const std::vector<int64_t>& pie
   packed.width = format.width;
   packed.channels = format.channels;
   packed.dtype = format.dtype;
+  // The pieces are copied as one range with the gaps between them: in most files they are contiguous.
   packed.file.reserve(end - begin + 40 * pieces.size() + 512);
   Writer writer(packed.file);
   for (const uint64_t part : {0x4949, 43, 8, 0}) writer.put(part, 2);
   writer.put(0, 8);
   const uint64_t moved = packed.file.size();
   packed.file.insert(packed.file.end(), image.file.data + begin, image.file.data + end);
-  if (image.reversed_bits) {
-    for (size_t i = moved; i < packed.file.size(); ++i) packed.file[i] = reversed_bits(packed.file[i]);
+  if (image.reversed_bits) {  // so that libtiff needs no FillOrder
+    for (size_t i = moved; i < packed.file.size(); ++i) packed.file[i] = reverse_bits(packed.file[i]);
   }
 
   std::vector<uint64_t> offsets, lengths;

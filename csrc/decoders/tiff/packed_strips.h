@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some strips or tiles of a TIFF file as the strips of another one, whose directory says no more than libtiff needs to take the compression off. It
-// never sees the directory of the original.
+// Strips or tiles of a TIFF file repacked as the strips of a new file, whose directory contains only what libtiff needs to decompress them.
+// libtiff never sees the directory of the original.
 #pragma once
 
 #include "decoders/tiff/tiff_image.h"
@@ -12,12 +12,12 @@ namespace ndd {
 
 struct PackedStrips {
   std::vector<uint8_t> file;
-  int64_t height, width;  // of all strips together; `width` in bytes where the compression is one of bytes
+  int64_t height, width;  // of all strips together; `width` is in bytes if is_byte_compression()
   int channels;
-  DType dtype;  // of the samples that libtiff delivers
+  DType dtype;  // of the samples delivered by libtiff
 };
 
-// What a strip of such a file has in a row.
+// The format of the rows of such a file.
 struct StripFormat {
   int64_t width;
   int channels;
@@ -29,7 +29,7 @@ struct StripFormat {
 
 StripFormat strip_format(const TiffImage& image);
 
-// Strips of `pieces`, each of `rows` rows but for the last one, which has `last_rows`.
+// Packs `pieces` as strips of `rows` rows; the last one has `last_rows`.
 PackedStrips pack_strips(const TiffImage& image, const std::vector<int64_t>& pieces, int64_t rows, int64_t last_rows);
 
 }  // namespace ndd

@@ -13,25 +13,25 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kMaxBatch = 32 << 20;  // bytes of unpacked strips or tiles held at a time, if there are several
+constexpr int64_t kMaxBatch = 32 << 20;  // bytes of decompressed pieces stride at a time, unless a single one is larger
 constexpr size_t kMaxBatchPieces = 1 << 20;
 
-// Buffers without a first value.
+// Returns uninitialized memory.
 std::unique_ptr<uint8_t[]> new_bytes(int64_t size) { return std::unique_ptr<uint8_t[]>(new uint8_t[static_cast<size_t>(size)]); }
 
-// Reads the samples of a part of the image.
+// Reads the samples of a part of the image, piece by piece; compressed pieces in batches, one call of the codec for each.
 class PieceReader {
  public:
   PieceReader(const TiffImage& image, const CropWindow& part, const DecodeStrips& decode_strips)
       : image_(image), part_(part), decode_strips_(decode_strips), item_(item_bytes(image.dtype())),
         unpacker_(image, image.colors != TiffColors::palette) {}
 
-  // `out` has pixels of `held` samples. Of a planar file, the first `held` planes.
-  void read(int64_t held, uint8_t* out) {
-    held_ = held;
+  // `out` has pixels of `stride` samples: in a planar file the first `stride` planes.
+  void read(int64_t stride, uint8_t* out) {
+    stride_ = stride;
     const int64_t left = part_.x / image_.piece_width, right = (part_.x + part_.width - 1) / image_.piece_width;
     const int64_t top = part_.y / image_.piece_height, bottom = (part_.y + part_.height - 1) / image_.piece_height;
-    for (int64_t plane = 0; plane < (image_.planar ? held : 1); ++plane) {
+    for (int64_t plane = 0; plane < (image_.planar ? stride : 1); ++plane) {
       out_ = out + plane * item_;
       for (int64_t row = top; row <= bottom; ++row) {
         for (int64_t column = left; column <= right; ++column) add({row, column, (plane * image_.down() + row) * image_.across() + column});
@@ -54,21 +54,21 @@ class PieceReader {
   void add(const Piece& piece) {
     if (image_.compression == 1) return unpack(piece, stored_piece(piece), 0);
     batch_.push_back(piece);
-    // libtiff decodes the rows above the part, too, so a batch begins with the part's first row of strips.
+    // libtiff also decodes the rows above the requested ones, so a batch begins with the first row of pieces that the part needs.
     if (static_cast<int64_t>(batch_.size() + 1) * image_.packed_rows(image_.piece_height) * packed_row_bytes() > kMaxBatch ||
         batch_.size() == kMaxBatchPieces)
       flush();
   }
 
-  // Checked again: the file may be memory that somebody writes.
+  // Checked again, although the header check did: the memory of the file belongs to the caller and may have changed.
   const uint8_t* stored_piece(const Piece& piece) const {
     const uint64_t at = image_.tags.number_at(*image_.offsets, static_cast<uint64_t>(piece.index)), size = image_.file.size;
     const auto bytes = static_cast<uint64_t>(image_.packed_rows(image_.rows_of_piece(piece.row)) * packed_row_bytes());
-    if (at > size || bytes > size - at) damaged_header("a strip or tile is longer than the file");
+    if (at > size || bytes > size - at) reject_header("a strip or tile is longer than the file");
     return image_.file.data + at;
   }
 
-  // The packed rows of a piece that the part needs.
+  // The range of packed rows of a piece that the part needs.
   int64_t first_packed_row(const Piece& piece) const { return std::max<int64_t>(part_.y - piece.row * image_.piece_height, 0) / image_.chroma_y; }
   int64_t end_packed_row(const Piece& piece) const {
     const int64_t rows = std::min(part_.y + part_.height - piece.row * image_.piece_height, image_.rows_of_piece(piece.row));
@@ -86,7 +86,7 @@ class PieceReader {
     const auto bytes = new_bytes(needed * row_bytes);
     decode_strips_(strips, skipped, needed, bytes.get());
     for (size_t i = 0; i < batch_.size(); ++i) {
-      // The rows of the first piece that were left out lie before the buffer, and are not touched.
+      // The skipped rows of the first piece would lie before the buffer; unpack() does not access them.
       const int64_t start = static_cast<int64_t>(i) * rows - skipped;
       const int64_t hidden = std::max<int64_t>(-start, 0);
       unpack(batch_[i], bytes.get() + (start + hidden) * row_bytes, hidden);
@@ -101,7 +101,7 @@ class PieceReader {
     const int64_t left = std::max(part_.x, x0), right = std::min(part_.x + part_.width, x0 + image_.piece_width);
     for (int64_t y = top; y < bottom; ++y) {
       const uint8_t* row = packed + ((y - y0) / image_.chroma_y - hidden) * row_bytes;
-      uint8_t* out = out_ + ((y - part_.y) * part_.width + left - part_.x) * held_ * item_;
+      uint8_t* out = out_ + ((y - part_.y) * part_.width + left - part_.x) * stride_ * item_;
       unpack_row(row, (y - y0) % image_.chroma_y, left - x0, right - left, out);
     }
   }
@@ -110,13 +110,13 @@ class PieceReader {
     if (image_.compression != 1 && !is_byte_compression(image_.compression)) return copy_samples(row, first, pixels, out);
     if (image_.compression == 1 && image_.reversed_bits) {
       mirrored_.assign(row, row + image_.packed_row_bytes());
-      for (uint8_t& byte : mirrored_) byte = reversed_bits(byte);
+      for (uint8_t& byte : mirrored_) byte = reverse_bits(byte);
       row = mirrored_.data();
     }
-    unpacker_.unpack(row, row_in_block, first, pixels, out, held_);
+    unpacker_.unpack(row, row_in_block, first, pixels, out, stride_);
   }
 
-  // Samples as libtiff delivers them: of their type's whole range, except for floats.
+  // Copies samples as libtiff delivers them, scaled to the full range of their type unless they are floats. Palette indices are scaled back.
   void copy_samples(const uint8_t* row, int64_t first, int64_t pixels, uint8_t* out) const {
     const int64_t samples = image_.samples_in_piece(), codec_item = item_bytes(strip_format(image_).dtype);
     const bool indices = image_.colors == TiffColors::palette;
@@ -124,7 +124,7 @@ class PieceReader {
     for (int64_t i = 0; i < pixels; ++i) {
       for (int64_t s = 0; s < samples; ++s) {
         const uint8_t* in = row + ((first + i) * samples + s) * codec_item;
-        uint8_t* target = out + (i * held_ + s) * item_;
+        uint8_t* target = out + (i * stride_ + s) * item_;
         if (!indices) {
           std::memcpy(target, in, static_cast<size_t>(item_));
           continue;
@@ -142,7 +142,7 @@ class PieceReader {
   const DecodeStrips& decode_strips_;
   const int64_t item_;
   RowUnpacker unpacker_;
-  int64_t held_ = 0;
+  int64_t stride_ = 0;
   uint8_t* out_ = nullptr;
   std::vector<Piece> batch_;
   std::vector<uint8_t> mirrored_;
@@ -153,13 +153,13 @@ class PieceReader {
 void decode_tiff_pieces(const TiffImage& image, const CropWindow& part, bool all_channels, const DecodeStrips& decode_strips, void* out) {
   const TiffColorConverter colors(image, all_channels);
   PieceReader reader(image, part, decode_strips);
-  // Samples that lie next to each other are read with those that nobody asked for.
-  const int64_t held = image.planar ? colors.samples() : image.samples;
-  if (!colors.is_needed() && held == colors.channels()) return reader.read(held, static_cast<uint8_t*>(out));
+  // Interleaved samples are read including those that are not needed; planes are read separately.
+  const int64_t stride = image.planar ? colors.samples() : image.samples;
+  if (!colors.is_needed() && stride == colors.channels()) return reader.read(stride, static_cast<uint8_t*>(out));
   const int64_t pixels = part.height * part.width;
-  const auto samples = new_bytes(pixels * held * item_bytes(image.dtype()));
-  reader.read(held, samples.get());
-  colors.convert(samples.get(), held, pixels, out);
+  const auto samples = new_bytes(pixels * stride * item_bytes(image.dtype()));
+  reader.read(stride, samples.get());
+  colors.convert(samples.get(), stride, pixels, out);
 }
 
 }  // namespace ndd

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes what libtiff does not by itself, or not right: planes, other orders of bits, samples of any size, colors other than gray and RGB, and files
-// whose directory lacks what it can do without. libtiff only takes the compression off.
+// Decodes the TIFFs that nvImageCodec's libtiff extension does not support, or decodes incorrectly: planes, reversed bits, samples of any
+// size, colors other than gray and RGB, and files that omit optional tags. libtiff only decompresses.
 #pragma once
 
 #include "decoders/orientation.h"
@@ -12,10 +12,10 @@
 
 namespace ndd {
 
-// Fills `out` with so many rows of the strips, dense.
+// Decodes `rows` rows of the strips to `out`, dense.
 using DecodeStrips = std::function<void(const PackedStrips& strips, int64_t first_row, int64_t rows, void* out)>;
 
-// Fills `out` with the part of the image, dense pixels of `image.dtype()`: with all channels, or of those of the colors only.
+// Fills `out` with a part of the image as dense pixels of `image.dtype()`: all channels, or only those of the colors.
 void decode_tiff_pieces(const TiffImage& image, const CropWindow& part, bool all_channels, const DecodeStrips& decode_strips, void* out);
 
 }  // namespace ndd

@@ -12,17 +12,7 @@
 namespace ndd {
 namespace {
 
-uint64_t read_number(const uint8_t* p, size_t bytes, bool little) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value = value << 8 | p[little ? bytes - 1 - i : i];
-  return value;
-}
-
-void write_number(uint8_t* p, size_t bytes, bool little, uint64_t value) {
-  for (size_t i = 0; i < bytes; ++i, value >>= 8) p[little ? i : bytes - 1 - i] = static_cast<uint8_t>(value);
-}
-
-// Numbers of so many bits, from the most significant bit of a byte on.
+// Reads numbers of a fixed number of bits, from the most significant bit of a byte on. Callers ensure that the row has enough bytes.
 class BitReader {
  public:
   BitReader(const uint8_t* row, int64_t at, int64_t bits) : next_(row + at / 8), bits_(bits), mask_((static_cast<uint64_t>(1) << bits) - 1) {
@@ -42,7 +32,7 @@ class BitReader {
   }
 
  private:
-  // More bits than have room beside the rest of a byte.
+  // For numbers that do not fit into 64 bits together with the remainder of a byte.
   uint64_t read_long() {
     uint64_t value = 0;
     for (int64_t left = bits_; left > 0;) {
@@ -62,13 +52,13 @@ class BitReader {
   const int64_t bits_;
   const uint64_t mask_;
   uint64_t held_ = 0;
-  int64_t count_ = 0;  // of the bits held
+  int64_t count_ = 0;  // valid bits in held_
 };
 
 float float_of_pattern(uint64_t pattern, int64_t bits) {
   switch (bits) {
     case 16: return detail::half_value(static_cast<uint16_t>(pattern));
-    case 24: {  // a sign, 7 bits of exponent, 16 of mantissa
+    case 24: {  // sign, 7 bits of exponent, 16 of mantissa: TIFF Technical Note 3
       const int exponent = static_cast<int>(pattern >> 16 & 0x7f);
       const double mantissa = static_cast<double>(pattern & 0xffff) / 65536;
       const double size = exponent == 0     ? std::ldexp(mantissa, -62)
@@ -91,7 +81,7 @@ float float_of_pattern(uint64_t pattern, int64_t bits) {
   }
 }
 
-// Fractions of the type's range, as everywhere in this library.
+// Integers become fractions of their range, as in all decoders.
 float fraction_of(uint64_t pattern, int64_t bits, TiffSampleKind kind) {
   if (kind == TiffSampleKind::floating) return float_of_pattern(pattern, bits);
   if (kind == TiffSampleKind::whole) return static_cast<float>(static_cast<double>(pattern) / (std::ldexp(1.0, static_cast<int>(bits)) - 1));
@@ -100,7 +90,7 @@ float fraction_of(uint64_t pattern, int64_t bits, TiffSampleKind kind) {
   return static_cast<float>(static_cast<double>(number) / largest);
 }
 
-// From 0 to the largest number of so many bits to the whole range of the type.
+// Scales a number of `bits` bits to the full range of T, rounding to nearest.
 template <class T>
 uint64_t scale(uint64_t value, int64_t bits) {
   constexpr uint64_t full = std::numeric_limits<T>::max();
@@ -111,7 +101,7 @@ uint64_t scale(uint64_t value, int64_t bits) {
 }  // namespace
 
 RowUnpacker::RowUnpacker(const TiffImage& image, bool scaled) : image_(image), scaled_(scaled), little_(image.tags.little_endian()) {
-  if (image.predictor == 3) little_ = false;  // `undo_predictor` writes them so
+  if (image.predictor == 3) little_ = false;  // undo_predictor() delivers big-endian samples
   if (!scaled || image.bits >= 16 || image.bits == 8 || image.kind != TiffSampleKind::whole) return;
   levels_.resize(static_cast<size_t>(1) << image.bits);
   for (size_t i = 0; i < levels_.size(); ++i) {
@@ -142,7 +132,8 @@ void RowUnpacker::undo_predictor(const uint8_t* row) {
     }
     return;
   }
-  // Differences of bytes: first all most significant ones of the row, and so on.
+  // Floating-point predictor (Technical Note 3): a row holds the most significant bytes of all samples, then the next ones, and so on, all
+  // as differences.
   for (size_t i = static_cast<size_t>(samples); i < size; ++i) p[i] = static_cast<uint8_t>(p[i] + p[i - static_cast<size_t>(samples)]);
   const std::vector<uint8_t> planes = differences_;
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the bytes of a row, as TIFF packs them, to samples.
+// Unpacks the bytes of a row of a TIFF to samples.
 #pragma once
 
 #include "decoders/tiff/tiff_image.h"
@@ -11,11 +11,11 @@ namespace ndd {
 
 class RowUnpacker {
  public:
-  // Whole samples of less bits than their type are `scaled` to its whole range, or stay what they are: the indices of a palette.
+  // `scaled`: integers with fewer bits than their type are scaled to its full range; palette indices are not.
   RowUnpacker(const TiffImage& image, bool scaled);
 
-  // Writes the samples of pixels from `first` on; `step` is the distance of their first samples in `out`, in samples of `image.dtype()`. A row of
-  // blocks with subsampled chroma has several rows of pixels, of which this is `row_in_block`.
+  // Writes the samples of `pixels` pixels from `first` on; `step` is the distance between pixels in `out`, in samples of `image.dtype()`. A
+  // packed row of blocks with subsampled chroma holds several rows of pixels; `row_in_block` selects one.
   void unpack(const uint8_t* row, int64_t row_in_block, int64_t first, int64_t pixels, void* out, int64_t step);
 
  private:
@@ -31,9 +31,9 @@ class RowUnpacker {
   const TiffImage& image_;
   const bool scaled_;
   bool little_;
-  std::vector<uint16_t> levels_;      // of samples of few bits, when scaled
-  std::vector<uint8_t> differences_;  // a row without its predictor
-  std::vector<uint8_t> dense_;        // samples on their way to pixels of another distance
+  std::vector<uint16_t> levels_;      // scaled values of samples with few bits
+  std::vector<uint8_t> differences_;  // a row after undo_predictor()
+  std::vector<uint8_t> dense_;        // contiguous samples, before they are spread to `step`
 };
 
 }  // namespace ndd

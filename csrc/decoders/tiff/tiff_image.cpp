@@ -9,9 +9,9 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kMaxSamples = 32;  // of nvImageCodec
+constexpr int64_t kMaxSamples = 32;              // per pixel; the limit of nvImageCodec
 constexpr int64_t kMaxPieceRow = INT32_MAX / 4;  // bytes; libtiff counts them in 32 bits
-constexpr double kMaxTilePixels = 1 << 24;       // beside four times those of the image
+constexpr double kMaxTilePixels = 1 << 24;       // or four times the pixels of the image, if that is more
 
 enum Compression : int64_t {
   kNone = 1,
@@ -31,7 +31,7 @@ enum Compression : int64_t {
   kZstd = 50000
 };
 
-[[noreturn]] void lacking(const std::string& kind) { fail("no decoder for TIFF with ", kind); }
+[[noreturn]] void reject_kind(const std::string& kind) { fail("no decoder for TIFF with ", kind); }
 
 std::string compression_name(int64_t compression) {
   switch (compression) {
@@ -99,11 +99,11 @@ bool is_supported(int64_t compression) {
   }
 }
 
-// How much a compression shrinks at most; 0 where there is no bound.
+// Returns the largest possible compression ratio, 0 if it is unbounded.
 double largest_ratio(int64_t compression) {
   switch (compression) {
     case kNone: return 1;
-    case kLzw: return 4096;  // a code of 12 bits stands for fewer bytes
+    case kLzw: return 4096;  // a code of 12 bits stands for at most so many bytes
     case kDeflate:
     case kOldDeflate: return 1032;
     case kPackBits: return 64;  // two bytes for 128
@@ -117,8 +117,8 @@ bool has_predictor(int64_t compression) {
 
 std::string bits_text(int64_t bits) { return std::to_string(bits) + " bits a sample"; }
 
-// What the tag says of all samples of a pixel.
-int64_t of_samples(const TiffImage& image, int tag, int64_t otherwise, const char* what) {
+// Returns the value of a tag that has one value for each sample of a pixel, and rejects different ones.
+int64_t common_value(const TiffImage& image, int tag, int64_t otherwise, const char* what) {
   const auto found = image.tags.numbers(tag);
   if (!found) return otherwise;
   const uint64_t count = std::min(found->count, static_cast<uint64_t>(image.samples));
@@ -129,7 +129,7 @@ int64_t of_samples(const TiffImage& image, int tag, int64_t otherwise, const cha
     same = same && image.tags.number_at(*found, i) == image.tags.number_at(*found, 0);
     each += (i ? ", " : "") + std::to_string(image.tags.number_at(*found, i));
   }
-  if (!same) lacking(std::string("samples of different ") + what + " in a pixel (" + each + ")");
+  if (!same) reject_kind(std::string("samples of different ") + what + " in a pixel (" + each + ")");
   return static_cast<int64_t>(std::min<uint64_t>(image.tags.number_at(*found, 0), UINT32_MAX));
 }
 
@@ -143,11 +143,11 @@ TiffSampleKind kind_of(int64_t format, int64_t bits) {
   switch (format) {
     case 2: return TiffSampleKind::has_sign;
     case 3:
-      if (bits != 16 && bits != 24 && bits != 32 && bits != 64) lacking("floating-point samples of " + std::to_string(bits) + " bits");
+      if (bits != 16 && bits != 24 && bits != 32 && bits != 64) reject_kind("floating-point samples of " + std::to_string(bits) + " bits");
       return TiffSampleKind::floating;
     case 5:
-    case 6: lacking("complex samples; store their real and imaginary parts as two images");
-    default: return TiffSampleKind::whole;  // also what is not defined, or left at zero
+    case 6: reject_kind("complex samples; store their real and imaginary parts as two images");
+    default: return TiffSampleKind::whole;  // includes undefined formats, and 0, which some writers leave
   }
 }
 
@@ -170,17 +170,17 @@ void check_palette(const TiffImage& image) {
   const auto colors = image.tags.numbers(kTiffPalette);
   if (image.bits > 16 || image.kind != TiffSampleKind::whole || !colors || colors->type != kTiffShort ||
       colors->count != static_cast<uint64_t>(3) << image.bits)
-    damaged_header("its palette does not fit its samples");
+    reject_header("its palette does not fit its samples");
 }
 
 void check_ycbcr(TiffImage& image) {
-  if (image.samples < 3) damaged_header("it has YCbCr colors and " + std::to_string(image.samples) + " samples a pixel");
+  if (image.samples < 3) reject_header("it has YCbCr colors and " + std::to_string(image.samples) + " samples a pixel");
   if (image.compression == kJpeg) {
-    if (image.samples != 3 || image.planar) lacking("JPEG compression of YCbCr colors in planes or with alpha");
-    return;  // libjpeg knows the subsampling, and converts the colors
+    if (image.samples != 3 || image.planar) reject_kind("JPEG compression of YCbCr colors in planes or with alpha");
+    return;  // libjpeg reads the subsampling from its own header, and converts the colors
   }
-  if (image.bits != 8 && image.bits != 16) lacking("YCbCr colors of " + bits_text(image.bits));
-  // Without the tag there is one sample of chroma for 2x2 pixels.
+  if (image.bits != 8 && image.bits != 16) reject_kind("YCbCr colors of " + bits_text(image.bits));
+  // The default of the tag: one sample of chroma for 2x2 pixels.
   image.chroma_x = image.chroma_y = 2;
   if (const auto steps = image.tags.numbers(kTiffSubsampling)) {
     if (steps->count < 2) TiffDirectory::reject(kTiffSubsampling, "has one value");
@@ -190,8 +190,8 @@ void check_ycbcr(TiffImage& image) {
   const auto is_step = [](int64_t step) { return step == 1 || step == 2 || step == 4; };
   if (!is_step(image.chroma_x) || !is_step(image.chroma_y)) TiffDirectory::reject(kTiffSubsampling, "is neither 1, 2 nor 4");
   if (!image.has_blocks()) return;
-  if (image.planar || image.bits != 8 || image.samples != 3) lacking("subsampled YCbCr colors in planes, with alpha, or of more than 8 bits");
-  if (image.predictor != 1) lacking("subsampled YCbCr colors and a predictor");
+  if (image.planar || image.bits != 8 || image.samples != 3) reject_kind("subsampled YCbCr colors in planes, with alpha, or of more than 8 bits");
+  if (image.predictor != 1) reject_kind("subsampled YCbCr colors and a predictor");
 }
 
 void check_colors(TiffImage& image) {
@@ -199,17 +199,17 @@ void check_colors(TiffImage& image) {
   switch (image.colors) {
     case TiffColors::palette: return check_palette(image);
     case TiffColors::ycbcr:
-      if (!whole) lacking("YCbCr colors of samples with a sign or a floating point");
+      if (!whole) reject_kind("YCbCr colors of samples that are signed or floating-point");
       return check_ycbcr(image);
     case TiffColors::white_is_zero:
-      if (image.samples > 2) lacking("photometric interpretation 0 (white is zero) and " + std::to_string(image.samples) + " samples a pixel");
-      if (!whole) lacking("photometric interpretation 0 (white is zero) of samples with a sign or a floating point");
+      if (image.samples > 2) reject_kind("photometric interpretation 0 (white is zero) and " + std::to_string(image.samples) + " samples a pixel");
+      if (!whole) reject_kind("photometric interpretation 0 (white is zero) of samples that are signed or floating-point");
       return;
     case TiffColors::cielab:
     case TiffColors::icclab:
-      if (image.samples < 3) damaged_header("it has L*a*b* colors and " + std::to_string(image.samples) + " samples a pixel");
-      if (!whole && image.kind != TiffSampleKind::has_sign) lacking("L*a*b* colors of floating-point samples");
-      if (image.bits != 8 && image.bits != 16) lacking("L*a*b* colors of " + bits_text(image.bits));
+      if (image.samples < 3) reject_header("it has L*a*b* colors and " + std::to_string(image.samples) + " samples a pixel");
+      if (!whole && image.kind != TiffSampleKind::has_sign) reject_kind("L*a*b* colors of floating-point samples");
+      if (image.bits != 8 && image.bits != 16) reject_kind("L*a*b* colors of " + bits_text(image.bits));
       image.kind = TiffSampleKind::whole;  // only a* and b* have a sign
       return;
     default: return;
@@ -223,29 +223,29 @@ void check_compression(const TiffImage& image) {
     case kFax3:
     case kFax4:
     case kRleWords:
-      if (!one_bit) lacking("the compression of fax machines and more than one bit a pixel");
+      if (!one_bit) reject_kind("the compression of fax machines and more than one bit a pixel");
       return;
     case kJpeg:
-      if (image.kind != TiffSampleKind::whole || (image.bits != 8 && image.bits != 12)) lacking("JPEG compression of " + bits_text(image.bits));
+      if (image.kind != TiffSampleKind::whole || (image.bits != 8 && image.bits != 12)) reject_kind("JPEG compression of " + bits_text(image.bits));
       return;
     case kNext:
     case kThunder:
       if (image.bits != (image.compression == kNext ? 2 : 4) || image.samples_in_piece() != 1 || image.kind != TiffSampleKind::whole)
-        lacking("compression " + std::to_string(image.compression) + " of " + bits_text(image.bits));
+        reject_kind("compression " + std::to_string(image.compression) + " of " + bits_text(image.bits));
       return;
     case kPixarLog: {
       const bool floating = image.kind == TiffSampleKind::floating;
       if (floating ? image.bits != 32 : image.kind != TiffSampleKind::whole || (image.bits != 8 && image.bits != 16))
-        lacking("Pixar's logarithmic compression of " + bits_text(image.bits));
+        reject_kind("Pixar's logarithmic compression of " + bits_text(image.bits));
       return;
     }
     default: break;
   }
   if (image.predictor == 1) return;
   const bool whole_bytes = image.bits == 8 || image.bits == 16 || image.bits == 24 || image.bits == 32 || image.bits == 64;
-  if (image.predictor != 2 && image.predictor != 3) lacking("predictor " + std::to_string(image.predictor));
-  if (!whole_bytes) lacking("a predictor and " + bits_text(image.bits));
-  if (image.predictor == 3 && image.kind != TiffSampleKind::floating) damaged_header("it has a predictor for floating-point samples, and none such");
+  if (image.predictor != 2 && image.predictor != 3) reject_kind("predictor " + std::to_string(image.predictor));
+  if (!whole_bytes) reject_kind("a predictor and " + bits_text(image.bits));
+  if (image.predictor == 3 && image.kind != TiffSampleKind::floating) reject_header("it has a predictor for floating-point samples, and none such");
 }
 
 void read_pieces(TiffImage& image) {
@@ -258,43 +258,44 @@ void read_pieces(TiffImage& image) {
     image.piece_width = image.width;
     image.piece_height = std::min(tags.number(kTiffRowsPerStrip, UINT32_MAX), image.height);
   }
-  if (image.piece_width < 1 || image.piece_height < 1) damaged_header("its strips or tiles have no pixels");
-  // Some writers give the offsets of tiles the tag of strips.
-  if (tags.has(kTiffStripOffsets) && tags.has(kTiffTileOffsets)) damaged_header("it has both strips and tiles");
+  if (image.piece_width < 1 || image.piece_height < 1) reject_header("its strips or tiles have no pixels");
+  // Some writers store the offsets of tiles under the tag of strips.
+  if (tags.has(kTiffStripOffsets) && tags.has(kTiffTileOffsets)) reject_header("it has both strips and tiles");
   image.offsets = tags.numbers(tags.has(kTiffTileOffsets) ? kTiffTileOffsets : kTiffStripOffsets);
   image.lengths = tags.numbers(tags.has(kTiffTileBytes) ? kTiffTileBytes : kTiffStripBytes);
 }
 
-// That the pieces cover the image, and that the file can hold them.
+// Checks that the pieces cover the image, and that the file is large enough for them. Sizes are computed in floating point, because
+// products of hostile extents overflow 64 bits.
 void check_data(const TiffImage& image) {
   const double piece_pixels = static_cast<double>(image.piece_width) * static_cast<double>(image.piece_height);
   const double row_bytes =
       static_cast<double>(image.piece_width) * static_cast<double>(image.samples_in_piece()) * static_cast<double>(image.bits) / 8;
   const double image_pixels = static_cast<double>(image.width) * static_cast<double>(image.height);
   if (row_bytes > kMaxPieceRow || (image.tiled && piece_pixels > std::max(kMaxTilePixels, 4 * image_pixels)))
-    damaged_header("its rows or tiles are too large");
+    reject_header("its rows or tiles are too large");
   const double count = static_cast<double>(image.across()) * static_cast<double>(image.down()) * static_cast<double>(image.planes());
-  if (!image.offsets || static_cast<double>(image.offsets->count) < count) damaged_header("it has fewer strips or tiles than its size needs");
+  if (!image.offsets || static_cast<double>(image.offsets->count) < count) reject_header("it has fewer strips or tiles than its size needs");
   if (image.lengths && static_cast<double>(image.lengths->count) < count)
-    damaged_header("it has fewer lengths of strips or tiles than its size needs");
+    reject_header("it has fewer lengths of strips or tiles than its size needs");
 
   const double ratio = largest_ratio(image.compression);
   if (ratio == 0) return;
-  double raw = 0, held = 0;
+  double raw = 0, stored = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
     const int64_t rows = image.rows_of_piece(i / image.across() % image.down());
     const double bytes = static_cast<double>(image.packed_rows(rows)) * static_cast<double>(image.packed_row_bytes());
     const uint64_t at = image.tags.number_at(*image.offsets, static_cast<uint64_t>(i));
-    if (at > image.file.size) damaged_header("a strip or tile lies outside of the file");
-    const uint64_t behind = image.file.size - at;
-    if (image.compression == kNone && bytes > static_cast<double>(behind)) damaged_header("a strip or tile is longer than the file");
+    if (at > image.file.size) reject_header("a strip or tile lies outside of the file");
+    const uint64_t left = image.file.size - at;
+    if (image.compression == kNone && bytes > static_cast<double>(left)) reject_header("a strip or tile is longer than the file");
     raw += bytes;
-    held += static_cast<double>(image.lengths ? std::min(behind, image.tags.number_at(*image.lengths, static_cast<uint64_t>(i))) : behind);
+    stored += static_cast<double>(image.lengths ? std::min(left, image.tags.number_at(*image.lengths, static_cast<uint64_t>(i))) : left);
   }
-  if (image.compression != kNone && raw > held * ratio) damaged_header("its strips or tiles are too short for its size");
+  if (image.compression != kNone && raw > stored * ratio) reject_header("its strips or tiles are too short for its size");
 }
 
-// Whether nvImageCodec's parser and its libtiff extension read the file as it is, and right.
+// Whether nvImageCodec's parser and its libtiff extension decode the file correctly without changes.
 bool suits_libtiff(const TiffImage& image) {
   const TiffDirectory& tags = image.tags;
   const auto has_type = [&](int tag) {
@@ -307,7 +308,7 @@ bool suits_libtiff(const TiffImage& image) {
                            has_type(kTiffTileHeight) && has_type(kTiffSampleFormat) && has_type(kTiffCompression) && has_type(kTiffPlanar) &&
                            has_type(kTiffPredictor) && (!image.lengths || image.lengths->type != kTiffByte) && image.offsets->type != kTiffByte;
   if (!complete || !plain_types || image.planar || tags.number(kTiffFillOrder, 1) != 1) return false;
-  const int64_t format = of_samples(image, kTiffSampleFormat, 1, "formats");
+  const int64_t format = common_value(image, kTiffSampleFormat, 1, "formats");
   const bool plain_samples = (format == 1 && (image.bits == 8 || image.bits == 16 || image.bits == 32)) || (format == 3 && image.bits == 32);
   const auto bits = tags.numbers(kTiffBits);
   if (!plain_samples || bits->count != static_cast<uint64_t>(image.samples)) return false;
@@ -323,7 +324,7 @@ bool suits_libtiff(const TiffImage& image) {
 
 int TiffImage::color_channels() const {
   switch (colors) {
-    case TiffColors::gray: return samples >= 3 ? 3 : 1;  // several bands count as red, green and blue
+    case TiffColors::gray: return samples >= 3 ? 3 : 1;  // three or more bands count as red, green and blue
     case TiffColors::white_is_zero: return 1;
     case TiffColors::unknown: return 1;
     default: return 3;
@@ -360,26 +361,28 @@ TiffImage read_tiff_image(const EncodedImage& file) {
   const TiffDirectory& tags = image.tags;
   image.width = tags.number(kTiffWidth, 0);
   image.height = tags.number(kTiffHeight, 0);
-  if (image.width < 1 || image.height < 1) damaged_header("its size is missing or zero");
+  if (image.width < 1 || image.height < 1) reject_header("its size is missing or zero");
   image.compression = tags.number(kTiffCompression, kNone);
-  if (image.compression == 0) damaged_header("its compression is 0");
+  if (image.compression == 0) reject_header("its compression is 0");
   if (!is_supported(image.compression)) {
+    // Named, because the list of supported compressions is short and users can convert the file.
     fail("no decoder for compression ", image.compression, " (", compression_name(image.compression),
          ") in TIFF files; save the image with another one, such as deflate");
   }
   image.photometric = tags.number(kTiffPhotometric, 1);
   image.samples = samples_of(tags, image.photometric);
-  if (image.samples < 1) damaged_header("it has " + std::to_string(image.samples) + " samples a pixel");
-  if (image.samples > kMaxSamples) lacking(std::to_string(image.samples) + " samples a pixel, more than " + std::to_string(kMaxSamples));
-  image.bits = of_samples(image, kTiffBits, 1, "sizes");
-  if (image.bits < 1 || image.bits > 64) damaged_header("it has " + bits_text(image.bits));
-  image.kind = kind_of(of_samples(image, kTiffSampleFormat, 1, "formats"), image.bits);
+  if (image.samples < 1) reject_header("it has " + std::to_string(image.samples) + " samples a pixel");
+  if (image.samples > kMaxSamples) reject_kind(std::to_string(image.samples) + " samples a pixel, more than " + std::to_string(kMaxSamples));
+  image.bits = common_value(image, kTiffBits, 1, "sizes");
+  if (image.bits < 1 || image.bits > 64) reject_header("it has " + bits_text(image.bits));
+  image.kind = kind_of(common_value(image, kTiffSampleFormat, 1, "formats"), image.bits);
   image.planar = image.samples > 1 && tags.number(kTiffPlanar, 1) == 2;
   image.reversed_bits = tags.number(kTiffFillOrder, 1) == 2 && image.compression != kJpeg && image.compression != kOldJpeg;
   image.predictor = has_predictor(image.compression) ? tags.number(kTiffPredictor, 1) : 1;
   image.colors = colors_of(image);
   if (image.compression == kOldJpeg) {
-    if (image.bits != 8 || (image.samples != 1 && image.samples != 3)) lacking("compression 6 (old-style JPEG) of " + bits_text(image.bits));
+    if (image.bits != 8 || (image.samples != 1 && image.samples != 3)) reject_kind("compression 6 (old-style JPEG) of " + bits_text(image.bits));
+    // Only OpenCV's libtiff supports old-style JPEG, through its RGBA interface.
     image.colors = image.samples == 3 ? TiffColors::rgb : TiffColors::gray;  // as libtiff delivers them
     image.route = TiffRoute::opencv;
     read_pieces(image);

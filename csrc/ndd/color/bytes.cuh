@@ -138,8 +138,7 @@ bool launch_bytes(const std::vector<PointwiseRun<ColorMatrix>>& runs, int64_t mo
   }
   const CudaTable<ByteRun> table(byte_runs);
   const int64_t block = int64_t{kByteThreads} * kPixelsOfThread;
-  const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + block - 1) / block, 1, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(static_cast<int64_t>(byte_runs.size()), 65535)));
+  const dim3 grid = batch_grid(most, block, byte_runs.size());
   bytes_gpu<kOut><<<grid, kByteThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(byte_runs.size()));
   return true;
 }

@@ -233,8 +233,7 @@ void launch_gpu(const std::string& op, const std::vector<PointwiseRun<ColorMatri
     return check_launch(op.c_str());
   const CudaTable<GpuRun> table(std::vector<GpuRun>(runs.begin(), runs.end()));
   const int64_t count = static_cast<int64_t>(runs.size()), block = kThreads * kPixels;
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + block - 1) / block, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(most, block, count);
   const auto kernel = channels.in == 1 ? (channels.out == 1 ? run_gpu<1, 1> : run_gpu<1, 3>) : (channels.out == 1 ? run_gpu<3, 1> : run_gpu<3, 3>);
   kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in, out);
   check_launch(op.c_str());

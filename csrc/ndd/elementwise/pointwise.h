@@ -188,8 +188,8 @@ void launch_gpu(const std::string& op, const std::vector<PointwiseRun<F>>& runs,
   for (const auto& run : runs) most = std::max(most, run.count);
   if (most == 0) return;
   const CudaTable<PointwiseRun<F>> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * kPerThread - 1) / (kThreads * kPerThread);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const int64_t count = static_cast<int64_t>(runs.size());
+  const dim3 grid = batch_grid(most, kThreads * kPerThread, count);
   const auto kernel = [] {
     if constexpr (is_costly<F>) return run_costly_gpu<F>;
     else return run_gpu<F>;

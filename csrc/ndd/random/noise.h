@@ -125,8 +125,8 @@ void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dt
   for (const Run<F>& run : runs) most = std::max(most, run.count);
   if (most == 0) return;
   const CudaTable<Run<F>> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * 4 - 1) / (kThreads * 4);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const int64_t count = static_cast<int64_t>(runs.size());
+  const dim3 grid = batch_grid(most, kThreads * 4, count);
   run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, dtype);
   check_launch(op.c_str());
 }

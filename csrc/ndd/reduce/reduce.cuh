@@ -297,14 +297,10 @@ void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold
   const CudaBuffer buffer(chunks > 1 ? partials * static_cast<int64_t>(sizeof(typename Fold::Total)) : 0);
   auto* totals = chunks > 1 ? static_cast<typename Fold::Total*>(buffer.data()) : nullptr;
   const int64_t count = static_cast<int64_t>(samples.size());
-  const auto grid = [&](int64_t threads) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>((threads + kThreads - 1) / kThreads, 1, 1 << 16)),
-                static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  };
   const cudaStream_t stream = current_cuda_stream();
-  const dim3 blocks = grid(outputs * chunks * team);
-  fold_kernel<Fold><<<blocks, kThreads, 0, stream>>>(table.data(), count, fold, team, chunk, types, totals);
-  if (totals) merge_kernel<Fold><<<grid(outputs), kThreads, 0, stream>>>(table.data(), count, fold, types, totals);
+  const dim3 grid = batch_grid(outputs * chunks * team, kThreads, count);
+  fold_kernel<Fold><<<grid, kThreads, 0, stream>>>(table.data(), count, fold, team, chunk, types, totals);
+  if (totals) merge_kernel<Fold><<<batch_grid(outputs, kThreads, count), kThreads, 0, stream>>>(table.data(), count, fold, types, totals);
   check_launch(op);
 }
 

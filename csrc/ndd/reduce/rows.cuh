@@ -159,25 +159,22 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
   // Some 4000 blocks (6 per multiprocessor of 132, five times over), each with at least 8 vectors per thread.
   const int64_t wanted = std::max<int64_t>(4 * step, (vectors / 4000 + step - 1) / step * step),
                 chunk = std::min<int64_t>(wanted, kRowThreads * kMaxTaken);
-  int64_t partials = 0, most_chunks = 1, outputs = 0;
+  int64_t partials = 0, max_chunks = 1, outputs = 0;
   for (GpuSample& sample : samples) {
     const int64_t length = (sample.shape.count * sample.channels + width - 1) / width;
     sample.first_partial = partials;
     sample.chunks = std::max<int64_t>(1, (length + chunk - 1) / chunk);
     partials += sample.shape.outputs * sample.chunks;
-    most_chunks = std::max(most_chunks, sample.chunks);
+    max_chunks = std::max(max_chunks, sample.chunks);
     outputs = std::max(outputs, sample.shape.outputs);
   }
   const CudaTable<GpuSample> table(samples);
-  const CudaBuffer buffer(most_chunks > 1 ? partials * static_cast<int64_t>(sizeof(typename Fold::Total)) : 0);
-  auto* totals = most_chunks > 1 ? static_cast<typename Fold::Total*>(buffer.data()) : nullptr;
+  const CudaBuffer buffer(max_chunks > 1 ? partials * static_cast<int64_t>(sizeof(typename Fold::Total)) : 0);
+  auto* totals = max_chunks > 1 ? static_cast<typename Fold::Total*>(buffer.data()) : nullptr;
   const auto count = static_cast<int64_t>(samples.size());
-  const auto grid = [&](int64_t blocks) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  };
   const cudaStream_t stream = current_cuda_stream();
-  fold_rows<Fold><<<grid(rows * most_chunks), kRowThreads, 0, stream>>>(table.data(), count, fold, chunk, types, totals);
-  if (totals) merge_kernel<Fold><<<grid((outputs + kThreads - 1) / kThreads), kThreads, 0, stream>>>(table.data(), count, fold, types, totals);
+  fold_rows<Fold><<<batch_grid(rows * max_chunks, 1, count), kRowThreads, 0, stream>>>(table.data(), count, fold, chunk, types, totals);
+  if (totals) merge_kernel<Fold><<<batch_grid(outputs, kThreads, count), kThreads, 0, stream>>>(table.data(), count, fold, types, totals);
   check_launch(op);
 }
 

@@ -195,8 +195,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
         if (passes.empty() || most == 0) continue;
         const CudaTable<Pass> table(passes);
         const auto count = static_cast<int64_t>(passes.size());
-        const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + kThreads - 1) / kThreads, 1, 1 << 20)),
-                        static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+        const dim3 grid = batch_grid(most, kThreads, count, 1 << 20);
         const auto kernel = most < int64_t{1} << 31 ? pass_kernel<uint32_t> : pass_kernel<int64_t>;
         kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, from_input ? in : between, to_output ? out : between);
       }

@@ -225,8 +225,7 @@ bool launch_bytes(const std::string& op, const std::vector<Layers>& stacks, DTyp
   const CudaTable<ByteLayer> boxes(layers);
   const CudaTable<unsigned char> values(fills);
   const int64_t count = static_cast<int64_t>(stacks.size());
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kWarps - 1) / kWarps, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(most, kWarps, count);
   run_bytes<<<grid, kWarps * 32, 0, current_cuda_stream()>>>(rows.data(), count, boxes.data(), values.data());
   check_launch(op.c_str());
   return true;
@@ -290,7 +289,7 @@ void run_layers_cuda(const std::string& op, const std::vector<Layers>& stacks, D
   const CudaTable<Layer> boxes(layers);
   const CudaTable<float> values(fills);
   const int64_t count = static_cast<int64_t>(stacks.size());
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(most, 1024, count);
   run_layers_gpu<<<grid, 256, 0, current_cuda_stream()>>>(rows.data(), count, boxes.data(), values.data(), in, out);
   check_launch(op.c_str());
 }

@@ -373,8 +373,8 @@ void launch_general(const std::vector<Slice>& general, const std::vector<Channel
   for (const Slice& slice : general) most = std::max(most, slice.volume());
   const CudaTable<Slice> slices(general);
   const CudaTable<Channel> table(channels);
-  const int64_t count = static_cast<int64_t>(general.size()), per_block = kThreads * kElementsPerThread, blocks = (most + per_block - 1) / per_block;
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const int64_t count = static_cast<int64_t>(general.size());
+  const dim3 grid = batch_grid(most, kThreads * kElementsPerThread, count);
   general_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(slices.data(), count, table.data(), in, out);
 }
 

@@ -149,7 +149,7 @@ void launch(const char* op, const std::vector<Correlation>& images, Border borde
   if (rest.empty()) return;
   const CudaTable<Correlation> table(rest);
   const int64_t count = static_cast<int64_t>(rest.size());
-  correlation_kernel<<<blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, border, in, out, weights, fill_type);
+  correlation_kernel<<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, border, in, out, weights, fill_type);
   check_launch(op);
 }
 

@@ -194,14 +194,14 @@ void launch_passes(const char* op, const std::vector<SeparableImage>& images, in
     const DType from = first ? in : DType::float32, to = last ? out : DType::float32;
     const auto far = [&](auto tag) {
       using In = typename decltype(tag)::type;
-      far_pass_kernel<In><<<blocks(most / kPiece + 1, count), 256, 0, current_cuda_stream()>>>(table.data(), count);
+      far_pass_kernel<In><<<batch_grid(most / kPiece + 1, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count);
     };
     const bool is_far =
         to == DType::float32 && std::all_of(passes.begin(), passes.end(), [](const Pass& pass) { return pass.stride >= 32 && !pass.add; });
     if (is_far && from == DType::uint8) far(TypeTag<uint8_t>{});
     else if (is_far && from == DType::float16) far(TypeTag<Half>{});
     else if (is_far && from == DType::float32) far(TypeTag<float>{});
-    else pass_kernel<<<blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, from, to);
+    else pass_kernel<<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, from, to);
     check_launch(op);
   }
 }

@@ -13,12 +13,6 @@
 namespace ndd {
 namespace stencil {
 
-// A thread per element in the first dimension of the grid, images in the second.
-inline dim3 blocks(int64_t elements, int64_t images, int64_t threads = 256) {
-  return dim3(static_cast<unsigned>(std::clamp<int64_t>((elements + threads - 1) / threads, 1, 65536)),
-              static_cast<unsigned>(std::min<int64_t>(images, 65535)));
-}
-
 // An image to be correlated with a window of weights. A weight of 0 has no effect.
 struct Correlation {
   const void* in;

@@ -131,7 +131,7 @@ void launch_windows(const char* op, const std::vector<WindowImage>& images, Bord
   const int64_t count = static_cast<int64_t>(images.size());
   if (bytes > 32 << 10)  // above 48 KB, kernel variables included, shared memory must be requested; always the maximum, since threads may race
     check_cuda(cudaFuncSetAttribute(window_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxTileBytes)), op);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(most, 1 << 20)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(most, 1, count, 1 << 20);
   window_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements), border, filter);
   check_launch(op);
 }

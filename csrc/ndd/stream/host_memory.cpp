@@ -91,7 +91,7 @@ std::string format_bytes(double value) {
 }
 
 std::string no_memory_text(double bytes, const char* use) {
-  return "no memory for " + format_bytes(bytes) + use + "; there are " + format_bytes(static_cast<double>(most_host_memory())) + " for this process";
+  return "no memory for " + format_bytes(bytes) + use + "; there are " + format_bytes(static_cast<double>(max_host_memory())) + " for this process";
 }
 
 [[noreturn]] void fail_no_memory(size_t bytes) { fail(Error::Memory, no_memory_text(static_cast<double>(bytes), "")); }
@@ -209,7 +209,7 @@ Tensor pooled(const std::vector<int64_t>& shape, DType dtype) {
 
 }  // namespace
 
-size_t most_host_memory() {
+size_t max_host_memory() {
   // Reads files, so only once.
   static const size_t of_the_machine = memory_of_this_machine();
   rlimit limit;  // read on every call: the process may change it
@@ -218,7 +218,7 @@ size_t most_host_memory() {
 }
 
 void check_host_memory(size_t bytes) {
-  if (bytes > most_host_memory()) fail_no_memory(bytes);
+  if (bytes > max_host_memory()) fail_no_memory(bytes);
 }
 
 int size_class(size_t bytes) {
@@ -263,7 +263,7 @@ NDD_EXPORT(keep, const char*, ndd_no_memory, (double bytes, const char* use)) {
   return text.c_str();
 }
 
-NDD_EXPORT(keep, double, ndd_most_host_memory, ()) { return static_cast<double>(ndd::most_host_memory()); }
+NDD_EXPORT(keep, double, ndd_most_host_memory, ()) { return static_cast<double>(ndd::max_host_memory()); }
 
 // Bit k: buffers of more than 2^(k-1) and up to 2^k bytes are pinned.
 NDD_EXPORT(keep, void, ndd_pin_sizes, (uint64_t sizes)) { ndd::pinned_sizes.store(sizes, std::memory_order_relaxed); }

@@ -24,7 +24,7 @@ void give_back_host_memory(void* data, size_t bytes);
 
 // The most bytes this process can use: the machine's memory and swap space, or what a container or `ulimit -v` leaves of it. The check is needed
 // because Linux overcommits: it grants more than it has, and kills the process when the memory is touched.
-size_t most_host_memory();
+size_t max_host_memory();
 // Throws Error::Memory, naming the size, if `bytes` exceeds that limit.
 void check_host_memory(size_t bytes);
 

@@ -86,7 +86,7 @@ struct Pool {
 
   const int limit;
   // Guarded by the scheduler's mutex.
-  int running = 0, most_running = 0;
+  int running = 0, max_running = 0;
   std::deque<OperationPtr> ready;  // operations with runnable chunks, in call order
   int64_t ready_chunks = 0;
 };

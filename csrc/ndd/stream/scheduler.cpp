@@ -316,12 +316,12 @@ bool Scheduler::run_some(Lock& lock, const Pool* waiting, uint64_t last) {
   return true;
 }
 
-void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int most_workers) {
+void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int max_workers) {
   // From here on no later call may absorb them.
   for (int k = 0; k < links.count; ++k) links.operations[k]->begun = true;
   ++running_;
-  pool.most_running = std::max(pool.most_running, ++pool.running);
-  let_go(lock, most_workers);
+  pool.max_running = std::max(pool.max_running, ++pool.running);
+  let_go(lock, max_workers);
   std::exception_ptr error;
   std::array<Time, Links::most + 1> times;
   int done = 0;
@@ -359,7 +359,7 @@ bool Scheduler::run_now(const PoolPtr& pool, std::string_view op, int64_t sample
     // Earlier calls with ready chunks come first, and with more threads it is faster to share the work.
     if (pool->limit > 1 || pool->running > 0 || pool->ready_chunks > 0) return false;
     ++running_;
-    pool->most_running = std::max(pool->most_running, ++pool->running);
+    pool->max_running = std::max(pool->max_running, ++pool->running);
   }
   std::exception_ptr error;
   const Time begin = std::chrono::steady_clock::now();
@@ -461,9 +461,9 @@ void Scheduler::set_default_pool(const PoolPtr& pool) {
   default_pool_ = pool;
 }
 
-int Scheduler::most_running(const Pool& pool) {
+int Scheduler::max_running(const Pool& pool) {
   const Lock lock = hold();
-  return pool.most_running;
+  return pool.max_running;
 }
 
 Scheduler::Lock Scheduler::drain() {

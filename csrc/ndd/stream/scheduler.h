@@ -87,7 +87,7 @@ class Scheduler {
   bool done(const OperationPtr& operation);
   PoolPtr default_pool();
   void set_default_pool(const PoolPtr& pool);
-  int most_running(const Pool& pool);
+  int max_running(const Pool& pool);
   // Total thread time per operator. An owner's operators are listed under their name, a NUL and the owner's number.
   std::map<std::string, std::chrono::nanoseconds> worked();
   // The most recent pieces of work, ordered by their end.
@@ -112,10 +112,10 @@ class Scheduler {
 
   Lock hold();
   static void take(Lock& lock);
-  Wakes whom_to_wake(int most_workers);
+  Wakes whom_to_wake(int max_workers);
   int recruit(int most);
   void wake(const Wakes& wakes);
-  void let_go(Lock& lock, int most_workers);
+  void let_go(Lock& lock, int max_workers);
   bool look_for_work(Lock& lock);
   void wait_for_change(Lock& lock, const Pool& pool, Time end);
   void work();
@@ -129,13 +129,13 @@ class Scheduler {
   Pool* next_pool(const Pool* waiting) const;
   Links links_from(OperationPtr operation, int64_t chunk, uint64_t last) const;
   bool run_some(Lock& lock, const Pool* waiting, uint64_t last);
-  void run_links(Lock& lock, const Links& links, Pool& pool, int most_workers);
+  void run_links(Lock& lock, const Links& links, Pool& pool, int max_workers);
   void finish(const OperationPtr& operation, int64_t chunk, const Operation* goes_on);
   void complete(const OperationPtr& operation);
   std::pair<const std::string, std::chrono::nanoseconds>* worked_for(std::string_view op, int64_t owner);
   void note(std::pair<const std::string, std::chrono::nanoseconds>& worked, Time end, std::chrono::nanoseconds took);
   const Failure* inherited_failure(const Operation& operation, int64_t chunk) const;
-  int most_threads() const;
+  int max_threads() const;
 
   std::mutex mutex_;
   std::condition_variable work_arrived_, something_changed_;

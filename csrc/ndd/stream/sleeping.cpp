@@ -47,12 +47,12 @@ Scheduler::Lock Scheduler::hold() {
   return lock;
 }
 
-// Must be called before every release of the lock after which something may have changed. `most_workers`: see recruit().
-Scheduler::Wakes Scheduler::whom_to_wake(int most_workers) {
+// Must be called before every release of the lock after which something may have changed. `max_workers`: see recruit().
+Scheduler::Wakes Scheduler::whom_to_wake(int max_workers) {
   if (fresh_) arrived_.fetch_add(1, std::memory_order_release);
   Wakes wakes;
   const int scouts = called_ + looking_ + starting_;
-  wakes.workers = recruit(most_workers);
+  wakes.workers = recruit(max_workers);
   if (fresh_ || room_ || ended_) {
     const bool nobody_comes = stopping_ || (scouts == 0 && wakes.workers == 0 && !starting_);
     const bool left_over =
@@ -84,7 +84,7 @@ int Scheduler::recruit(int most) {
   if (called > 0 || scouts > 0) return called;
   // Threads are started when there is work for them: importing the library starts none.
   workers_.reserve(workers_.size() + 1);
-  std::optional<std::thread> started = starter_.start([this] { work(); }, static_cast<int>(workers_.size()), most_threads());
+  std::optional<std::thread> started = starter_.start([this] { work(); }, static_cast<int>(workers_.size()), max_threads());
   if (!started) return 0;  // the existing threads or the waiting caller do the work
   starting_ = true;  // set under the lock, which the new thread takes first
   workers_.push_back(std::move(*started));
@@ -92,7 +92,7 @@ int Scheduler::recruit(int most) {
 }
 
 // The number of threads that would have work if all pools were busy.
-int Scheduler::most_threads() const {
+int Scheduler::max_threads() const {
   int most = default_pool_->limit;
   for (const Pool* pool : active_) most = std::max(most, pool->limit);
   return most;
@@ -104,8 +104,8 @@ void Scheduler::wake(const Wakes& wakes) {
 }
 
 // Notifies after unlocking: a thread woken earlier would run into the lock.
-void Scheduler::let_go(Lock& lock, int most_workers) {
-  const Wakes wakes = whom_to_wake(most_workers);
+void Scheduler::let_go(Lock& lock, int max_workers) {
+  const Wakes wakes = whom_to_wake(max_workers);
   lock.unlock();
   wake(wakes);
 }

@@ -247,7 +247,7 @@ NDD_EXPORT(keep, void, ndd_pool_release, (void* pool)) { delete static_cast<ndd:
 NDD_EXPORT(keep, void, ndd_pool_enter, (void* pool)) { ndd::entered_pool = pool ? *static_cast<ndd::PoolPtr*>(pool) : nullptr; }
 NDD_EXPORT(keep, void, ndd_pool_set_default, (void* pool)) { ndd::scheduler().set_default_pool(*static_cast<ndd::PoolPtr*>(pool)); }
 // The largest number of chunks that ran concurrently, for tests.
-NDD_EXPORT(keep, int, ndd_pool_most_running, (void* pool)) { return ndd::scheduler().most_running(**static_cast<ndd::PoolPtr*>(pool)); }
+NDD_EXPORT(keep, int, ndd_pool_most_running, (void* pool)) { return ndd::scheduler().max_running(**static_cast<ndd::PoolPtr*>(pool)); }
 // Assigns this thread's calls to a loader (0 for none) until the next call of this function. Returns the previous owner.
 NDD_EXPORT(keep, int64_t, ndd_set_owner, (int64_t owner)) { return std::exchange(ndd::work_owner, owner); }
 // Total thread time per operator: lines of a name, an owner and nanoseconds. Valid until this thread calls it again.

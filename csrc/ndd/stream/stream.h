@@ -44,11 +44,11 @@ void launch_fused(std::string_view op, int64_t samples, double nanoseconds, Work
 // nvcc compiles the CUDA half of a kernel (ndd/kernel.h). These overloads are chosen there, so that it generates no code for the CPU work.
 template <class Function>
 [[noreturn]] void launch_cpu(std::string_view op, int64_t, double, const std::vector<Tensor>&, Function&&) {
-  fail(op, ": the CUDA half of the kernel was given tensors of the CPU");
+  fail(op, ": the CUDA kernel was called with CPU tensors");
 }
 template <class Function>
 [[noreturn]] void launch_fused(std::string_view op, int64_t, double, Function&&, const Fusion&) {
-  fail(op, ": the CUDA half of the kernel was given tensors of the CPU");
+  fail(op, ": the CUDA kernel was called with CPU tensors");
 }
 #endif
 

@@ -136,8 +136,7 @@ void launch_warp(const WarpItem<D, Map>* items, const WarpItem<D, Map>* host_ite
   if (count == 0 || tiles == 0) return;
   if constexpr (D == 2)
     if (launch_warp_images<wide>(items, host_items, count, in, out, stream)) return;
-  const dim3 grid(static_cast<unsigned>(tiles < 65536 ? tiles : 65536), static_cast<unsigned>(count < 65535 ? count : 65535));
-  warp::warp_kernel<D, wide, Map><<<grid, dim3(warp::kTileWidth, warp::kTileHeight), 0, stream>>>(items, count, in, out);
+  warp::warp_kernel<D, wide, Map><<<batch_grid(tiles, 1, count), dim3(warp::kTileWidth, warp::kTileHeight), 0, stream>>>(items, count, in, out);
 }
 
 // Instantiated in warp_affine.cu, for rotate as well.

@@ -9,7 +9,7 @@
 namespace ndd::audio {
 namespace {
 
-// A channel as floats, with zeros around it.
+// Loads a channel as floats, with zeros on both sides: the filter then needs no border checks.
 void load_channel(const ResampleJob& job, int64_t i, int64_t channel, int64_t before, int64_t after, float* signal) {
   const int64_t channels = job.channels(i), length = job.in.shape(i)[0];
   float* to = signal + before;
@@ -39,12 +39,12 @@ void load_channel(const ResampleJob& job, int64_t i, int64_t channel, int64_t be
 }
 
 void resample_sample(const ResampleJob& job, int64_t i) {
-  static thread_local LineVector<float> signal, made;
+  static thread_local LineVector<float> signal, resampled;
   const int64_t outputs = job.out.shape(i)[0], channels = job.channels(i), length = job.in.shape(i)[0];
   if (outputs == 0 || channels == 0) return;
   const auto filter = job.filter(i);
   const int64_t before = zeros_before(*filter), after = zeros_behind(*filter);
-  float *row = scratch_of(made, outputs * (channels + 1)), *mixed = channels == 1 ? row : row + outputs;
+  float *row = scratch_of(resampled, outputs * (channels + 1)), *mixed = channels == 1 ? row : row + outputs;
   float* const padded = scratch_of(signal, before + length + after);
   for (int64_t channel = 0; channel < channels; ++channel) {
     load_channel(job, i, channel, before, after, padded);

@@ -20,7 +20,7 @@ struct Run {
   const float* weights;
 };
 
-// A thread for each output. Inputs and weights come from the caches; expected is half of the arithmetic rate that loads from there allow, 2 taps a clock.
+// A thread for each output. Inputs and weights come from the caches, whose loads limit the rate to 2 taps a clock; half of that is expected.
 __global__ void __launch_bounds__(kThreads) resample_gpu(const Run* runs, int64_t count, Scaling load, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
@@ -45,24 +45,25 @@ __global__ void __launch_bounds__(kThreads) resample_gpu(const Run* runs, int64_
 void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias,
                     const Tensor& output, const MaybeTensor& output_shapes) {
   const ResampleJob job = resample_job(input, input_shapes, ratio, quality, antialias, output, output_shapes);
+  // Filters are cached and shared, so each is uploaded once. `filters` keeps them alive until the copies are enqueued.
   std::map<const SincFilter*, CudaTable<float>> tables;
   std::vector<std::shared_ptr<const SincFilter>> filters;
   std::vector<Run> runs;
-  int64_t most = 0;
+  int64_t max_outputs = 0;
   for (int64_t i = 0; i < job.in.size(); ++i) {
     if (job.out.volume(i) == 0) continue;
     filters.push_back(job.filter(i));
     const SincFilter* filter = filters.back().get();
-    auto found = tables.find(filter);
-    if (found == tables.end())
-      found = tables.emplace(filter, CudaTable<float>(std::vector<float>(filter->weights.begin(), filter->weights.end()))).first;
-    runs.push_back({job.in.data(i), job.out.data(i), job.in.shape(i)[0], job.out.shape(i)[0], job.channels(i), filter->table, found->second.data()});
-    most = std::max(most, job.out.volume(i));
+    auto table_of_filter = tables.find(filter);
+    if (table_of_filter == tables.end())
+      table_of_filter = tables.emplace(filter, CudaTable<float>(std::vector<float>(filter->weights.begin(), filter->weights.end()))).first;
+    runs.push_back(
+        {job.in.data(i), job.out.data(i), job.in.shape(i)[0], job.out.shape(i)[0], job.channels(i), filter->table, table_of_filter->second.data()});
+    max_outputs = std::max(max_outputs, job.out.volume(i));
   }
   if (runs.empty()) return;
   const CudaTable<Run> table(runs);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kThreads - 1) / kThreads, 1 << 16)),
-                  static_cast<unsigned>(std::min<size_t>(runs.size(), 65535)));
+  const dim3 grid = batch_grid(max_outputs, kThreads, runs.size());
   resample_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()), job.load, job.in.dtype(),
                                                              job.out.dtype());
   check_launch("audio_resample");

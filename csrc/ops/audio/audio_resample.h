@@ -11,7 +11,7 @@
 
 namespace ndd::audio {
 
-// Between an integer type and -1 to 1: unsigned ones have their middle at 0.
+// The affine map between the range of an integer type and -1 to 1; the middle of an unsigned type is silence, 0.
 struct Scaling {
   float factor = 1.0f, shift = 0.0f;
   NDD_HD float operator()(float value) const { return value * factor + shift; }
@@ -31,7 +31,7 @@ inline Scaling from_unit(DType dtype) {
 
 struct ResampleJob {
   Samples in, out;
-  std::optional<Args<double>> ratio;  // of the rates, in / out; by default that of the lengths
+  std::optional<Args<double>> ratio;  // of the rates, in / out; by default the ratio of the lengths
   int64_t lobes;
   bool antialias;
   Scaling load;  // to the range of the result's type, before anything else, as in DALI
@@ -42,9 +42,9 @@ struct ResampleJob {
     const int64_t length = out.shape(i)[0];
     const double value = ratio ? (*ratio)(i) : static_cast<double>(in.shape(i)[0]) / static_cast<double>(length);
     if (!(value > 0.0) || !(value < 1e12)) fail("audio_resample: sample ", i, ": the ratio of the rates must be positive, got ", value);
-    constexpr double kMostTaps = 1 << 20;
-    if (antialias && value * static_cast<double>(lobes) * 2 > kMostTaps)
-      fail("audio_resample: sample ", i, ": a signal cannot be made ", value, " times shorter");
+    constexpr double kMaxTaps = 1 << 20;
+    if (antialias && value * static_cast<double>(lobes) * 2 > kMaxTaps)
+      fail("audio_resample: sample ", i, ": the ratio of the rates is too large: in_rate / out_rate is ", value);
     return sinc_filter(value, length, lobes, antialias);
   }
 };

@@ -10,21 +10,21 @@
 namespace ndd::audio {
 namespace {
 
-// Sums of one row of the map for kMostLanes columns side by side, which stay in registers.
+// Sums of one row of the map for kMaxLanes columns side by side, which stay in registers.
 inline NDD_ALWAYS_INLINE void map_lanes(const BandRow& row, const float* weights, const float* from, int64_t step, float* to) {
-  float sums[kMostLanes];
-  for (int c = 0; c < kMostLanes; ++c) sums[c] = 0.0f;
+  float sums[kMaxLanes];
+  for (int c = 0; c < kMaxLanes; ++c) sums[c] = 0.0f;
   for (int32_t k = 0; k < row.count; ++k) {
     const float weight = weights[k];
     const float* __restrict src = from + k * step;
 #pragma GCC ivdep
-    for (int c = 0; c < kMostLanes; ++c) sums[c] += weight * src[c];
+    for (int c = 0; c < kMaxLanes; ++c) sums[c] += weight * src[c];
   }
-  for (int c = 0; c < kMostLanes; ++c) to[c] = sums[c];
+  for (int c = 0; c < kMaxLanes; ++c) to[c] = sums[c];
 }
 
-// The same for many columns: R rows of the input at a time are added to the sums, which stay in the first-level cache. Rows are read in order, as far as
-// they go, which the processor foresees. The `first` ones begin at zero: filled with zeros before, the sums of 128 bands take 9 % longer.
+// The same for many columns: R rows of the input at a time are added to the sums, which stay in the first-level cache. Each row is read from end to end,
+// which suits the hardware prefetcher. The `first` rows start the sums: clearing them beforehand makes 128 bands 9 % slower.
 template <int R>
 inline NDD_ALWAYS_INLINE void add_rows(const float* weights, const float* from, int64_t step, int64_t columns, bool first, float* out) {
   const float* __restrict src = from;
@@ -56,21 +56,21 @@ inline NDD_ALWAYS_INLINE void map_few(const BandRow& row, const float* weights, 
   }
 }
 
-constexpr int64_t kWide = 512;
+constexpr int64_t kWide = 512;  // columns: a row of sums takes 2 KB of the first-level cache
 
-// Of `columns` numbers side by side; the elements along the axis lie `in_step` and `out_step` apart.
+// Maps `columns` adjacent signals; consecutive elements of a signal lie `in_step` and `out_step` apart.
 void map_columns(const Bands& bands, const float* in, int64_t in_step, int64_t columns, float* out, int64_t out_step) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     int64_t begin = 0;
     while (begin < columns) {
-      const int64_t left = columns - begin, width = left >= 64 ? std::min(left, kWide) : left >= kMostLanes ? kMostLanes : left;
+      const int64_t left = columns - begin, width = left >= 64 ? std::min(left, kWide) : left >= kMaxLanes ? kMaxLanes : left;
       for (size_t m = 0; m < bands.rows.size(); ++m) {
         const BandRow row = bands.rows[m];
         const float* weights = bands.weights.data() + row.offset;
         const float* from = in + row.first * in_step + begin;
         float* to = out + static_cast<int64_t>(m) * out_step + begin;
         if (width >= 64) map_wide(row, weights, from, in_step, width, to);
-        else if (width == kMostLanes) map_lanes(row, weights, from, in_step, to);
+        else if (width == kMaxLanes) map_lanes(row, weights, from, in_step, to);
         else map_few(row, weights, from, in_step, width, to);
       }
       begin += width;
@@ -78,23 +78,24 @@ void map_columns(const Bands& bands, const float* in, int64_t in_step, int64_t c
   });
 }
 
-// Of rows of elements: some at a time are laid side by side.
+// Maps signals that are rows: kMaxLanes of them are transposed, mapped as columns and transposed back, because a sum along a row does not vectorize without
+// changing the order of its additions.
 void map_rows(const Bands& bands, const float* in, int64_t count, float* out) {
-  static thread_local LineVector<float> tile, made;
+  static thread_local LineVector<float> tile, mapped;
   const int64_t inputs = bands.inputs, outputs = static_cast<int64_t>(bands.rows.size());
-  float* const lanes_in = scratch_of(tile, inputs * kMostLanes);
-  float* const lanes_out = scratch_of(made, outputs * kMostLanes);
-  for (int64_t first = 0; first < count; first += kMostLanes) {
-    const int64_t lanes = std::min<int64_t>(kMostLanes, count - first);
-    const float* from[kMostLanes];
-    float* to[kMostLanes];
-    for (int64_t l = 0; l < kMostLanes; ++l) {
+  float* const lanes_in = scratch_of(tile, inputs * kMaxLanes);
+  float* const lanes_out = scratch_of(mapped, outputs * kMaxLanes);
+  for (int64_t first = 0; first < count; first += kMaxLanes) {
+    const int64_t lanes = std::min<int64_t>(kMaxLanes, count - first);
+    const float* from[kMaxLanes];
+    float* to[kMaxLanes];
+    for (int64_t l = 0; l < kMaxLanes; ++l) {
       from[l] = in + std::min(first + l, count - 1) * inputs;
       to[l] = out + std::min(first + l, count - 1) * outputs;
     }
-    rows_to_lanes(from, kMostLanes, inputs, lanes_in);
-    map_columns(bands, lanes_in, kMostLanes, kMostLanes, lanes_out, kMostLanes);
-    lanes_to_rows(lanes_out, kMostLanes, lanes, outputs, to);
+    rows_to_lanes(from, kMaxLanes, inputs, lanes_in);
+    map_columns(bands, lanes_in, kMaxLanes, kMaxLanes, lanes_out, kMaxLanes);
+    lanes_to_rows(lanes_out, kMaxLanes, lanes, outputs, to);
   }
 }
 

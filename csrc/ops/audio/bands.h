@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear maps along an axis: out[m] = sum over k of weights[m, k] * in[k], of which a row needs only the k from first to last.
+// Linear maps along an axis: out[m] = sum over k of weights[m, k] * in[k]. Rows are bands: weights outside of `count` inputs from `first` on are zero and
+// are not stored.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace ndd::audio {
 
 struct BandRow {
   int32_t first, count;  // of the inputs
-  int64_t offset;        // of the first one's weight
+  int64_t offset;  // of its weights
 };
 
 struct Bands {
@@ -25,10 +26,10 @@ struct Bands {
 
 using BandsPtr = std::shared_ptr<const Bands>;
 
-// The map for so many inputs. Called by any thread.
+// Returns the map for an axis of this extent. Called by any thread.
 using BandsOf = std::function<BandsPtr(int64_t)>;
 
-// Extents before and behind the axis, and of it.
+// The shape of a sample around an axis: the product of the extents before it, its own, and the product of those behind it.
 struct AxisShape {
   int64_t outer = 1, extent = 1, inner = 1;
   AxisShape(const Samples& samples, int64_t i, int64_t axis) {
@@ -36,15 +37,15 @@ struct AxisShape {
   }
 };
 
-// Applies bands_of(extent of the axis) to every sample. The tensors are of float32.
+// Applies bands_of(extent of the axis) to every sample. The tensors are float32.
 void apply_bands_cpu(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, BandsOf bands_of);
 #ifdef NDD_CUDA
 void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& out, int64_t axis, const BandsOf& bands_of);
 #endif
 
 static inline void apply_bands(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, BandsOf bands_of) {
-  if (in.dtype() != DType::float32 || out.dtype() != DType::float32) fail(Error::Type, op, ": input and output must be of float32");
-  if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": there is no axis ", axis);
+  if (in.dtype() != DType::float32 || out.dtype() != DType::float32) fail(Error::Type, op, ": input and output must be float32");
+  if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": axis must be from 0 to ", in.ndim() - 1, ", got ", axis);
 #ifdef NDD_CUDA
   if (in.values().is_cuda()) return apply_bands_gpu(op, in, out, axis, bands_of);
 #endif

@@ -38,9 +38,10 @@ __global__ void __launch_bounds__(kThreads) apply(const Run* runs, int64_t count
 }  // namespace
 
 void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& out, int64_t axis, const BandsOf& bands_of) {
+  // Samples with the same extent share one uploaded map.
   std::map<int64_t, std::pair<CudaTable<BandRow>, CudaTable<float>>> tables;
   std::vector<Run> runs;
-  int64_t most = 0;
+  int64_t max_volume = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     if (out.volume(i) == 0) continue;
     const AxisShape shape(in, i, axis);
@@ -50,12 +51,11 @@ void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& ou
       found = tables.emplace(shape.extent, std::make_pair(CudaTable<BandRow>(bands->rows), CudaTable<float>(bands->weights))).first;
     runs.push_back({static_cast<const float*>(in.data(i)), static_cast<float*>(out.data(i)), shape.extent, shape.inner,
                     static_cast<int64_t>(bands->rows.size()), out.volume(i), found->second.first.data(), found->second.second.data()});
-    most = std::max(most, out.volume(i));
+    max_volume = std::max(max_volume, out.volume(i));
   }
   if (runs.empty()) return;
   const CudaTable<Run> table(runs);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kThreads - 1) / kThreads, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(static_cast<int64_t>(runs.size()), 65535)));
+  const dim3 grid = batch_grid(max_volume, kThreads, runs.size());
   apply<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()));
   check_launch(op.c_str());
 }

@@ -11,19 +11,19 @@
 namespace ndd::audio {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
-constexpr int64_t kNumbersKept = 1 << 22;  // of all plans, some 50 bytes each
+constexpr int64_t kMaxCachedNumbers = 1 << 22;  // of all plans together, about 50 bytes each: 200 MB
 
-// Lengths whose largest factor is more than 7 are rare, those with all factors small are not.
+// Empty if n has a prime factor above 7. Radix 4 comes first, since two steps of radix 2 read and write everything once more.
 std::vector<int32_t> radices_of(int64_t n) {
-  std::vector<int32_t> made;
+  std::vector<int32_t> radices;
   for (const int32_t radix : {4, 2, 3, 5, 7})
-    for (; n % radix == 0 && n > 1; n /= radix) made.push_back(radix);
-  return n > 1 ? std::vector<int32_t>{} : made;
+    for (; n % radix == 0 && n > 1; n /= radix) radices.push_back(radix);
+  return n > 1 ? std::vector<int32_t>{} : radices;
 }
 
+// exp(-pi i k^2 / n). k^2 is reduced modulo 2 n in integers: as a double it would lose the fraction of a turn for large k.
 void add_chirp(int64_t k, int64_t n, std::vector<float>& chirp) {
-  const double angle = kPi * static_cast<double>(static_cast<unsigned __int128>(k) * k % (2 * n)) / static_cast<double>(n);
+  const double angle = M_PI * static_cast<double>(static_cast<unsigned __int128>(k) * k % (2 * n)) / static_cast<double>(n);
   chirp.push_back(static_cast<float>(std::cos(angle)));
   chirp.push_back(static_cast<float>(-std::sin(angle)));
 }
@@ -56,7 +56,7 @@ ComplexPlan::ComplexPlan(int64_t n) : n(n) {
     stages.push_back({radix, count, stride, static_cast<int64_t>(twiddles.size())});
     for (int64_t p = 0; p < count; ++p) {
       for (int32_t k = 1; k < radix; ++k) {
-        const double angle = -2.0 * kPi * static_cast<double>(p * k) / static_cast<double>(left);
+        const double angle = -2.0 * M_PI * static_cast<double>(p * k) / static_cast<double>(left);
         twiddles.push_back(static_cast<float>(std::cos(angle)));
         twiddles.push_back(static_cast<float>(std::sin(angle)));
       }
@@ -68,7 +68,7 @@ ComplexPlan::ComplexPlan(int64_t n) : n(n) {
 
 void RealPlan::add_split() {
   for (int64_t k = 0; k < bins(); ++k) {
-    const double angle = 2.0 * kPi * static_cast<double>(k) / static_cast<double>(n);
+    const double angle = 2.0 * M_PI * static_cast<double>(k) / static_cast<double>(n);
     split.push_back(static_cast<float>(std::cos(angle)));
     split.push_back(static_cast<float>(std::sin(angle)));
   }
@@ -82,15 +82,15 @@ std::shared_ptr<const RealPlan> real_plan(int64_t n) {
     const auto found = plans.find(n);
     if (found != plans.end()) return found->second;
   }
-  auto made = std::make_shared<const RealPlan>(n);
+  auto plan = std::make_shared<const RealPlan>(n);
   const std::lock_guard<ForkMutex> lock(mutex);
-  static int64_t kept = 0;
-  if (kept + n > kNumbersKept) {
+  static int64_t cached = 0;
+  if (cached + n > kMaxCachedNumbers) {
     plans.clear();
-    kept = 0;
+    cached = 0;
   }
-  if (n <= kNumbersKept && plans.emplace(n, made).second) kept += n;
-  return made;
+  if (n <= kMaxCachedNumbers && plans.emplace(n, plan).second) cached += n;
+  return plan;
 }
 
 }  // namespace ndd::audio

@@ -11,7 +11,7 @@
 
 namespace ndd::audio {
 
-constexpr int kMostLanes = 16;
+constexpr int kMaxLanes = 16;
 
 // `rows` has `lanes` pointers.
 inline void rows_to_lanes(const float* const* rows, int64_t lanes, int64_t n, float* tile) {

@@ -12,6 +12,7 @@
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/reduce/block.cuh"
 #endif
 
 namespace ndd {
@@ -19,27 +20,29 @@ namespace {
 
 using audio::AxisShape;
 
-constexpr int64_t kMostMasks = 64;
+constexpr char kTimeMask[] = "time_mask", kFrequencyMask[] = "frequency_mask";
+constexpr int64_t kMaxMasks = 64;
 
 struct Masks {
-  int32_t begin[kMostMasks], end[kMostMasks];
+  int32_t begin[kMaxMasks], end[kMaxMasks];
 };
 
-// A mask is up to `widest` wide and lies anywhere within the extent. Three words are drawn for each, whether it is applied or not.
+// A mask is up to `widest` wide and lies anywhere within the extent. Three words are drawn for each, whether it is applied or not, so that a probability
+// does not change the places of the other masks.
 Masks draw(Philox stream, int64_t masks, float widest, float probability, int64_t extent) {
-  Masks made{};
+  Masks masks_drawn{};
   for (int64_t m = 0; m < masks; ++m) {
     const float width_draw = stream.uniform(), begin_draw = stream.uniform(), apply_draw = stream.uniform();
     const float limited = std::min(widest, static_cast<float>(extent)), width = width_draw * limited;
     const float begin = begin_draw * (static_cast<float>(extent) - width);
     if (!(apply_draw < probability)) continue;
-    made.begin[m] = std::min<int32_t>(static_cast<int32_t>(begin), static_cast<int32_t>(extent));
-    made.end[m] = std::min<int32_t>(made.begin[m] + static_cast<int32_t>(width), static_cast<int32_t>(extent));
+    masks_drawn.begin[m] = std::min<int32_t>(static_cast<int32_t>(begin), static_cast<int32_t>(extent));
+    masks_drawn.end[m] = std::min<int32_t>(masks_drawn.begin[m] + static_cast<int32_t>(width), static_cast<int32_t>(extent));
   }
-  return made;
+  return masks_drawn;
 }
 
-// In the order of the elements, so that it depends on nothing else.
+// In eight lanes, which are added in a fixed order: the result does not depend on the instruction set.
 double mean_of(const Samples& in, int64_t i) {
   const int64_t count = in.volume(i);
   double total = 0.0;
@@ -83,24 +86,18 @@ struct Run {
   Masks masks;
 };
 
-// One block for each sample: the same sum for the same sample.
+// One block for each sample, so that the order of the sum, and with it its last bits, does not depend on the batch.
 __global__ void __launch_bounds__(kThreads) means_gpu(const Run* runs, int64_t count, DType dtype, float* means) {
-  __shared__ double sums[kThreads];
+  __shared__ double shared[kThreads];
   for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
     double sum = 0.0;
     for (int64_t e = threadIdx.x; e < runs[r].volume; e += kThreads) sum += static_cast<double>(load_element(runs[r].in, dtype, e));
-    sums[threadIdx.x] = sum;
-    __syncthreads();
-    for (int half = kThreads / 2; half > 0; half /= 2) {
-      if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
-      __syncthreads();
-    }
-    if (threadIdx.x == 0) means[r] = runs[r].volume > 0 ? static_cast<float>(sums[0] / static_cast<double>(runs[r].volume)) : 0.0f;
-    __syncthreads();
+    sum = reduce_block(shared, sum, [](double a, double b) { return a + b; });
+    if (threadIdx.x == 0) means[r] = runs[r].volume > 0 ? static_cast<float>(sum / static_cast<double>(runs[r].volume)) : 0.0f;
   }
 }
 
-// Bound by memory, for few masks.
+// Bound by memory as long as there are few masks, which every element is compared with.
 __global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t count, int64_t masks, DType dtype, float value, const float* means) {
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     const Run& run = runs[r];
@@ -115,16 +112,16 @@ __global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t c
 }
 #endif
 
-void mask_along(const std::string& op, const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest,
-                const Tensor& probability, int64_t count, bool mean, double value, const Tensor& words, const Tensor& output,
-                const MaybeTensor& output_shapes) {
+template <const char* op>
+void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count,
+                bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<float> widths(widest), probabilities(probability);
-  if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": there is no axis ", axis);
-  if (count < 0 || count > kMostMasks) fail(Error::Value, op, ": num_masks must be 0 to 64, got ", count);
+  if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": axis must be from 0 to ", in.ndim() - 1, ", got ", axis);
+  if (count < 0 || count > kMaxMasks) fail(Error::Value, op, ": num_masks must be 0 to 64, got ", count);
   if (words.numel() < 4) fail(Error::Value, op, ": rng gave too few words");
   const auto* drawn = static_cast<const int64_t*>(words.data_ptr());
-  const auto number = static_cast<float>(value);
+  const auto mask_value = static_cast<float>(value);
   const auto masks_of = [=](int64_t i) {
     const float width = widths(i), p = probabilities(i);
     if (!(width >= 0.0f)) fail(Error::Value, op, ": sample ", i, ": the widest mask must not be negative, got ", width);
@@ -134,41 +131,28 @@ void mask_along(const std::string& op, const Tensor& input, const MaybeTensor& i
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;
-    int64_t most = 0;
+    int64_t max_volume = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       const AxisShape shape(in, i, axis);
       runs.push_back({in.data(i), out.data(i), in.volume(i), shape.extent, shape.inner, masks_of(i)});
-      most = std::max(most, in.volume(i));
+      max_volume = std::max(max_volume, in.volume(i));
     }
-    if (most == 0) return;
+    if (max_volume == 0) return;
     const CudaTable<Run> table(runs);
     const auto samples = static_cast<int64_t>(runs.size());
     const CudaBuffer means(samples * 4);
-    auto* found = static_cast<float*>(means.data());
-    if (mean)
-      means_gpu<<<static_cast<unsigned>(std::min<int64_t>(samples, 65535)), kThreads, 0, current_cuda_stream()>>>(table.data(), samples, in.dtype(),
-                                                                                                                  found);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
-    masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), samples, count, in.dtype(), number, mean ? found : nullptr);
-    return check_launch(op.c_str());
+    auto* device_means = static_cast<float*>(means.data());
+    if (mean) means_gpu<<<batch_grid(samples, 1, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), samples, in.dtype(), device_means);
+    const dim3 grid = batch_grid(max_volume, 1024, samples);
+    masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), samples, count, in.dtype(), mask_value, mean ? device_means : nullptr);
+    return check_launch(op);
   }
 #endif
   launch_cpu(op, in.size(), (mean ? 0.4 : 0.15) * in.mean_volume(), {words},
-             [=](int64_t i) { mask_sample(in, out, i, axis, masks_of(i), count, mean ? static_cast<float>(mean_of(in, i)) : number); });
-}
-
-void time_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count,
-               bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
-  mask_along("time_mask", input, input_shapes, axis, widest, probability, count, mean, value, words, output, output_shapes);
-}
-
-void frequency_mask(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability,
-                    int64_t count, bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
-  mask_along("frequency_mask", input, input_shapes, axis, widest, probability, count, mean, value, words, output, output_shapes);
+             [=](int64_t i) { mask_sample(in, out, i, axis, masks_of(i), count, mean ? static_cast<float>(mean_of(in, i)) : mask_value); });
 }
 
 }  // namespace
 }  // namespace ndd
-NDD_KERNELS(time_mask, ndd::time_mask)
-NDD_KERNELS(frequency_mask, ndd::frequency_mask)
+NDD_KERNELS(time_mask, ndd::mask_along<ndd::kTimeMask>)
+NDD_KERNELS(frequency_mask, ndd::mask_along<ndd::kFrequencyMask>)

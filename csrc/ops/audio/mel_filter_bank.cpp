@@ -16,6 +16,7 @@ double hertz_of_slaney(double mel) { return mel < 15.0 ? mel * 200.0 / 3.0 : 100
 double htk_of(double hertz) { return 1127.0 * std::log1p(hertz / 700.0); }
 double hertz_of_htk(double mel) { return 700.0 * std::expm1(mel / 1127.0); }
 
+// Everything that the filters depend on: bins, sample rate, lowest and highest frequency, filters, formula, normalization.
 using Key = std::tuple<int64_t, double, double, double, int64_t, bool, bool>;
 
 // Filter m rises from corner m to 1 at corner m + 1 and falls to 0 at corner m + 2; `normalize` gives it the area 1 in hertz.
@@ -23,8 +24,8 @@ BandsPtr mel_bands(const Key& key) {
   const int64_t bins = std::get<0>(key), filters = std::get<4>(key);
   const double sample_rate = std::get<1>(key), low = std::get<2>(key), high = std::get<3>(key);
   const bool htk = std::get<5>(key), normalize = std::get<6>(key);
-  auto made = std::make_shared<Bands>();
-  made->inputs = bins;
+  auto bands = std::make_shared<Bands>();
+  bands->inputs = bins;
   const double first = htk ? htk_of(low) : slaney_of(low), last = htk ? htk_of(high) : slaney_of(high);
   const auto corner = [&](int64_t m) {
     const double mel = first + (last - first) * static_cast<double>(m) / static_cast<double>(filters + 1);
@@ -33,7 +34,7 @@ BandsPtr mel_bands(const Key& key) {
   const double step = bins > 1 ? sample_rate / 2.0 / static_cast<double>(bins - 1) : 0.0;
   for (int64_t m = 0; m < filters; ++m) {
     const double left = corner(m), middle = corner(m + 1), right = corner(m + 2), factor = normalize ? 2.0 / (right - left) : 1.0;
-    BandRow row{0, 0, static_cast<int64_t>(made->weights.size())};
+    BandRow row{0, 0, static_cast<int64_t>(bands->weights.size())};
     // A single bin has no frequency but 0.
     const int64_t begin = step > 0 ? std::max<int64_t>(0, static_cast<int64_t>(std::floor(left / step))) : 0;
     for (int64_t k = begin; k < bins && static_cast<double>(k) * step <= right; ++k) {
@@ -44,20 +45,20 @@ BandsPtr mel_bands(const Key& key) {
         continue;
       }
       if (row.count++ == 0) row.first = static_cast<int32_t>(k);
-      made->weights.push_back(static_cast<float>(weight * factor));
+      bands->weights.push_back(static_cast<float>(weight * factor));
     }
-    made->rows.push_back(row);
+    bands->rows.push_back(row);
   }
-  return made;
+  return bands;
 }
 
 void mel_filter_bank(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, double sample_rate, double freq_low, double freq_high,
                      int64_t nfilter, bool htk, bool normalize, const Tensor& output, const MaybeTensor& output_shapes) {
-  static auto* const kept = new Kept<Key, Bands>(64);  // never destroyed: threads use it to the end of the process
+  static auto* const cache = new Kept<Key, Bands>(64);  // never destroyed: threads use it to the end of the process
   const Samples in(input, input_shapes), out(output, output_shapes);
   apply_bands("mel_filter_bank", in, out, axis, 4.0, [=](int64_t bins) {
     const Key key{bins, sample_rate, freq_low, freq_high, nfilter, htk, normalize};
-    return kept->get(key, [&] { return mel_bands(key); });
+    return cache->get(key, [&] { return mel_bands(key); });
   });
 }
 

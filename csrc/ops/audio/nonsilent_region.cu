@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where the mean square of a sliding window is not below a threshold: from the beginning of the first such window to the end of the last one.
 //
-// A window is the end of one block and the beginning of the next one. So its sum is that of partial sums, which nothing is ever subtracted from: silence after a
-// noise is silence, a NaN spoils no other window, and no sum needs to be made anew now and then.
+// Van Herk's decomposition: a window consists of the end of one block of its length and the beginning of the next one, so its sum is that of two partial
+// sums. Nothing is subtracted, unlike in a running sum: silence after noise is exactly silent, a NaN affects only the windows that contain it, and errors do
+// not accumulate.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -13,6 +14,7 @@
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/reduce/block.cuh"
 #endif
 
 namespace ndd {
@@ -20,17 +22,16 @@ namespace {
 
 struct Silence {
   int64_t window;
-  double cutoff, reference;  // the cutoff is a ratio; reference 0: the most there is
+  double cutoff, reference;  // the cutoff is a ratio of powers; reference 0: the loudest window
 
   NDD_HD int64_t window_of(int64_t count) const { return window < count ? window : count; }
 };
 
-// Sums of the windows that begin in each group of eight elements. Groups are added up first, so that an element costs four additions that wait for
-// few others.
+// Sums of the windows that begin in each group of eight elements. Groups are summed first, so that an element costs four additions, in short chains.
 template <class T>
 class WindowSums {
  public:
-  // Of 16-bit integers they are exact, and additions of integers wait for less.
+  // Sums of squares of 16-bit integers fit in 64 bits; integer additions have a shorter latency.
   using Sum = std::conditional_t<std::is_same_v<T, int16_t>, int64_t, double>;
   static constexpr int64_t kGroup = 8;
 
@@ -123,9 +124,9 @@ void find_region(const T* values, int64_t count, int64_t window, const Silence& 
     windows.of_group(g, sums);
     for (const auto sum : sums) loudest = sum > loudest ? sum : loudest;
   }
-  // A threshold may be 0; what lies behind the last window is less.
-  const double most = silence.reference == 0.0 ? static_cast<double>(loudest) : silence.reference * static_cast<double>(window);
-  const double threshold = most * silence.cutoff;
+  // The threshold may be 0; the sums behind the last window are -1 and so never reach it.
+  const double loudest_power = silence.reference == 0.0 ? static_cast<double>(loudest) : silence.reference * static_cast<double>(window);
+  const double threshold = loudest_power * silence.cutoff;
   int64_t first = -1, last = -1;
   for (int64_t g = 0; first < 0 && g < windows.groups(); ++g) {
     windows.of_group(g, sums);
@@ -142,7 +143,7 @@ void find_region(const T* values, int64_t count, int64_t window, const Silence& 
   *length = static_cast<int32_t>(last + window - first);
 }
 
-// The two common types as they are, any other as floats.
+// The two common types are read in place, all others are converted to floats.
 void find_region(const Samples& in, int64_t i, const Silence& silence, int32_t* begin, int32_t* length) {
   static thread_local LineVector<float> converted;
   const int64_t count = in.volume(i), window = silence.window_of(count);
@@ -166,7 +167,7 @@ struct Run {
 
 // A block of threads for each sample, and a thread of it for each block of the window's length.
 __global__ void __launch_bounds__(kThreads) region_gpu(const Run* runs, int64_t count, Silence silence, DType in, int32_t* begins, int32_t* lengths) {
-  __shared__ double most[kThreads];
+  __shared__ double shared[kThreads];
   __shared__ long long first, last;
   for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
     const Run run = runs[r];
@@ -187,18 +188,13 @@ __global__ void __launch_bounds__(kThreads) region_gpu(const Run* runs, int64_t 
     if (threadIdx.x == 0) first = windows, last = -1;
     __syncthreads();
     const auto sum_of = [&](int64_t k) { return k % window == 0 ? ahead[k] : ahead[k] + behind[k + window - 1]; };
-    double found = 0.0;
+    double loudest = 0.0;
     for (int64_t k = threadIdx.x; k < windows; k += kThreads) {
       const double sum = sum_of(k);
-      found = sum > found ? sum : found;
+      loudest = sum > loudest ? sum : loudest;
     }
-    most[threadIdx.x] = found;
-    __syncthreads();
-    for (int half = kThreads / 2; half > 0; half /= 2) {
-      if (threadIdx.x < half) most[threadIdx.x] = fmax(most[threadIdx.x], most[threadIdx.x + half]);
-      __syncthreads();
-    }
-    const double threshold = (silence.reference == 0.0 ? most[0] : silence.reference * static_cast<double>(window)) * silence.cutoff;
+    loudest = reduce_block(shared, loudest, [](double a, double b) { return fmax(a, b); });
+    const double threshold = (silence.reference == 0.0 ? loudest : silence.reference * static_cast<double>(window)) * silence.cutoff;
     for (int64_t k = threadIdx.x; k < windows; k += kThreads) {
       if (!(sum_of(k) >= threshold)) continue;
       atomicMin(&first, static_cast<long long>(k));
@@ -225,8 +221,8 @@ void launch_gpu(const Samples& in, const Silence& silence, int32_t* begins, int3
   }
   if (runs.empty()) return;
   const CudaTable<Run> table(runs);
-  region_gpu<<<static_cast<unsigned>(std::min<size_t>(runs.size(), 65535)), kThreads, 0, current_cuda_stream()>>>(
-      table.data(), static_cast<int64_t>(runs.size()), silence, in.dtype(), begins, lengths);
+  region_gpu<<<batch_grid(runs.size(), 1, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()), silence,
+                                                                                    in.dtype(), begins, lengths);
   check_launch("nonsilent_region");
 }
 #endif

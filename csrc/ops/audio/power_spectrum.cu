@@ -30,7 +30,7 @@ struct Along {
 void power_spectrum(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, int64_t nfft, int64_t power, const Tensor& output,
                     const MaybeTensor& output_shapes) {
   const PowerJob job = power_job(input, input_shapes, axis, nfft, power, output, output_shapes);
-  std::map<int64_t, std::vector<Along::Run>> by_length;  // one launch, but for transforms of different lengths
+  std::map<int64_t, std::vector<Along::Run>> by_length;  // a launch for each length of the transform, usually one
   bool rows = true;
   for (int64_t i = 0; i < job.in.size(); ++i) {
     const AxisShape shape = job.shape(i);

@@ -21,8 +21,8 @@ struct PowerJob {
 inline PowerJob power_job(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, int64_t nfft, int64_t power, const Tensor& output,
                           const MaybeTensor& output_shapes) {
   const PowerJob job{Samples(input, input_shapes), Samples(output, output_shapes), axis, nfft, power};
-  if (job.in.dtype() != DType::float32 || job.out.dtype() != DType::float32) fail(Error::Type, "power_spectrum: the input must be of float32");
-  if (axis < 0 || axis >= job.in.ndim()) fail(Error::Value, "power_spectrum: there is no axis ", axis);
+  if (job.in.dtype() != DType::float32 || job.out.dtype() != DType::float32) fail(Error::Type, "power_spectrum: the input must be float32");
+  if (axis < 0 || axis >= job.in.ndim()) fail(Error::Value, "power_spectrum: axis must be from 0 to ", job.in.ndim() - 1, ", got ", axis);
   for (int64_t i = 0; i < job.in.size(); ++i)
     if (job.in.shape(i)[axis] < 1) fail("power_spectrum: sample ", i, " has no elements along axis ", axis);
   return job;

@@ -17,30 +17,30 @@ namespace {
 
 constexpr int64_t kRow = 2048;
 
-// What stands in front of the first element: 0, that element, or the second one.
+// What precedes the first element: 0, that element, or the second one.
 NDD_ENUM("preemphasis_filter.Border", Border, int64_t, zero, clamp, reflect);
 
-NDD_HD float emphasized(float value, float before, float coefficient) { return value - coefficient * before; }
+NDD_HD float emphasize(float value, float before, float coefficient) { return value - coefficient * before; }
 
-// Which element stands in front of the first one; -1 for a zero.
+// The index of the element that precedes the first one; -1 for a zero.
 NDD_HD int64_t border_element(Border border, int64_t count) { return border == Border::zero ? -1 : border == Border::reflect && count > 1 ? 1 : 0; }
 
-// values[-1] is the element in front.
-void filter_row(const float* values, int64_t n, float coefficient, float* made) {
+// values[-1] is the preceding element. The row is filtered from a copy, so the input may be read after the output is written.
+void filter_row(const float* values, int64_t n, float coefficient, float* filtered) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* src = values;
-    float* __restrict dst = made;
+    float* __restrict dst = filtered;
     const float c = coefficient;
     const int64_t count = n;
-    for (int64_t k = 0; k < count; ++k) dst[k] = emphasized(src[k], src[k - 1], c);
+    for (int64_t k = 0; k < count; ++k) dst[k] = emphasize(src[k], src[k - 1], c);
   });
 }
 
 void filter_sample(const Samples& in, const Samples& out, int64_t i, float coefficient, Border border) {
   const int64_t count = in.volume(i);
   if (count == 0) return;
-  alignas(64) float staged[kRow + 16], made[kRow];
-  float* values = staged + 16;
+  alignas(64) float padded[kRow + 16], filtered[kRow];
+  float* values = padded + 16;
   const LoadRow load = row_loader(in.dtype());
   const StoreRow store = row_storer(out.dtype());
   const auto* from = static_cast<const char*>(in.data(i));
@@ -51,14 +51,14 @@ void filter_sample(const Samples& in, const Samples& out, int64_t i, float coeff
   if (in.dtype() == DType::float32 && out.dtype() == DType::float32) {
     const auto* src = reinterpret_cast<const float*>(from);
     auto* dst = reinterpret_cast<float*>(to);
-    dst[0] = emphasized(src[0], values[-1], coefficient);
+    dst[0] = emphasize(src[0], values[-1], coefficient);
     return filter_row(src + 1, count - 1, coefficient, dst + 1);
   }
   for (; begin < count; begin += kRow) {
     const int64_t n = std::min(kRow, count - begin);
     load(from + begin * in.item_bytes(), n, values);
-    filter_row(values, n, coefficient, made);
-    store(made, n, to + begin * out.item_bytes());
+    filter_row(values, n, coefficient, filtered);
+    store(filtered, n, to + begin * out.item_bytes());
     values[-1] = values[n - 1];
   }
 }
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(256) filter_gpu(const Run* runs, int64_t count
     const Run run = runs[k];
     for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < run.count; e += int64_t{gridDim.x} * blockDim.x) {
       const int64_t at = e > 0 ? e - 1 : border_element(border, run.count);
-      store_element(emphasized(load_element(run.in, in, e), at < 0 ? 0.0f : load_element(run.in, in, at), run.coefficient), run.out, out, e);
+      store_element(emphasize(load_element(run.in, in, e), at < 0 ? 0.0f : load_element(run.in, in, at), run.coefficient), run.out, out, e);
     }
   }
 }
@@ -91,15 +91,14 @@ void preemphasis_filter(const Tensor& input, const MaybeTensor& input_shapes, co
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;
-    int64_t most = 0;
+    int64_t max_count = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       runs.push_back({in.data(i), out.data(i), in.volume(i), coefficient(i)});
-      most = std::max(most, in.volume(i));
+      max_count = std::max(max_count, in.volume(i));
     }
-    if (most == 0) return;
+    if (max_count == 0) return;
     const CudaTable<Run> table(runs);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid = batch_grid(max_count, 1024, in.size());
     filter_gpu<<<grid, 256, 0, current_cuda_stream()>>>(table.data(), in.size(), kind, in.dtype(), out.dtype());
     return check_launch("preemphasis_filter");
   }

@@ -6,13 +6,14 @@
 
 namespace ndd::audio {
 
-// A vector of at least so many elements. What a very long signal needed is given back before the next one.
+// Returns at least `elements` elements. A buffer above kMaxKeptBytes is freed when a smaller one suffices, so that one very long signal does not hold memory
+// in every thread.
 template <class T>
-T* scratch_of(LineVector<T>& kept, size_t elements) {
-  constexpr size_t kMostKept = size_t{16} << 20;  // bytes
-  if (kept.size() * sizeof(T) > kMostKept && elements * sizeof(T) <= kMostKept) LineVector<T>().swap(kept);
-  if (kept.size() < elements) kept.resize(elements);
-  return kept.data();
+T* scratch_of(LineVector<T>& buffer, size_t elements) {
+  constexpr size_t kMaxKeptBytes = size_t{16} << 20;  // bytes
+  if (buffer.size() * sizeof(T) > kMaxKeptBytes && elements * sizeof(T) <= kMaxKeptBytes) LineVector<T>().swap(buffer);
+  if (buffer.size() < elements) buffer.resize(elements);
+  return buffer.data();
 }
 
 }  // namespace ndd::audio

@@ -13,6 +13,7 @@
 namespace ndd::audio {
 namespace {
 
+// One stage. For a given p the lanes of all `stride` numbers are contiguous, so the inner loop vectorizes with constant twiddle factors.
 template <int R>
 inline NDD_ALWAYS_INLINE void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* from_re, const float* from_im,
                                         float* to_re, float* to_im) {
@@ -62,7 +63,7 @@ void multiply(const float* factors, int64_t n, int64_t lanes, float sign, float*
   }
 }
 
-// Of the elements from `begin` to `end` of all lanes.
+// Loads elements `begin` to `end` of all lanes, in any layout. Lanes beyond the last signal repeat it, or are zero; their results are not stored.
 void load_any(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t begin, int64_t end, const float* window, float* re, float* im) {
   for (int64_t i = begin; i < end; ++i) {
     float* to = plan.halved ? (i % 2 ? im : re) + i / 2 * lanes : re + i * lanes;
@@ -80,12 +81,12 @@ void load_any(const RealPlan& plan, int64_t lanes, const Signals& signals, int64
 #if defined(__x86_64__)
 // Four elements of four lanes at a time; returns how many elements were loaded.
 int64_t load_rows(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, float* re, float* im) {
-  const __m128 one = _mm_set1_ps(1.0f);
+  const __m128 ones = _mm_set1_ps(1.0f);
   for (int64_t l = 0; l < lanes; l += 4) {
     const float* row[4];
     for (int64_t k = 0; k < 4; ++k) row[k] = signals.in[std::min(l + k, signals.count - 1)];
     for (int64_t i = 0; i + 4 <= length; i += 4) {
-      const __m128 factor = window ? _mm_loadu_ps(window + i) : one;
+      const __m128 factor = window ? _mm_loadu_ps(window + i) : ones;
       __m128 a = _mm_mul_ps(_mm_loadu_ps(row[0] + i), factor), b = _mm_mul_ps(_mm_loadu_ps(row[1] + i), factor);
       __m128 c = _mm_mul_ps(_mm_loadu_ps(row[2] + i), factor), d = _mm_mul_ps(_mm_loadu_ps(row[3] + i), factor);
       _MM_TRANSPOSE4_PS(a, b, c, d);
@@ -108,8 +109,8 @@ int64_t load_rows(const RealPlan& plan, int64_t lanes, const Signals& signals, i
 }
 #endif
 
-// Of one signal; returns how many elements were loaded.
-int64_t load_one(const RealPlan& plan, const float* from, int64_t length, const float* window, float* re_to, float* im_to) {
+// Loads a single signal; returns how many elements were loaded.
+int64_t load_single(const RealPlan& plan, const float* from, int64_t length, const float* window, float* re_to, float* im_to) {
   const int64_t whole = plan.halved ? length / 2 * 2 : length;
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict in = from, * __restrict factor = window;
@@ -130,7 +131,7 @@ int64_t load_one(const RealPlan& plan, const float* from, int64_t length, const 
 
 void load(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, float* re, float* im) {
   int64_t begin = 0;
-  if (signals.in_step == 1 && lanes == 1) begin = load_one(plan, signals.in[0], length, window, re, im);
+  if (signals.in_step == 1 && lanes == 1) begin = load_single(plan, signals.in[0], length, window, re, im);
 #if defined(__x86_64__)
   if (signals.in_step == 1 && lanes % 4 == 0) begin = load_rows(plan, lanes, signals, length, window, re, im);
 #endif
@@ -145,7 +146,7 @@ void load(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t l
   }
 }
 
-// powers[k * lanes + l]
+// powers[k * lanes + l] = |X[k]|^power of lane l. For an even length the transform holds two interleaved real halves, which are separated here.
 void find_powers(const RealPlan& plan, int64_t lanes, const float* re_of, const float* im_of, int64_t power, float* powers) {
   const int64_t half = plan.n / 2, bins = plan.bins();
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -214,6 +215,7 @@ void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_
         *powers = other_im + part;
   load(plan, lanes, signals, length, window, re, im);
   transform(plan.complex, lanes, re, im, other_re, other_im);
+  // Powers that already have the layout of the output are written there; all others are transposed.
   const bool direct = signals.count == lanes && signals.out_step == lanes;  // side by side, or a single one
   find_powers(plan, lanes, re, im, power, direct ? signals.out[0] : powers);
   if (!direct) store(plan.bins(), lanes, signals, powers);

@@ -12,11 +12,11 @@
 namespace ndd::audio {
 
 constexpr int kSpectraThreads = 256;
-constexpr int kMostStages = 32;
-constexpr int64_t kSharedBytes = 64 << 10;
+constexpr int kMaxStages = 32;
+constexpr int64_t kSharedBytes = 64 << 10;  // of a block: three blocks share a multiprocessor
 
 struct DeviceStages {
-  Stage stages[kMostStages];
+  Stage stages[kMaxStages];
   int count;
   const float* twiddles;
 };
@@ -25,16 +25,16 @@ struct DevicePlan {
   DeviceStages stages;  // of the transform, or of Bluestein's convolution
   int64_t n, numbers, extent;
   bool halved;
-  const float *split, *chirp, *filter;  // chirp: null where there is no convolution
+  const float *split, *chirp, *filter;  // chirp: null without a convolution
 };
 
-// The plan's tables on the device.
+// Uploads the plan's tables. Must outlive the launch only: its memory is ordered by the stream.
 class PlanTables {
  public:
   explicit PlanTables(const RealPlan& plan)
       : stages_((plan.complex.convolution ? *plan.complex.convolution : plan.complex)), twiddles_(stages_.twiddles), split_(plan.split),
         chirp_(plan.complex.chirp), filter_(plan.complex.filter) {
-    made_ = {{{}, static_cast<int>(stages_.stages.size()), twiddles_.data()},
+    plan_ = {{{}, static_cast<int>(stages_.stages.size()), twiddles_.data()},
              plan.n,
              plan.complex.n,
              plan.complex.extent(),
@@ -42,17 +42,18 @@ class PlanTables {
              split_.data(),
              plan.complex.convolution ? chirp_.data() : nullptr,
              filter_.data()};
-    if (stages_.stages.size() > kMostStages) fail(Error::Value, "the transform is too long");
-    std::copy(stages_.stages.begin(), stages_.stages.end(), made_.stages.stages);
+    if (stages_.stages.size() > kMaxStages) fail(Error::Value, "the Fourier transform is too long");
+    std::copy(stages_.stages.begin(), stages_.stages.end(), plan_.stages.stages);
   }
-  const DevicePlan& plan() const { return made_; }
+  const DevicePlan& plan() const { return plan_; }
 
  private:
   const ComplexPlan& stages_;
   CudaTable<float> twiddles_, split_, chirp_, filter_;
-  DevicePlan made_;
+  DevicePlan plan_;
 };
 
+// The threads of the block share the butterflies of a stage: element e is p * row + q, of which the lanes are the fastest index.
 template <int R>
 __device__ void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* in_re, const float* in_im, float* out_re,
                           float* out_im) {
@@ -89,7 +90,7 @@ __device__ inline void multiply(const float* factors, int64_t n, int64_t lanes, 
   __syncthreads();
 }
 
-// Access has a struct Run with the number of `signals`, and says where element i of signal w of a run is and where its bin k goes.
+// Access has a struct Run with the number of `signals`; it loads element i of signal w of a run and stores bin k.
 template <class Access>
 __global__ void __launch_bounds__(kSpectraThreads)
     spectra_gpu(const typename Access::Run* runs, int64_t count, Access access, const __grid_constant__ DevicePlan plan, int64_t lanes, int64_t power,
@@ -103,9 +104,9 @@ __global__ void __launch_bounds__(kSpectraThreads)
       float *re = base, *im = re + part, *other_re = im + part, *other_im = other_re + part;
       for (int64_t e = threadIdx.x; e < part; e += blockDim.x) {
         const int64_t l = e / plan.extent, i = e - l * plan.extent, w = first + l;
-        const bool there = w < run.signals && i < plan.numbers;
-        re[i * lanes + l] = there ? access.load(run, w, plan.halved ? 2 * i : i) : 0.0f;
-        im[i * lanes + l] = there && plan.halved ? access.load(run, w, 2 * i + 1) : 0.0f;
+        const bool exists = w < run.signals && i < plan.numbers;
+        re[i * lanes + l] = exists ? access.load(run, w, plan.halved ? 2 * i : i) : 0.0f;
+        im[i * lanes + l] = exists && plan.halved ? access.load(run, w, 2 * i + 1) : 0.0f;
       }
       __syncthreads();
       if (plan.chirp) multiply(plan.chirp, plan.numbers, lanes, 1.0f, 1.0f, re, im);
@@ -119,9 +120,9 @@ __global__ void __launch_bounds__(kSpectraThreads)
         const int64_t k = access.bins_last() ? e % bins : e / lanes, l = access.bins_last() ? e / bins : e % lanes;
         if (first + l >= run.signals) continue;
         const int64_t at = (plan.halved && k == half ? 0 : k) * lanes + l, mirrored = (k == 0 ? 0 : half - k) * lanes + l;
-        const float found = plan.halved ? power_of_pair(re[at], im[at], re[mirrored], im[mirrored], plan.split[2 * k], plan.split[2 * k + 1])
+        const float value = plan.halved ? power_of_pair(re[at], im[at], re[mirrored], im[mirrored], plan.split[2 * k], plan.split[2 * k + 1])
                                         : re[at] * re[at] + im[at] * im[at];
-        access.store(run, first + l, k, power == 1 ? sqrtf(found) : found);
+        access.store(run, first + l, k, power == 1 ? sqrtf(value) : value);
       }
       __syncthreads();
     }
@@ -132,17 +133,17 @@ __global__ void __launch_bounds__(kSpectraThreads)
 // from the second-level cache and writing the result once, about half of the bandwidth.
 template <class Access>
 void launch_spectra(const char* op, const std::vector<typename Access::Run>& runs, const Access& access, const RealPlan& plan, int64_t power) {
-  int64_t most = 0;
-  for (const auto& run : runs) most = std::max(most, run.signals);
-  if (most == 0) return;
+  int64_t max_signals = 0;
+  for (const auto& run : runs) max_signals = std::max(max_signals, run.signals);
+  if (max_signals == 0) return;
   const PlanTables tables(plan);
   const CudaTable<typename Access::Run> table(runs);
   const int64_t number_bytes = 4 * static_cast<int64_t>(sizeof(float)) * plan.complex.extent();
   int64_t lanes = 8;
-  while (lanes > 1 && (lanes * number_bytes > kSharedBytes || lanes / 2 >= most)) lanes /= 2;
+  while (lanes > 1 && (lanes * number_bytes > kSharedBytes || lanes / 2 >= max_signals)) lanes /= 2;
   const bool is_shared = lanes * number_bytes <= kSharedBytes;
-  int64_t x = std::min<int64_t>((most + lanes - 1) / lanes, 1 << 16), y = std::min<int64_t>(runs.size(), 65535);
-  if (!is_shared) {  // a gigabyte of scratch memory at most
+  int64_t x = std::min<int64_t>((max_signals + lanes - 1) / lanes, 1 << 16), y = std::min<int64_t>(runs.size(), 65535);
+  if (!is_shared) {  // long signals: fewer blocks, so that their scratch memory stays below a gigabyte
     const int64_t blocks = std::max<int64_t>(1, (int64_t{1} << 30) / number_bytes);
     x = std::min(x, blocks);
     y = std::min(y, std::max<int64_t>(1, blocks / x));

@@ -23,7 +23,7 @@ struct Framing {
     return (centered ? length : length - window_length) / step + 1;
   }
 
-  // Where element `at` of a signal is taken from, which may lie in front of it or behind; -1 for a zero.
+  // The index that element `at` of a padded signal is read from; -1 for a zero. The reflection does not repeat the border.
   NDD_HD int64_t source(int64_t at, int64_t length) const {
     if (at >= 0 && at < length) return at;
     if (!reflect) return -1;
@@ -40,27 +40,28 @@ struct SpectrogramJob {
   std::shared_ptr<const std::vector<float>> window;
 };
 
-// A Hann window whose samples lie in the middle of equal parts, as DALI's.
+// A Hann window sampled at the middles of equal parts, as in DALI; SciPy's and torch's begin with 0.
 inline std::shared_ptr<const std::vector<float>> hann_window(int64_t length) {
-  std::vector<float> made(length);
+  std::vector<float> window(length);
   for (int64_t i = 0; i < length; ++i)
-    made[i] = static_cast<float>(0.5 - 0.5 * std::cos(2.0 * 3.14159265358979323846 * (static_cast<double>(i) + 0.5) / static_cast<double>(length)));
-  return std::make_shared<const std::vector<float>>(std::move(made));
+    window[i] = static_cast<float>(0.5 - 0.5 * std::cos(2.0 * M_PI * (static_cast<double>(i) + 0.5) / static_cast<double>(length)));
+  return std::make_shared<const std::vector<float>>(std::move(window));
 }
 
 inline SpectrogramJob spectrogram_job(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& window, int64_t nfft,
                                       int64_t window_length, int64_t window_step, int64_t power, bool center_windows, bool reflect_padding,
                                       bool time_major, const Tensor& output, const MaybeTensor& output_shapes) {
-  // Kernels may be called without the checks of Python.
-  if (nfft < 1 || window_length < 1 || window_length > nfft || window_step < 1) fail(Error::Value, "spectrogram: wrong window");
+  // Python checks these, but torch.ops can call the kernel directly, and windows of other sizes would be read out of bounds.
+  if (nfft < 1 || window_length < 1 || window_length > nfft || window_step < 1)
+    fail(Error::Value, "spectrogram: window_length must be from 1 to nfft, and window_step positive");
   const Framing framing{window_length, window_step, center_windows ? window_length / 2 : 0, power, center_windows, reflect_padding, time_major};
   SpectrogramJob job{Samples(input, input_shapes), Samples(output, output_shapes), framing, real_plan(nfft), nullptr};
-  if (input.dtype() != DType::float32 || output.dtype() != DType::float32) fail(Error::Type, "spectrogram: the signal must be of float32");
+  if (input.dtype() != DType::float32 || output.dtype() != DType::float32) fail(Error::Type, "spectrogram: the signal must be float32");
   for (int64_t i = 0; i < job.in.size(); ++i) {
     const int64_t length = job.in.volume(i), count = framing.windows(length);
     for (int64_t d = 0; d < job.in.ndim(); ++d)
       if (job.in.shape(i)[d] != 1 && job.in.shape(i)[d] != length)
-        fail("spectrogram: sample ", i, " is no signal of one channel: only one extent may be other than 1");
+        fail("spectrogram: sample ", i, " must be a signal of one channel: only one extent may differ from 1");
     if (length < 1 || count < 1)
       fail("spectrogram: sample ", i, " has ", length, " elements, which is too short for windows of ", window_length,
            "; pad it, or use center_windows=True");

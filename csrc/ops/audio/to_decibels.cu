@@ -22,7 +22,7 @@ struct Decibels {
   float least, multiplier;  // least: of the ratio
 
   NDD_HD static float inverse(float reference) { return reference == 0.0f ? 1.0f : 1.0f / reference; }
-  // A NaN is less than everything.
+  // A NaN fails the comparison and becomes the lower limit.
   NDD_HD float operator()(float value, float inverse_reference) const {
     const float ratio = value * inverse_reference, limited = ratio > least ? ratio : least;
     return static_cast<float>(float_functions::log_of(limited) * (0.4342944819032518 * multiplier));
@@ -33,7 +33,7 @@ Decibels decibels_of(double cutoff_db, double multiplier) {
   return {static_cast<float>(std::pow(10.0, cutoff_db / multiplier)), static_cast<float>(multiplier)};
 }
 
-// The largest of the elements and 0, in so many lanes that the loop becomes vectors.
+// The largest of the elements and 0 in each lane: enough lanes for the loop to vectorize, which gcc does not do for a single maximum of floats.
 void find_largest(const float* row, int64_t n, float* largest) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict src = row;
@@ -89,20 +89,20 @@ struct Run {
   int64_t count;
 };
 
-// Bits of floats that are not negative are ordered like them.
+// Floats that are not negative are ordered like their bits, for which there is an atomic maximum.
 __global__ void __launch_bounds__(kThreads) largest_gpu(const Run* runs, int64_t count, DType in, int* largest) {
-  __shared__ int most;
+  __shared__ int max_count;
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
-    if (threadIdx.x == 0) most = 0;
+    if (threadIdx.x == 0) max_count = 0;
     __syncthreads();
-    float found = 0.0f;
+    float device_largest = 0.0f;
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < runs[k].count; e += int64_t{gridDim.x} * kThreads) {
       const float value = load_element(runs[k].in, in, e);
-      found = value > found ? value : found;
+      device_largest = value > device_largest ? value : device_largest;
     }
-    atomicMax(&most, __float_as_int(found));
+    atomicMax(&max_count, __float_as_int(device_largest));
     __syncthreads();
-    if (threadIdx.x == 0) atomicMax(largest + k, most);
+    if (threadIdx.x == 0) atomicMax(largest + k, max_count);
     __syncthreads();
   }
 }
@@ -119,21 +119,20 @@ __global__ void __launch_bounds__(kThreads)
 // The logarithm in double bounds the time: 40 instructions an element.
 void launch_gpu(const Samples& in, const Samples& out, Decibels decibels, float reference) {
   std::vector<Run> runs;
-  int64_t most = 0;
+  int64_t max_count = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     runs.push_back({in.data(i), static_cast<float*>(out.data(i)), in.volume(i)});
-    most = std::max(most, in.volume(i));
+    max_count = std::max(max_count, in.volume(i));
   }
-  if (most == 0) return;
+  if (max_count == 0) return;
   const CudaTable<Run> table(runs);
   const auto count = static_cast<int64_t>(runs.size());
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1 << 14)),
-                  static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(max_count, 4 * kThreads, count, 1 << 14);
   const CudaTable<int> largest(std::vector<int>(reference == 0.0f ? count : 1, 0));
-  int* found = const_cast<int*>(largest.data());
-  if (reference == 0.0f) largest_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), found);
+  int* device_largest = const_cast<int*>(largest.data());
+  if (reference == 0.0f) largest_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), device_largest);
   decibels_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), decibels, reference,
-                                                             reference == 0.0f ? found : nullptr);
+                                                             reference == 0.0f ? device_largest : nullptr);
   check_launch("to_decibels");
 }
 #endif
@@ -142,12 +141,12 @@ void to_decibels(const Tensor& input, const MaybeTensor& input_shapes, double cu
                  const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Decibels decibels = decibels_of(cutoff_db, multiplier);
-  const auto given = static_cast<float>(reference);
-  if (out.dtype() != DType::float32) fail(Error::Type, "to_decibels: the output must be of float32");
+  const auto fixed_reference = static_cast<float>(reference);
+  if (out.dtype() != DType::float32) fail(Error::Type, "to_decibels: the output must be float32");
 #ifdef __CUDACC__
-  if (input.is_cuda()) return launch_gpu(in, out, decibels, given);
+  if (input.is_cuda()) return launch_gpu(in, out, decibels, fixed_reference);
 #endif
-  launch_cpu("to_decibels", in.size(), 1.5 * in.mean_volume(), {}, [=](int64_t i) { decibels_of_sample(in, out, i, decibels, given); });
+  launch_cpu("to_decibels", in.size(), 1.5 * in.mean_volume(), {}, [=](int64_t i) { decibels_of_sample(in, out, i, decibels, fixed_reference); });
 }
 
 }  // namespace

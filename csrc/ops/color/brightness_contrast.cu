@@ -5,6 +5,7 @@
 namespace ndd {
 namespace {
 
+// All three operators are linear in the value, so one functor serves them.
 struct Linear {
   float scale, shift;
   NDD_HD float operator()(float v) const { return scale * v + shift; }

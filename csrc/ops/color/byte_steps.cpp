@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that were drawn for each image of a batch, one after the other while the image is in the second-level cache: the policies' augmentations of uint8
-// images, by the code that the operators have themselves.
+// Applies the steps that a policy has drawn for each uint8 image, one after the other while the image is in the second-level cache. The steps call the
+// functions of the operators (bytes.h), so the results are the same.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -31,7 +31,7 @@ struct Image {
   int64_t pixels() const { return height * width; }
   int64_t volume() const { return pixels() * channels; }
   ColorImage colors() const { return {pixels(), channels, planar}; }
-  // Of interleaved channels; planes are images of their own.
+  // Planes are processed as separate images of one channel.
   int64_t planes() const { return planar ? channels : 1; }
   int64_t inner() const { return planar ? 1 : channels; }
 };
@@ -45,14 +45,14 @@ struct Fill {
 void warp(const Image& image, const float (&matrix)[6], const Fill& fill, const uint8_t* in, uint8_t* out) {
   const int64_t inner = image.inner(), plane = image.pixels() * inner;
   WarpItem<2, AffineMap<2>> item{};
-  const bool one = fill.values.size() == 1;
+  const bool single = fill.values.size() == 1;
   item.src = {in,
               {image.width, image.height},
               {inner, inner * image.width},
               inner,
               WarpBorder::constant,
-              one ? fill.values[0] : 0.0f,
-              one ? nullptr : fill.values.data(),
+              single ? fill.values[0] : 0.0f,
+              single ? nullptr : fill.values.data(),
               fill.fades};
   for (int k = 0; k < 6; ++k) item.map.m[k / 3][k % 3] = matrix[k];
   item.out = out;
@@ -69,7 +69,7 @@ void map_bytes(const uint8_t* in, int64_t count, uint8_t* out, Level level) {
   map_levels(in, count, 1, table, out);
 }
 
-void apply(const Image& image, Kind kind, const float (&numbers)[kNumbers - 1], double exact, const Fill& fill, const uint8_t* in, uint8_t* out) {
+void apply(const Image& image, Kind kind, const float (&numbers)[kNumbers - 1], double factor, const Fill& fill, const uint8_t* in, uint8_t* out) {
   const int64_t pixels = image.pixels(), inner = image.inner();
   const auto for_planes = [&](auto f) {
     for (int64_t p = 0; p < image.planes(); ++p) f(in + p * pixels * inner, out + p * pixels * inner);
@@ -77,12 +77,12 @@ void apply(const Image& image, Kind kind, const float (&numbers)[kNumbers - 1], 
   switch (kind) {
     case Kind::none: std::memcpy(out, in, image.volume()); return;
     case Kind::warp: return warp(image, numbers, fill, in, out);
-    case Kind::brightness: return jitter_bytes(image.colors(), 0, exact, in, out);
-    case Kind::contrast: return jitter_bytes(image.colors(), 1, exact, in, out);
-    case Kind::saturation: return jitter_bytes(image.colors(), 2, exact, in, out);
-    case Kind::sharpness: return for_planes([&](auto* from, auto* to) { sharpen_bytes(from, image.height, image.width, inner, exact, to); });
+    case Kind::brightness: return jitter_bytes(image.colors(), 0, factor, in, out);
+    case Kind::contrast: return jitter_bytes(image.colors(), 1, factor, in, out);
+    case Kind::saturation: return jitter_bytes(image.colors(), 2, factor, in, out);
+    case Kind::sharpness: return for_planes([&](auto* from, auto* to) { sharpen_bytes(from, image.height, image.width, inner, factor, to); });
     case Kind::posterize: {
-      const int dropped = 8 - static_cast<int>(std::clamp(exact, 0.0, 8.0));
+      const int dropped = 8 - static_cast<int>(std::clamp(factor, 0.0, 8.0));
       return map_bytes(in, image.volume(), out, [=](int v) { return v >> dropped << dropped; });
     }
     case Kind::solarize: return map_bytes(in, image.volume(), out, [=](int v) { return static_cast<float>(v) >= numbers[0] ? 255 - v : v; });
@@ -90,7 +90,7 @@ void apply(const Image& image, Kind kind, const float (&numbers)[kNumbers - 1], 
     case Kind::equalize: return for_planes([&](auto* from, auto* to) { equalize_bytes(from, pixels, inner, to); });
     case Kind::invert: return map_bytes(in, image.volume(), out, [](int v) { return 255 - v; });
   }
-  fail("byte_steps: there is no step ", static_cast<int64_t>(kind));
+  fail("byte_steps: unknown kind of step: ", static_cast<int64_t>(kind));
 }
 
 // `steps` has rows of kNumbers for each sample. `fill_value` is one number or one for each channel, `fades` as in warp_affine.
@@ -114,20 +114,20 @@ void byte_steps(const Tensor& input, const MaybeTensor& input_shapes, const Tens
     int64_t last = count - 1;
     const auto kind_of = [&](int64_t step) { return static_cast<Kind>(rows(i, step * kNumbers)); };
     while (last > 0 && kind_of(last) == Kind::none) --last;
-    int turn = 0;
+    int buffer_index = 0;
     for (int64_t s = 0; s <= last; ++s) {
       const Kind kind = kind_of(s);
       if (kind == Kind::none && s != last) continue;
       float numbers[kNumbers - 1];
       for (int64_t k = 0; k + 1 < kNumbers; ++k) numbers[k] = static_cast<float>(rows(i, s * kNumbers + 1 + k));
-      uint8_t* made = to;
+      uint8_t* target = to;
       if (s != last) {
-        std::vector<uint8_t>& buffer = buffers[turn ^= 1];
+        std::vector<uint8_t>& buffer = buffers[buffer_index ^= 1];
         if (static_cast<int64_t>(buffer.size()) < image.volume()) buffer.resize(image.volume());
-        made = buffer.data();
+        target = buffer.data();
       }
-      apply(image, kind, numbers, rows(i, s * kNumbers + 1), fill, from, made);
-      from = made;
+      apply(image, kind, numbers, rows(i, s * kNumbers + 1), fill, from, target);
+      from = target;
     }
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of some operators on one uint8 image on the CPU, for those that do several steps at once: in, out and what lies between are never the same memory.
+// Operators on a single uint8 image on the CPU, for kernels that apply several steps in one pass. Input and output must not overlap.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace ndd {
 // A step of color_jitter; `kind` is 0 for brightness, 1 for contrast, 2 for saturation, 3 for hue.
 void jitter_bytes(const ColorImage& image, int32_t kind, double factor, const uint8_t* in, uint8_t* out);
 
-// autocontrast, of interleaved channels and of a plane whose white is `most`, and equalize by Pillow's rule, of interleaved channels.
+// autocontrast of interleaved channels, and of a float32 plane whose white is `white`; equalize by Pillow's rule, of interleaved channels.
 void stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out);
-void stretch_plane(const float* in, int64_t count, float most, float* out);
+void stretch_plane(const float* in, int64_t count, float white, float* out);
 void equalize_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out);
 
 // sharpness of interleaved channels.

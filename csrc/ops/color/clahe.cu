@@ -31,7 +31,7 @@ __device__ uint32_t sum_of_warp(uint32_t value) {
 }
 
 // limited_table by a warp, whose lanes have eight levels each: 5 steps of a sum and a scan instead of 256 of one thread for which the others wait.
-__device__ void limited_table_of_warp(const uint32_t* counts, uint32_t limit, int64_t area, uint8_t* table) {
+__device__ void make_clipped_table_by_warp(const uint32_t* counts, uint32_t limit, int64_t area, uint8_t* table) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   uint32_t own[8], above = 0;
   for (int j = 0; j < 8; ++j) {
@@ -74,11 +74,11 @@ __global__ void __launch_bounds__(kThreads) tables_gpu(const Image* images, int6
       __syncthreads();
       const int64_t top = tile / t.tiles_x * t.tile_height, left = tile % t.tiles_x * t.tile_width;
       for (int64_t y = warp; y < t.tile_height; y += kThreads / 32) {
-        const uint8_t* const row = image.src + reflected(top + y, t.height) * t.width * step;
-        for (int64_t x = lane; x < t.tile_width; x += 32) atomicAdd(counts + row[reflected(left + x, t.width) * step], 1u);
+        const uint8_t* const row = image.src + reflect_index(top + y, t.height) * t.width * step;
+        for (int64_t x = lane; x < t.tile_width; x += 32) atomicAdd(counts + row[reflect_index(left + x, t.width) * step], 1u);
       }
       __syncthreads();
-      if (warp == 0) limited_table_of_warp(counts, t.limit, t.area(), tables + (image.first + tile) * kLevels);
+      if (warp == 0) make_clipped_table_by_warp(counts, t.limit, t.area(), tables + (image.first + tile) * kLevels);
       __syncthreads();
     }
   }
@@ -102,13 +102,13 @@ __global__ void __launch_bounds__(kThreads) blend_gpu(const Image* images, int64
       for (int64_t y = top; y < bottom; ++y) {
         const Neighbors row = neighbors(y, t.tile_height, t.tiles_y);
         const int64_t at = (y * t.width + x) * step;
-        dst[at] = blended(own + row.first * t.tiles_x * kLevels, own + row.second * t.tiles_x * kLevels, column, row.weight, src[at]);
+        dst[at] = blend_tables(own + row.first * t.tiles_x * kLevels, own + row.second * t.tiles_x * kLevels, column, row.weight, src[at]);
       }
     }
   }
 }
 
-__global__ void to_lab(const Colors* colors, int64_t count, const LabTables* tables) {
+__global__ void to_lab_gpu(const Colors* colors, int64_t count, const LabTables* tables) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Colors c = colors[k];
     for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < c.pixels; i += int64_t{gridDim.x} * kThreads) {
@@ -119,7 +119,7 @@ __global__ void to_lab(const Colors* colors, int64_t count, const LabTables* tab
   }
 }
 
-__global__ void from_lab(const Colors* colors, int64_t count, const LabTables* tables) {
+__global__ void from_lab_gpu(const Colors* colors, int64_t count, const LabTables* tables) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Colors c = colors[k];
     for (int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x; i < c.pixels; i += int64_t{gridDim.x} * kThreads) {
@@ -135,7 +135,7 @@ void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double cli
   const Samples in(input, input_shapes), out(output, output_shapes);
   std::vector<Image> images;
   std::vector<Colors> colors;
-  int64_t most = 0, converted = 0, tables = 0;
+  int64_t max_pixels = 0, converted = 0, tables = 0;
   for (int64_t i = 0; i < in.size(); ++i)
     if (in.shape(i)[2] == 3 && luma_only) converted += in.volume(i);
   const CudaBuffer lab(converted);
@@ -146,7 +146,7 @@ void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double cli
     const Tiling tiling(shape[0], shape[1], tiles_y, tiles_x, clip_limit);
     const uint8_t* from = static_cast<const uint8_t*>(in.data(i));
     uint8_t* to = static_cast<uint8_t*>(out.data(i));
-    most = std::max(most, pixels);
+    max_pixels = std::max(max_pixels, pixels);
     if (channels == 3 && luma_only) {
       colors.push_back({from, to, next, pixels});
       images.push_back({next, next, 1, tiling, tables});
@@ -161,18 +161,16 @@ void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double cli
   const CudaTable<Colors> color_table(colors);
   const CudaTable<LabTables> lab_table(colors.empty() ? std::vector<LabTables>{} : std::vector<LabTables>{lab_tables()});
   const CudaBuffer buffer(tables * kLevels);
-  uint8_t* made = static_cast<uint8_t*>(buffer.data());
+  uint8_t* table_bytes = static_cast<uint8_t*>(buffer.data());
   const cudaStream_t stream = current_cuda_stream();
-  const auto grid = [&](int64_t blocks, size_t rows) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 1 << 16)), static_cast<unsigned>(std::min<size_t>(rows, 65535)));
-  };
-  const int64_t blocks = (most + kThreads - 1) / kThreads;
+  const dim3 color_grid = batch_grid(max_pixels, kThreads, static_cast<int64_t>(colors.size()));
   const auto count = static_cast<int64_t>(images.size()), colored = static_cast<int64_t>(colors.size());
   // Bound by instructions: a pixel takes four lookups, some 100 operations with its colors; about 10 % of the bandwidth are expected.
-  if (colored) to_lab<<<grid(blocks, colors.size()), kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
-  tables_gpu<<<grid(tiles_x * tiles_y, images.size()), kThreads, 0, stream>>>(image_table.data(), count, made);
-  blend_gpu<<<grid(blocks / kRows + 1, images.size()), kThreads, 0, stream>>>(image_table.data(), count, made);
-  if (colored) from_lab<<<grid(blocks, colors.size()), kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
+  if (colored) to_lab_gpu<<<color_grid, kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
+  tables_gpu<<<batch_grid(tiles_x * tiles_y, 1, count), kThreads, 0, stream>>>(image_table.data(), count, table_bytes);
+  blend_gpu<<<batch_grid((max_pixels + kThreads - 1) / kThreads / kRows + 1, 1, count), kThreads, 0, stream>>>(image_table.data(), count,
+                                                                                                               table_bytes);
+  if (colored) from_lab_gpu<<<color_grid, kThreads, 0, stream>>>(color_table.data(), colored, lab_table.data());
   check_launch("clahe");
 }
 

@@ -13,7 +13,7 @@
 
 namespace ndd::clahe {
 
-// The tiles of an image of one channel. Where its size is no multiple of them it is continued by reflection, in both directions if in one.
+// The tiles of an image of one channel. If its size is not a multiple of the tiling in one direction, it is extended by reflection in both, as in OpenCV.
 struct Tiling {
   int64_t height, width, tiles_y, tiles_x, tile_height, tile_width;
   uint32_t limit;  // largest count of a level in a tile, or 0
@@ -31,16 +31,17 @@ struct Tiling {
   int64_t tiles() const { return tiles_y * tiles_x; }
 };
 
-// Reflection about the last pixel, which is not repeated.
-NDD_HD int64_t reflected(int64_t i, int64_t n) {
+// Reflects an index about the last pixel, which is not repeated.
+NDD_HD int64_t reflect_index(int64_t i, int64_t n) {
   if (i < n) return i;
   if (n == 1) return 0;
   const int64_t k = i % (2 * (n - 1));
   return k < n ? k : 2 * (n - 1) - k;
 }
 
-// From the counts of a tile to its table. What is above the limit is spread over all levels, the rest of it over every few.
-NDD_HD void limited_table(uint32_t* counts, uint32_t limit, int64_t area, uint8_t* table) {
+// Makes the table of a tile from its histogram. Counts above the limit are redistributed evenly over all levels; the remainder, fewer than 256, goes to
+// every step-th level. The redistribution may exceed the limit again, which OpenCV and DALI accept.
+NDD_HD void make_clipped_table(uint32_t* counts, uint32_t limit, int64_t area, uint8_t* table) {
   if (limit > 0) {
     uint32_t above = 0;
     for (int v = 0; v < kLevels; ++v) {
@@ -61,7 +62,7 @@ NDD_HD void limited_table(uint32_t* counts, uint32_t limit, int64_t area, uint8_
   }
 }
 
-// The two tiles next to a row or column, and the weight of the second one.
+// The two tiles whose centers enclose a row or column, and the weight of the second one. Beyond the outermost centers both are the same tile.
 struct Neighbors {
   int32_t first, second;
   float weight;
@@ -73,7 +74,7 @@ NDD_HD Neighbors neighbors(int64_t i, int64_t tile, int64_t tiles) {
   return {static_cast<int32_t>(k < 0 ? 0 : k), static_cast<int32_t>(k + 1 < tiles ? k + 1 : tiles - 1), at - below};
 }
 
-NDD_HD uint8_t blended(const uint8_t* upper, const uint8_t* lower, const Neighbors& column, float row_weight, uint8_t level) {
+NDD_HD uint8_t blend_tables(const uint8_t* upper, const uint8_t* lower, const Neighbors& column, float row_weight, uint8_t level) {
   const int64_t a = int64_t{column.first} * kLevels + level, b = int64_t{column.second} * kLevels + level;
   const float x = column.weight, x1 = 1.0f - x;
   const float value = (upper[a] * x1 + upper[b] * x) * (1.0f - row_weight) + (lower[a] * x1 + lower[b] * x) * row_weight;

@@ -16,17 +16,17 @@ namespace {
 using namespace color_jitter;
 
 template <bool whole>
-void apply_step(const Step& given, float mean, const Levels& given_levels, int64_t channels, int64_t n, ColorTile& tile) {
+void apply_step(const Step& step_argument, float mean, const Levels& levels_argument, int64_t channels, int64_t n, ColorTile& tile) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     float* __restrict red = tile.channel[0];
     float* __restrict green = tile.channel[1];
     float* __restrict blue = tile.channel[2];
-    const Step step = given;
-    const Levels levels = given_levels;
+    const Step step = step_argument;
+    const Levels levels = levels_argument;
     const float middle = mean;
     const int64_t count = n;
     if (channels == 1) {
-      for (int64_t i = 0; i < count; ++i) red[i] = blend<whole>(red[i], step.kind == kContrast ? middle : 0.0f, step, levels.most);
+      for (int64_t i = 0; i < count; ++i) red[i] = blend<whole>(red[i], step.kind == kContrast ? middle : 0.0f, step, levels.white);
     } else if (step.kind == kHue) {
       for (int64_t i = 0; i < count; ++i) turn<whole>(red[i], green[i], blue[i], step.factor, levels);
     } else if (step.kind == kSaturation) {
@@ -34,15 +34,15 @@ void apply_step(const Step& given, float mean, const Levels& given_levels, int64
     } else {
       const float with = step.kind == kContrast ? middle : 0.0f;
       for (int64_t i = 0; i < count; ++i) {
-        red[i] = blend<whole>(red[i], with, step, levels.most);
-        green[i] = blend<whole>(green[i], with, step, levels.most);
-        blue[i] = blend<whole>(blue[i], with, step, levels.most);
+        red[i] = blend<whole>(red[i], with, step, levels.white);
+        green[i] = blend<whole>(green[i], with, step, levels.white);
+        blue[i] = blend<whole>(blue[i], with, step, levels.white);
       }
     }
   });
 }
 
-// The sum of the gray values, in lanes: 64 numbers each, exact for whole numbers of 16 bits.
+// The sum of the gray values of a tile, in 16 lanes of float: each adds 64 values, which is exact for integers of 16 bits.
 template <bool whole>
 double gray_sum(const ColorTile& tile, int64_t channels, int64_t n) {
   constexpr int64_t kLanes = 16;
@@ -55,33 +55,33 @@ double gray_sum(const ColorTile& tile, int64_t channels, int64_t n) {
     const int64_t count = n, vectors = count / kLanes * kLanes;
     const bool colored = channels == 3;
     for (int64_t i = 0; i < vectors; i += kLanes)
-      for (int64_t k = 0; k < kLanes; ++k) sums[k] += colored ? gray<whole>(red[i + k], green[i + k], blue[i + k]) : red[i + k];
-    for (int64_t i = vectors; i < count; ++i) sums[i - vectors] += colored ? gray<whole>(red[i], green[i], blue[i]) : red[i];
+      for (int64_t k = 0; k < kLanes; ++k) sums[k] += colored ? gray_level<whole>(red[i + k], green[i + k], blue[i + k]) : red[i + k];
+    for (int64_t i = vectors; i < count; ++i) sums[i - vectors] += colored ? gray_level<whole>(red[i], green[i], blue[i]) : red[i];
   });
   double sum = 0.0;
   for (float lane : lanes) sum += lane;
   return sum;
 }
 
-// What becomes of one level where no step mixes channels.
+// Composes the steps into one table, if none of them mixes channels.
 void level_table(const Steps& steps, float mean, const Levels& levels, uint8_t* table) {
   for (int v = 0; v < kLevels; ++v) {
     auto value = static_cast<float>(v);
-    for (int k = 0; k < steps.count; ++k) value = blend<true>(value, steps.step[k].kind == kContrast ? mean : 0.0f, steps.step[k], levels.most);
+    for (int k = 0; k < steps.count; ++k) value = blend<true>(value, steps.step[k].kind == kContrast ? mean : 0.0f, steps.step[k], levels.white);
     table[v] = static_cast<uint8_t>(value);
   }
 }
 
 // One step that does not mix channels needs no tiles.
-void blend_floats(const float* in, int64_t count, const Step& given, float mean, float most, float* out) {
+void blend_floats(const float* in, int64_t count, const Step& step_argument, float mean, float white, float* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* from = in;  // may be the output
     float* to = out;
-    const Step step = given;
-    const float middle = step.kind == kContrast ? mean : 0.0f, white = most;
+    const Step step = step_argument;
+    const float middle = step.kind == kContrast ? mean : 0.0f, limit = white;
     const int64_t n = count;
 #pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) to[i] = blend<false>(from[i], middle, step, white);
+    for (int64_t i = 0; i < n; ++i) to[i] = blend<false>(from[i], middle, step, limit);
   });
 }
 
@@ -97,7 +97,7 @@ void jitter(const ColorImage& image, const Steps& steps, const Levels& levels, D
   const auto apply_steps = [&](int begin, int end, float mean, int64_t n) {
     for (int k = begin; k < end; ++k) apply_step<whole>(steps.step[k], mean, levels, image.channels, n, tile);
   };
-  // Levels that are looked up take half of what arithmetic with them does.
+  // A lookup takes half the time of the arithmetic.
   bool mixes = false;
   for (int k = 0; k < steps.count; ++k) mixes |= steps.step[k].kind > kContrast;
   const bool looked_up = whole && dtype == DType::uint8 && !mixes && image.volume() >= 4096 && cpu_isa() != Isa::base;
@@ -125,7 +125,7 @@ void jitter(const ColorImage& image, const Steps& steps, const Levels& levels, D
     return map_levels(static_cast<const uint8_t*>(in), image.volume(), 1, table, static_cast<uint8_t*>(out));
   }
   if (!whole && dtype == DType::float32 && steps.count - done == 1 && !mixes) {
-    blend_floats(static_cast<const float*>(from), image.volume(), steps.step[done], mean, levels.most, static_cast<float*>(out));
+    blend_floats(static_cast<const float*>(from), image.volume(), steps.step[done], mean, levels.white, static_cast<float*>(out));
     return;
   }
   for_tiles([&](int64_t first, int64_t n) {

@@ -9,6 +9,7 @@
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
 #include "ndd/kernel.h"
+#include "ndd/reduce/block.cuh"
 
 namespace ndd {
 namespace {
@@ -40,21 +41,10 @@ __device__ __forceinline__ void apply_steps(const Run& run, int begin, int end, 
   }
 }
 
-// The sum of a value of all threads, for thread 0; always in the same order.
-__device__ double block_sum(double value) {
-  __shared__ double shared[kThreads];
-  shared[threadIdx.x] = value;
-  __syncthreads();
-  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-    if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-    __syncthreads();
-  }
-  const double sum = shared[0];
-  __syncthreads();
-  return sum;
-}
-
+// The sum of gray values of each part of an image, of what the steps before contrast make of it. Recomputing these steps in the second kernel is cheaper
+// than storing their result.
 __global__ void __launch_bounds__(kThreads) add_gray(const Run* runs, int64_t count, DType dtype, Levels levels, double* parts) {
+  __shared__ double shared[kThreads];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     if (run.steps.contrast == run.steps.count) continue;
@@ -64,11 +54,11 @@ __global__ void __launch_bounds__(kThreads) add_gray(const Run* runs, int64_t co
       load_pixel(run, dtype, p, color);
       apply_steps(run, 0, run.steps.contrast, 0.0f, levels, color);
       const float value = run.image.channels == 1 ? color[0]
-                          : levels.whole          ? gray<true>(color[0], color[1], color[2])
-                                                  : gray<false>(color[0], color[1], color[2]);
+                          : levels.whole          ? gray_level<true>(color[0], color[1], color[2])
+                                                  : gray_level<false>(color[0], color[1], color[2]);
       sum += static_cast<double>(value);
     }
-    sum = block_sum(sum);
+    sum = reduce_block(shared, sum, [](double a, double b) { return a + b; });
     if (threadIdx.x == 0) parts[k * kParts + blockIdx.x] = sum;
   }
 }
@@ -104,28 +94,28 @@ void color_jitter_cuda(const Tensor& input, const MaybeTensor& input_shapes, con
   const Arguments arguments(brightness, contrast, saturation, hue, order);
   const ColorImages images{planar, frames};
   std::vector<Run> runs;
-  int64_t most = 0;
+  int64_t max_pixels = 0;
   bool means = false;
   for (int64_t i = 0; i < in.size(); ++i) {
     const ColorImage image = images.image("color_jitter", in, i);
     const int64_t bytes = image.volume() * in.item_bytes();
-    most = std::max(most, image.pixels);
+    max_pixels = std::max(max_pixels, image.pixels);
     for (int64_t f = 0; f < images.frames(in, i); ++f) {
       runs.push_back({static_cast<const char*>(in.data(i)) + f * bytes, static_cast<char*>(out.data(i)) + f * bytes, image,
                       arguments.steps(i, f, image.channels)});
       means |= runs.back().steps.contrast < runs.back().steps.count;
     }
   }
-  if (runs.empty() || most == 0) return;
+  if (runs.empty() || max_pixels == 0) return;
   const auto count = static_cast<int64_t>(runs.size());
   const CudaTable<Run> table(runs);
   const CudaBuffer parts(count * kParts * static_cast<int64_t>(sizeof(double)));
   const Levels levels(in.dtype());
-  const auto rows = static_cast<unsigned>(std::min<int64_t>(count, 65535));
   const cudaStream_t stream = current_cuda_stream();
-  if (means) add_gray<<<dim3(kParts, rows), kThreads, 0, stream>>>(table.data(), count, in.dtype(), levels, static_cast<double*>(parts.data()));
-  const auto blocks = static_cast<unsigned>(std::clamp<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1, 1 << 16));
-  jitter<<<dim3(blocks, rows), kThreads, 0, stream>>>(table.data(), count, in.dtype(), levels, static_cast<const double*>(parts.data()));
+  if (means)
+    add_gray<<<batch_grid(kParts, 1, count), kThreads, 0, stream>>>(table.data(), count, in.dtype(), levels, static_cast<double*>(parts.data()));
+  jitter<<<batch_grid(max_pixels, 4 * kThreads, count), kThreads, 0, stream>>>(table.data(), count, in.dtype(), levels,
+                                                                               static_cast<const double*>(parts.data()));
   check_launch("color_jitter");
 }
 

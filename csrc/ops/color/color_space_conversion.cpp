@@ -8,10 +8,11 @@ namespace {
 // `values` is the 3 x 4 matrix of the conversion.
 void color_space_conversion(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& values, int64_t channels, int64_t out_channels,
                             const Tensor& output, const MaybeTensor& output_shapes) {
-  const Args<float> given(values);
+  // Read here, not in the closure: Python makes the matrix, so it is never pending.
+  const Args<float> numbers(values);
   ColorMatrix matrix;
   for (int64_t c = 0; c < 3; ++c)
-    for (int64_t k = 0; k < 4; ++k) matrix.m[c][k] = given(c, k);
+    for (int64_t k = 0; k < 4; ++k) matrix.m[c][k] = numbers(c, k);
   color_matrix("color_space_conversion", Samples(input, input_shapes), Samples(output, output_shapes), static_cast<int>(channels),
                static_cast<int>(out_channels), {}, [=](int64_t, int64_t) { return matrix; });
 }

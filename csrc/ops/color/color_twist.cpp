@@ -6,6 +6,7 @@
 namespace ndd {
 namespace {
 
+// hsv, hue and saturation are color_twist with the other arguments neutral: one matrix per pixel.
 using color::twist;
 
 void color_twist(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& brightness, const Tensor& contrast, const Tensor& hue,

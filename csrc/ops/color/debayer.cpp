@@ -16,7 +16,7 @@ namespace {
 // A VGA image takes 0.06 ms, 0.6 ms with gradients.
 constexpr double kNanosecondsPerElement = 0.3;
 
-// An image with a border of two pixels on every side, in 16 bits, in which VNG computes.
+// An image in 16 bits with a reflected border of two pixels on every side: VNG then needs no border checks.
 struct Bordered {
   std::vector<Short> pixels;
   int64_t stride;
@@ -24,9 +24,9 @@ struct Bordered {
   Bordered(const uint8_t* image, int64_t height, int64_t width) : pixels((height + 4) * (width + 4)), stride(width + 4) {
     for (int64_t y = -2; y < height + 2; ++y) {
       Short* to = pixels.data() + (y + 2) * stride + 2;
-      const uint8_t* from = image + mirrored(y, height) * width;
+      const uint8_t* from = image + mirror_index(y, height) * width;
       for (int64_t x = 0; x < width; ++x) to[x] = from[x];
-      for (int64_t x : {int64_t{-2}, int64_t{-1}, width, width + 1}) to[x] = from[mirrored(x, width)];
+      for (int64_t x : {int64_t{-2}, int64_t{-1}, width, width + 1}) to[x] = from[mirror_index(x, width)];
     }
   }
   const Short* row(int64_t y) const { return pixels.data() + (y + 2) * stride + 2; }
@@ -37,13 +37,13 @@ constexpr int64_t kRow = 512;
 // one, take as long as all others (a VGA image 110 instead of 60 us).
 constexpr int64_t kWhole = 64;
 
-// 0 and 1 by turns: which pixels are green, in the width of the pixels. With the parity of a 64-bit counter gcc makes no vectors of bytes.
+// 0, 1, 0, 1...: which pixels are green, in the element width of the pixels. From the parity of a 64-bit counter gcc does not generate byte vectors.
 template <class T>
-const T* by_turns() {
+const T* alternating_ones() {
   static const auto row = [] {
-    std::array<T, kRow + 1> made;
-    for (int64_t k = 0; k <= kRow; ++k) made[k] = static_cast<T>(k % 2);
-    return made;
+    std::array<T, kRow + 1> values;
+    for (int64_t k = 0; k <= kRow; ++k) values[k] = static_cast<T>(k % 2);
+    return values;
   }();
   return row.data();
 }
@@ -54,7 +54,7 @@ void color_run(const S* center, int64_t stride, int64_t begin, int64_t end, int6
   with_simd([&]() NDD_ALWAYS_INLINE {
     const S* __restrict row = center + begin;
     T* __restrict own = rows[0], * __restrict middle = rows[1], * __restrict other = rows[2];
-    const S* __restrict greens = by_turns<S>() + ((green ^ begin ^ 1) & 1);
+    const S* __restrict greens = alternating_ones<S>() + ((green ^ begin ^ 1) & 1);
     const int64_t step = stride, count = end - begin;
     const bool blue = blue_row;
 #pragma GCC ivdep  // the lambda hides from gcc that the rows are apart
@@ -110,7 +110,7 @@ void color_image(const T* src, int64_t height, int64_t width, int64_t blue_y, in
     std::memset(dst, 0, height * bytes);
     return;
   }
-  // The border is what is next to it.
+  // Border pixels copy their neighbor, as in OpenCV.
   for (int64_t y = 1; y < height - 1; ++y) {
     T* row = dst + y * width * kChannels;
     color_row<algorithm>(src + y * width, width, 1, width - 1, green_of(y), y % 2 == blue_y, row);

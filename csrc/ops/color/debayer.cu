@@ -26,23 +26,23 @@ template <class T, int r>
 __device__ void color_column(const Image& image, int64_t x, int64_t top, int64_t bottom) {
   constexpr int kSide = 2 * r + 1;
   const int64_t height = image.height, width = image.width;
-  const bool is_vng = r == 2, none = !is_vng && (height < 4 || width < 4), is_gray = image.algorithm == gray;
+  const bool is_vng = r == 2, too_small = !is_vng && (height < 4 || width < 4), is_gray = image.algorithm == gray;
   const bool edges = image.algorithm == edge_aware;
-  // The border is what is next to it.
+  // Border pixels copy their neighbor, as in OpenCV.
   const auto inside = [=](int64_t at, int64_t extent) { return is_vng ? at : min(max(at, int64_t{1}), extent - 2); };
-  const int64_t centre_x = inside(x, width);
+  const int64_t center_x = inside(x, width);
   const T* const src = static_cast<const T*>(image.src);
   int64_t columns[kSide];
   T window[kSide][kSide];
 #pragma unroll
-  for (int dx = 0; dx < kSide; ++dx) columns[dx] = mirrored(centre_x + dx - r, width);
+  for (int dx = 0; dx < kSide; ++dx) columns[dx] = mirror_index(center_x + dx - r, width);
   const auto load = [&](T* row, int64_t y) {
-    const T* const from = src + mirrored(y, height) * width;
+    const T* const from = src + mirror_index(y, height) * width;
 #pragma unroll
     for (int dx = 0; dx < kSide; ++dx) row[dx] = from[columns[dx]];
   };
-  int64_t center = none ? 0 : inside(top, height);
-  if (!none) {
+  int64_t center = too_small ? 0 : inside(top, height);
+  if (!too_small) {
 #pragma unroll
     for (int dy = 0; dy < kSide; ++dy) load(window[dy], center + dy - r);
   }
@@ -50,7 +50,7 @@ __device__ void color_column(const Image& image, int64_t x, int64_t top, int64_t
   for (int64_t y = top; y < bottom; ++y, dst += width * (is_gray ? 1 : 3)) {
     Pixel p{0, 0, 0};
     bool blue_row = false;
-    if (!none) {
+    if (!too_small) {
       if (inside(y, height) > center) {
         ++center;
 #pragma unroll
@@ -60,7 +60,7 @@ __device__ void color_column(const Image& image, int64_t x, int64_t top, int64_t
         load(window[kSide - 1], center + r);
       }
       blue_row = center % 2 == image.blue_y;
-      const bool green = (centre_x % 2 == image.blue_x) != blue_row;
+      const bool green = (center_x % 2 == image.blue_x) != blue_row;
       const auto at = [&](int64_t dy, int64_t dx) { return static_cast<int32_t>(window[dy + r][dx + r]); };
       if constexpr (r == 2) p = vng_pixel(at, green);
       else if (is_gray) p.own = gray_pixel(at, green, blue_row);
@@ -94,7 +94,7 @@ void debayer_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Te
                   const Tensor& output, const MaybeTensor& output_shapes) {
   const Mosaics mosaics(input, input_shapes, blue_position, algorithm, first, output, output_shapes);
   std::vector<Image> images;
-  int64_t most = 0;
+  int64_t max_pixels = 0;
   for (int64_t i = 0; i < mosaics.in.size(); ++i) {
     mosaics.check(i);
     const int64_t height = mosaics.height(i), width = mosaics.width(i), bytes = height * width * mosaics.in.item_bytes();
@@ -102,13 +102,12 @@ void debayer_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Te
       images.push_back({static_cast<const char*>(mosaics.in.data(i)) + f * bytes,
                         static_cast<char*>(mosaics.out.data(i)) + f * bytes * mosaics.channels(), height, width, mosaics.blue_parity(i, f, 0),
                         mosaics.blue_parity(i, f, 1), mosaics.algorithm_of(i)});
-    most = std::max(most, height * width);
+    max_pixels = std::max(max_pixels, height * width);
   }
   if (images.empty()) return;
   const CudaTable<Image> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
-  const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>(most / (kThreads * kRows) + 1, 1, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(max_pixels / (kThreads * kRows) + 1, 1, count);
   // A byte in and three out for some 60 instructions a pixel: bound by those, at 40 % of the bandwidth; with gradients (400 instructions) at 6 %.
   if (mosaics.in.dtype() == DType::uint8) color_gpu<uint8_t><<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count);
   else color_gpu<uint16_t><<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count);

@@ -20,11 +20,11 @@ struct Pixel {
   int32_t own, green, other;
 };
 
-// What sums of a few pixels of type T are computed in: of bytes twice as many numbers of 16 bits as of 32 fit in a register.
+// The type for sums of a few pixels of type T. Bytes are summed in 16 bits: a register holds twice as many as of 32.
 template <class T>
 using Sum = std::conditional_t<sizeof(T) == 1, uint16_t, uint32_t>;
 
-// at(dy, dx) is a neighbor of the pixel, of type T; `green` says that the pixel itself is green. Means are rounded half up.
+// at(dy, dx) is a neighbor of the pixel, of type T; `green` is true if the pixel itself is green. Means are rounded half up.
 template <class T, class Load>
 NDD_HD Pixel bilinear_pixel(Load at, bool green, bool edge_aware) {
   const auto sum = [](uint32_t a, uint32_t b) NDD_ALWAYS_INLINE { return static_cast<Sum<T>>(a + b); };
@@ -52,7 +52,7 @@ NDD_HD int32_t gray_pixel(Load at, bool green, bool blue_row) {
   return static_cast<int32_t>((4899 * red + 9617 * mid + 1868 * blue + (1 << 15)) >> 16);
 }
 
-// What VNG adds up of bytes needs 13 bits: twice as many numbers of 16 as of 32 fit in a register.
+// VNG's sums of bytes need 13 bits, so 16-bit lanes suffice: a register holds twice as many as of 32.
 using Short = int16_t;
 
 NDD_HD Short short_of(int32_t value) { return static_cast<Short>(value); }
@@ -114,7 +114,7 @@ NDD_HD Short smaller(Short a, Short b) { return a < b ? a : b; }
 NDD_HD Short larger(Short a, Short b) { return a > b ? a : b; }
 NDD_HD int32_t level(float value) { return static_cast<int32_t>(value < 0.0f ? 0.0f : value > 255.0f ? 255.0f : value); }
 
-// Half to even by adding and taking away a number whose last bit is 1: the library's function is no vector instruction on every processor.
+// Half to even by adding and taking away a number whose last bit is 1: rintf is not a vector instruction on every processor.
 NDD_HD float to_whole(float value) {
 #ifdef __CUDA_ARCH__
   return rintf(value);
@@ -152,9 +152,9 @@ NDD_HD Pixel vng_pixel(Load at, bool green) {
 }
 
 // VNG reads two pixels past the border, which are reflected. Smaller images are bilinear.
-constexpr int64_t kSmallestVng = 7;
+constexpr int64_t kMinVngExtent = 7;
 
-NDD_HD int64_t mirrored(int64_t i, int64_t n) { return i < 0 ? -i : i < n ? i : 2 * n - 2 - i; }
+NDD_HD int64_t mirror_index(int64_t i, int64_t n) { return i < 0 ? -i : i < n ? i : 2 * n - 2 - i; }
 
 // The mosaics of a call: images or frames of one channel.
 struct Mosaics {
@@ -171,7 +171,7 @@ struct Mosaics {
   int64_t height(int64_t i) const { return in.shape(i)[first]; }
   int64_t width(int64_t i) const { return in.shape(i)[first + 1]; }
   int64_t channels() const { return algorithm == gray ? 1 : 3; }
-  Algorithm algorithm_of(int64_t i) const { return algorithm == vng && std::min(height(i), width(i)) < kSmallestVng ? bilinear : algorithm; }
+  Algorithm algorithm_of(int64_t i) const { return algorithm == vng && std::min(height(i), width(i)) < kMinVngExtent ? bilinear : algorithm; }
 
   void check(int64_t i) const {
     const std::string sample = "debayer: sample " + std::to_string(i);

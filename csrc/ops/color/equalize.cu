@@ -7,6 +7,7 @@
 #include "ndd/hd.h"
 #include "ndd/kernel.h"
 #include "ops/color/bytes.h"
+#include "ops/color/levels.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #endif
@@ -17,7 +18,7 @@ namespace {
 // A VGA image of three channels takes 0.24 ms, all but 0.03 of it for the histogram.
 constexpr double kNanosecondsPerElement = 0.25;
 
-// A table that makes the levels equally frequent: what is below a level, without the darkest one that occurs, stretched to 0 to 255.
+// OpenCV's table, which makes the levels equally frequent: the number of pixels below or at a level, less those of the darkest level, scaled to 0 to 255.
 NDD_HD void equalizing_table(const uint32_t* counts, int64_t total, uint8_t* table) {
   int first = 0;
   while (first < kLevels - 1 && counts[first] == 0) ++first;
@@ -34,7 +35,8 @@ NDD_HD void equalizing_table(const uint32_t* counts, int64_t total, uint8_t* tab
   }
 }
 
-// Pillow's table: a level is made of how many steps the pixels below it fill. Of 255 steps for all but those of the brightest level that occurs.
+// Pillow's table: the pixels, without those of the brightest level, are divided into 255 steps, and a level becomes the number of steps that the pixels
+// below it fill. An image with fewer than 255 such pixels keeps its levels.
 NDD_HD void stepped_table(const uint32_t* counts, int64_t total, uint8_t* table) {
   int last = kLevels - 1;
   while (last > 0 && counts[last] == 0) --last;
@@ -46,22 +48,9 @@ NDD_HD void stepped_table(const uint32_t* counts, int64_t total, uint8_t* table)
   }
 }
 
-// Planes of `pixels` pixels with interleaved channels.
-struct Planes {
-  int64_t planes, pixels, channels;
-};
-
-// `leading` dimensions count planes, the last one channels where they are interleaved.
-Planes planes_of(const Samples& in, int64_t i, int64_t leading, bool interleaved) {
-  const int64_t* shape = in.shape(i);
-  Planes made{1, 1, interleaved ? shape[in.ndim() - 1] : 1};
-  for (int64_t d = 0; d < in.ndim() - interleaved; ++d) (d < leading ? made.planes : made.pixels) *= shape[d];
-  return made;
-}
-
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
-constexpr int kSharedChannels = 16;  // histograms in 16 KB of shared memory
+constexpr int kSharedChannels = 16;  // their histograms take 16 KB of shared memory; images with more channels use global memory
 
 struct Run {
   const uint8_t* in;
@@ -100,7 +89,7 @@ __device__ Levels load_levels(const uint8_t* from) {
   return {{words.x, words.y, words.z, words.w}};
 }
 
-// An atomic addition in shared memory for each byte, some 7 instructions. Lanes add to several histograms by turns: those of one level wait for each other.
+// An atomic addition in shared memory for each byte, some 7 instructions. Lanes add to different copies of the histogram, because additions to one level are serialized: images have large areas of one level.
 __global__ void __launch_bounds__(kThreads) count_gpu(const Run* runs, int64_t count, uint32_t* counts) {
   __shared__ uint32_t part[kSharedChannels * kLevels];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
@@ -194,7 +183,7 @@ __global__ void __launch_bounds__(kThreads) tables_gpu(const uint32_t* counts, c
   }
 }
 
-// 16 bytes at once through tables in shared memory, some 7 instructions a byte.
+// 16 bytes per thread and step, through tables in shared memory; about 7 instructions a byte.
 __global__ void __launch_bounds__(kThreads) map_gpu(const Run* runs, int64_t count, const uint8_t* tables) {
   __shared__ uint8_t shared[kSharedChannels * kLevels];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
@@ -221,17 +210,17 @@ __global__ void __launch_bounds__(kThreads) map_gpu(const Run* runs, int64_t cou
         return;
       }
       const Levels levels = load_levels(run.in + at);
-      Levels made{};
+      Levels mapped{};
 #pragma unroll
       for (int j = 0; j < 16; ++j) {
-        made.word[j / 4] |= static_cast<uint32_t>(shared[table + (levels.word[j / 4] >> (j % 4 * 8) & 0xFF)]) << (j % 4 * 8);
+        mapped.word[j / 4] |= static_cast<uint32_t>(shared[table + (levels.word[j / 4] >> (j % 4 * 8) & 0xFF)]) << (j % 4 * 8);
         table = table + kLevels < entries ? table + kLevels : 0;
       }
       if (aligned) {
-        *reinterpret_cast<uint4*>(run.out + at) = {made.word[0], made.word[1], made.word[2], made.word[3]};
+        *reinterpret_cast<uint4*>(run.out + at) = {mapped.word[0], mapped.word[1], mapped.word[2], mapped.word[3]};
       } else {
 #pragma unroll
-        for (int j = 0; j < 16; ++j) run.out[at + j] = static_cast<uint8_t>(made.word[j / 4] >> (j % 4 * 8));
+        for (int j = 0; j < 16; ++j) run.out[at + j] = static_cast<uint8_t>(mapped.word[j / 4] >> (j % 4 * 8));
       }
     });
   }
@@ -240,16 +229,16 @@ __global__ void __launch_bounds__(kThreads) map_gpu(const Run* runs, int64_t cou
 void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool interleaved, bool stepped) {
   std::vector<Run> runs;
   std::vector<int64_t> totals;
-  int64_t most = 0;
+  int64_t max_bytes = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
-    const Planes p = planes_of(in, i, leading, interleaved);
-    const int64_t bytes = p.pixels * p.channels;
+    const PixelPlanes p(in, i, leading, interleaved);
+    const int64_t bytes = p.volume();
     for (int64_t k = 0; k < p.planes && bytes > 0; ++k) {
       runs.push_back({static_cast<const uint8_t*>(in.data(i)) + k * bytes, static_cast<uint8_t*>(out.data(i)) + k * bytes, p.pixels, p.channels,
                       static_cast<int64_t>(totals.size())});
       totals.insert(totals.end(), p.channels, p.pixels);
     }
-    most = std::max(most, bytes);
+    max_bytes = std::max(max_bytes, bytes);
   }
   if (runs.empty()) return;
   const int64_t tables = static_cast<int64_t>(totals.size()), count = static_cast<int64_t>(runs.size());
@@ -258,14 +247,11 @@ void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool i
   const CudaBuffer counts(tables * kLevels * 4), maps(tables * kLevels);
   const cudaStream_t stream = current_cuda_stream();
   check_cuda(cudaMemsetAsync(counts.data(), 0, tables * kLevels * 4, stream), "equalize");
-  const auto grid = [&](int64_t per_thread) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>(most / (kThreads * per_thread), 1, 1 << 16)),
-                static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  };
+  const auto grid = [&](int64_t bytes_per_thread) { return batch_grid(max_bytes / (kThreads * bytes_per_thread), 1, count); };
   // The second pass finds the batch in the second-level cache where it fits.
   count_gpu<<<grid(128), kThreads, 0, stream>>>(table.data(), count, static_cast<uint32_t*>(counts.data()));
-  tables_gpu<<<static_cast<unsigned>(std::min<int64_t>((tables * 32 + kThreads - 1) / kThreads, 65535)), kThreads, 0, stream>>>(
-      static_cast<const uint32_t*>(counts.data()), total.data(), tables, stepped, static_cast<uint8_t*>(maps.data()));
+  tables_gpu<<<batch_grid(tables * 32, kThreads, 1), kThreads, 0, stream>>>(static_cast<const uint32_t*>(counts.data()), total.data(), tables,
+                                                                            stepped, static_cast<uint8_t*>(maps.data()));
   map_gpu<<<grid(32), kThreads, 0, stream>>>(table.data(), count, static_cast<const uint8_t*>(maps.data()));
   check_launch("equalize");
 }
@@ -287,8 +273,8 @@ void equalize(const Tensor& input, const MaybeTensor& input_shapes, int64_t lead
   if (input.is_cuda()) return equalize_gpu(in, out, leading, interleaved, stepped);
 #endif
   launch_cpu("equalize", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {
-    const Planes p = planes_of(in, i, leading, interleaved);
-    const int64_t bytes = p.pixels * p.channels;
+    const PixelPlanes p(in, i, leading, interleaved);
+    const int64_t bytes = p.volume();
     const uint8_t* from = static_cast<const uint8_t*>(in.data(i));
     uint8_t* to = static_cast<uint8_t*>(out.data(i));
     for (int64_t k = 0; k < p.planes; ++k, from += bytes, to += bytes) map_equalized(from, p.pixels, p.channels, stepped, to);

@@ -8,24 +8,24 @@
 namespace ndd {
 namespace {
 
-// gain * v^gamma, at most `most`. Without branches on what is the same for all values: gcc would leave them in the loop, which then has no vectors.
+// gain * v^gamma, at most `limit`. Written without branches on the arguments: gcc would keep them in the loop, which then does not vectorize.
 struct Power {
   static constexpr bool kCostly = true;
   float gamma, at_zero, at_infinity;  // 0^gamma, infinity^gamma
-  float gain, most;
+  float gain, limit;
 
-  Power(float gamma, float gain, float most)
-      : gamma(gamma), at_zero(gamma == 0.0f ? 1.0f : 0.0f), at_infinity(gamma == 0.0f ? 1.0f : INFINITY), gain(gain), most(most) {}
+  Power(float gamma, float gain, float limit)
+      : gamma(gamma), at_zero(gamma == 0.0f ? 1.0f : 0.0f), at_infinity(gamma == 0.0f ? 1.0f : INFINITY), gain(gain), limit(limit) {}
 
   NDD_HD float operator()(float v) const {
 #ifdef __CUDA_ARCH__
-    const float made = powf(v > 0.0f ? v : 0.0f, gamma) * gain;
+    const float value = powf(v > 0.0f ? v : 0.0f, gamma) * gain;
 #else
     using namespace float_functions;
     const float power = power_of(select(v > 0.0f, v, 1.0f), gamma);
-    const float made = select(v > 0.0f, select(v < INFINITY, power, at_infinity), at_zero) * gain;
+    const float value = select(v > 0.0f, select(v < INFINITY, power, at_infinity), at_zero) * gain;
 #endif
-    return made < most ? made : most;
+    return value < limit ? value : limit;
   }
 };
 
@@ -50,9 +50,9 @@ void gamma(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& g
   };
   if (is_floating_dtype(input.dtype())) return pointwise("gamma", in, out, {&gains, &gammas}, power);
   pointwise("gamma", in, out, {&gains, &gammas}, [=](int64_t i, int64_t f) {
-    Power one = power(i, f);
-    one.most = 1.0f;
-    return WholePower{one, 1.0f / range, range + 0.999f};
+    Power unit_power = power(i, f);
+    unit_power.limit = 1.0f;
+    return WholePower{unit_power, 1.0f / range, range + 0.999f};
   });
 }
 

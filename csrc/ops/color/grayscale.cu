@@ -6,7 +6,7 @@
 #include "ndd/kernel.h"
 #include "ndd/simd.h"
 #include "ndd/stream/stream.h"
-#include "ops/color/color_jitter.h"
+#include "ops/color/levels.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
@@ -15,16 +15,12 @@
 namespace ndd {
 namespace {
 
+// An image or a frame; the output has one channel or three equal ones.
 struct Run {
   const void* in;
   void* out;
   ColorImage from, to;
 };
-
-template <bool whole>
-NDD_HD float gray_of(const float* color) {
-  return color_jitter::gray<whole>(color[0], color[1], color[2]);
-}
 
 void gray_row(const float* from, int64_t plane, int64_t n, float* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -33,7 +29,7 @@ void gray_row(const float* from, int64_t plane, int64_t n, float* out) {
     const float* __restrict green = red + plane;
     const float* __restrict blue = green + plane;
     float* __restrict to = out;
-    for (int64_t i = 0; i < count; ++i) to[i] = color_jitter::gray<false>(red[i], green[i], blue[i]);
+    for (int64_t i = 0; i < count; ++i) to[i] = gray_level<false>(red[i], green[i], blue[i]);
   });
 }
 
@@ -68,9 +64,9 @@ void run_cpu(const Run& run, DType dtype) {
         const float* __restrict blue = tile.channel[2];
         const int64_t count = n;
         if (whole)
-          for (int64_t i = 0; i < count; ++i) red[i] = color_jitter::gray<true>(red[i], green[i], blue[i]);
+          for (int64_t i = 0; i < count; ++i) red[i] = gray_level<true>(red[i], green[i], blue[i]);
         else
-          for (int64_t i = 0; i < count; ++i) red[i] = color_jitter::gray<false>(red[i], green[i], blue[i]);
+          for (int64_t i = 0; i < count; ++i) red[i] = gray_level<false>(red[i], green[i], blue[i]);
       });
     }
     for (int64_t c = 1; c < run.to.channels; ++c) std::copy_n(tile.channel[0], n, tile.channel[c]);
@@ -89,13 +85,13 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const Run* runs, int64_t cou
         using T = typename decltype(tag)::type;
         const T* const from = static_cast<const T*>(run.in);
         T* const to = static_cast<T*>(run.out);
-        T made = from[run.from.element(p, 0)];
+        T level = from[run.from.element(p, 0)];
         if (run.from.channels == 3) {
-          const float color[3] = {static_cast<float>(made), static_cast<float>(from[run.from.element(p, 1)]),
-                                  static_cast<float>(from[run.from.element(p, 2)])};
-          made = saturate<T>(whole ? gray_of<true>(color) : gray_of<false>(color));
+          const float red = static_cast<float>(level), green = static_cast<float>(from[run.from.element(p, 1)]),
+                      blue = static_cast<float>(from[run.from.element(p, 2)]);
+          level = saturate<T>(whole ? gray_level<true>(red, green, blue) : gray_level<false>(red, green, blue));
         }
-        for (int64_t c = 0; c < run.to.channels; ++c) to[run.to.element(p, c)] = made;
+        for (int64_t c = 0; c < run.to.channels; ++c) to[run.to.element(p, c)] = level;
       });
     }
   }
@@ -117,17 +113,16 @@ void grayscale(const Tensor& input, const MaybeTensor& input_shapes, bool planar
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;
-    int64_t most = 0;
+    int64_t max_pixels = 0;
     for (int64_t i = 0; i < in.size(); ++i)
       for_runs(i, [&](const Run& run) {
         runs.push_back(run);
-        most = std::max(most, run.from.pixels);
+        max_pixels = std::max(max_pixels, run.from.pixels);
       });
-    if (runs.empty() || most == 0) return;
+    if (runs.empty() || max_pixels == 0) return;
     const CudaTable<Run> table(runs);
     const auto count = static_cast<int64_t>(runs.size());
-    const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    const dim3 grid = batch_grid(max_pixels, 4 * kThreads, count);
     run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), !is_floating_dtype(in.dtype()));
     return check_launch("grayscale");
   }

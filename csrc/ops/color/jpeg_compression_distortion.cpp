@@ -46,7 +46,7 @@ __attribute__((target("avx512f,avx512bw"))) inline void transpose_wide(Rows& row
 }
 #endif
 
-// All blocks.
+// Transposes all blocks.
 NDD_ALWAYS_INLINE inline void transpose(Rows& rows, bool wide) {
 #if defined(__x86_64__)
   if (wide) return transpose_wide(rows);
@@ -92,7 +92,7 @@ void distort(const int16_t* samples, int64_t width, const Lanes& table, uint8_t*
       transpose(rows, wide);
       every_lane(rows, [&](int32_t* v, int64_t x) NDD_ALWAYS_INLINE {
         forward<1>(v);
-        for (int k = 0; k < 8; ++k) v[k] = quantised(v[k], lanes.step[k][x], lanes.inverse[k][x]);
+        for (int k = 0; k < 8; ++k) v[k] = quantize(v[k], lanes.step[k][x], lanes.inverse[k][x]);
         inverse<0>(v);
       });
       transpose(rows, wide);
@@ -143,8 +143,8 @@ void upsample(const uint8_t* near_row, const uint8_t* far_row, int64_t count, ui
     const int64_t last = count - 1;
     const auto column = [=](int64_t x) NDD_ALWAYS_INLINE { return 3 * int32_t{near[x]} + far[x]; };
     const auto pair = [=](int64_t x, int64_t left, int64_t right) NDD_ALWAYS_INLINE {
-      dst[2 * x] = static_cast<uint8_t>(upsampled(column(x), column(left), false));
-      dst[2 * x + 1] = static_cast<uint8_t>(upsampled(column(x), column(right), true));
+      dst[2 * x] = static_cast<uint8_t>(upsample_chroma(column(x), column(left), false));
+      dst[2 * x + 1] = static_cast<uint8_t>(upsample_chroma(column(x), column(right), true));
     };
     pair(0, 0, std::min<int64_t>(1, last));
 #pragma GCC ivdep
@@ -209,7 +209,8 @@ class Bands {
     }
     for (int k = 0; k < 2; ++k) {
       int16_t* row = chroma_[k] + pair * half_stride_;
-      if (top + 2 * pair < height_) halve(full_[2 * k], full_[2 * k + 1], stride_ / 2, row);  // half_stride_ may be more: blocks that nobody reads
+      if (top + 2 * pair < height_)
+        halve(full_[2 * k], full_[2 * k + 1], stride_ / 2, row);  // half_stride_ may be larger: the blocks beyond are not read
       else std::memcpy(row, row - half_stride_, half_stride_ * sizeof(int16_t));
     }
   }

@@ -70,7 +70,7 @@ __global__ void distort_gpu(const Image* images, int64_t count) {
       __syncthreads();
       for (int j = 0; j < 8; ++j) v[j] = block[j][lane];
       forward<1>(v);
-      for (int j = 0; j < 8; ++j) v[j] = static_cast<int16_t>(quantised(v[j], steps[8 * j + lane], inverse_step(steps[8 * j + lane])));
+      for (int j = 0; j < 8; ++j) v[j] = static_cast<int16_t>(quantize(v[j], steps[8 * j + lane], inverse_step(steps[8 * j + lane])));
       inverse<0>(v);
       for (int j = 0; j < 8; ++j) block[j][lane] = static_cast<int16_t>(v[j]);
       __syncthreads();
@@ -91,7 +91,7 @@ __global__ void distort_gpu(const Image* images, int64_t count) {
 
 constexpr int kRows = 16;  // pixels of a thread, one below the other: divisions are made for all of them together
 
-__global__ void __launch_bounds__(kThreads) colours_gpu(const Image* images, int64_t count) {
+__global__ void __launch_bounds__(kThreads) colors_gpu(const Image* images, int64_t count) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     // Copies, because the compiler must take it that the stores change `images`.
     const int64_t height = images[k].height, width = images[k].width, stride = 8 * images[k].across;
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) colours_gpu(const Image* images, int
         const int64_t near = y / 2 * stride, far = min(max(y / 2 + (y % 2 ? 1 : -1), int64_t{0}), chroma_extent(height) - 1) * stride;
         const auto chroma = [&](const uint8_t* plane) {
           const int32_t own = plane[near + column];
-          return smooth ? upsampled(3 * own + plane[far + column], 3 * plane[near + side] + plane[far + side], x % 2) : own;
+          return smooth ? upsample_chroma(3 * own + plane[far + column], 3 * plane[near + side] + plane[far + side], x % 2) : own;
         };
         const int32_t cb = chroma(blue), cr = chroma(red);
         const int32_t level = *bright;
@@ -125,14 +125,14 @@ void distortion_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
                      const MaybeTensor& output_shapes) {
   const Frames frames(input, input_shapes, quality, output, output_shapes);
   std::vector<Image> images;
-  int64_t squares = 0, most = 0;
+  int64_t squares = 0, max_squares = 0;
   for (int64_t i = 0; i < frames.in.size(); ++i) {
     frames.check(i);
     const int64_t height = frames.height(i), width = frames.width(i), down = (height + 15) / 16, across = (width + 15) / 16;
     for (int64_t f = 0; f < frames.count(i) && height * width > 0; ++f)
       images.push_back({frames.source(i, f), frames.target(i, f), nullptr, {}, height, width, down, across, Steps(frames.quality(i, f))});
     squares += frames.count(i) * down * across;
-    most = std::max(most, down * across);
+    max_squares = std::max(max_squares, down * across);
   }
   if (images.empty()) return;
   const CudaBuffer planes(squares * 384);
@@ -144,12 +144,9 @@ void distortion_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
   }
   const CudaTable<Image> table(images);
   const auto count = static_cast<int64_t>(images.size());
-  const auto grid = [&](int64_t blocks) {
-    return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
-  };
   // Some 300 instructions a pixel, counted in the machine code, for 3 + 1.5 bytes there and 1.5 + 3 back: bound by those, at a sixth of the bandwidth.
-  distort_gpu<<<grid((most + kSquares - 1) / kSquares), kTransformThreads, 0, current_cuda_stream()>>>(table.data(), count);
-  colours_gpu<<<grid(most * 256 / (kThreads * kRows) + 1), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
+  distort_gpu<<<batch_grid(max_squares, kSquares, count), kTransformThreads, 0, current_cuda_stream()>>>(table.data(), count);
+  colors_gpu<<<batch_grid(max_squares * 256 / (kThreads * kRows) + 1, 1, count), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
   check_launch("jpeg_compression_distortion");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What JPEG compression does to an image, without the bits: colors to YCbCr, chroma at half the resolution, discrete cosine transform of 8x8 blocks,
-// quantisation, and all of it back. In the whole-number arithmetic of libjpeg (its accurate "islow" transform, fancy upsampling), so that the results
+// quantization, and all of it back. In the integer arithmetic of libjpeg (its accurate "islow" transform, fancy upsampling), so that the results
 // are those of a real encoder and decoder. What CPU and CUDA share.
 #pragma once
 
@@ -54,7 +54,7 @@ struct Odd {
 };
 
 // The half of the flow graph that both transforms have: rotations of four numbers.
-NDD_HD Odd rotated(int32_t a, int32_t b, int32_t c, int32_t d) {
+NDD_HD Odd rotate_odd(int32_t a, int32_t b, int32_t c, int32_t d) {
   const int32_t both = 9633 * (a + b + c + d), ad = -7373 * (a + d), bc = -20995 * (b + c), ac = both - 16069 * (a + c), bd = both - 3196 * (b + d);
   return {2446 * a + ad + ac, 16819 * b + bc + bd, 25172 * c + bc + ac, 12299 * d + ad + bd};
 }
@@ -64,7 +64,7 @@ template <int kPass>
 NDD_HD void forward(int32_t* v) {
   constexpr int kShift = kPass == 0 ? kFactorBits - kExtraBits : kFactorBits + kExtraBits;
   const int32_t s0 = v[0] + v[7], s1 = v[1] + v[6], s2 = v[2] + v[5], s3 = v[3] + v[4];
-  const Odd odd = rotated(v[3] - v[4], v[2] - v[5], v[1] - v[6], v[0] - v[7]);
+  const Odd odd = rotate_odd(v[3] - v[4], v[2] - v[5], v[1] - v[6], v[0] - v[7]);
   const int32_t outer = s0 + s3, inner = s1 + s2, outer_apart = s0 - s3, inner_apart = s1 - s2, both = 4433 * (inner_apart + outer_apart);
   v[0] = kPass == 0 ? (outer + inner) * (1 << kExtraBits) : rounded_shift(outer + inner, kExtraBits);
   v[4] = kPass == 0 ? (outer - inner) * (1 << kExtraBits) : rounded_shift(outer - inner, kExtraBits);
@@ -83,7 +83,7 @@ NDD_HD void inverse(int32_t* v) {
   const int32_t both = 4433 * (v[2] + v[6]), low = both - 15137 * v[6], high = both + 6270 * v[2];
   const int32_t sum = (v[0] + v[4]) * (1 << kFactorBits), apart = (v[0] - v[4]) * (1 << kFactorBits);
   const int32_t e0 = sum + high, e3 = sum - high, e1 = apart + low, e2 = apart - low;
-  const Odd odd = rotated(v[7], v[5], v[3], v[1]);
+  const Odd odd = rotate_odd(v[7], v[5], v[3], v[1]);
   v[0] = rounded_shift(e0 + odd.d, kShift);
   v[7] = rounded_shift(e0 - odd.d, kShift);
   v[1] = rounded_shift(e1 + odd.c, kShift);
@@ -96,7 +96,7 @@ NDD_HD void inverse(int32_t* v) {
 
 // A coefficient, eight times too large, to the nearest multiple of the step, halves away from zero. The quotient is exact in float: the numbers have
 // 15 bits, and half a unit more keeps it from the next whole number.
-NDD_HD int32_t quantised(int32_t coefficient, int32_t step, float inverse_step) {
+NDD_HD int32_t quantize(int32_t coefficient, int32_t step, float inverse_step) {
   const int32_t magnitude = coefficient < 0 ? -coefficient : coefficient;
   const int32_t times = static_cast<int32_t>((static_cast<float>(magnitude + 4 * step) + 0.5f) * inverse_step);
   return (coefficient < 0 ? -times : times) * step;
@@ -105,7 +105,7 @@ NDD_HD int32_t quantised(int32_t coefficient, int32_t step, float inverse_step) 
 NDD_HD float inverse_step(int32_t step) { return 1.0f / static_cast<float>(8 * step); }
 
 // Chroma at full resolution: three parts of the nearest sample and one of the next, in both directions. `sum` and `next` are columns, 3 * near + far.
-NDD_HD int32_t upsampled(int32_t sum, int32_t next, bool right) { return (3 * sum + next + (right ? 7 : 8)) >> 4; }
+NDD_HD int32_t upsample_chroma(int32_t sum, int32_t next, bool right) { return (3 * sum + next + (right ? 7 : 8)) >> 4; }
 
 // Images of up to four columns have their chroma repeated instead.
 constexpr int64_t kSmoothWidth = 5;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sRGB to CIE L*a*b* (white D65) and back, all in 8 bits: L * 255 / 100, a + 128, b + 128.
 //
-// The way there is in whole numbers: linear light in 2040 levels, the cube root of XYZ in 15 bits, which gives the L of OpenCV and so of DALI exactly,
+// The forward conversion is in integers: linear light in 2040 levels, the cube root of XYZ in 15 bits, which gives the L of OpenCV and so of DALI exactly,
 // and with it the same histograms. The way back is in float and differs from theirs by up to two levels.
 #pragma once
 
@@ -55,10 +55,10 @@ NDD_HD uint8_t level(int32_t value) { return static_cast<uint8_t>(value < 0 ? 0 
 
 // From the roots of X, Y and Z: L = 116 f(Y) - 16, a = 500 (f(X) - f(Y)), b = 200 (f(Y) - f(Z)).
 NDD_HD void from_roots(int32_t x, int32_t y, int32_t z, uint8_t* l, uint8_t* a, uint8_t* b) {
-  constexpr int32_t kL = (116 * 255 + 50) / 100, kBlack = -((16 * 255 * (1 << 15) + 50) / 100), kGrey = 128 << 15;
+  constexpr int32_t kL = (116 * 255 + 50) / 100, kBlack = -((16 * 255 * (1 << 15) + 50) / 100), kGray = 128 << 15;
   *l = level(rounded_shift(kL * y + kBlack, 15));
-  *a = level(rounded_shift(500 * (x - y) + kGrey, 15));
-  *b = level(rounded_shift(200 * (y - z) + kGrey, 15));
+  *a = level(rounded_shift(500 * (x - y) + kGray, 15));
+  *b = level(rounded_shift(200 * (y - z) + kGray, 15));
 }
 
 NDD_HD float cube(float f) { return f <= 0.206893f ? (f - 16.0f / 116.0f) * (1.0f / 7.787f) : f * f * f; }

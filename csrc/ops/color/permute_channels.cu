@@ -33,12 +33,12 @@ struct Permutation {
 };
 
 Groups groups_of(const Samples& in, const Samples& out, int64_t i, int64_t axis) {
-  Groups made{static_cast<const char*>(in.data(i)), static_cast<char*>(out.data(i)), 1, in.shape(i)[axis], in.item_bytes(), 0};
+  Groups groups{static_cast<const char*>(in.data(i)), static_cast<char*>(out.data(i)), 1, in.shape(i)[axis], in.item_bytes(), 0};
   for (int64_t d = 0; d < in.ndim(); ++d) {
-    if (d < axis) made.outer *= in.shape(i)[d];
-    if (d > axis) made.bytes *= in.shape(i)[d];
+    if (d < axis) groups.outer *= in.shape(i)[d];
+    if (d > axis) groups.bytes *= in.shape(i)[d];
   }
-  return made;
+  return groups;
 }
 
 template <int64_t kBytes>
@@ -71,20 +71,19 @@ __global__ void __launch_bounds__(kThreads) copy_runs_gpu(const Groups* groups, 
 void permute_gpu(const Samples& in, const Samples& out, int64_t axis, const Permutation& permutation) {
   std::vector<Groups> groups;
   std::vector<int64_t> from;
-  int64_t most = 0;
+  int64_t max_volume = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     groups.push_back(groups_of(in, out, i, axis));
     groups.back().first = static_cast<int64_t>(from.size());
     permutation.check(i, groups.back().channels);
     for (int64_t c = 0; c < groups.back().channels; ++c) from.push_back(permutation.order(i, c));
-    most = std::max(most, in.volume(i));
+    max_volume = std::max(max_volume, in.volume(i));
   }
-  if (most == 0) return;
+  if (max_volume == 0) return;
   const CudaTable<Groups> table(groups);
   const CudaTable<int64_t> order(from);
   const auto count = static_cast<int64_t>(groups.size());
-  const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1, 1 << 16)),
-                  static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(max_volume, 4 * kThreads, count);
   copy_runs_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.item_bytes(), order.data());
   check_launch("permute_channels");
 }
@@ -94,7 +93,7 @@ void permute_channels(const Tensor& input, const MaybeTensor& input_shapes, cons
                       const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Permutation order{Args<int64_t>(permutation)};
-  if (pixels_of_three) {  // the matrix of a permutation copies
+  if (pixels_of_three) {  // a permutation matrix copies exactly, and the matrix driver has vector loops for pixels of three
     return color_matrix("permute_channels", in, out, 3, 3, {}, [=](int64_t i, int64_t) {
       order.check(i, 3);
       ColorMatrix matrix{};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several operators on images of uint8 or float32 in one pass, for compiled graphs: tables, linear functions and color matrices, then flip or
-// crop_mirror_normalize. Every block of rows goes through all of it in the first-level cache, by the code that the operators have themselves.
+// A chain of operators on uint8 or float32 images in one pass, for compiled graphs: tables, linear functions and color matrices, then flip or
+// crop_mirror_normalize. Each block of rows passes through all stages in the first-level cache. The stages call the functions of the operators, so the results
+// are the same.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -34,8 +35,10 @@ struct Stage {
       : is_table(tensor.dtype() == DType::uint8), numbers(tensor), tables(is_table ? static_cast<const uint8_t*>(tensor.data_ptr()) : nullptr),
         rows(numbers.rows()), out(out) {
     is_linear = !is_table && numbers.cols() == kLinear;
-    if (!is_linear && numbers.cols() != (is_table ? kLevels : kTwist)) fail("pixel_chain: a stage of another size");
-    if ((is_table && in != DType::uint8) || ((is_table || is_linear) && in != out)) fail("pixel_chain: a stage of another type");
+    if (!is_linear && numbers.cols() != (is_table ? kLevels : kTwist))
+      fail("pixel_chain: a stage must have 2, 5 or 256 columns, got ", numbers.cols());
+    if ((is_table && in != DType::uint8) || ((is_table || is_linear) && in != out))
+      fail("pixel_chain: a table needs uint8 input, and only a color matrix may change the type");
   }
 };
 
@@ -58,7 +61,7 @@ struct Step {
   }
 };
 
-// Those of a sample. A table of a table is one.
+// The steps of sample i. Consecutive tables are composed into one.
 std::vector<Step> steps_of(const std::vector<Stage>& stages, DType in, int64_t i) {
   std::vector<Step> steps;
   for (const Stage& stage : stages) {
@@ -70,11 +73,11 @@ std::vector<Step> steps_of(const std::vector<Stage>& stages, DType in, int64_t i
       steps.push_back({Step::kFunction, in, out, {}, {n(i, 0), n(i, 1)}, {}});
     } else {
       const uint8_t* table = stage.tables + (stage.rows == 1 ? 0 : i) * kLevels;
-      uint8_t levels[kLevels], made[kLevels];
+      uint8_t levels[kLevels], mapped[kLevels];
       if (stage.is_linear) {
         for (int v = 0; v < kLevels; ++v) levels[v] = static_cast<uint8_t>(v);
-        pointwise_detail::direct<uint8_t, uint8_t>(levels, made, kLevels, Linear{n(i, 0), n(i, 1)});
-        table = made;
+        pointwise_detail::direct<uint8_t, uint8_t>(levels, mapped, kLevels, Linear{n(i, 0), n(i, 1)});
+        table = mapped;
       }
       if (!steps.empty() && steps.back().kind == Step::kTable) {
         for (uint8_t& level : steps.back().table) level = table[level];
@@ -89,22 +92,22 @@ std::vector<Step> steps_of(const std::vector<Stage>& stages, DType in, int64_t i
 }
 
 // `in` is (N, H, W, C), or has the shapes of its samples; of uint8 or float32 where there are stages. `out` is the same in the order of output_layout,
-// and of a ragged batch only the volumes of its samples are read. `floats` says of each stage whether its result is of float32. Both flips are those of
+// and of a ragged batch only the volumes of its samples are read. `floats` holds for each stage whether its result is float32. Both flips are those of
 // all samples, or of a sample where there is a tensor, exclusively.
 void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vector<Tensor>& stages, const std::vector<int64_t>& floats,
                  bool horizontal, const MaybeTensor& mirror, bool vertical, const MaybeTensor& upside_down, const MaybeTensor& mean,
                  const MaybeTensor& std, double scale, double shift, const std::string& output_layout, const Tensor& output) {
   const Samples in(input, shapes), out(output, shapes);
-  std::vector<Stage> made;
+  std::vector<Stage> parsed_stages;
   DType last = in.dtype();  // of what the stages have made
-  if (!stages.empty() && last != DType::uint8 && last != DType::float32) fail("pixel_chain: stages are for uint8 and float32");
-  if (stages.size() != floats.size()) fail("pixel_chain: a stage without a type");
+  if (!stages.empty() && last != DType::uint8 && last != DType::float32) fail("pixel_chain: images must be uint8 or float32");
+  if (stages.size() != floats.size()) fail("pixel_chain: stages and floats must have the same length");
   for (size_t k = 0; k < stages.size(); ++k) {
     const DType type = floats[k] != 0 ? DType::float32 : DType::uint8;
-    made.emplace_back(stages[k], last, type);
+    parsed_stages.emplace_back(stages[k], last, type);
     last = type;
   }
-  const bool has_floats = in.dtype() == DType::float32 || std::any_of(floats.begin(), floats.end(), [](int64_t one) { return one != 0; });
+  const bool has_floats = in.dtype() == DType::float32 || std::any_of(floats.begin(), floats.end(), [](int64_t is_float) { return is_float != 0; });
   const int64_t wide = has_floats ? sizeof(float) : 1;  // bytes of an element in the buffers
   const Args<float> means(mean ? *mean : input), deviations(std ? *std : input);
   const Args<int64_t> mirrors(mirror ? *mirror : input), ups(upside_down ? *upside_down : input);
@@ -115,9 +118,9 @@ void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vect
     static thread_local std::vector<uint8_t> buffers;
     const int64_t *shape = in.shape(i), height = shape[0], pixels = shape[1], width = shape[2], row = pixels * width;
     if (height * row == 0) return;
-    const std::vector<Step> steps = steps_of(made, in.dtype(), i);
+    const std::vector<Step> steps = steps_of(parsed_stages, in.dtype(), i);
     for (const Step& step : steps)
-      if (step.kind == Step::kMatrix && width != 3) fail("a color matrix: the image must have 3 channels, sample ", i, " has ", width);
+      if (step.kind == Step::kMatrix && width != 3) fail("pixel_chain: a color matrix: the image must have 3 channels, sample ", i, " has ", width);
     const bool flipped = horizontal != (has_mirror && mirrors(i) != 0), turned = vertical != (has_up && ups(i) != 0);
 
     const int ndim = 3, channel = static_cast<int>(output_layout.find('C'));

@@ -10,13 +10,13 @@ namespace {
 
 // The step below a value, of `1 / inverse` width, and not above `most`.
 struct Steps {
-  float inverse, step, least, most;
+  float inverse, step, smallest, largest;
   uint8_t mask;  // of bytes, the highest of whose bits are kept
 
   NDD_HD uint8_t of_byte(uint8_t v) const { return v & mask; }
   NDD_HD float operator()(float v) const {
     const float level = floorf(v * inverse);
-    return (level < least ? least : level > most ? most : level) * step;
+    return (level < smallest ? smallest : level > largest ? largest : level) * step;
   }
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// invert: what is left to full brightness; solarize: that of values from a threshold on.
+// invert: white - value; solarize: the same, for values from a threshold on.
 #include <cmath>
 
 #include "ndd/elementwise/pointwise.h"
@@ -8,24 +8,24 @@
 namespace ndd {
 namespace {
 
-// Negative numbers keep their sign: of signed integers the other bits are inverted.
+// Negative numbers keep their sign: the other bits of signed integers are inverted, as in torchvision.
 struct Inverted {
-  float threshold, most, below;
+  float threshold, largest, below;
   uint8_t least_byte, flipped;  // bytes from the first one on have these bits inverted
 
   NDD_HD uint8_t of_byte(uint8_t v) const { return static_cast<uint8_t>(v ^ (v >= least_byte ? flipped : 0)); }
   NDD_HD float operator()(float v) const {
-    const float inverted = (v < 0.0f ? below : most) - v;
+    const float inverted = (v < 0.0f ? below : largest) - v;
     return v >= threshold ? inverted : v;
   }
 };
 
 Inverted inverted_from(float threshold, DType dtype) {
-  const float most = value_range(dtype);
+  const float largest = value_range(dtype);
   const bool is_signed = dtype == DType::int8 || dtype == DType::int16;
   const bool any = threshold <= 255.0f;
   const auto least_byte = static_cast<uint8_t>(any && threshold > 0.0f ? std::ceil(threshold) : 0.0f);
-  return {threshold, most, is_signed ? -most - 2.0f : most, least_byte, static_cast<uint8_t>(any ? 255 : 0)};
+  return {threshold, largest, is_signed ? -largest - 2.0f : largest, least_byte, static_cast<uint8_t>(any ? 255 : 0)};
 }
 
 void invert(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& output, const MaybeTensor& output_shapes) {

@@ -8,6 +8,7 @@
 
 namespace ndd::color {
 
+// In double: products of several matrices are rounded to float once.
 struct Matrix3 {
   double m[3][3];
   Matrix3 operator*(const Matrix3& other) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// box_encoder: every anchor gets the box that it overlaps most, if by more than `criteria`; and every box has the anchor that it overlaps most,
-// whatever that overlaps itself. Of equals the last one wins.
+// box_encoder: every anchor is assigned the box that it overlaps most, if by more than `criteria`; in addition every box claims the anchor that it overlaps
+// most, even if that anchor overlaps another box more. Ties go to the last one.
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -55,7 +55,7 @@ void encode_on_cpu(const EncoderSample& sample, const Anchors& anchors, const Bo
   std::vector<int32_t> chosen(n, -1), forced(n, -1);
   for (int64_t b = 0; b < sample.count; ++b) {
     const float* box = sample.boxes + 4 * b;
-    float most = -1.0f;
+    float highest_overlap = -1.0f;
     with_simd([&]() NDD_ALWAYS_INLINE {
       const float* __restrict left = anchors.data, * __restrict top = left + n, * __restrict right = top + n, * __restrict bottom = right + n, * __restrict areas = bottom + n;
       float* __restrict overlaps = row.data(), * __restrict highest = best.data();
@@ -71,15 +71,15 @@ void encode_on_cpu(const EncoderSample& sample, const Anchors& anchors, const Bo
       }
       constexpr int kLanes = 16;
       float peak[kLanes];
-      for (float& one : peak) one = -1.0f;
+      for (float& lane : peak) lane = -1.0f;
       int32_t a = 0;
       for (; a + kLanes <= count; a += kLanes)
         for (int k = 0; k < kLanes; ++k) peak[k] = overlaps[a + k] > peak[k] ? overlaps[a + k] : peak[k];
       for (; a < count; ++a) peak[0] = overlaps[a] > peak[0] ? overlaps[a] : peak[0];
-      for (const float one : peak) most = one > most ? one : most;
+      for (const float lane : peak) highest_overlap = lane > highest_overlap ? lane : highest_overlap;
     });
-    for (int64_t a = n; most >= 0.0f && a-- > 0;) {
-      if (row[a] != most) continue;
+    for (int64_t a = n; highest_overlap >= 0.0f && a-- > 0;) {
+      if (row[a] != highest_overlap) continue;
       forced[a] = static_cast<int32_t>(b);
       break;
     }

@@ -27,14 +27,14 @@ NDD_HD float overlap_of(float left, float top, float right, float bottom, float 
   return both / (area + box_area - both);
 }
 
-// Logarithm to 1 unit in the last place, infinite at 0; the same everywhere.
+// The logarithm to 1 unit in the last place, -infinity at 0, with the same bits on the CPU and the GPU.
 NDD_HD float log_of_ratio(float x) {
   if (!(x >= 1.17549435e-38f)) return x < 1.17549435e-38f && x >= 0.0f ? -INFINITY : NAN;
   if (x > 3.4028234e38f) return x;
   return static_cast<float>(log_of(static_cast<double>(x)));
 }
 
-// Center and size; as differences from the anchor where `offset` asks for it.
+// Center and size; with `offset`, as differences from the anchor.
 NDD_HD void encode_box(const BoxCoding& coding, const float* box, const float* anchor, float* out) {
   for (int d = 0; d < 2; ++d) {
     const float center = (box[d] + box[d + 2]) * 0.5f, size = box[d + 2] - box[d];
@@ -43,8 +43,8 @@ NDD_HD void encode_box(const BoxCoding& coding, const float* box, const float* a
       out[d + 2] = size;
       continue;
     }
-    const float anchor_centre = (anchor[d] + anchor[d + 2]) * 0.5f * coding.scale, anchor_size = (anchor[d + 2] - anchor[d]) * coding.scale;
-    out[d] = ((center * coding.scale - anchor_centre) / anchor_size - coding.means[d]) / coding.stds[d];
+    const float anchor_center = (anchor[d] + anchor[d + 2]) * 0.5f * coding.scale, anchor_size = (anchor[d + 2] - anchor[d]) * coding.scale;
+    out[d] = ((center * coding.scale - anchor_center) / anchor_size - coding.means[d]) / coding.stds[d];
     out[d + 2] = (log_of_ratio(size * coding.scale / anchor_size) - coding.means[d + 2]) / coding.stds[d + 2];
   }
 }

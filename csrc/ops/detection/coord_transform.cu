@@ -51,7 +51,7 @@ NDD_HD void map_point(const PointsRun& run, const PointTypes& types, const T* ma
   }
 }
 
-// The same for float32 in as many dimensions as the compiler knows.
+// The same for float32 with compile-time dimensions, which vectorizes.
 template <int R, int C>
 void map_floats(const void* input, void* output, int64_t count, const float* matrix) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -101,8 +101,8 @@ class Matrices {
   // For how many frames there are values, 1 where they hold for all.
   int64_t frames() const {
     int64_t fewest = 1;
-    for (const Numbers* one : {&m_, &mt_, &t_})
-      if (one->frames > 1) fewest = fewest > 1 ? std::min(fewest, one->frames) : one->frames;
+    for (const Numbers* argument : {&m_, &mt_, &t_})
+      if (argument->frames > 1) fewest = fewest > 1 ? std::min(fewest, argument->frames) : argument->frames;
     return fewest;
   }
 
@@ -128,8 +128,8 @@ class Matrices {
     std::optional<Args<double>> values;
     int64_t frames;
 
-    Numbers(const MaybeTensor& given, int64_t frames_given) : frames(frames_given) {
-      if (given) values.emplace(*given);
+    Numbers(const MaybeTensor& tensor, int64_t frames) : frames(frames) {
+      if (tensor) values.emplace(*tensor);
     }
     int64_t count() const { return values->cols() / std::max<int64_t>(1, frames); }
     double operator()(int64_t sample, int64_t frame, int64_t k) const { return (*values)(sample, (frames > 1 ? frame * count() : 0) + k); }
@@ -155,20 +155,20 @@ void transform(const Samples& in, const Samples& out, const Matrices& matrices, 
   if (in.values().is_cuda()) {
     std::vector<PointsRun> runs;
     std::vector<T> numbers;
-    int64_t most = 0;
+    int64_t max_points = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       visit(i, [&](PointsRun run, int64_t f) {
         run.matrix = static_cast<int64_t>(numbers.size());
         matrices.fill(i, f, run.rows, run.columns, numbers);
-        most = std::max(most, run.count);
+        max_points = std::max(max_points, run.count);
         runs.push_back(run);
       });
     }
-    if (most == 0) return;
+    if (max_points == 0) return;
     const CudaTable<PointsRun> table(runs);
     const CudaTable<T> values(numbers);
     const int64_t count = static_cast<int64_t>(runs.size());
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 127) / 128, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    const dim3 grid = batch_grid(max_points, 128, count);
     run_points_gpu<T><<<grid, 128, 0, current_cuda_stream()>>>(table.data(), count, types, values.data());
     return check_launch("coord_transform");
   }
@@ -183,6 +183,7 @@ void transform(const Samples& in, const Samples& out, const Matrices& matrices, 
   });
 }
 
+// Types whose integers float32 does not represent exactly.
 bool needs_double(DType dtype) { return item_bytes(dtype) >= 4 && dtype != DType::float32; }
 
 // `frames`: the first dimension of the output counts frames.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a table that a mask chooses, as a new table; of any type.
+// Copies the rows that a mask selects to a new table, of any type.
 #include <cstring>
 
 #include "ndd/kernel.h"
@@ -16,16 +16,16 @@ Tensor kept_rows(const Tensor& rows, const Tensor& kept) {
   for (int64_t k = 0; k < count; ++k) left += chosen[k];
   std::vector<int64_t> shape(rows.sizes(), rows.sizes() + rows.dim());
   shape[0] = left;
-  const Tensor made = unfilled_tensor(shape, rows.dtype());
+  const Tensor selected = unfilled_tensor(shape, rows.dtype());
   const size_t bytes = count > 0 ? static_cast<size_t>(rows.numel() / count * item_bytes(rows.dtype())) : 0;
   const auto* from = static_cast<const char*>(rows.data_ptr());
-  auto* to = static_cast<char*>(made.data_ptr());
+  auto* to = static_cast<char*>(selected.data_ptr());
   for (int64_t k = 0; k < count; ++k, from += bytes) {
     if (!chosen[k]) continue;
     std::memcpy(to, from, bytes);
     to += bytes;
   }
-  return made;
+  return selected;
 }
 
 }  // namespace

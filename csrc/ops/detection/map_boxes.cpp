@@ -22,8 +22,8 @@ struct BoxRule {
   bool normalized, with_size, cut;
   double threshold;
 
-  // Whether enough of the box is left.
-  bool operator()(const BoxMap& map, const float* box, float* made) const {
+  // Maps a box; false if less than `threshold` of its area remains in the image.
+  bool operator()(const BoxMap& map, const float* box, float* mapped) const {
     double low[2], high[2];
     for (int d = 0; d < 2; ++d) {
       const double unit = normalized ? map.in[d] : 1.0, start = box[d], end = with_size ? start + box[d + 2] : box[d + 2];
@@ -53,8 +53,8 @@ struct BoxRule {
     }
     for (int d = 0; d < 2; ++d) {
       const double unit = normalized ? map.out[d] : 1.0;
-      made[d] = static_cast<float>(low[d] / unit);
-      made[d + 2] = static_cast<float>((with_size ? high[d] - low[d] : high[d]) / unit);
+      mapped[d] = static_cast<float>(low[d] / unit);
+      mapped[d + 2] = static_cast<float>((with_size ? high[d] - low[d] : high[d]) / unit);
     }
     return !cut || left / whole >= threshold;  // not where a number is NaN, or for a box without an area
   }
@@ -62,11 +62,11 @@ struct BoxRule {
 
 // `table` is double (1 or N, 10). `kept` is bool, one for each box, `counts` int64, how many of each sample are.
 void map_boxes_on_host(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Tensor& table, int64_t mode, bool normalized, bool with_size,
-                       bool cut, double threshold, const Tensor& made, const Tensor& kept, const Tensor& counts) {
+                       bool cut, double threshold, const Tensor& mapped, const Tensor& kept, const Tensor& counts) {
   const Samples in(boxes, boxes_shapes);
   const auto* rows = static_cast<const BoxMap*>(table.data_ptr());
   const bool shared = table.size(0) == 1;
-  auto* out = static_cast<float*>(made.data_ptr());
+  auto* out = static_cast<float*>(mapped.data_ptr());
   auto* keep = static_cast<bool*>(kept.data_ptr());
   auto* count = static_cast<int64_t*>(counts.data_ptr());
   const BoxRule rule{static_cast<BoxMode>(mode), normalized, with_size, cut, threshold};
@@ -88,7 +88,7 @@ void rotation_maps_on_host(const Tensor& angles, const Tensor& planes, const Ten
   };
   auto* maps = static_cast<BoxMap*>(table.data_ptr());
   for (int64_t i = 0; i < table.size(0); ++i) {
-    const double turn = static_cast<float>(*row_of(angles, i, 1)) * (3.14159265358979323846 / 180.0), cos = std::cos(turn), sin = std::sin(turn);
+    const double turn = static_cast<float>(*row_of(angles, i, 1)) * (M_PI / 180.0), cos = std::cos(turn), sin = std::sin(turn);
     const double *plane = row_of(planes, i, 2), *canvas = row_of(canvases, i, 2);
     const double height = plane[0], width = plane[1];
     maps[i] = {{cos, sin, canvas[1] / 2 - cos * (width / 2) - sin * (height / 2), -sin, cos, canvas[0] / 2 + sin * (width / 2) - cos * (height / 2)},

@@ -12,14 +12,14 @@
 namespace ndd {
 namespace {
 
-constexpr int kMostDims = 3;
-// Where no number of attempts is given: what has not been found by then would keep the program forever.
-constexpr int64_t kMostAttempts = 100000;
+constexpr int kMaxDims = 3;
+// The bound if total_num_attempts is not set: boxes that no window satisfies would otherwise loop forever.
+constexpr int64_t kMaxAttempts = 100000;
 constexpr double kRatioTolerance = 1e-4, kLimitTolerance = 1e-4;
 
 // Of a window or a box; x, y and z.
 struct Extent {
-  double low[kMostDims], high[kMostDims];
+  double low[kMaxDims], high[kMaxDims];
 
   double volume(int dims) const {
     double product = 1.0;
@@ -36,7 +36,7 @@ double common_volume(const Extent& a, const Extent& b, int dims) {
 
 // Where in a row of numbers a box has its start and its end or extent along each axis.
 struct BoxLayout {
-  int start[kMostDims], end[kMostDims], dims;
+  int start[kMaxDims], end[kMaxDims], dims;
   bool extents;
 
   explicit BoxLayout(const std::string& layout) : dims(static_cast<int>(layout.size() / 2)), extents(layout.find('W') != std::string::npos) {
@@ -65,10 +65,11 @@ struct CropRule {
 };
 
 struct Crop {
-  double anchor[kMostDims], shape[kMostDims];  // as the output has them
+  double anchor[kMaxDims], shape[kMaxDims];  // as the output has them
   Extent window;  // relative
 };
 
+// Draws windows until one passes a threshold. It remembers the best one so far, which is the result if the attempts run out.
 class Search {
  public:
   // `image` and `wanted` are in pixels; null where they are not given.
@@ -79,7 +80,7 @@ class Search {
 
   Result run(Crop& crop) {
     const int64_t options = static_cast<int64_t>(rule_.thresholds.size()) + (rule_.allow_no_crop && wanted_ == nullptr);
-    const int64_t limit = rule_.total_attempts > 0 ? rule_.total_attempts : std::max(kMostAttempts, rule_.attempts);
+    const int64_t limit = rule_.total_attempts > 0 ? rule_.total_attempts : std::max(kMaxAttempts, rule_.attempts);
     double highest = -1.0;
     for (int64_t tried = 0; tried < limit;) {
       const size_t option = static_cast<size_t>(uint64_t{stream_.next()} * static_cast<uint64_t>(options) >> 32);
@@ -88,25 +89,25 @@ class Search {
         return whole;
       }
       for (int64_t k = 0; k < rule_.attempts; ++k, ++tried) {
-        Crop made{};
-        if (!draw(made)) continue;
+        Crop candidate{};
+        if (!draw(candidate)) continue;
         if (boxes_.empty()) {
-          crop = made;
+          crop = candidate;
           return valid;
         }
-        const double metric = metric_of(made.window);
-        if (metric >= rule_.thresholds[option] && keeps_any(made.window)) {
-          crop = made;
+        const double metric = metric_of(candidate.window);
+        if (metric >= rule_.thresholds[option] && keeps_any(candidate.window)) {
+          crop = candidate;
           return valid;
         }
         if (metric > highest) {
           highest = metric;
-          crop = made;
+          crop = candidate;
         }
       }
     }
-    // No window had an allowed aspect ratio: the first one that has.
-    for (int64_t k = 0; highest < 0.0 && k < kMostAttempts; ++k)
+    // No window so far had an allowed aspect ratio: take the first one that has.
+    for (int64_t k = 0; highest < 0.0 && k < kMaxAttempts; ++k)
       if (draw(crop)) return best;
     return highest < 0.0 ? none : best;
   }
@@ -121,7 +122,7 @@ class Search {
   }
 
  private:
-  // False where the aspect ratio is none of those allowed.
+  // False if the aspect ratio is not allowed.
   bool draw(Crop& crop) {
     if (wanted_ != nullptr) {
       for (int d = 0; d < dims_; ++d) {
@@ -134,7 +135,7 @@ class Search {
       }
       return true;
     }
-    double extents[kMostDims] = {};
+    double extents[kMaxDims] = {};
     for (int d = 0; d < dims_; ++d)
       extents[d] = (rule_.scaling[0] + (rule_.scaling[1] - rule_.scaling[0]) * stream_.uniform()) * (image_ == nullptr ? 1.0 : image_[d]);
     if (!with_aspect(extents)) return false;
@@ -148,15 +149,15 @@ class Search {
     return true;
   }
 
-  // Where there is but one ratio, the longest side stays and the others follow.
-  bool with_aspect(double (&extents)[kMostDims]) const {
+  // Random extents almost never match a single allowed ratio, so then the longest side is kept and the others follow from it.
+  bool with_aspect(double (&extents)[kMaxDims]) const {
     const auto low = [&](int k) { return rule_.aspect[2 * k]; };
     const auto high = [&](int k) { return rule_.aspect[2 * k + 1]; };
     const int pairs = dims_ == 2 ? 1 : 3;
     if (low(0) == high(0) && (dims_ == 2 || low(1) == high(1))) {
-      double sides[kMostDims] = {1.0, 1.0 / low(0), dims_ == 3 ? 1.0 / low(1) : 0.0};
-      const double most = *std::max_element(extents, extents + dims_), longest = *std::max_element(sides, sides + dims_);
-      for (int d = 0; d < dims_; ++d) extents[d] = sides[d] * (most / longest);
+      double sides[kMaxDims] = {1.0, 1.0 / low(0), dims_ == 3 ? 1.0 / low(1) : 0.0};
+      const double longest_side = *std::max_element(extents, extents + dims_), longest = *std::max_element(sides, sides + dims_);
+      for (int d = 0; d < dims_; ++d) extents[d] = sides[d] * (longest_side / longest);
     } else if (low(0) == high(0)) {
       extents[1] = extents[0] / low(0);
     } else if (dims_ == 3 && low(1) == high(1)) {
@@ -202,13 +203,13 @@ std::vector<double> numbers_of(const Tensor& tensor) {
   return {data, data + tensor.numel()};
 }
 
-// `image` and `wanted` are double (1 or N, dims), x first. `anchors` and `shapes` are float32 (N, dims), `made` has the boxes in the window, `kept`
+// `image` and `wanted` are double (1 or N, dims), x first. `anchors` and `shapes` are float32 (N, dims), `mapped` has the boxes in the window, `kept`
 // (bool) and `numbers` (int32) say for each box whether it is left and its number, `counts` (int64) how many are left of each sample, `results`
 // (int32) how each search ended.
 void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, const MaybeTensor& image, const MaybeTensor& wanted,
                       const Tensor& thresholds, const Tensor& scaling, const Tensor& aspect, int64_t attempts, int64_t total_attempts, double prune,
                       bool allow_no_crop, bool all_boxes, bool overlap, const std::string& layout, const Tensor& words, const Tensor& anchors,
-                      const Tensor& shapes, const Tensor& made, const Tensor& kept, const Tensor& numbers, const Tensor& counts,
+                      const Tensor& shapes, const Tensor& mapped, const Tensor& kept, const Tensor& numbers, const Tensor& counts,
                       const Tensor& results) {
   const std::string op = "random_bbox_crop";
   const Samples in(boxes, boxes_shapes);
@@ -243,7 +244,7 @@ void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, cons
     }
     int64_t left = 0;
     for (int64_t b = 0; b < count; ++b) {
-      float* out = static_cast<float*>(made.data_ptr()) + (first + b) * 2 * dims;
+      float* out = static_cast<float*>(mapped.data_ptr()) + (first + b) * 2 * dims;
       const bool keep = result == Search::whole || search.keeps(crop.window, extents[b]);
       static_cast<bool*>(kept.data_ptr())[first + b] = keep;
       static_cast<int32_t*>(numbers.data_ptr())[first + b] = static_cast<int32_t>(b);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows driver: out = f(in) for every row of a few floats, a box or a point, with one f for each sample.
+// Rows driver for tables of boxes and points. Rows are short, so a thread or a loop iteration handles a row: out = f(in) for every row of a few floats, a box or a point, with one f for each sample.
 #pragma once
 
 #include <algorithm>
@@ -52,12 +52,11 @@ static void map_rows(const std::string& op, const Samples& in, const Samples& ou
 #ifdef __CUDACC__
   if (in.values().is_cuda()) {
     std::vector<decltype(run_of(0))> runs;
-    int64_t most = 0;
-    for (int64_t i = 0; i < in.size(); ++i) most = std::max(most, runs.emplace_back(run_of(i)).rows);
-    if (most == 0) return;
+    int64_t max_rows = 0;
+    for (int64_t i = 0; i < in.size(); ++i) max_rows = std::max(max_rows, runs.emplace_back(run_of(i)).rows);
+    if (max_rows == 0) return;
     const CudaTable<decltype(run_of(0))> table(runs);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 127) / 128, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid = batch_grid(max_rows, 128, in.size());
     rows_detail::run_gpu<<<grid, 128, 0, current_cuda_stream()>>>(table.data(), in.size());
     return check_launch(op.c_str());
   }

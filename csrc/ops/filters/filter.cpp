@@ -9,7 +9,7 @@
 namespace ndd {
 namespace {
 
-// A VGA image of uint8 takes 0.15 ms and 15 us a weight.
+// A VGA image of uint8 takes 0.15 ms and 15 us per weight.
 constexpr double kNanoseconds = 0.15, kNanosecondsPerWeight = 0.015;
 
 void filter_cpu(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& filter, const MaybeTensor& filter_shapes,

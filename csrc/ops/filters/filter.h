@@ -15,7 +15,7 @@ struct Arguments {
   Samples in, weights, out;
   std::optional<Samples> fill;
   AxisArgs<int64_t> anchor;
-  SpatialAxes axes, out_axes;  // an output with a dimension more than its input has one frame for each filter of that image
+  SpatialAxes axes, out_axes;  // an output with one more dimension than its input has a frame for each filter of the image
   bool valid;
 
   Arguments(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& filter, const MaybeTensor& filter_shapes,
@@ -27,7 +27,7 @@ struct Arguments {
     for (int64_t i = 0; i < in.size(); ++i) check_shapes(i);
   }
 
-  // The images of sample i's output, the frame of each and the image of the input that it is made from.
+  // The number of output images of sample i, the frame of each, and its input image.
   int64_t images(int64_t i) const { return out_axes.images(out, i); }
   int64_t frame(int64_t i, int64_t image) const { return out_axes.frame(out, i, image); }
   const void* source(int64_t i, int64_t image, const Grid& grid) const {
@@ -35,34 +35,34 @@ struct Arguments {
     return static_cast<const char*>(in.data(i)) + own * grid.volume() * in.item_bytes();
   }
 
-  // The weights of one image of sample i, and the number beyond its border, in elements from the start of their sample.
+  // Where the weights of an image of sample i begin, and its fill value, in elements from the start of their sample.
   int64_t weights_at(int64_t i, int64_t frame) const { return weights.ndim() > axes.spatial ? frame * (weights.volume(i) / weights.shape(i)[0]) : 0; }
   int64_t fill_at(int64_t frame) const { return fill->ndim() > 0 ? frame : 0; }
 
   // The window along depth, height and width.
   std::array<Reach, 3> reach(int64_t i, int64_t frame) const {
     const int64_t* size = weights.shape(i) + (weights.ndim() - axes.spatial);
-    std::array<Reach, 3> made;
+    std::array<Reach, 3> reaches;
     for (int64_t a = 0; a < axes.spatial; ++a) {
       const int64_t at = valid ? 0 : anchor(i, frame, a);
       if (at < -1 || at >= size[a])
         fail("filter: anchor must be -1 or within the filter, got ", at, " along an axis of ", size[a], " weights, for sample ", i);
-      made[3 - axes.spatial + a] = {static_cast<int32_t>(size[a]), static_cast<int32_t>(at < 0 ? size[a] / 2 : at)};
+      reaches[3 - axes.spatial + a] = {static_cast<int32_t>(size[a]), static_cast<int32_t>(at < 0 ? size[a] / 2 : at)};
     }
-    return made;
+    return reaches;
   }
 
  private:
   void check_shapes(int64_t i) const {
-    const auto refuse = [=](const auto&... why) { fail("filter: sample ", i, ": ", why...); };
+    const auto reject = [=](const auto&... why) { fail("filter: sample ", i, ": ", why...); };
     const int64_t frames = out_axes.first > 0 ? out.shape(i)[0] : 1, outer = weights.ndim() - axes.spatial;
-    if (weights.volume(i) == 0 && !(outer > 0 && frames == 0)) refuse("the filter has no weights");
-    if (outer > 0 && weights.shape(i)[0] != frames) refuse("there are ", frames, " frames, but filters for ", weights.shape(i)[0]);
-    if (fill && fill->ndim() > 0 && fill->shape(i)[0] != frames) refuse("there are ", frames, " frames, but fill values for ", fill->shape(i)[0]);
+    if (weights.volume(i) == 0 && !(outer > 0 && frames == 0)) reject("the filter has no weights");
+    if (outer > 0 && weights.shape(i)[0] != frames) reject("there are ", frames, " frames, but filters for ", weights.shape(i)[0]);
+    if (fill && fill->ndim() > 0 && fill->shape(i)[0] != frames) reject("there are ", frames, " frames, but fill values for ", fill->shape(i)[0]);
     for (int64_t a = 0; a < axes.spatial; ++a) {
       const int64_t size = weights.shape(i)[outer + a], extent = in.shape(i)[axes.first + a];
-      if (size >= int64_t{1} << 31) refuse("the filter is too large");
-      if (valid && size > extent) refuse("the filter (", size, ") is larger than the image (", extent, "), which mode=\"valid\" does not allow");
+      if (size >= int64_t{1} << 31) reject("the filter is too large");
+      if (valid && size > extent) reject("the filter (", size, ") is larger than the image (", extent, "), which mode=\"valid\" does not allow");
     }
   }
 };

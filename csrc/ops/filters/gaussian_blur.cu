@@ -15,7 +15,7 @@ void gaussian_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, co
   const Samples in(input, input_shapes), out(output, output_shapes);
   const gaussian_blur::Arguments arguments(sigma, window_size, {first_spatial, spatial});
   std::vector<SeparableImage> images;
-  // Most images have the windows of the one before: to make them anew for each of 64 takes as long as everything else here.
+  // Most images have the windows of the previous one: recomputing them for each of 64 images takes as long as all the rest of the launch.
   std::array<float, 3> sigmas{};
   std::array<int64_t, 3> sizes{};
   for (int64_t i = 0; i < in.size(); ++i) {

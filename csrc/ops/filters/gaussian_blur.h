@@ -11,15 +11,16 @@
 
 namespace ndd::gaussian_blur {
 
-// Weights exp(-k^2 / (2 sigma^2)), normalized. A sigma or a window size of 0 follows from the other one.
+// Weights exp(-k^2 / (2 sigma^2)), normalized. A sigma or a window size of 0 is derived from the other one, by the formulas of OpenCV and DALI. Computed in
+// double and rounded once.
 inline Window window(float sigma, int64_t size, int64_t sample) {
-  constexpr float kMaxRadius = 1 << 20;  // a larger window is a mistake, and would be given gigabytes
-  const auto refuse = [=](const auto&... why) { fail("gaussian_blur: sample ", sample, ": ", why...); };
-  if (!(sigma >= 0.0f)) refuse("sigma must not be negative, got ", sigma);
-  if (size < 0 || (size > 0 && size % 2 == 0)) refuse("window_size must be odd, got ", size);
-  if (sigma == 0.0f && size == 0) refuse("sigma and window_size must not both be 0");
+  constexpr float kMaxRadius = 1 << 20;  // a larger window is a mistake, and would allocate gigabytes
+  const auto reject = [=](const auto&... why) { fail("gaussian_blur: sample ", sample, ": ", why...); };
+  if (!(sigma >= 0.0f)) reject("sigma must not be negative, got ", sigma);
+  if (size < 0 || (size > 0 && size % 2 == 0)) reject("window_size must be odd, got ", size);
+  if (sigma == 0.0f && size == 0) reject("sigma and window_size must not both be 0");
   const float reach = size > 0 ? static_cast<float>((size - 1) / 2) : std::ceil(3.0f * sigma);
-  if (!(reach <= kMaxRadius)) refuse("sigma or window_size is too large");
+  if (!(reach <= kMaxRadius)) reject("sigma or window_size is too large");
   const int64_t radius = static_cast<int64_t>(reach);
   const double s = sigma > 0.0f ? double{sigma} : 0.3 * static_cast<double>(radius - 1) + 0.8;
   std::vector<double> half(radius + 1);

@@ -15,7 +15,8 @@ namespace {
 // A VGA image with windows of 3 takes 0.2 ms.
 constexpr double kNanosecondsPerElement = 0.25;
 
-// An image's two derivatives at once: every row is smoothed and derived along the width, then those two rows are derived and smoothed along the height.
+// Both derivatives of an image in one pass: each row is smoothed and differentiated along the width, then these two rows are differentiated and smoothed
+// along the height. The image is read once, and only rows are kept in between.
 void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& partials, const void* in, DType in_dtype, void* out, DType out_dtype) {
   using namespace stencil;
   const std::array<Window, 3> along_height = laplacian::windows(partials[0]), along_width = laplacian::windows(partials[1]);
@@ -27,7 +28,7 @@ void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& parti
   const LoadRow load = row_loader(in_dtype);
   const StoreRow store = row_storer(out_dtype);
 
-  // Pointers to what the taps weigh: the same rows for the two of a pair at the center.
+  // Pointers to the operands of the taps. The two of a pair are symmetric about the center, where both point at the same row.
   struct Pairs {
     std::vector<const float*> lo, hi;
   };
@@ -68,14 +69,13 @@ void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& parti
 
 void filter_image(const Grid& grid, const std::vector<laplacian::Partial>& partials, const void* in, DType in_dtype, void* out, DType out_dtype) {
   const laplacian::Sum sum(partials);
-  if (sum.taps <= laplacian::kMostTaps)
-    return correlate(grid, grid, {sum.reach, sum.weight}, Border::reflect_101, 0.0f, in, in_dtype, out, out_dtype);
+  if (sum.taps <= laplacian::kMaxTaps) return correlate(grid, grid, {sum.reach, sum.weight}, Border::reflect_101, 0.0f, in, in_dtype, out, out_dtype);
   if (partials.size() == 2) return filter_plane(grid, partials, in, in_dtype, out, out_dtype);
   const int64_t volume = grid.volume();
-  const stencil::Buffer<float> total(volume), one(volume);
+  const stencil::Buffer<float> total(volume), derivative(volume);
   for (size_t k = 0; k < partials.size(); ++k) {
-    convolve_separable(grid, laplacian::windows(partials[k]), in, in_dtype, k == 0 ? total.get() : one.get(), DType::float32);
-    for (int64_t e = 0; k > 0 && e < volume; ++e) total.get()[e] += one.get()[e];
+    convolve_separable(grid, laplacian::windows(partials[k]), in, in_dtype, k == 0 ? total.get() : derivative.get(), DType::float32);
+    for (int64_t e = 0; k > 0 && e < volume; ++e) total.get()[e] += derivative.get()[e];
   }
   row_storer(out_dtype)(total.get(), volume, out);
 }

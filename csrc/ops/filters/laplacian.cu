@@ -16,7 +16,7 @@ struct Image {
   std::vector<laplacian::Partial> partials;
 };
 
-// Small windows: one launch.
+// Small windows: one launch of correlations with the sum of all partial derivatives.
 void launch_sums(const std::vector<Image>& images, const std::vector<laplacian::Sum>& sums, DType in, DType out) {
   std::vector<float> weights;
   for (const laplacian::Sum& sum : sums) weights.insert(weights.end(), sum.weight.begin(), sum.weight.end());
@@ -53,18 +53,18 @@ void laplacian_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
                     const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const laplacian::Arguments arguments(scale, smoothing_size, window_size, normalized_kernel, {first_spatial, spatial});
-  std::vector<Image> small, large;  // each image as if it were alone: the two ways round differently
+  std::vector<Image> small, large;  // decided per image: the two algorithms round differently, and a result must not depend on the batch
   std::vector<laplacian::Sum> sums;
   for (int64_t i = 0; i < in.size(); ++i) {
     const Grid grid = arguments.axes.grid(in, i);
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
-      const Image made{grid, static_cast<const char*>(in.data(i)) + image * grid.volume() * in.item_bytes(),
+      const Image item{grid, static_cast<const char*>(in.data(i)) + image * grid.volume() * in.item_bytes(),
                        static_cast<char*>(out.data(i)) + image * grid.volume() * out.item_bytes(), arguments.partials(in, i, image)};
-      laplacian::Sum sum(made.partials);
-      if (sum.taps > laplacian::kMostTaps) {
-        large.push_back(made);
+      laplacian::Sum sum(item.partials);
+      if (sum.taps > laplacian::kMaxTaps) {
+        large.push_back(item);
       } else {
-        small.push_back(made);
+        small.push_back(item);
         sums.push_back(std::move(sum));
       }
     }

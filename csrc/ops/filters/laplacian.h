@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arguments of laplacian as both backends read them, and the windows that they make.
+// The arguments of laplacian as both backends read them, and the windows derived from them.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace ndd::laplacian {
 
-constexpr int64_t kLargestWindow = 31;
+constexpr int64_t kMaxWindow = 31;
 
 // Upper half, center first, of the binomial coefficients [1 2 1] * ... * [1 2 1] with `size` elements, convolved with [1 -2 1] for a second derivative.
 inline std::vector<double> half_window(int64_t size, bool derivative) {
@@ -45,7 +45,7 @@ class Arguments {
   // For one of the images of sample i: a partial derivative for each spatial axis.
   std::vector<Partial> partials(const Samples& in, int64_t i, int64_t image) const {
     const int64_t frame = axes.frame(in, i, image);
-    std::vector<Partial> made;
+    std::vector<Partial> result;
     for (int64_t of = 0; of < axes.spatial; ++of) {
       Partial partial{std::vector<double>{1.0}, std::vector<double>{1.0}, std::vector<double>{1.0}};
       int64_t sizes = 0;
@@ -56,9 +56,9 @@ class Arguments {
       }
       const double scale = normalized_ ? std::exp2(static_cast<double>(axes.spatial + 2 - sizes)) : scale_ ? double{(*scale_)(i, frame, of)} : 1.0;
       for (double& weight : partial[3 - axes.spatial + of]) weight *= scale;
-      made.push_back(partial);
+      result.push_back(partial);
     }
-    return made;
+    return result;
   }
 
   SpatialAxes axes;
@@ -66,18 +66,18 @@ class Arguments {
  private:
   int64_t window(int64_t i, int64_t frame, int64_t axis) const {
     const int64_t size = window_size_(i, frame, axis);
-    if (size < 3 || size > kLargestWindow || size % 2 == 0) refuse("window_size", 3, size, i);
+    if (size < 3 || size > kMaxWindow || size % 2 == 0) reject("window_size", 3, size, i);
     return size;
   }
 
   int64_t smoothing(int64_t i, int64_t frame, int64_t axis) const {
     const int64_t size = (*smoothing_size_)(i, frame, axis);
-    if (size < 1 || size > kLargestWindow || size % 2 == 0) refuse("smoothing_size", 1, size, i);
+    if (size < 1 || size > kMaxWindow || size % 2 == 0) reject("smoothing_size", 1, size, i);
     return size;
   }
 
-  [[noreturn]] static void refuse(const char* name, int64_t least, int64_t size, int64_t i) {
-    fail("laplacian: ", name, " must be odd, from ", least, " to ", kLargestWindow, ", got ", size, " for sample ", i);
+  [[noreturn]] static void reject(const char* name, int64_t least, int64_t size, int64_t i) {
+    fail("laplacian: ", name, " must be odd, from ", least, " to ", kMaxWindow, ", got ", size, " for sample ", i);
   }
 
   AxisArgs<int64_t> window_size_;
@@ -114,14 +114,14 @@ struct Sum {
   }
 };
 
-// Up to so many taps one sum over the whole window is quicker than a separable convolution for each partial derivative: of a VGA image of uint8
+// Up to this many taps, one sum over the whole window is faster than a separable convolution for each partial derivative: of a VGA image of uint8
 // a tap takes 13 us, a pass over an axis with 5 taps about 100 us.
-constexpr int64_t kMostTaps = 24;
+constexpr int64_t kMaxTaps = 24;
 
 inline std::array<Window, 3> windows(const Partial& partial) {
-  std::array<Window, 3> made;
-  for (int axis = 0; axis < 3; ++axis) made[axis].half.assign(partial[axis].begin(), partial[axis].end());
-  return made;
+  std::array<Window, 3> result;
+  for (int axis = 0; axis < 3; ++axis) result[axis].half.assign(partial[axis].begin(), partial[axis].end());
+  return result;
 }
 
 }  // namespace ndd::laplacian

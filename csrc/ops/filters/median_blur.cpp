@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Median of a rectangle. Windows of 3x3 and 5x5 are sorted by networks, first along the height, where neighboring pixels share the work. Any other
-// one finds the median's bits from the highest on, by counting how many elements of the window are not below.
+// Median of a rectangle. Windows of 3x3 and 5x5 are sorted by networks, first along the height, where neighboring pixels share the work. For other sizes
+// the bits of the median are found from the highest on, by counting how many elements of the window are not below a candidate. Neither branches on the
+// data, so both vectorize; elements are compared as unsigned keys whose order is that of the values (order_keys.h).
 #include "ops/filters/median_blur.h"
 
 #include <algorithm>

@@ -141,7 +141,7 @@ struct Image {
   Reach height, width;
 };
 
-// The general way, for windows that no tile holds: they are read once for each bit of the median, through the first-level cache.
+// The fallback for windows that do not fit in a shared-memory tile: they are read once for each bit of the median, through the first-level cache.
 template <class K>
 __global__ void __launch_bounds__(256) median_kernel(const Image* images, int64_t count, DType dtype) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
@@ -171,9 +171,9 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
                       const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Arguments arguments{AxisArgs<int64_t>("experimental.median_blur", window_size), {first_spatial, 2}};
-  std::vector<Image> images;  // those that no tile holds
+  std::vector<Image> images;  // those that fit in no tile
   std::vector<stencil::WindowImage> tiled;
-  int64_t most = 0;
+  int64_t max_volume = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     const Grid grid = arguments.axes.grid(in, i);
     const int64_t bytes = grid.volume() * in.item_bytes();
@@ -199,7 +199,7 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
         tiled.push_back(tile);
       } else {
         images.push_back({from, to, grid, height, width});
-        most = std::max(most, grid.volume());
+        max_volume = std::max(max_volume, grid.volume());
       }
     }
   }
@@ -210,11 +210,12 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
                               Median<K>{stencil::KeyTiles<K>(in.dtype(), K{}, static_cast<K>(~K{}))});
     });
   }
-  if (most == 0 || images.empty()) return;
+  if (max_volume == 0 || images.empty()) return;
   const CudaTable<Image> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
   for_key(in.dtype(), [&](auto tag) {
-    median_kernel<typename decltype(tag)::type><<<stencil::blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, in.dtype());
+    median_kernel<typename decltype(tag)::type>
+        <<<batch_grid(max_volume, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, in.dtype());
   });
   check_launch("experimental.median_blur");
 }

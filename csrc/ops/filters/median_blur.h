@@ -23,7 +23,8 @@ struct Arguments {
   }
 };
 
-// Batcher's merge exchange: which pairs of n numbers are put in order, one after the other. What no one reads of a result the compiler leaves out.
+// Batcher's merge exchange (Knuth, The Art of Computer Programming 3, algorithm 5.2.2M): the pairs of n numbers that are put in order, one after the other.
+// The compiler removes comparisons whose results are unused, such as all but those that lead to the median.
 template <int n>
 struct SortingNetwork {
   struct Pair {
@@ -50,10 +51,10 @@ struct SortingNetwork {
   }
 
   static constexpr auto make() {
-    std::array<Pair, count()> made{};
+    std::array<Pair, count()> pairs{};
     size_t k = 0;
-    visit([&](int lo, int hi) { made[k++] = {lo, hi}; });
-    return made;
+    visit([&](int lo, int hi) { pairs[k++] = {lo, hi}; });
+    return pairs;
   }
 };
 

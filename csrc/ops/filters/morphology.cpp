@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Dilation and erosion: the maximum and the minimum of a rectangle. Rows are reduced along their width when they are staged, by doubling: of windows
-// of 2, 4, 8... pixels the last two overlap as far as they must. Then the rows of a window are compared.
+// Dilation and erosion: the maximum and the minimum of a rectangle. Rows are reduced along their width when they are staged, by doubling: windows of 2,
+// 4, 8... pixels, until two overlapping ones cover the mask, which costs log2 of its width. Then the rows of a window are compared.
 #include "ops/filters/morphology.h"
 
 #include <array>
@@ -90,8 +90,9 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, Bor
 }
 
 template <bool maximum>
-void morphology_cpu(const char* op, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size,
-                    int64_t iterations, int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+void morphology_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
+                    int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+  constexpr const char* op = morphology::kName<maximum>;
   const Samples in(input, input_shapes), out(output, output_shapes);
   const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor), AxisArgs<int64_t>(op, mask_size),
                                         iterations, static_cast<Border>(border),   {first_spatial, 2}};
@@ -111,17 +112,7 @@ void morphology_cpu(const char* op, const Tensor& input, const MaybeTensor& inpu
   });
 }
 
-void dilate_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
-                int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
-  morphology_cpu<true>("experimental.dilate", input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
-}
-
-void erode_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
-               int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
-  morphology_cpu<false>("experimental.erode", input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
-}
-
 }  // namespace
 }  // namespace ndd
-NDD_KERNEL(experimental_dilate, CPU, ndd::dilate_cpu)
-NDD_KERNEL(experimental_erode, CPU, ndd::erode_cpu)
+NDD_KERNEL(experimental_dilate, CPU, ndd::morphology_cpu<true>)
+NDD_KERNEL(experimental_erode, CPU, ndd::morphology_cpu<false>)

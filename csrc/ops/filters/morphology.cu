@@ -35,7 +35,7 @@ struct Extreme {
     keys.stage(tile, pitch, from, plane, K{});  // no constant is larger than anything
   }
 
-  // 16 values slide along the window: one load and 16 operations for an element of it.
+  // 16 outputs per thread slide along the window in registers: one load and 16 operations for each of its elements.
   __device__ void window(Value (&most)[stencil::kPiece], const K* first, int stride, const stencil::Span& span, const float*) const {
     using stencil::kPiece;
     Value values[kPiece];
@@ -61,7 +61,7 @@ struct Extreme {
   }
 };
 
-// The general way, for masks that no tile holds: an element a thread, its window read through the first-level cache.
+// The fallback for masks that do not fit in a shared-memory tile: a thread per element, its window read through the first-level cache.
 template <class K>
 __global__ void __launch_bounds__(256) morphology_kernel(const Image* images, int64_t count, bool maximum, Border border, DType dtype) {
   const K worst = maximum ? K{} : static_cast<K>(~K{});
@@ -94,20 +94,21 @@ void launch(const char* op, const std::vector<Image>& images, bool maximum, Bord
   const int64_t count = static_cast<int64_t>(images.size());
   for_key(dtype, [&](auto tag) {
     morphology_kernel<typename decltype(tag)::type>
-        <<<stencil::blocks(most, count), 256, 0, current_cuda_stream()>>>(table.data(), count, maximum, border, dtype);
+        <<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, maximum, border, dtype);
   });
   check_launch(op);
 }
 
-constexpr int32_t kMostAtOnce = 25;  // elements of a mask; larger ones go along one axis after the other
+constexpr int32_t kMaxSinglePass = 25;  // elements of a mask; the extreme is separable, so larger ones go along one axis after the other
 
-void morphology_cuda(const char* op, bool maximum, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor,
-                     const Tensor& mask_size, int64_t iterations, int64_t border, int64_t first_spatial, const Tensor& output,
-                     const MaybeTensor& output_shapes) {
+template <bool maximum>
+void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
+                     int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
+  constexpr const char* op = morphology::kName<maximum>;
   const Samples in(input, input_shapes), out(output, output_shapes);
   const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor), AxisArgs<int64_t>(op, mask_size),
                                         iterations, static_cast<Border>(border),   {first_spatial, 2}};
-  std::vector<Image> images;  // those that no tile holds
+  std::vector<Image> images;  // those that fit in no tile
   std::vector<stencil::TileImage> tiled;
   int64_t largest = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
@@ -137,7 +138,7 @@ void morphology_cuda(const char* op, bool maximum, const Tensor& input, const Ma
       stencil::launch_tiles(op, tiled, arguments.border, Extreme<K>{stencil::KeyTiles<K>(in.dtype(), worst, worst)});
     });
   }
-  if (largest <= kMostAtOnce) return launch(op, images, maximum, arguments.border, in.dtype());
+  if (largest <= kMaxSinglePass) return launch(op, images, maximum, arguments.border, in.dtype());
   const CudaBuffer between(in.values().numel() * in.item_bytes());
   std::vector<Image> along_width = images;
   for (size_t k = 0; k < images.size(); ++k) {
@@ -150,17 +151,7 @@ void morphology_cuda(const char* op, bool maximum, const Tensor& input, const Ma
   launch(op, images, maximum, arguments.border, in.dtype());
 }
 
-void dilate_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
-                 int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
-  morphology_cuda("experimental.dilate", true, input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
-}
-
-void erode_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& anchor, const Tensor& mask_size, int64_t iterations,
-                int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
-  morphology_cuda("experimental.erode", false, input, input_shapes, anchor, mask_size, iterations, border, first_spatial, output, output_shapes);
-}
-
 }  // namespace
 }  // namespace ndd
-NDD_KERNEL(experimental_dilate, CUDA, ndd::dilate_cuda)
-NDD_KERNEL(experimental_erode, CUDA, ndd::erode_cuda)
+NDD_KERNEL(experimental_dilate, CUDA, ndd::morphology_cuda<true>)
+NDD_KERNEL(experimental_erode, CUDA, ndd::morphology_cuda<false>)

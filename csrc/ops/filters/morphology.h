@@ -10,6 +10,9 @@
 
 namespace ndd::morphology {
 
+template <bool maximum>
+inline constexpr const char* kName = maximum ? "experimental.dilate" : "experimental.erode";
+
 struct Arguments {
   const char* op;
   AxisArgs<int64_t> anchor, mask_size;  // x, then y
@@ -21,20 +24,20 @@ struct Arguments {
   Reach reach(int64_t i, int64_t frame, int64_t axis, int64_t extent) const {
     int64_t size[2] = {mask_size(i, frame, 0), mask_size(i, frame, 1)};
     if (size[0] == -1 || size[1] == -1) size[0] = size[1] = 3;
-    if (size[axis] < 1) refuse(i, "mask_size must be positive, or -1 for 3, got ", size[axis]);
-    const int64_t given = anchor(i, frame, axis), at = given < 0 ? size[axis] / 2 : given;
-    if (at >= size[axis]) refuse(i, "anchor must lie within the mask, got ", at, " for a size of ", size[axis]);
-    // Two extents away every border mode has shown each pixel: a larger window sees the same.
-    const int64_t most = 2 * std::max<int64_t>(1, extent);
-    const int64_t before = std::min(at, most / iterations + 1) * iterations,
-                  after = std::min(size[axis] - 1 - at, most / iterations + 1) * iterations;
-    const int64_t clipped = std::min(before, most);
-    return {static_cast<int32_t>(clipped + std::min(after, most) + 1), static_cast<int32_t>(clipped)};
+    if (size[axis] < 1) reject(i, "mask_size must be positive, or -1 for 3, got ", size[axis]);
+    const int64_t requested = anchor(i, frame, axis), at = requested < 0 ? size[axis] / 2 : requested;
+    if (at >= size[axis]) reject(i, "anchor must lie within the mask, got ", at, " for a size of ", size[axis]);
+    // Within two extents every border mode has reached each pixel, so a larger window has the same extreme. `iterations` repetitions are one larger window.
+    const int64_t limit = 2 * std::max<int64_t>(1, extent);
+    const int64_t before = std::min(at, limit / iterations + 1) * iterations,
+                  after = std::min(size[axis] - 1 - at, limit / iterations + 1) * iterations;
+    const int64_t clipped = std::min(before, limit);
+    return {static_cast<int32_t>(clipped + std::min(after, limit) + 1), static_cast<int32_t>(clipped)};
   }
 
  private:
   template <class... Why>
-  [[noreturn]] void refuse(int64_t i, const Why&... why) const {
+  [[noreturn]] void reject(int64_t i, const Why&... why) const {
     fail(op, ": ", why..., ", for sample ", i);
   }
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sharpness: between an image and its mean over 3 x 3 pixels, of which the middle one counts five times.
+// sharpness: a blend of an image and its mean over 3 x 3 pixels, in which the middle one counts five times. The border is not smoothed, as in torchvision.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,6 +12,7 @@
 #include "ndd/stencil/stencil.h"
 #include "ndd/stream/stream.h"
 #include "ops/color/bytes.h"
+#include "ops/color/levels.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
@@ -25,18 +26,14 @@ constexpr double kNanosecondsPerElement = 0.4;
 
 // `rest` is 1 - factor, rounded once.
 struct Sharpen {
-  float rest, most;
+  float rest, white;
 
-  // `sum` of the eight neighbors and four times the middle. The mean of integers is rounded, the result is cut off.
+  // `sum` of the eight neighbors and four times the middle. The mean of integers is rounded, the result truncated. 6 / 13 rounds the quotient of
+  // integers; 0.01 keeps exact quotients above their integer after the inexact multiplication.
   template <bool whole>
   NDD_HD float value(float middle, float sum) const {
     const float all = sum + middle, mean = whole ? floorf((all + 6.0f) * (1.0f / 13.0f) + 0.01f) : all * (1.0f / 13.0f);
-    return limited<whole>(fmaf(rest, mean - middle, middle));
-  }
-  template <bool whole>
-  NDD_HD float limited(float v) const {
-    const float above = v > 0.0f ? v : 0.0f, inside = above < most ? above : most;
-    return whole ? floorf(inside) : inside;
+    return limit_level<whole>(fmaf(rest, mean - middle, middle), white);
   }
 };
 
@@ -49,22 +46,22 @@ struct Run {
 
 bool has_inside(const Grid& grid) { return grid.height > 2 && grid.width > 2; }
 
-// Rows as floats; the sums of three rows are added up with their neighbors.
+// Rows are floats. The columns of three rows are summed first, so that each sum serves three outputs.
 template <bool whole>
-void sharpen_row(const float* above, const float* row, const float* below, int64_t n, int64_t step, const Sharpen& given, float* columns,
+void sharpen_row(const float* above, const float* row, const float* below, int64_t n, int64_t step, const Sharpen& functor, float* columns,
                  float* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict a = above;
     const float* __restrict b = row;
     const float* __restrict c = below;
     float* __restrict sums = columns;
-    float* __restrict made = out;
+    float* __restrict to = out;
     const int64_t count = n, last = n - step, pixel = step;
-    const Sharpen sharpen = given;
+    const Sharpen sharpen = functor;
     for (int64_t k = 0; k < count; ++k) sums[k] = a[k] + b[k] + c[k];
     for (int64_t k = 0; k < pixel; ++k)
-      made[k] = sharpen.template limited<whole>(b[k]), made[last + k] = sharpen.template limited<whole>(b[last + k]);
-    for (int64_t k = pixel; k < last; ++k) made[k] = sharpen.template value<whole>(b[k], sums[k - pixel] + sums[k] + sums[k + pixel] + 3.0f * b[k]);
+      to[k] = limit_level<whole>(b[k], sharpen.white), to[last + k] = limit_level<whole>(b[last + k], sharpen.white);
+    for (int64_t k = pixel; k < last; ++k) to[k] = sharpen.template value<whole>(b[k], sums[k - pixel] + sums[k] + sums[k + pixel] + 3.0f * b[k]);
   });
 }
 
@@ -78,20 +75,20 @@ void run_cpu(const Run& run, DType dtype) {
   const StoreRow store = row_storer(dtype);
   std::vector<float> memory(5 * row);
   float *staged[3] = {memory.data(), memory.data() + row, memory.data() + 2 * row}, *columns = memory.data() + 3 * row,
-        *made = memory.data() + 4 * row;
+        *result = memory.data() + 4 * row;
   const auto border = [&](int64_t y) {
     if (whole) std::memcpy(out + y * bytes, in + y * bytes, bytes);
-    load(in + y * bytes, row, made);
-    for (int64_t k = 0; k < row && !whole; ++k) made[k] = run.sharpen.limited<false>(made[k]);
-    if (!whole) store(made, row, out + y * bytes);
+    load(in + y * bytes, row, result);
+    for (int64_t k = 0; k < row && !whole; ++k) result[k] = limit_level<false>(result[k], run.sharpen.white);
+    if (!whole) store(result, row, out + y * bytes);
   };
   border(0);
   border(grid.height - 1);
   for (int64_t y = 0; y < 2; ++y) load(in + y * bytes, row, staged[y]);
   for (int64_t y = 1; y + 1 < grid.height; ++y) {
     load(in + (y + 1) * bytes, row, staged[(y + 1) % 3]);
-    sharpen_row<whole>(staged[(y - 1) % 3], staged[y % 3], staged[(y + 1) % 3], row, grid.inner, run.sharpen, columns, made);
-    store(made, row, out + y * bytes);
+    sharpen_row<whole>(staged[(y - 1) % 3], staged[y % 3], staged[(y + 1) % 3], row, grid.inner, run.sharpen, columns, result);
+    store(result, row, out + y * bytes);
   }
 }
 
@@ -112,7 +109,7 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const Run* runs, int64_t cou
         if (!inside) {
           out[e] = in[e];
         } else if (y == 0 || y == run.grid.height - 1 || x < step || x >= row - step) {
-          out[e] = whole ? in[e] : saturate<T>(run.sharpen.template limited<false>(static_cast<float>(in[e])));
+          out[e] = whole ? in[e] : saturate<T>(limit_level<false>(static_cast<float>(in[e]), run.sharpen.white));
         } else {
           const float middle = static_cast<float>(in[e]);
           float sum = 3.0f * middle;
@@ -138,9 +135,9 @@ void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
     Run run{in.data(i), out.data(i), axes.grid(in, i), {0.0f, value_range(in.dtype())}};
     const int64_t bytes = run.grid.volume() * in.item_bytes();
     for (int64_t image = 0; image < axes.images(in, i) && bytes > 0; ++image) {
-      const double given = factors(i, axes.frame(in, i, image), 0);
-      if (!(given >= 0.0)) fail(Error::Value, "sharpness: sample ", i, ": sharpness must not be negative, got ", given);
-      run.sharpen.rest = static_cast<float>(1.0 - given);
+      const double sharpness = factors(i, axes.frame(in, i, image), 0);
+      if (!(sharpness >= 0.0)) fail(Error::Value, "sharpness: sample ", i, ": sharpness must not be negative, got ", sharpness);
+      run.sharpen.rest = static_cast<float>(1.0 - sharpness);
       visit(run);
       run.in = static_cast<const char*>(run.in) + bytes;
       run.out = static_cast<char*>(run.out) + bytes;
@@ -149,18 +146,17 @@ void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;
-    int64_t most = 0;
+    int64_t max_volume = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       for_runs(i, [&](const Run& run) {
         runs.push_back(run);
-        most = std::max(most, run.grid.volume());
+        max_volume = std::max(max_volume, run.grid.volume());
       });
     }
     if (runs.empty()) return;
     const CudaTable<Run> table(runs);
     const auto count = static_cast<int64_t>(runs.size());
-    const dim3 grid(static_cast<unsigned>(std::clamp<int64_t>((most + 4 * kThreads - 1) / (4 * kThreads), 1, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    const dim3 grid = batch_grid(max_volume, 4 * kThreads, count);
     run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), !is_floating_dtype(in.dtype()));
     return check_launch("sharpness");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A blend of each sample with another one of the batch, for mixup: in one pass, where arithmetic takes a copy in the other order first.
+// A blend of each sample with another one of the batch, for mixup, in one pass. Arithmetic would need a reordered copy of the batch first.
 #include "ndd/args.h"
 #include "ndd/elementwise/streaming.h"
 #include "ndd/kernel.h"
@@ -10,18 +10,18 @@ namespace ndd {
 namespace {
 
 constexpr double kNanosecondsPerElement = 0.5;
-constexpr int64_t kRow = 1024;  // in the first-level cache
+constexpr int64_t kRow = 1024;  // elements: stays in the first-level cache until it is streamed to memory
 
 // Two products and a sum, each rounded: the same as the operators * and +.
 template <class T>
 void blend(const T* a, float weight, const T* b, float rest, int64_t n, float* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
-    const T* __restrict one = a;
-    const T* __restrict other = b;
+    const T* __restrict first = a;
+    const T* __restrict second = b;
     float* __restrict to = out;
     const float w = weight, r = rest;
     const int64_t count = n;
-    for (int64_t k = 0; k < count; ++k) to[k] = static_cast<float>(one[k]) * w + static_cast<float>(other[k]) * r;
+    for (int64_t k = 0; k < count; ++k) to[k] = static_cast<float>(first[k]) * w + static_cast<float>(second[k]) * r;
   });
 }
 

@@ -18,7 +18,7 @@ namespace {
 constexpr double kNanosecondsPerElement = 0.2;
 constexpr int64_t kRow = 1024;  // elements
 
-// The same past the caches.
+// The same, with stores that bypass the caches: a result larger than them would evict the input.
 void stream_run(const char* from, DType in, int64_t n, char* to, DType out) {
   alignas(64) char row[kRow * 8];
   for (int64_t begin = 0; begin < n; begin += kRow) {
@@ -30,7 +30,7 @@ void stream_run(const char* from, DType in, int64_t n, char* to, DType out) {
 }
 
 #ifdef __CUDACC__
-// As T, which holds every number of the input's type.
+// Converts through T, which holds every value of the input's type.
 template <class T>
 __device__ void convert_tiles(const void* from, DType in, int64_t n, void* to, DType out) {
   tiles::for_each<2>(to, item_bytes(out), n, [&](auto at) {
@@ -43,7 +43,7 @@ __device__ void convert_tiles(const void* from, DType in, int64_t n, void* to, D
   });
 }
 
-// Whether the common pairs of types have a loop of their own for it; by the machine code the memory bounds them, and the others but those with 64 bits.
+// Whether the pair of types is common and has its own loop. According to the machine code these are bound by memory, as are the others without 64-bit types.
 bool is_common(DType in, DType out) {
   return for_common_pair(in, out, [](auto, auto) {});
 }

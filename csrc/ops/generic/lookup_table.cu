@@ -23,7 +23,7 @@ constexpr int64_t kRow = 1024;  // of 4-byte entries a VGA image takes 93 us, in
 template <class T>
 inline constexpr bool is_key = !is_floating<T>;
 
-// What is outside the table, of `size` entries, has the entry after the last.
+// The index of a key in a table of `size` entries. Keys outside of it get the default, which is stored behind the last entry: no branch is needed.
 template <class In>
 NDD_HD int32_t entry_of(In key, int32_t size) {
   if constexpr (std::is_signed_v<In>) {
@@ -48,8 +48,8 @@ struct Entries {
 };
 
 std::shared_ptr<const Entries> entries_of(const Tensor& values, double default_value, DType dtype, bool of_bytes) {
-  const Args<float> given(values);
-  const int64_t size = given.cols();
+  const Args<float> table_values(values);
+  const int64_t size = table_values.cols();
   auto entries = std::make_shared<Entries>();
   entries->size = static_cast<int32_t>(of_bytes ? std::max<int64_t>(size, kLevels) : size);
   entries->dtype = dtype;
@@ -58,7 +58,7 @@ std::shared_ptr<const Entries> entries_of(const Tensor& values, double default_v
     using Out = typename decltype(tag)::type;
     Out* to = reinterpret_cast<Out*>(entries->bytes.data());
     std::fill(to, to + entries->size + 1, saturate<Out>(static_cast<float>(default_value)));
-    for (int64_t k = 0; k < size; ++k) to[k] = saturate<Out>(given(0, k));
+    for (int64_t k = 0; k < size; ++k) to[k] = saturate<Out>(table_values(0, k));
   });
   return entries;
 }
@@ -81,7 +81,7 @@ void look_up_run(const void* from, DType in, int64_t n, const Entries& entries, 
   });
 }
 
-// The same past the caches.
+// The same, with stores that bypass the caches.
 void stream_run(const char* from, DType in, int64_t n, const Entries& entries, char* to) {
   const int64_t bytes = item_bytes(entries.dtype);
   alignas(64) char row[kRow * 8];

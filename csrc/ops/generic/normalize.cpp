@@ -26,14 +26,14 @@ std::vector<double> totals_of(reduce::Fold fold, const Job& job, int64_t i, redu
   std::vector<double> totals(job.shape(i).outputs);
   const DType type = reduce::total_dtype(fold, job.in.dtype());
   reduce::fold_sample(fold, job.shape(i), job.in.data(i), job.in.dtype(), centers,
-                      [&](int64_t first, int64_t n, const void* made) { convert_run(made, type, n, totals.data() + first, DType::float64); });
+                      [&](int64_t first, int64_t n, const void* part) { convert_run(part, type, n, totals.data() + first, DType::float64); });
   return totals;
 }
 
 std::vector<double> sums_of(const Job& job, int64_t i) { return totals_of(reduce::Fold::mean, job, i); }
 
-// Squared distances from the means. Of uint8 they come from exact sums; all others are read once more, because their squares cancel out.
-// `sums` are those of the sample where they are known.
+// Squared distances from the means. For uint8 they follow from the exact integer sums; other types are read a second time, because the difference of large sums
+// of squares would cancel. `sums` are the sample's sums if already known.
 std::vector<double> squares_of(const Job& job, int64_t i, const std::vector<double>& means, std::vector<double> sums = {}) {
   if (job.in.dtype() != DType::uint8 && job.in.dtype() != DType::boolean) return totals_of(reduce::Fold::distances, job, i, {means.data(), 1});
   std::vector<double> totals = totals_of(reduce::Fold::squares, job, i);
@@ -43,13 +43,15 @@ std::vector<double> squares_of(const Job& job, int64_t i, const std::vector<doub
   return totals;
 }
 
-// The samples' statistics for batch=True. All tasks of the call make them together: each takes samples that nobody has taken, so none waits for one
-// that is not being computed, and they are added in the order of the samples.
-class Together {
+// The statistics of all samples for batch=True. The tasks of the call compute them cooperatively: each claims samples that no other task has claimed, so a
+// task waits only for statistics that are being computed, never for a task that has not started: this cannot deadlock, even with one thread. They are
+// added in the order of the samples, so the result does not depend on the threads.
+class SharedStatistics {
  public:
   template <class Make>
   std::vector<double> sum(const Job& job, Make make) {
     const int64_t n = job.in.size();
+    // The first task allocates the parts; sequentially consistent stores publish them to the others through open_.
     if (started_.fetch_add(1) == 0) {
       parts_.resize(n);
       open_.store(true);
@@ -58,7 +60,7 @@ class Together {
     for (int64_t k = next_.fetch_add(1); k < n; k = next_.fetch_add(1)) {
       try {
         parts_[k] = make(k);
-      } catch (...) {  // out of memory; nobody may wait for this part
+      } catch (...) {  // out of memory; counted as done, or the others would wait forever
         failed_.store(true);
       }
       done_.fetch_add(1);
@@ -78,7 +80,7 @@ class Together {
 };
 
 struct BatchSums {
-  Together sums, squares;
+  SharedStatistics sums, squares;
 };
 
 struct Factors {
@@ -86,12 +88,12 @@ struct Factors {
 };
 
 // inverse_deviation() of all outputs, in loops that become vectors: it takes half of the time where each pixel is an output.
-void inverse_deviations(const std::vector<double>& squares, double count, double epsilon, std::vector<double>& made) {
+void inverse_deviations(const std::vector<double>& squares, double count, double epsilon, std::vector<double>& inverses) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const double* __restrict square = squares.data();
-    double* __restrict inverse = made.data();
+    double* __restrict inverse = inverses.data();
     const double divisor = count, more = epsilon;
-    const auto n = static_cast<int64_t>(made.size());
+    const auto n = static_cast<int64_t>(inverses.size());
     for (int64_t o = 0; o < n; ++o) inverse[o] = 1.0 / std::sqrt(square[o] / divisor + more);
     for (int64_t o = 0; o < n; ++o) inverse[o] = square[o] / divisor + more == 0.0 ? 0.0 : inverse[o];
   });
@@ -108,23 +110,23 @@ Factors factors_of(const Job& job, BatchSums* together, int64_t i) {
     for (double& mean : means) mean /= static_cast<double>(count);
   }
   if (job.stddev) {
-    const auto given = job.stddev.of_sample(i, outputs);
-    for (int64_t o = 0; o < outputs; ++o) inverse[o] = inverse_of_given(given[o], job.epsilon);
+    const auto stddevs = job.stddev.of_sample(i, outputs);
+    for (int64_t o = 0; o < outputs; ++o) inverse[o] = inverse_of_stddev(stddevs[o], job.epsilon);
   } else {
     const auto squares =
         together ? together->squares.sum(job, [&](int64_t k) { return squares_of(job, k, means); }) : squares_of(job, i, means, std::move(sums));
     if (count > job.ddof) inverse_deviations(squares, static_cast<double>(count - job.ddof), job.epsilon, inverse);
   }
-  Factors made{std::vector<float>(outputs), std::vector<float>(outputs)};
+  Factors factors{std::vector<float>(outputs), std::vector<float>(outputs)};
   for (int64_t o = 0; o < outputs; ++o) {
-    made.mean[o] = static_cast<float>(means[o]);
-    made.factor[o] = static_cast<float>(inverse[o] * job.scale);
+    factors.mean[o] = static_cast<float>(means[o]);
+    factors.factor[o] = static_cast<float>(inverse[o] * job.scale);
   }
-  return made;
+  return factors;
 }
 
-// Mean and factor of every element of a row that begins at `begin`. Where the innermost axis is kept, its values repeat along a reduced axis around it: the
-// channels of a row of pixels. Writes up to three more.
+// Fills the mean and factor of each element of a row that begins at `begin`. If the innermost axis is kept, its values repeat along the reduced axis around
+// it, such as the channels of a row of pixels. Writes up to three elements beyond n.
 void fill_rows(const Reduction& shape, const Factors& factors, int64_t begin, int64_t n, float* mean, float* factor) {
   const bool inner_kept = shape.kept > 0 && shape.kept_stride[0] == 1;
   const int64_t period = inner_kept ? shape.kept_extent[0] : 1;
@@ -172,7 +174,7 @@ void apply_row(const void* in, int64_t n, const float* means, const float* facto
     const float* __restrict factor = factors;
     const float shift = offset;
     const int64_t count = n;
-    for (int64_t k = 0; k < count; ++k) dst[k] = normalized(static_cast<float>(src[k]), mean[k], factor[k], shift);
+    for (int64_t k = 0; k < count; ++k) dst[k] = normalize_element(static_cast<float>(src[k]), mean[k], factor[k], shift);
   });
 }
 
@@ -185,24 +187,24 @@ void apply(const Job& job, int64_t i, const Factors& factors, bool streamed) {
   const DType in = job.in.dtype(), out = job.out.dtype();
   const char* from = static_cast<const char*>(job.in.data(i));
   char* to = static_cast<char*>(job.out.data(i));
-  alignas(64) float mean[kRow + 4], factor[kRow + 4], row[kRow], made[kRow];
+  alignas(64) float mean[kRow + 4], factor[kRow + 4], row[kRow], result[kRow];
   const LoadRow load = row_loader(in);
   const StoreRow store = row_storer(out);
   const float shift = static_cast<float>(job.shift);
   for (int64_t begin = 0; begin < volume; begin += step, from += step * item_bytes(in), to += step * item_bytes(out)) {
     const int64_t n = std::min(step, volume - begin);
     if (begin == 0 || !repeats) fill_rows(shape, factors, begin, n, mean, factor);
-    void* const target = streamed && out == DType::float32 ? static_cast<void*>(made) : to;
+    void* const target = streamed && out == DType::float32 ? static_cast<void*>(result) : to;
     if (in == DType::uint8 && out == DType::float32) {
       apply_row<uint8_t>(from, n, mean, factor, shift, target);
     } else if (in == DType::float32 && out == DType::float32) {
       apply_row<float>(from, n, mean, factor, shift, target);
     } else {
       load(from, n, row);
-      apply_row<float>(row, n, mean, factor, shift, made);
-      if (target == to) store(made, n, to);
+      apply_row<float>(row, n, mean, factor, shift, result);
+      if (target == to) store(result, n, to);
     }
-    if (target != to) stream_copy(to, made, n * item_bytes(out));
+    if (target != to) stream_copy(to, result, n * item_bytes(out));
   }
   if (streamed) stream_fence();
 }

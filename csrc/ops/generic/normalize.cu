@@ -39,10 +39,10 @@ void find_order(Run& run) {
 
 struct Scaling {
   double epsilon, scale;
-  bool given_stddev, squares;  // squares: the sum of squared distances takes the place of the variance
+  bool is_stddev, squares;  // squares: the sum of squared distances takes the place of the variance
 };
 
-// Totals of all samples become the total of each, divided by `divisor`.
+// Pools the totals of all samples, for batch=True: each receives the same mean. In the order of the samples, so that the result is reproducible.
 __global__ void pool(double* totals, int64_t outputs, int64_t samples, double divisor) {
   for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < outputs; o += int64_t{gridDim.x} * kThreads) {
     double total = 0;
@@ -51,7 +51,8 @@ __global__ void pool(double* totals, int64_t outputs, int64_t samples, double di
   }
 }
 
-// Means and sums of squared distances of the samples become those of the batch.
+// Merges means and sums of squared distances of the samples into those of the batch (Chan, Golub and LeVeque's formula), which does not cancel as a
+// difference of sums of squares would.
 __global__ void pool_moments(const Run* runs, int64_t samples, int64_t outputs, double* means, double* squares) {
   for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < outputs; o += int64_t{gridDim.x} * kThreads) {
     double n = 0, sum = 0, total = 0;
@@ -78,15 +79,15 @@ __global__ void make_factors(const Run* runs, int64_t count, const double* means
     const Run& run = runs[k];
     for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < run.shape.outputs; o += int64_t{gridDim.x} * kThreads) {
       const double s = spread[run.first + o] / (scaling.squares ? static_cast<double>(max(run.divisor, int64_t{1})) : 1.0);
-      const double inverse = scaling.given_stddev ? inverse_of_given(s, scaling.epsilon)
-                             : run.divisor > 0    ? inverse_deviation(s, scaling.epsilon)
-                                                  : 0.0;
+      const double inverse = scaling.is_stddev ? inverse_of_stddev(s, scaling.epsilon)
+                             : run.divisor > 0 ? inverse_deviation(s, scaling.epsilon)
+                                               : 0.0;
       factors[run.first + o] = make_float2(static_cast<float>(means[run.first + o]), static_cast<float>(inverse * scaling.scale));
     }
   }
 }
 
-// Each byte is read and written once; the factors of an image are in the first-level cache.
+// Applies the factors. Each byte is read and written once; the factors of an image are in the first-level cache.
 __global__ void __launch_bounds__(kThreads, 4) apply(const Run* runs, int64_t count, const float2* all_factors, float shift, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
@@ -101,14 +102,14 @@ __global__ void __launch_bounds__(kThreads, 4) apply(const Run* runs, int64_t co
       for (int g = 0; g < rows; ++g) {
         if (run.order == Order::one_output) {
 #pragma unroll
-          for (int e = 0; e < width; ++e) values[g][e] = normalized(values[g][e], only.x, only.y, shift);
+          for (int e = 0; e < width; ++e) values[g][e] = normalize_element(values[g][e], only.x, only.y, shift);
         } else if (width == 1) {
           const float2 factor = __ldg(factors + output_of(run.shape, at.first));
-          values[g][0] = normalized(values[g][0], factor.x, factor.y, shift);
+          values[g][0] = normalize_element(values[g][0], factor.x, factor.y, shift);
         } else if (at.has(g)) {
           run.planes.for_neighbors<width>(at.row(g), [&](int e, uint32_t number) {
             const float2 factor = __ldg(factors + number);
-            values[g][e] = normalized(values[g][e], factor.x, factor.y, shift);
+            values[g][e] = normalize_element(values[g][e], factor.x, factor.y, shift);
           });
         }
       }
@@ -123,18 +124,13 @@ __global__ void __launch_bounds__(kThreads, 4) apply(const Run* runs, int64_t co
   }
 }
 
-dim3 grid_of(int64_t elements, int64_t samples) {
-  return dim3(static_cast<unsigned>(std::clamp<int64_t>((elements + kThreads - 1) / kThreads, 1, 1 << 16)),
-              static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
-}
-
-std::vector<double> given_values(const Job& job, const Given& given) {
-  std::vector<double> made;
+std::vector<double> argument_values(const Job& job, const Statistic& statistic) {
+  std::vector<double> values;
   for (int64_t i = 0; i < job.in.size(); ++i) {
-    const auto row = given.of_sample(i, job.shape(i).outputs);
-    made.insert(made.end(), row.begin(), row.end());
+    const auto row = statistic.of_sample(i, job.shape(i).outputs);
+    values.insert(values.end(), row.begin(), row.end());
   }
-  return made;
+  return values;
 }
 
 void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& mean, int64_t mean_rows, const MaybeTensor& stddev,
@@ -143,15 +139,15 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   const Job job = job_of(input, input_shapes, mean, mean_rows, stddev, stddev_rows, axes, batch, ddof, epsilon, scale, shift, output, output_shapes);
   const int64_t samples = job.in.size();
   std::vector<Run> runs;
-  int64_t outputs = 0, most_outputs = 0, most_elements = 0;
+  int64_t outputs = 0, max_outputs = 0, max_elements = 0;
   for (int64_t i = 0; i < samples; ++i) {
     runs.push_back({job.shape(i), job.in.data(i), job.out.data(i), outputs, job.count(i) - ddof, {}, {}});
     find_order(runs.back());
     outputs += job.shape(i).outputs;
-    most_outputs = std::max(most_outputs, job.shape(i).outputs);
-    most_elements = std::max(most_elements, job.in.volume(i));
+    max_outputs = std::max(max_outputs, job.shape(i).outputs);
+    max_elements = std::max(max_elements, job.in.volume(i));
   }
-  if (outputs == 0 || most_elements == 0) return;
+  if (outputs == 0 || max_elements == 0) return;
   const cudaStream_t stream = current_cuda_stream();
   const CudaBuffer moments(outputs * 16), factor_buffer(outputs * 8);
   double *means = static_cast<double*>(moments.data()), *spread = means + outputs;
@@ -169,23 +165,23 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   const auto reduce_to = [&](double* to, const auto& fold, const double* centers) {
     reduce::launch_gpu("normalize", samples_of(to, batch ? Finish::sum : Finish::mean, centers), fold, types);
     const double divisor = static_cast<double>(centers ? std::max<int64_t>(1, runs[0].divisor) : runs[0].divisor + ddof);
-    if (batch) pool<<<grid_of(most_outputs, 1), kThreads, 0, stream>>>(to, most_outputs, samples, divisor);
+    if (batch) pool<<<batch_grid(max_outputs, kThreads, 1), kThreads, 0, stream>>>(to, max_outputs, samples, divisor);
   };
   const CudaTable<Run> table(runs);
   const bool both = !job.mean && !job.stddev;  // in one pass over the input
   if (both) {
     reduce::launch_gpu("normalize", samples_of(means, Finish::sum, nullptr), reduce::GpuMoments{outputs}, types);
-    if (batch) pool_moments<<<grid_of(most_outputs, 1), kThreads, 0, stream>>>(table.data(), samples, most_outputs, means, spread);
+    if (batch) pool_moments<<<batch_grid(max_outputs, kThreads, 1), kThreads, 0, stream>>>(table.data(), samples, max_outputs, means, spread);
   }
-  if (job.mean) copy(given_values(job, job.mean), means);
+  if (job.mean) copy(argument_values(job, job.mean), means);
   else if (!both) reduce_to(means, reduce::GpuSum<false, false>{}, nullptr);
-  if (job.stddev) copy(given_values(job, job.stddev), spread);
+  if (job.stddev) copy(argument_values(job, job.stddev), spread);
   else if (!both) reduce_to(spread, reduce::GpuSum<true, true>{}, means);
   float2* factors = static_cast<float2*>(factor_buffer.data());
-  make_factors<<<grid_of(most_outputs, samples), kThreads, 0, stream>>>(table.data(), samples, means, spread,
-                                                                        {epsilon, scale, bool(job.stddev), both}, factors);
+  make_factors<<<batch_grid(max_outputs, kThreads, samples), kThreads, 0, stream>>>(table.data(), samples, means, spread,
+                                                                                    {epsilon, scale, bool(job.stddev), both}, factors);
   // With statistics the input is read twice; a batch that fits in the 50 MB of the second-level cache comes from there the second time.
-  const dim3 grid(tiles::blocks<2>(most_elements), static_cast<unsigned>(std::min<int64_t>(samples, 65535)));
+  const dim3 grid = batch_grid(tiles::blocks<2>(max_elements), 1, samples);
   apply<<<grid, kThreads, 0, stream>>>(table.data(), samples, factors, static_cast<float>(shift), job.in.dtype(), job.out.dtype());
   check_launch("normalize");
 }

@@ -13,10 +13,10 @@
 
 namespace ndd::normalize {
 
-// Mean or standard deviation as an argument: one number or one for each output of the reduction, for all samples or for each.
-class Given {
+// A mean or standard deviation passed as an argument: one number or one for each output of the reduction, shared by all samples or per sample.
+class Statistic {
  public:
-  Given(const char* name, const MaybeTensor& values, int64_t rows, const std::vector<Reduction>& shapes, int64_t samples) : values_(values) {
+  Statistic(const char* name, const MaybeTensor& values, int64_t rows, const std::vector<Reduction>& shapes, int64_t samples) : values_(values) {
     if (!values || shapes.empty()) return;  // no samples
     scalar_ = values->numel() == rows;
     offsets_.assign(1, 0);
@@ -31,9 +31,9 @@ class Given {
   // For every output of sample i.
   std::vector<double> of_sample(int64_t i, int64_t outputs) const {
     const float* row = static_cast<const float*>(values_->data_ptr()) + offsets_[offsets_.size() == 2 ? 0 : i];
-    std::vector<double> made(outputs);
-    for (int64_t o = 0; o < outputs; ++o) made[o] = row[scalar_ ? 0 : o];
-    return made;
+    std::vector<double> values(outputs);
+    for (int64_t o = 0; o < outputs; ++o) values[o] = row[scalar_ ? 0 : o];
+    return values;
   }
 
  private:
@@ -45,7 +45,7 @@ class Given {
 struct Job {
   Samples in, out;
   std::vector<Reduction> shapes;  // one where all are equal
-  Given mean, stddev;
+  Statistic mean, stddev;
   bool batch;
   int64_t ddof;
   double epsilon, scale, shift;
@@ -77,8 +77,8 @@ inline Job job_of(const Tensor& input, const MaybeTensor& input_shapes, const Ma
   return {in,
           Samples(output, output_shapes),
           shapes,
-          Given("mean", mean, mean_rows, shapes, in.size()),
-          Given("stddev", stddev, stddev_rows, shapes, in.size()),
+          Statistic("mean", mean, mean_rows, shapes, in.size()),
+          Statistic("stddev", stddev, stddev_rows, shapes, in.size()),
           batch,
           ddof,
           epsilon,
@@ -96,18 +96,18 @@ NDD_HD int64_t output_of(const Reduction& shape, int64_t element) {
   return o;
 }
 
-// 1 / sqrt(variance + epsilon); what does not vary is not scaled up but becomes 0.
+// 1 / sqrt(variance + epsilon); 0 for a constant sample, which then becomes 0 instead of NaN.
 NDD_HD double inverse_deviation(double variance, double epsilon) {
   const double v = variance + epsilon;
   return v == 0.0 ? 0.0 : 1.0 / sqrt(v);
 }
 
-// Of a standard deviation that was given; without epsilon it keeps its sign.
-NDD_HD double inverse_of_given(double stddev, double epsilon) {
+// The same for a standard deviation that is an argument; without epsilon it keeps its sign.
+NDD_HD double inverse_of_stddev(double stddev, double epsilon) {
   if (epsilon != 0.0) return inverse_deviation(stddev * stddev, epsilon);
   return stddev == 0.0 ? 0.0 : 1.0 / stddev;
 }
 
-NDD_HD float normalized(float value, float mean, float factor, float shift) { return (value - mean) * factor + shift; }
+NDD_HD float normalize_element(float value, float mean, float factor, float shift) { return (value - mean) * factor + shift; }
 
 }  // namespace ndd::normalize

@@ -1,14 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
+// crop, slice, pad and paste: a window of the input, or the input within a larger window, converted to the output's type. Python computes the windows.
+#include "ndd/slice/slice.h"
 #include "ops/geometry/window.h"
 
 namespace ndd {
 namespace {
 
-void crop(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, bool pad, const std::string& layout,
-          const Tensor& output, const MaybeTensor& output_shapes) {
-  copy_windows("crop", input, input_shapes, start, fill_values, pad, layout, output, output_shapes);
+constexpr char kCrop[] = "crop", kSlice[] = "slice", kPad[] = "pad", kPaste[] = "paste";
+
+// `layout` is empty for a sample without channels.
+template <const char* op>
+void copy_windows(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, bool pad,
+                  const std::string& layout, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  const Window window(op, start, fill_values, pad, layout);
+  const int ndim = static_cast<int>(in.ndim()), channel = static_cast<int>(layout.find('C'));
+  const bool copies = in.dtype() == out.dtype();
+  run_slices(op, in, out, copies, [=](int64_t i, SliceBatch& batch) {
+    const int64_t *from = in.shape(i), *to = out.shape(i);
+    for (int a = 0; a < ndim; ++a) window.check(i, a, to[a], from[a]);
+    Slice slice =
+        window_slice(in.data(i), from, out.data(i), to, nullptr, ndim, [&](int a) { return window.start(i, a); }, [](int) { return false; });
+    slice.copies = copies;
+    slice.channels = static_cast<int64_t>(batch.channels.size());
+    if (pad && channel >= 0) window.fill.check(i, to[channel]);
+    if (pad && !window.fill.single()) slice.channel = channel;
+    for (int64_t c = 0; c < (slice.channel < 0 ? 1 : to[channel]); ++c) batch.channels.push_back({0.0f, 1.0f, 0.0f, window.fill(i, c)});
+    batch.slices.push_back(slice);
+  });
 }
 
 }  // namespace
 }  // namespace ndd
-NDD_HOST_KERNELS(crop, ndd::crop)
+NDD_HOST_KERNELS(crop, ndd::copy_windows<ndd::kCrop>)
+NDD_HOST_KERNELS(slice, ndd::copy_windows<ndd::kSlice>)
+NDD_HOST_KERNELS(pad, ndd::copy_windows<ndd::kPad>)
+NDD_HOST_KERNELS(paste, ndd::copy_windows<ndd::kPaste>)

@@ -12,15 +12,15 @@ struct Regions {
   std::string axes;  // digits
   bool normalized_anchor, normalized_shape, centered;
 
-  // How many there are of sample i; what is not a number fills the row up.
+  // The number of regions of sample i. Rows of the arguments are as long as the longest one and padded with NaN.
   int64_t count(int64_t i) const {
     const auto axis_count = static_cast<int64_t>(axes.size());
-    const auto given = [&](const Args<float>& argument) {
+    const auto number_count = [&](const Args<float>& argument) {
       int64_t n = argument.cols();
       while (n > 0 && std::isnan(argument(i, n - 1))) --n;
       return n;
     };
-    const int64_t anchors = given(anchor), shapes = given(shape);
+    const int64_t anchors = number_count(anchor), shapes = number_count(shape);
     if (anchors != shapes || anchors % axis_count != 0)
       fail("erase: sample ", i, " has ", anchors, " numbers in 'anchor' and ", shapes, " in 'shape'; both must have ", axis_count,
            " for each region, one for each axis");
@@ -31,7 +31,7 @@ struct Regions {
     return position > 0.0f ? position < static_cast<float>(extent) ? static_cast<int64_t>(position) : extent : 0;  // NaN: 0
   }
 
-  // Region k of sample i: false where nothing is left of it.
+  // Places region k of sample i; false if it is empty after clamping to the sample.
   bool place(int64_t i, int64_t k, const int64_t* extent, Layer& layer) const {
     for (size_t j = 0; j < axes.size(); ++j) {
       const int d = axes[j] - '0';

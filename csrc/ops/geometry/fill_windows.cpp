@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A window of each image is overwritten where it stands: what random erasing does to images that nobody else has.
+// Overwrites a window of each image in place: random erasing of images that no other value shares.
 #include <cstring>
 #include <vector>
 

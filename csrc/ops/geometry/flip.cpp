@@ -13,7 +13,7 @@ void flip(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& de
   const Args<int64_t> d(depthwise), h(horizontal), v(vertical);
   const int64_t columns = std::max({d.cols(), h.cols(), v.cols()});
   run_slices("flip", in, out, true, [=](int64_t i, SliceBatch& batch) {
-    const int split = columns > 1 ? 1 : 0;  // whether frames are flipped one by one
+    const int split = columns > 1 ? 1 : 0;  // 1 if frames have arguments of their own; otherwise a video is one slice
     const int64_t* shape = in.shape(i);
     const int64_t frames = split ? shape[0] : 1;
     for (const auto* argument : {&d, &h, &v}) {

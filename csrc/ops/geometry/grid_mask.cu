@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// out = 0 where a pixel lies in a square of a rotated grid. With u = (x cos a - y sin a - shift_x) / tile and v = (x sin a + y cos a - shift_y) / tile
-// it does where the fractional parts of u and v are both less than ratio.
+// Pixels in the squares of a rotated grid become 0: those where the fractional parts of u = (x cos a - y sin a - shift_x) / tile and
+// v = (x sin a + y cos a - shift_y) / tile are both less than ratio.
 #include <cmath>
 #include <cstring>
 
@@ -21,7 +21,7 @@ struct GridMask {
   int64_t planes, height, width, inner;
   float cosine, sine, shift_x, shift_y, ratio;  // in tiles
 
-  // The part of u and v that a row shares.
+  // The terms of u and v that depend on the row only.
   NDD_HD void at_row(int64_t y, float& u, float& v) const {
     u = -sine * static_cast<float>(y) - shift_x;
     v = cosine * static_cast<float>(y) - shift_y;
@@ -59,7 +59,7 @@ GridMask mask_of(const Samples& in, const Samples& out, int64_t i, int64_t row_a
   return mask;
 }
 
-// Runs of pixels that are kept are copied, the others cleared.
+// Copies runs of kept pixels and clears the others.
 void mask_row(const GridMask& mask, const uint8_t* kept, const char* src, char* dst) {
   for (int64_t x = 0; x < mask.width;) {
     const uint8_t keep = kept[x];
@@ -102,9 +102,9 @@ __device__ bool keeps(const GridMask& m, float u, float v, int32_t x) {
   return (u - (__fadd_rd(u, kBias) - kBias) >= m.ratio) | (v - (__fadd_rd(v, kBias) - kBias) >= m.ratio);
 }
 
-// Of the 16 bytes from byte `first` of a row on: those that stay, as bits.
+// A bit for each of the 16 bytes from byte `first` of a row on: whether it is kept.
 template <bool near>
-__device__ uint32_t kept_bytes(const GridMask& m, float u, float v, int64_t first, int64_t row_bytes) {
+__device__ uint32_t kept_byte_mask(const GridMask& m, float u, float v, int64_t first, int64_t row_bytes) {
   const bool small = row_bytes < (int64_t{1} << 31);
   int64_t x = small ? static_cast<uint32_t>(first) / static_cast<uint32_t>(m.inner) : first / m.inner;
   uint32_t bits = 0;
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(kWarps * 32) grid_mask_gpu(const GridMask* mas
       const bool alike = static_cast<int32_t>(reinterpret_cast<uintptr_t>(in) % kVector) == before;
       for (int64_t first = lane * kVector - before; first < row_bytes; first += 32 * kVector) {
         if (alike && first >= 0 && first + kVector <= row_bytes) {
-          const uint32_t bits = near ? kept_bytes<true>(m, u, v, first, row_bytes) : kept_bytes<false>(m, u, v, first, row_bytes);
+          const uint32_t bits = near ? kept_byte_mask<true>(m, u, v, first, row_bytes) : kept_byte_mask<false>(m, u, v, first, row_bytes);
           uint4 bytes = __ldg(reinterpret_cast<const uint4*>(in + first));
           bytes.x &= spread(bits);
           bytes.y &= spread(bits >> 4);
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kWarps * 32) grid_mask_gpu(const GridMask* mas
           continue;
         }
         const int64_t begin = first > 0 ? first : 0, end = first + kVector < row_bytes ? first + kVector : row_bytes;
-        const uint32_t bits = kept_bytes<false>(m, u, v, begin, row_bytes);
+        const uint32_t bits = kept_byte_mask<false>(m, u, v, begin, row_bytes);
         for (int64_t b = begin; b < end; ++b) out[b] = bits >> (b - begin) & 1 ? in[b] : char{0};
       }
     }
@@ -172,15 +172,14 @@ void grid_mask(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<GridMask> masks;
-    int64_t most = 0;  // rows
+    int64_t max_rows = 0;  // rows
     for (int64_t i = 0; i < in.size(); ++i) {
       masks.push_back(sample(i));
-      if (in.volume(i) > 0) most = std::max(most, masks.back().planes * masks.back().height);
+      if (in.volume(i) > 0) max_rows = std::max(max_rows, masks.back().planes * masks.back().height);
     }
-    if (most == 0) return;
+    if (max_rows == 0) return;
     const CudaTable<GridMask> table(masks);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + kWarps - 1) / kWarps, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid = batch_grid(max_rows, kWarps, in.size());
     grid_mask_gpu<<<grid, kWarps * 32, 0, current_cuda_stream()>>>(table.data(), in.size());
     return check_launch("grid_mask");
   }

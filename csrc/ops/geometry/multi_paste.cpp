@@ -20,19 +20,19 @@ class Pairs {
     frames_ = per_frame_ ? values->size(1) : 1;
   }
 
-  bool given() const { return args_.has_value(); }
+  bool has_value() const { return args_.has_value(); }
 
   void check(int64_t sample, int64_t regions, int64_t frames) const {
-    if (!given()) return;
+    if (!has_value()) return;
     if (per_frame_ && frames_ != 1 && frames > frames_) fail(at(sample), "is for ", frames_, " frames, but there are ", frames);
     const int64_t columns = args_->cols() / std::max<int64_t>(frames_, 1);
     int64_t numbers = columns;
-    while (!per_frame_ && numbers > 0 && is_nothing((*args_)(sample, numbers - 1))) --numbers;
+    while (!per_frame_ && numbers > 0 && is_padding((*args_)(sample, numbers - 1))) --numbers;
     if (numbers != 2 * regions)
       fail(at(sample), "must have 2 numbers, for height and width, for each of the ", regions, " pasted regions, got ", numbers);
   }
 
-  // A position is rounded down, a size up.
+  // Positions are rounded down and sizes up.
   int64_t operator()(int64_t sample, int64_t frame, int64_t region, int axis, int64_t extent, bool is_size) const {
     const int64_t columns = args_->cols() / std::max<int64_t>(frames_, 1);
     const double value = (*args_)(sample, (frames_ > 1 ? frame : 0) * columns + 2 * region + axis);
@@ -42,7 +42,7 @@ class Pairs {
     return static_cast<int64_t>(is_size ? std::ceil(scaled) : std::floor(scaled));
   }
 
-  static bool is_nothing(double value) { return std::isnan(value) || value == -2147483648.0; }
+  static bool is_padding(double value) { return std::isnan(value) || value == -2147483648.0; }
 
  private:
   std::string at(int64_t sample) const { return "multi_paste: sample " + std::to_string(sample) + ": '" + name_ + "' "; }
@@ -62,7 +62,7 @@ struct MultiPaste {
   int64_t regions(int64_t i) const {
     if (!in_ids) return static_cast<int64_t>(inputs.size());
     int64_t count = in_ids->cols();
-    while (count > 0 && Pairs::is_nothing((*in_ids)(i, count - 1))) --count;
+    while (count > 0 && Pairs::is_padding((*in_ids)(i, count - 1))) --count;
     return count;
   }
 
@@ -79,9 +79,9 @@ struct MultiPaste {
     layer.stride[1] = shape[2];
     layer.stride[0] = shape[1] * shape[2];
     for (int d = 0; d < 2; ++d) {
-      const int64_t from = in_anchors.given() ? in_anchors(i, f, k, d, shape[d], false) : 0;
-      const int64_t size = shapes.given() ? shapes(i, f, k, d, shape[d], true) : shape[d] - from;
-      const int64_t to = out_anchors.given() ? out_anchors(i, f, k, d, extent[d], false) : 0;
+      const int64_t from = in_anchors.has_value() ? in_anchors(i, f, k, d, shape[d], false) : 0;
+      const int64_t size = shapes.has_value() ? shapes(i, f, k, d, shape[d], true) : shape[d] - from;
+      const int64_t to = out_anchors.has_value() ? out_anchors(i, f, k, d, extent[d], false) : 0;
       if (from < 0 || size < 0 || from + size > shape[d])
         fail(where, "must lie within its input, but along axis ", d, " it goes from ", from, " to ", from + size, " of ", shape[d]);
       if (to < 0 || to + size > extent[d])
@@ -136,15 +136,13 @@ struct MultiPaste {
 void multi_paste(const std::vector<Tensor>& inputs, const std::vector<Tensor>& input_shapes, const MaybeTensor& in_ids, const MaybeTensor& in_anchors,
                  const MaybeTensor& shapes, const MaybeTensor& out_anchors, bool in_relative, bool shapes_relative, bool out_relative,
                  const Tensor& output, const MaybeTensor& output_shapes) {
-  std::vector<Samples> ins;
-  for (size_t k = 0; k < inputs.size(); ++k) ins.emplace_back(inputs[k], input_shapes[k].dim() == 2 ? MaybeTensor(input_shapes[k]) : std::nullopt);
-  const MultiPaste paste{ins,
+  const MultiPaste paste{samples_of(inputs, input_shapes),
                          Samples(output, output_shapes),
                          in_ids ? MaybeArgs(Args<double>(*in_ids)) : std::nullopt,
                          Pairs(in_relative ? "in_anchors_rel" : "in_anchors", in_anchors, in_relative),
                          Pairs(shapes_relative ? "shapes_rel" : "shapes", shapes, shapes_relative),
                          Pairs(out_relative ? "out_anchors_rel" : "out_anchors", out_anchors, out_relative)};
-  run_layers("multi_paste", ins[0], paste.out, [=](int64_t i) { return paste.sample(i); });
+  run_layers("multi_paste", paste.inputs[0], paste.out, [=](int64_t i) { return paste.sample(i); });
 }
 
 }  // namespace

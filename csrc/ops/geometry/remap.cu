@@ -67,10 +67,10 @@ class TableMaps {
   void operator()(WarpItem<2, TableMap>& item, int64_t i, int64_t f) const {
     const int64_t pixels = item.size[0] * item.size[1];
     const auto part = [&](const Samples& map, const char* name) {
-      const int64_t given = pixels > 0 ? map.volume(i) / pixels : 1;
-      images_.check_frames(i, given, name, true);
+      const int64_t frames = pixels > 0 ? map.volume(i) / pixels : 1;
+      images_.check_frames(i, frames, name, true);
       const int64_t own = shared(map) ? 0 : i;
-      return static_cast<const char*>(map.data(own)) + (given > 1 ? f : 0) * pixels * map.item_bytes();
+      return static_cast<const char*>(map.data(own)) + (frames > 1 ? f : 0) * pixels * map.item_bytes();
     };
     item.map = {part(x_, "mapx"), part(y_, "mapy"), x_.dtype(), y_.dtype(), item.size[0], item.size[1], shift_, relative_};
   }

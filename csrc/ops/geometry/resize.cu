@@ -28,9 +28,7 @@ struct Job {
   bool empty() const { return outer * axes[0].in * axes[1].in * axes[2].in * axes[0].out * axes[1].out * axes[2].out * channels == 0; }
 };
 
-Axis kept_axis(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
-
-bool is_kept(const Axis& a) {
+bool is_unchanged(const Axis& a) {
   return a.in == a.out && a.lo == 0 && a.scale == 1 && (a.filter == Filter::nearest || a.filter == Filter::linear || a.filter == Filter::triangular);
 }
 
@@ -46,9 +44,10 @@ dim3 grid_of(int64_t blocks, int64_t samples, int64_t planes) {
 
 // The shared memory of a block: three of them fit in a multiprocessor, or two where the narrowest tile needs more. With what the kernel has besides, a
 // block may have 99 KB on GPUs of compute capability 8.6, 8.9 and 12.0, and more on others from 8.0 on.
-constexpr int64_t kSharedBytes = 72 << 10, kMostSharedBytes = 96 << 10;
+constexpr int64_t kSharedBytes = 72 << 10, kMaxSharedBytes = 96 << 10;
 
-// Of two resampled axes, height and width. False where no tile fits in shared memory.
+// Plans the tiles of a sample whose height and width are resampled; false if no tile fits in shared memory. Wide tiles amortize the weights of a row; narrow
+// ones are needed where a reduction reads many rows. Cases with one axis are rearranged so that tiles are full.
 bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
   s = {};
   s.in = job.in;
@@ -59,10 +58,10 @@ bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
   int64_t channels = job.channels;
   if (s.vertical.in == 1 && s.vertical.out == 1 && channels >= 64 && channels <= 4194304) {  // one axis, over long rows
     s.vertical = s.horizontal;
-    s.horizontal = kept_axis(channels);
+    s.horizontal = unchanged_axis(channels);
     channels = 1;
-  } else if (is_kept(s.vertical) && s.planes * s.vertical.in <= 4194304) {  // one axis: rows of all planes fill the tiles
-    s.vertical = kept_axis(s.planes * s.vertical.in);
+  } else if (is_unchanged(s.vertical) && s.planes * s.vertical.in <= 4194304) {  // one axis: rows of all planes fill the tiles
+    s.vertical = unchanged_axis(s.planes * s.vertical.in);
     s.planes = 1;
   }
   if (channels > 4096) return false;
@@ -74,14 +73,14 @@ bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
   bool found = false;
   for (int32_t width = 128; width >= 8 && !found; width /= 2)
     found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes) <= kSharedBytes;
-  for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes) <= kMostSharedBytes;
+  for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes) <= kMaxSharedBytes;
   return found && s.tiles < 1 << 30;
 }
 
 template <class In, bool kRounded>
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
   const int64_t count = static_cast<int64_t>(samples.size());
-  const TiledSample& one = samples[0];
+  const TiledSample& reference = samples[0];
   int64_t tiles = 0, across = 1, planes = 0, bytes = 0;
   bool alike = true;
   for (TiledSample s : samples) {
@@ -89,10 +88,10 @@ void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType
     across = std::max<int64_t>(across, s.across);
     planes = std::max(planes, s.planes);
     bytes = std::max(bytes, s.cut(s.tile_width, item_bytes(out)));
-    alike = alike && s.channels == one.channels && same_axis(s.vertical, one.vertical) && same_axis(s.horizontal, one.horizontal);
+    alike = alike && s.channels == reference.channels && same_axis(s.vertical, reference.vertical) && same_axis(s.horizontal, reference.horizontal);
   }
   if (bytes > 40 << 10)  // with what the kernel has besides, beyond the 48 KiB that need not be asked for
-    check_cuda(cudaFuncSetAttribute(tile_kernel<In, kRounded>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMostSharedBytes)), op);
+    check_cuda(cudaFuncSetAttribute(tile_kernel<In, kRounded>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxSharedBytes)), op);
   // As many blocks as two generations of four a multiprocessor of 132: more tiles go to the same blocks, which keep the weights of rows and columns
   // with samples alike, or of columns down a sample.
   constexpr int64_t kBlocks = 2 * 4 * 132;
@@ -116,7 +115,7 @@ void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType
   launch(op, samples, in, out);
 }
 
-// Linear reductions without antialias of the common types.
+// Whether the sample is a linear reduction without antialias of a common type: two taps per axis, which need no shared memory.
 bool is_linear(const TiledSample& s, DType in, DType out) {
   const auto common = [](DType type) { return type == DType::uint8 || type == DType::float16 || type == DType::float32; };
   const auto one_or_two = [](const Axis& a) { return a.filter == Filter::nearest || a.filter == Filter::linear; };
@@ -171,7 +170,7 @@ void launch_nearest(const std::vector<NearestSample>& samples) {
 void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
   std::vector<NearestSample> samples;
   samples.reserve(jobs.size());
-  int64_t unit = 8;  // the widest that all pixels and addresses are multiples of
+  int64_t unit = 8;  // bytes: the widest unit that all pixels and addresses are multiples of
   for (const Job& job : jobs) {
     samples.push_back({job.in, job.out, job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
     const uintptr_t all =
@@ -194,7 +193,7 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
   std::vector<PassSample> depth, height, width;
   tiles.reserve(jobs.size());
   if (deep) depth.reserve(jobs.size());
-  // Floats between the passes, at places that are offsets until the buffer is there.
+  // Intermediate floats. Their places are offsets until the size of the buffer is known.
   int64_t floats = 0;
   const auto place = [&](int64_t n) {
     const int64_t at = floats;
@@ -256,15 +255,15 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
   }
   if (jobs.empty()) return;
   if (args.rule != Rule::dali) {
-    std::vector<ResampleJob> made;
+    std::vector<ResampleJob> resample_jobs;
     for (const Job& job : jobs)
-      made.push_back({job.in, job.out, in.dtype(), out.dtype(), job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
-    return launch_by_torch_rule(op, made);
+      resample_jobs.push_back({job.in, job.out, in.dtype(), out.dtype(), job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
+    return launch_by_torch_rule(op, resample_jobs);
   }
   if (nearest) {
     copy_nearest(jobs, in.item_bytes());
-  } else {  // apart, because they round differently, and a sample is the same in every batch
-    const auto deep = std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) { return is_kept(job.axes[0]); });
+  } else {  // separately: they round differently, and the result of a sample must not depend on its batch
+    const auto deep = std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) { return is_unchanged(job.axes[0]); });
     mix(op, {jobs.begin(), deep}, false, in.dtype(), out.dtype());
     mix(op, {deep, jobs.end()}, true, in.dtype(), out.dtype());
   }

@@ -15,6 +15,9 @@ namespace ndd {
 inline constexpr char kResize[] = "resize", kResizeCropMirror[] = "resize_crop_mirror", kTensorResize[] = "tensor_resize",
                       kRandomResizedCrop[] = "random_resized_crop";
 
+// An axis that is copied.
+inline Axis unchanged_axis(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
+
 // The arguments as both backends read them. A row of `roi` holds the starts of the resampled axes, then their ends, in source elements; without it the
 // whole sample is the source. A row of `window`, which only torch's rule and Pillow's take, holds the first element of the output on each resampled axis,
 // then the extents of the whole of which the output is a part. `axes` has a bit for each resampled dimension.
@@ -27,7 +30,7 @@ class ResizeArgs {
              int64_t rule_, int64_t axes)
       : antialias(antialias_), rule(static_cast<Rule>(rule_)), op_(op), min_filter_(min), mag_filter_(mag), axes_(axes) {
     if (roi_rows) roi_ = std::make_shared<Args<float>>(*roi_rows);
-    if (window_rows && rule == Rule::dali) fail(Error::Value, op, ": by DALI's rule a window is a source region");
+    if (window_rows && rule == Rule::dali) fail(Error::Value, op, ": DALI's rule does not take a window; use a source region");
     if (window_rows) window_ = std::make_shared<Args<int64_t>>(*window_rows);
   }
 
@@ -45,23 +48,23 @@ class ResizeArgs {
       last = d;
     }
     job.outer = job.channels = 1;
-    for (Axis& axis : job.axes) axis = kept(1);
+    for (Axis& axis : job.axes) axis = unchanged_axis(1);
     int64_t a = 3 - count, r = 0;
     for (int64_t d = 0; d < ndim; ++d) {
       if (d > last) {
         job.channels *= in[d];
       } else if (resampled(d)) {
-        const int64_t n = checked(sample, in[d]);
+        const int64_t n = check_extent(sample, in[d]);
         if (n == 0 && out[d] > 0) fail(op_, ": sample ", sample, " has no pixels");
         const float lo = roi_ ? (*roi_)(sample, r) : 0.0f, hi = roi_ ? (*roi_)(sample, resampled_count + r) : static_cast<float>(n);
         if (rule != Rule::dali) check_region(sample, n, lo, hi);
         const int64_t whole = window_ ? (*window_)(sample, resampled_count + r) : out[d];
-        Axis& axis = job.axes[a++] = make_axis(n, checked(sample, whole), lo, hi, reduce, enlarge, antialias);
+        Axis& axis = job.axes[a++] = make_axis(n, check_extent(sample, whole), lo, hi, reduce, enlarge, antialias);
         if (window_) {
           axis.first = (*window_)(sample, r);
-          axis.out = checked(sample, out[d]);
-          if (axis.out > 0 && whole < 1) fail(op_, ": sample ", sample, " has no pixels after it is resized");
-          checked(sample, axis.first < 0 ? -axis.first : axis.first);
+          axis.out = check_extent(sample, out[d]);
+          if (axis.out > 0 && whole < 1) fail(op_, ": sample ", sample, " has no pixels after resizing");
+          check_extent(sample, axis.first < 0 ? -axis.first : axis.first);
         }
         ++r;
       } else if (r == 0) {
@@ -69,29 +72,28 @@ class ResizeArgs {
       } else {
         int64_t n = in[d];
         while (!resampled(d + 1)) n *= in[++d];
-        job.axes[a++] = kept(checked(sample, n));
+        job.axes[a++] = unchanged_axis(check_extent(sample, n));
       }
     }
     for (Axis& axis : job.axes) {
       axis.rule = rule;
       axis.antialias = is_pillow(rule) || (rule == Rule::torch && antialias);
-      if (rule != Rule::dali && axis.filter == Filter::gaussian) fail(op_, ": torch and Pillow have no Gaussian interpolation");
+      if (rule != Rule::dali && axis.filter == Filter::gaussian) fail(op_, ": the rules of torch and Pillow do not support Gaussian interpolation");
     }
   }
 
   const char* op() const { return op_; }
 
  private:
-  static Axis kept(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
-
-  // make_axis keeps coordinates within this range, in which floats are exact to half an element.
-  int64_t checked(int64_t sample, int64_t n) const {
-    constexpr int64_t kMost = 4194304;
-    if (n > kMost) fail(op_, ": sample ", sample, " has an axis of ", n, " elements; at most ", kMost, " can be resampled, cut it into parts");
+  // Coordinates are floats: up to 2^22 they are exact to half an element, which rounding to the nearest pixel needs.
+  int64_t check_extent(int64_t sample, int64_t n) const {
+    constexpr int64_t kMaxExtent = 4194304;
+    if (n > kMaxExtent)
+      fail(op_, ": sample ", sample, " has an axis of ", n, " elements; at most ", kMaxExtent, " can be resampled, cut it into parts");
     return n;
   }
 
-  // By torch's rule and Pillow's a region is cut out first.
+  // The rules of torch and Pillow crop the region first, so it must consist of whole pixels within the image.
   void check_region(int64_t sample, int64_t n, float lo, float hi) const {
     const float begin = fminf(lo, hi), end = fmaxf(lo, hi);
     if (!(roundf(begin) >= 0.0f && roundf(end) <= static_cast<float>(n) && roundf(end) - roundf(begin) >= 1.0f))
@@ -100,7 +102,7 @@ class ResizeArgs {
   }
 
   Filter filter(int64_t f) const {
-    if (f < 0 || f > 5) fail(op_, ": interpolation type ", f, " is not one of 0 to 5");
+    if (f < 0 || f > 5) fail(op_, ": interpolation type must be from 0 to 5, got ", f);
     return static_cast<Filter>(f);
   }
 

@@ -6,9 +6,9 @@
 namespace ndd {
 namespace {
 
-// Sizes x first. In double: a quarter turn maps pixel centers onto pixel centers exactly.
+// Sizes are x first. In double, so that a quarter turn maps pixel centers exactly onto pixel centers.
 template <int D>
-AffineMap<D> about_centres(const double (&r)[D][D], const int64_t (&in)[D], const int64_t (&out)[D]) {
+AffineMap<D> map_about_centers(const double (&r)[D][D], const int64_t (&in)[D], const int64_t (&out)[D]) {
   AffineMap<D> map;
   for (int i = 0; i < D; ++i) {
     double shift = 0.5 * static_cast<double>(in[i]);
@@ -38,17 +38,17 @@ class RotationMaps {
     const double radians = degrees * (M_PI / 180.0), c = std::cos(radians);
     if constexpr (D == 2) {  // counter-clockwise as displayed, y pointing down
       const double s = std::sin(radians);
-      item.map = about_centres<2>({{c, -s}, {s, c}}, item.src.size, item.size);
+      item.map = map_about_centers<2>({{c, -s}, {s, c}}, item.src.size, item.size);
     } else {  // the inverse of the right-handed rotation about the axis
       const double s = -std::sin(radians), v = 1.0 - c;
       const Point<3> axis = direction(i, f);
       const double x = axis.at[0], y = axis.at[1], z = axis.at[2], length = std::sqrt(x * x + y * y + z * z);
       if (!(length > 0.0) || !std::isfinite(length)) images_.refuse(i, "axis must be finite and not zero");
       const double a[3] = {x / length, y / length, z / length};
-      item.map = about_centres<3>({{c + v * a[0] * a[0], v * a[0] * a[1] - s * a[2], v * a[0] * a[2] + s * a[1]},
-                                   {v * a[0] * a[1] + s * a[2], c + v * a[1] * a[1], v * a[1] * a[2] - s * a[0]},
-                                   {v * a[0] * a[2] - s * a[1], v * a[1] * a[2] + s * a[0], c + v * a[2] * a[2]}},
-                                  item.src.size, item.size);
+      item.map = map_about_centers<3>({{c + v * a[0] * a[0], v * a[0] * a[1] - s * a[2], v * a[0] * a[2] + s * a[1]},
+                                       {v * a[0] * a[1] + s * a[2], c + v * a[1] * a[1], v * a[1] * a[2] - s * a[0]},
+                                       {v * a[0] * a[2] - s * a[1], v * a[1] * a[2] + s * a[0], c + v * a[2] * a[2]}},
+                                      item.src.size, item.size);
     }
   }
 

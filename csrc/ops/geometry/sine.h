@@ -8,7 +8,7 @@
 
 namespace ndd {
 
-// sin(x + quarters * pi / 2), rounded to float correctly but for a few arguments in a million, for |x| up to 1e8; something from -1 to 1 for any x.
+// sin(x + quarters * pi / 2) for |x| up to 1e8, correctly rounded to float except for a few arguments in a million; some value from -1 to 1 for any other x.
 // In double: at multiples of pi / 2 the result must be exact, because a point there lies on the border of two pixels.
 NDD_HD float sine_shifted(float x, double quarters) {
   const double turns = static_cast<double>(x) * 0.31830988618379067 + 0.5 * quarters;  // in half turns

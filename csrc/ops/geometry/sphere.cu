@@ -6,13 +6,14 @@
 namespace ndd {
 namespace {
 
+// mul_then_add rounds twice on both devices: a fused multiply-add would move points that lie on the border of two pixels.
 struct SphereMap {
-  float centre_x, centre_y, per_radius;
+  float center_x, center_y, per_radius;
 
   NDD_HD Point<2> operator()(const Point<2>& to) const {
-    const float x = to.at[0] - centre_x, y = to.at[1] - centre_y;
+    const float x = to.at[0] - center_x, y = to.at[1] - center_y;
     const float stretch = sqrtf(mul_then_add(x, x, y * y)) * per_radius;
-    return {mul_then_add(x, stretch, centre_x), mul_then_add(y, stretch, centre_y)};
+    return {mul_then_add(x, stretch, center_x), mul_then_add(y, stretch, center_y)};
   }
 };
 

@@ -24,7 +24,7 @@ struct WaterMap {
   OnHost on_host(const int64_t* size) const;
 };
 
-// A row has one sine and a column one cosine: with both for every pixel 16 VGA images took 60 ms, ten times as long as to sample them.
+// Each row shares one sine and each column one cosine: evaluating both for every pixel took 60 ms for 16 VGA images, ten times as long as sampling them.
 struct WaterMap::OnHost {
   WaterMap map;
   std::vector<float> shift_y;  // of every column

@@ -25,12 +25,14 @@ constexpr double kNanoseconds = 0.3;
 // Chains are computed in one pass where a pass takes longer than the call: 0.1 ms.
 constexpr double kFusedNanoseconds = 100'000;
 
-// Whether every element of the result has the one of the operand in the same place.
+// Whether the operand has the shape of the result, so that elements correspond by position.
 bool in_order(const Samples& operand, const Samples& out, const Broadcasts& shapes) {
-  return operand.size() == out.size() && std::all_of(shapes->begin(), shapes->end(), [](const Broadcast& one) { return one.period() == one.count; });
+  return operand.size() == out.size() &&
+         std::all_of(shapes->begin(), shapes->end(), [](const Broadcast& batch) { return batch.period() == batch.count; });
 }
 
-// What one operand is made of, instead of its elements, where that is still to be computed.
+// Replaces operands that are still pending by their expressions, so that the chain is computed in one pass and intermediate results stay in the cache. Only
+// expressions that are cheap and cannot fail, because the pending call still computes its own result if anything else reads it.
 void compute_pending(const std::vector<Samples>& operands, const Samples& out, std::vector<Term>& terms, std::vector<const void*>& computed) {
   size_t steps = 1, leaves = terms.size();
   for (size_t k = 0; k < terms.size(); ++k) {
@@ -46,17 +48,17 @@ void compute_pending(const std::vector<Samples>& operands, const Samples& out, s
   }
 }
 
-// How sample i of the result, or every one, reads the operand.
+// How each sample of the result reads the operand; a single entry if all samples are alike.
 Broadcasts broadcasts(const Samples& operand, const Samples& out, const std::vector<Samples>& all) {
   const int64_t count = operand.dense() && out.dense() ? std::min<int64_t>(1, out.size()) : out.size();
-  auto made = std::make_shared<std::vector<Broadcast>>(count);
+  auto shapes = std::make_shared<std::vector<Broadcast>>(count);
   for (int64_t i = 0; i < count; ++i) {
-    if (broadcast(operand.shape(operand.size() == 1 ? 0 : i), operand.ndim(), out.shape(i), out.ndim(), (*made)[i])) continue;
+    if (broadcast(operand.shape(operand.size() == 1 ? 0 : i), operand.ndim(), out.shape(i), out.ndim(), (*shapes)[i])) continue;
     std::string text = "arithmetic: Can't broadcast shapes";
-    for (const Samples& one : all) text += (&one == &all[0] ? " " : " and ") + shape_text(one.shape(one.size() == 1 ? 0 : i), one.ndim());
+    for (const Samples& batch : all) text += (&batch == &all[0] ? " " : " and ") + shape_text(batch.shape(batch.size() == 1 ? 0 : i), batch.ndim());
     fail(text, out.size() > 1 ? " (sample_idx=" + std::to_string(i) + ")" : "");
   }
-  return made;
+  return shapes;
 }
 
 void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const MaybeTensor& second, const MaybeTensor& second_shapes,
@@ -70,7 +72,7 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
   if (third) operands.emplace_back(*third, third_shapes);
   const DType left = operands[0].dtype(), right = operands.back().dtype();
   std::vector<Term> terms;
-  for (const Samples& one : operands) terms.push_back({one, broadcasts(one, out, operands), nullptr});
+  for (const Samples& batch : operands) terms.push_back({batch, broadcasts(batch, out, operands), nullptr});
 #ifdef __CUDACC__
   if (output.is_cuda()) {
     arithmetic_gpu::Types types{{}, out.dtype()};

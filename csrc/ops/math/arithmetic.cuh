@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Arithmetic on CUDA: every operand is brought into the type of computation, tile by tile, whatever its type is. Whether an operand is read in order, is
-// one number or is repeated is found out on the host, once for every sample.
+// one number or is repeated is decided on the host, once for every sample.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace ndd::arithmetic_gpu {
 
-constexpr int kMostOperands = 3;
+constexpr int kMaxOperands = 3;
 
 // other: three or more dimensions of which some are repeated, or 2^31 elements. The slow path: one element at a time, with divisions of 64 bits.
 enum class Order : int32_t { same, one_number, planes, other };
@@ -26,30 +26,30 @@ struct Operand {
 };
 
 struct Run {
-  Operand in[kMostOperands];
+  Operand in[kMaxOperands];
   void* out;
   int64_t count;
   bool one_by_one;  // an operand is in Order::other
 };
 
 struct Types {
-  DType in[kMostOperands], out;
+  DType in[kMaxOperands], out;
 };
 
 // How the operand is read. Single elements of what is repeated, at the ends of a run, are found by its broadcast, which goes to `broadcasts`.
 inline Operand operand_of(const void* data, const Broadcast& shape, std::vector<Broadcast>& broadcasts) {
   if (shape.period() == shape.count) return {data, {}, Order::same, 0};
   if (shape.period() == 1) return {data, {}, Order::one_number, 0};
-  Operand made{data, {}, Order::other, static_cast<int64_t>(broadcasts.size()) - 1};
+  Operand result{data, {}, Order::other, static_cast<int64_t>(broadcasts.size()) - 1};
   if (broadcasts.empty() || !(broadcasts.back() == shape)) {
     broadcasts.push_back(shape);
-    ++made.broadcast;
+    ++result.broadcast;
   }
   if (shape.ndim == 2 && shape.count < Divisor::kLimit) {
-    made.order = Order::planes;
-    made.planes = {Divisor(shape.extent[0]), static_cast<uint32_t>(shape.stride[0]), static_cast<uint32_t>(shape.stride[1])};
+    result.order = Order::planes;
+    result.planes = {Divisor(shape.extent[0]), static_cast<uint32_t>(shape.stride[0]), static_cast<uint32_t>(shape.stride[1])};
   }
-  return made;
+  return result;
 }
 
 // Integers narrower than T keep its lowest bits.
@@ -115,8 +115,8 @@ __device__ __forceinline__ void clamp_from_below(T (&a)[rows][width], const T (&
 template <class T, bool slow>
 inline constexpr int kRows = slow ? 1 : 2;
 
-// a = op(a, b), element by element. A function of the C library has up to 300 instructions: they are there once, and the elements move past them in
-// registers. All others are unrolled.
+// a = op(a, b), element by element. A function of the C library has up to 300 instructions: the loop over the elements is not unrolled, and
+// because registers cannot be indexed, the elements rotate through the first one. All others are unrolled.
 template <Op op, bool slow, class T, int rows, int width>
 __device__ __forceinline__ void apply(T (&a)[rows][width], T (&b)[rows][width]) {
   const auto result = [](T x, T y) { return static_cast<T>(function<op>(x, op == Op::clamp ? x : y, y)); };
@@ -124,10 +124,10 @@ __device__ __forceinline__ void apply(T (&a)[rows][width], T (&b)[rows][width]) 
     static_assert(rows == 1);
 #pragma unroll 1
     for (int n = 0; n < width; ++n) {
-      const T made = result(a[0][0], b[0][0]), first = b[0][0];
+      const T value = result(a[0][0], b[0][0]), first = b[0][0];
 #pragma unroll
       for (int e = 0; e + 1 < width; ++e) a[0][e] = a[0][e + 1], b[0][e] = b[0][e + 1];
-      a[0][width - 1] = made;
+      a[0][width - 1] = value;
       b[0][width - 1] = first;
     }
   } else {
@@ -138,7 +138,7 @@ __device__ __forceinline__ void apply(T (&a)[rows][width], T (&b)[rows][width]) 
   }
 }
 
-// The functions of the C library are in a kernel of their own, because their registers would halve the occupancy of the others.
+// The functions of the C library have a separate kernel, because their registers would halve the occupancy of the others.
 template <class T, bool slow>
 __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 4)
     run_gpu(const Run* runs, const Broadcast* broadcasts, int64_t count, Types types, Op op, int operands) {
@@ -169,14 +169,14 @@ __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 
 }
 
 inline void launch(Op op, DType computed, const Types& types, const std::vector<Run>& runs, std::vector<Broadcast> broadcasts) {
-  int64_t most = 0;
-  for (const Run& run : runs) most = std::max(most, run.count);
-  if (most == 0) return;
+  int64_t max_count = 0;
+  for (const Run& run : runs) max_count = std::max(max_count, run.count);
+  if (max_count == 0) return;
   if (broadcasts.empty()) broadcasts.emplace_back();
   const CudaTable<Run> table(runs);
   const CudaTable<Broadcast> shapes(broadcasts);
   const auto count = static_cast<int64_t>(runs.size());
-  const dim3 grid(tiles::blocks<2>(most), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const dim3 grid = batch_grid(tiles::blocks<2>(max_count), 1, count);
   const auto launch = [&](auto kernel) {
     kernel<<<grid, tiles::kThreads, 0, current_cuda_stream()>>>(table.data(), shapes.data(), count, types, op, arity(op));
   };

@@ -53,7 +53,7 @@ struct Wrapping<T, true> {
 template <class T>
 using Wrapping = typename detail::Wrapping<T>::type;
 
-// Toward zero. The smallest integer divided by -1 wraps around; x / 0 never happens on the CPU, which has looked, and is 0 on CUDA.
+// Toward zero. The smallest integer divided by -1 wraps around; x / 0 is an error on the CPU, which has checked before, and 0 on CUDA.
 template <class T>
 NDD_HD T quotient(T a, T b) {
 #ifndef __CUDA_ARCH__

@@ -38,7 +38,7 @@ NDD_HD void apply_each(const void* const* operands, int64_t n, void* out) {
   }
 }
 
-// Of float32, where all of the row is ordinary.
+// The vectorized functions of float32, for rows whose operands are all ordinary; false otherwise. One unusual operand sends only its row to the C library.
 template <Op op>
 bool apply_fast(const void* const operands[kOperands], int64_t n, void* out) {
   bool ordinary = false;
@@ -70,7 +70,7 @@ void apply_row(const void* const operands[kOperands], int64_t n, void* out) {
   else with_simd([&]() NDD_ALWAYS_INLINE { apply_each<op, T>(operands, n, out); });
 }
 
-// Squares are what images are raised to: x * x, which is the same number rounded once.
+// The most common power is the square: x * x is the same number, also rounded once.
 template <Op op, class T>
 void power_row(const void* const operands[kOperands], int64_t n, void* out) {
   const T* exponents = static_cast<const T*>(operands[1]);
@@ -79,7 +79,7 @@ void power_row(const void* const operands[kOperands], int64_t n, void* out) {
   apply_row<Op::mul, T>(squared, n, out);
 }
 
-// Bits have no type: rows of bytes.
+// Bitwise operations do not depend on the type: rows are treated as bytes.
 template <Op op, int bytes>
 void bits_row(const void* const operands[kOperands], int64_t n, void* out) {
   apply_row<op, uint8_t>(operands, n * bytes, out);
@@ -89,7 +89,7 @@ void bits_row(const void* const operands[kOperands], int64_t n, void* out) {
 template <Op op>
 ApplyRow row_of(DType computed, int64_t bytes) {
   if constexpr (is_bitwise(op)) return bytes == 1 ? bits_row<op, 1> : bytes == 2 ? bits_row<op, 2> : bytes == 4 ? bits_row<op, 4> : bits_row<op, 8>;
-  ApplyRow found = nullptr;
+  ApplyRow result = nullptr;
   for_dtype(computed, [&](auto tag) {
     using T = typename decltype(tag)::type;
     constexpr bool kWraps = op == Op::add || op == Op::sub || op == Op::mul || op == Op::negate;
@@ -97,11 +97,11 @@ ApplyRow row_of(DType computed, int64_t bytes) {
                                : op == Op::logical_not         ? std::is_same_v<T, uint8_t>
                                                                : sizeof(T) >= 4;
     if constexpr (kComputed && !is_half<T> && !is_bitwise(op) && has_function<T>(op)) {
-      if constexpr (op == Op::fpow || op == Op::ipow) found = power_row<op, T>;
-      else found = apply_row<op, T>;
+      if constexpr (op == Op::fpow || op == Op::ipow) result = power_row<op, T>;
+      else result = apply_row<op, T>;
     }
   });
-  return found;
+  return result;
 }
 
 // The integer type without a sign that has as many bytes.
@@ -137,8 +137,8 @@ Op specific(Op op, DType type, DType left, DType right) {
 }
 
 DType computed_in(Op op, DType type, DType left, DType right) {
-  // A remainder has nothing to do with that of a dividend which float32 has rounded.
-  const auto is_wide = [](DType one) { return !is_floating_dtype(one) && item_bytes(one) >= 4; };
+  // Rounding a wide integer to float32 changes its remainder completely.
+  const auto is_wide = [](DType dtype) { return !is_floating_dtype(dtype) && item_bytes(dtype) >= 4; };
   if (op == Op::fmod && type == DType::float32 && (is_wide(left) || is_wide(right))) return DType::float64;
   if (type == DType::float16 || type == DType::bfloat16) return DType::float32;
   if (is_floating_dtype(type)) return type;
@@ -146,17 +146,18 @@ DType computed_in(Op op, DType type, DType left, DType right) {
   return item_bytes(type) < 4 ? DType::int32 : type;
 }
 
-Recipe recipe(Op given, DType type, DType left, DType right, DType out) {
-  const Op op = specific(given, type, left, right);
-  const DType computed = computed_in(op, type, left, right), made = is_comparison(op) ? DType::boolean : computed;
-  Recipe found{op, computed, made, out, nullptr, nullptr};
-  for_op(op, [&](auto constant) { found.apply = row_of<decltype(constant)::value>(computed, item_bytes(computed)); });
-  if (!found.apply) fail(Error::Type, "arithmetic: no such operation for this element type");
-  if (out == DType::float16) found.store = convert_row<float, Half>;
-  else if (out == DType::bfloat16) found.store = convert_row<float, BFloat16>;
-  else if (made == DType::float64 && out == DType::float32) found.store = convert_row<double, float>;
-  else if (item_bytes(out) < item_bytes(made)) found.store = item_bytes(out) == 1 ? convert_row<uint32_t, uint8_t> : convert_row<uint32_t, uint16_t>;
-  return found;
+Recipe recipe(Op requested, DType type, DType left, DType right, DType out) {
+  const Op op = specific(requested, type, left, right);
+  const DType computed = computed_in(op, type, left, right), result_type = is_comparison(op) ? DType::boolean : computed;
+  Recipe result{op, computed, result_type, out, nullptr, nullptr};
+  for_op(op, [&](auto constant) { result.apply = row_of<decltype(constant)::value>(computed, item_bytes(computed)); });
+  if (!result.apply) fail(Error::Type, "arithmetic: this element type does not support the operation");
+  if (out == DType::float16) result.store = convert_row<float, Half>;
+  else if (out == DType::bfloat16) result.store = convert_row<float, BFloat16>;
+  else if (result_type == DType::float64 && out == DType::float32) result.store = convert_row<double, float>;
+  else if (item_bytes(out) < item_bytes(result_type))
+    result.store = item_bytes(out) == 1 ? convert_row<uint32_t, uint8_t> : convert_row<uint32_t, uint16_t>;
+  return result;
 }
 
 ConvertRow row_converter(DType from, DType to) {
@@ -187,7 +188,7 @@ ConvertRow row_converter(DType from, DType to) {
 }
 
 bool has_zero(const void* row, DType type, int64_t n) {
-  bool found = false;
+  bool result = false;
   for_dtype(type, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (std::is_integral_v<T> && sizeof(T) >= 4) {
@@ -196,11 +197,11 @@ bool has_zero(const void* row, DType type, int64_t n) {
         const int64_t count = n;
         T any = 0;
         for (int64_t i = 0; i < count; ++i) any |= static_cast<T>(src[i] == 0);
-        found = any != 0;
+        result = any != 0;
       });
     }
   });
-  return found;
+  return result;
 }
 
 }  // namespace ndd::arithmetic_detail

@@ -21,9 +21,9 @@ using ApplyRow = void (*)(const void* const operands[kOperands], int64_t n, void
 // How the CPU computes an operation: brings its operands to `computed`, applies the function, and stores its result as `out`.
 struct Recipe {
   Op op;
-  DType computed, made, out;  // of the operands, of what the function gives, of the result
+  DType computed, result_type, out;  // of the operands, of the function's result, of the stored result
   ApplyRow apply;
-  ConvertRow store;  // from `made` to `out`; null when the bits are the same
+  ConvertRow store;  // from `result_type` to `out`; null when the bits are the same
 };
 
 // The operation itself, or the one that stands for it where these types are special. `type` is what the operands are promoted to, `left` and `right`
@@ -85,7 +85,7 @@ class Rows {
  private:
   enum class Kind { in_place, converted, periodic, scattered };
 
-  // The next row: the processor's own prefetching ends at every page, and a row is one. Halves the time of large float32 batches.
+  // The next row: hardware prefetching stops at page boundaries, and a row is a page long. Halves the time of large float32 batches.
   void prefetch(int64_t begin) const {
     const int64_t end = std::min(begin + kRow, shape_->count) * in_bytes_;
     for (int64_t k = begin * in_bytes_; k < end; k += 64) __builtin_prefetch(data_ + k);

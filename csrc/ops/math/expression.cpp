@@ -11,13 +11,13 @@ namespace ndd {
 
 using namespace arithmetic_detail;
 
-// The rows of the sample that a thread works on; too much for a small stack.
+// The rows of the sample that a thread works on. On the heap, because a thread's stack may be small.
 struct Expression::Workspace {
   Rows readers[kMaxLeaves];
   const void* rows[kMaxLeaves];
   alignas(64) char results[kMaxSteps][kRow * 8];
   alignas(64) char converted[kOperands][kRow * 8];
-  alignas(64) char made[kRow * 8];
+  alignas(64) char unconverted[kRow * 8];
   alignas(64) char streaming[kRow * 8];
 };
 
@@ -41,7 +41,7 @@ Expression::Expression(const Recipe& recipe, const std::vector<Term>& terms) {
   steps_.push_back(std::move(last));
 }
 
-// The same samples are read, and converted, once.
+// Equal operands share a leaf, so x * x reads and converts x once.
 int Expression::leaf(const Samples& samples, const Broadcasts& shapes, DType computed) {
   for (size_t k = 0; k < leaves_.size(); ++k) {
     const Leaf& known = leaves_[k];
@@ -53,11 +53,11 @@ int Expression::leaf(const Samples& samples, const Broadcasts& shapes, DType com
   return static_cast<int>(leaves_.size()) - 1;
 }
 
-// Returns the step that makes its result.
+// Appends the steps of another expression; returns the index of the step that computes its result.
 int Expression::append(const Expression& other) {
   const int first = static_cast<int>(steps_.size());
   std::vector<int> leaves;
-  for (const Leaf& one : other.leaves_) leaves.push_back(leaf(one.samples, one.shapes, one.computed));
+  for (const Leaf& input : other.leaves_) leaves.push_back(leaf(input.samples, input.shapes, input.computed));
   for (Step step : other.steps_) {
     for (Operand& operand : step.operands) {
       if (operand.leaf >= 0) operand.leaf = leaves[operand.leaf];
@@ -68,6 +68,7 @@ int Expression::append(const Expression& other) {
   return static_cast<int>(steps_.size()) - 1;
 }
 
+// Costs per element and step: a C library function, a division, a vector operation.
 double Expression::nanoseconds() const {
   double sum = 0;
   for (const Step& step : steps_) sum += is_slow(step.recipe.op) ? 8.0 : is_division(step.recipe.op) || step.recipe.op == Op::ipow ? 2.0 : 0.05;
@@ -83,11 +84,11 @@ bool Expression::repeatable() const {
 
 bool Expression::makes(const Samples& samples) const {
   if (samples.dtype() != steps_.back().recipe.out || samples.size() == 0) return false;
-  const Leaf& one = leaves_[0];
-  const auto shapes = static_cast<int64_t>(one.shapes->size());
+  const Leaf& input = leaves_[0];
+  const auto shapes = static_cast<int64_t>(input.shapes->size());
   if (shapes != 1 && shapes != samples.size()) return false;
   for (int64_t i = 0; i < samples.size(); ++i)
-    if (one.shape(i).count != samples.volume(i)) return false;
+    if (input.shape(i).count != samples.volume(i)) return false;
   return true;
 }
 
@@ -104,8 +105,8 @@ void Expression::run_step(const Step& step, Workspace& space, int64_t i, int64_t
   }
   if (is_division(recipe.op) && has_zero(operands[1], recipe.computed, n))
     fail(Error::Value, "arithmetic: Integer division by zero. (sample_idx=", i, ")");
-  recipe.apply(operands, n, recipe.store ? space.made : result);
-  if (recipe.store) recipe.store(space.made, n, result);
+  recipe.apply(operands, n, recipe.store ? space.unconverted : result);
+  if (recipe.store) recipe.store(space.unconverted, n, result);
 }
 
 void Expression::run(int64_t i, void* out, bool streamed) const {
@@ -114,9 +115,9 @@ void Expression::run(int64_t i, void* out, bool streamed) const {
   Workspace& space = workspace();
   bool in_place = true;
   for (size_t k = 0; k < leaves_.size(); ++k) {
-    const Leaf& one = leaves_[k];
-    space.readers[k].reset(one.shape(i), one.samples.data(one.samples.size() == 1 ? 0 : i), one.samples.item_bytes(), one.convert,
-                           item_bytes(one.computed));
+    const Leaf& input = leaves_[k];
+    space.readers[k].reset(input.shape(i), input.samples.data(input.samples.size() == 1 ? 0 : i), input.samples.item_bytes(), input.convert,
+                           item_bytes(input.computed));
     in_place = in_place && space.readers[k].in_place();
   }
   const bool whole = steps_.size() == 1 && in_place && !streamed && !steps_[0].recipe.store;

@@ -24,7 +24,7 @@ NDD_HD double double_of(uint64_t bits) {
   return x;
 }
 
-// Of two numbers that are both computed: of `?:` gcc makes a branch around what it takes for expensive, and then no vectors.
+// Selects between two numbers that are both computed. For `?:` gcc may branch around an operand that it considers expensive, and then does not vectorize.
 NDD_HD double select(bool condition, double yes, double no) {
   const uint64_t mask = condition ? ~uint64_t{0} : 0;
   return double_of((bits_of(yes) & mask) | (bits_of(no) & ~mask));

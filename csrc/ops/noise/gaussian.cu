@@ -16,9 +16,10 @@ struct Gaussian {
   NDD_HD void operator()(const float*, const uint32_t* __restrict words, int n, float* __restrict noise) const {
     for (int e = 0; e < n; ++e) noise[e] = mean + stddev * normal_of(words[e]);
     if (!truncated) return;
-    constexpr float kMost = 1073741824.0f;
+    // Truncated through int32, whose conversion is a vector instruction; its range is limited to what int32 holds.
+    constexpr float kMaxWhole = 1073741824.0f;
     for (int e = 0; e < n; ++e) {
-      const float below = noise[e] < kMost ? noise[e] : kMost, inside = below > -kMost ? below : -kMost;
+      const float below = noise[e] < kMaxWhole ? noise[e] : kMaxWhole, inside = below > -kMaxWhole ? below : -kMaxWhole;
       noise[e] = static_cast<float>(static_cast<int32_t>(inside));
     }
   }

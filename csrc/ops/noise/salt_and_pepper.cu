@@ -10,9 +10,9 @@
 namespace ndd {
 namespace {
 
-constexpr uint32_t kOne = 1u << 30;  // a probability of 1, in 30 bits
+constexpr uint32_t kCertain = 1u << 30;  // a probability of 1, in 30 bits
 
-// Salt for so many of the upper 30 bits of a word, pepper for what is left of `any`.
+// The upper 30 bits of a word as a number: salt below `salt`, pepper from there to `any`. Integers, so that probabilities 0 and 1 are exact.
 struct Impulse {
   int32_t salt, any;
   NDD_HD uint8_t operator()(uint32_t word) const {
@@ -31,7 +31,7 @@ struct Run {
   void* out;
 };
 
-constexpr int64_t kRow = 1024;
+constexpr int64_t kRow = 1024;  // pixels: words and codes stay in the first-level cache
 
 inline void classify(const Impulse& impulse, const uint32_t* words, uint8_t* codes) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -42,7 +42,7 @@ inline void classify(const Impulse& impulse, const uint32_t* words, uint8_t* cod
   });
 }
 
-// Three and four channels in one store: of the fourth byte the next pixel's store makes its own. `repeated` has a byte more than is used.
+// Three or four channels in one store: with three, the next pixel overwrites the fourth byte, so `repeated` has one byte more than is used.
 template <int C>
 void repeat(const uint8_t* codes, int64_t n, int64_t channels, uint8_t* repeated) {
   for (int64_t k = 0; k < n; ++k) {
@@ -130,12 +130,12 @@ __global__ void run_gpu(const Run* runs, int64_t count) {
 }
 
 void launch_gpu(const std::vector<Run>& runs, int64_t item_bytes) {
-  int64_t most = 0;
-  for (const Run& run : runs) most = std::max(most, run.outer * run.inner);
-  if (most == 0) return;
+  int64_t max_pixels = 0;
+  for (const Run& run : runs) max_pixels = std::max(max_pixels, run.outer * run.inner);
+  if (max_pixels == 0) return;
   const CudaTable<Run> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * 4 - 1) / (kThreads * 4);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const int64_t count = static_cast<int64_t>(runs.size());
+  const dim3 grid = batch_grid(max_pixels, kThreads * 4, count);
   const auto kernel = item_bytes == 1   ? run_gpu<uint8_t>
                       : item_bytes == 2 ? run_gpu<uint16_t>
                       : item_bytes == 4 ? run_gpu<uint32_t>
@@ -160,8 +160,8 @@ uint64_t extreme_bits(int sign, DType dtype) {
   return bits_of(is_floating_dtype(dtype) ? sign : dtype == DType::boolean ? (sign > 0 ? 1.0 : 0.0) : sign * INFINITY, dtype);
 }
 
-float probability(const Args<float>& given, const char* name, int64_t i) {
-  const float p = given(i);
+float probability(const Args<float>& argument, const char* name, int64_t i) {
+  const float p = argument(i);
   if (!(p >= 0.0f && p <= 1.0f)) fail("noise.salt_and_pepper: ", name, " must be from 0 to 1, got ", p, " for sample ", i);
   return p;
 }
@@ -178,7 +178,7 @@ void salt_and_pepper(const Tensor& input, const MaybeTensor& input_shapes, const
   const int64_t* drawn = drawn_words(op, words);
   const auto make = [=](int64_t i) {
     const double any = probability(prob, "prob", i), salted = any * probability(share, "salt_vs_pepper", i);
-    const Impulse impulse{static_cast<int32_t>(std::llround(salted * kOne)), static_cast<int32_t>(std::llround(any * kOne))};
+    const Impulse impulse{static_cast<int32_t>(std::llround(salted * kCertain)), static_cast<int32_t>(std::llround(any * kCertain))};
     Run run{Philox(drawn, i), impulse, in.volume(i), 1, 1, 0, 0, in.data(i), out.data(i)};
     if (channel_axis >= 0) {
       run.channels = in.shape(i)[channel_axis];

@@ -9,12 +9,12 @@
 namespace ndd {
 namespace {
 
-// A number of events from one word each, by inversion: how many k have a probability of more than k events above a uniform number. Below kMost
+// A number of events from one word each, by inversion: how many k have a probability of more than k events above a uniform number. Below kMaxInverted
 // expected events the probabilities are subtracted one by one. Above, it is the whole part of the expansion of Cornish and Fisher as Giles has it
 // ("Algorithm 955: approximation of the inverse Poisson cumulative distribution function", 2016): at 32 its cumulative distribution is off by 4e-6,
 // later by less.
 struct Poisson {
-  static constexpr float kMost = 32.0f;
+  static constexpr float kMaxInverted = 32.0f;
   static constexpr int kLanes = 64;  // four independent registers of AVX-512: twice as fast as one
 
   static NDD_HD float many(float expected, uint32_t word) {
@@ -70,14 +70,14 @@ struct Shot {
     for (int e = 0; e < N; ++e) {
       const float wanted = in[e] / factor;
       all[e] = wanted > 0.0f ? wanted : 0.0f;  // also for NaN
-      few[e] = all[e] < Poisson::kMost ? all[e] : 0.0f;
-      below += all[e] < Poisson::kMost ? 1 : 0;
+      few[e] = all[e] < Poisson::kMaxInverted ? all[e] : 0.0f;
+      below += all[e] < Poisson::kMaxInverted ? 1 : 0;
     }
     if (below > 0) Poisson::few(few, words, events);
     if (below < N) {
       float many[N];
       for (int e = 0; e < N; ++e) many[e] = Poisson::many(all[e], words[e]);
-      for (int e = 0; e < N; ++e) events[e] = all[e] < Poisson::kMost ? events[e] : many[e];
+      for (int e = 0; e < N; ++e) events[e] = all[e] < Poisson::kMaxInverted ? events[e] : many[e];
     }
     for (int e = 0; e < N; ++e) noise[e] = events[e] * factor;
   }

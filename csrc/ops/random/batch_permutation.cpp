@@ -33,7 +33,7 @@ bool has_fixed_point(int32_t count, const int32_t* numbers) {
 void draw(Philox stream, bool repetitions, bool no_fixed_points, int32_t count, int32_t* numbers) {
   const bool avoid = no_fixed_points && count > 1;
   if (!repetitions) {
-    // One permutation in e has no fixed point, however many numbers there are.
+    // About one permutation in e has no fixed point, for any count, so 2.7 attempts are expected.
     do shuffle(stream, count, numbers);
     while (avoid && has_fixed_point(count, numbers));
     return;

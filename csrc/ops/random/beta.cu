@@ -34,13 +34,14 @@ struct Trial {
     // The logarithm of the probability to accept z is 0.5 z^2 + d (1 - v + log v) with v = (1 + c z)^3. Without cancellation it is
     // 3 d (log(1 + t) - t + t^2 / 2 - t^3 / 3) with t = c z.
     constexpr P k[] = {P(-1) / 4, P(1) / 5, P(-1) / 6, P(1) / 7, P(-1) / 8, P(1) / 9, P(-1) / 10, P(1) / 11};
-    const P t = static_cast<P>(g.c) * z, one = P(1) + t, positive = one > P(0) ? one : P(1), log_one = log_of(positive), log_u = log_of(u);
-    const P series = t * t * t * t * polynomial(t, k), direct = log_one - t + t * t * (P(0.5) - t * (P(1) / 3));
+    const P t = static_cast<P>(g.c) * z, one_plus_t = P(1) + t, positive = one_plus_t > P(0) ? one_plus_t : P(1), log_one_plus_t = log_of(positive),
+            log_u = log_of(u);
+    const P series = t * t * t * t * polynomial(t, k), direct = log_one_plus_t - t + t * t * (P(0.5) - t * (P(1) / 3));
     const P chance = P(3) * static_cast<P>(g.d) * (t * t < P(0.0025) ? series : direct);
-    P log_number = static_cast<P>(g.log_d) + P(3) * log_one;
-    // Given that it was accepted, u / min(1, chance) is uniform again; a power of it takes the raised shape down.
+    P log_number = static_cast<P>(g.log_d) + P(3) * log_one_plus_t;
+    // Given acceptance, u / min(1, chance) is again uniform; its power 1 / shape corrects for the raised shape.
     if (raised) log_number += g.shape < T(1) ? (log_u - (chance < P(0) ? chance : P(0))) / static_cast<P>(g.shape) : P(0);
-    return {log_number, one > P(0) ? chance - log_u : P(-1)};
+    return {log_number, one_plus_t > P(0) ? chance - log_u : P(-1)};
   }
 };
 
@@ -171,8 +172,8 @@ void fill(const Args<float>& alpha, const Args<float>& beta, const Tensor& words
   const std::string op = "random.beta";
   const int64_t* drawn = drawn_words(op, words);
   const auto make = [=](int64_t i) {
-    const auto shape = [=](const Args<float>& given, const char* name) {
-      const float value = given(i);
+    const auto shape = [=](const Args<float>& argument, const char* name) {
+      const float value = argument(i);
       if (!(value > 0.0f && value < INFINITY)) fail(op, ": ", name, " must be positive and finite, got ", value, " for sample ", i);
       return Gamma<T>::of(value);
     };
@@ -181,15 +182,15 @@ void fill(const Args<float>& alpha, const Args<float>& beta, const Tensor& words
 #ifdef __CUDACC__
   if (out.values().is_cuda()) {
     std::vector<Run<T>> runs;
-    int64_t most = 0;
+    int64_t max_volume = 0;
     for (int64_t i = 0; i < out.size(); ++i) {
       runs.push_back({make(i), Philox(drawn, i), out.volume(i), out.data(i)});
-      most = std::max(most, out.volume(i));
+      max_volume = std::max(max_volume, out.volume(i));
     }
-    if (most == 0) return;
+    if (max_volume == 0) return;
     const CudaTable<Run<T>> table(runs);
-    const int64_t count = out.size(), blocks = (most + kThreads - 1) / kThreads;
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    const int64_t count = out.size();
+    const dim3 grid = batch_grid(max_volume, kThreads, count);
     run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, out.dtype());
     return check_launch(op.c_str());
   }

@@ -20,7 +20,7 @@ struct Picker {
   NDD_HD int64_t operator()(uint32_t word) const {
     if (ends == nullptr) return static_cast<int64_t>(uint64_t{word} * static_cast<uint64_t>(count) >> 32);
     int64_t first = 0;
-    for (int64_t n = count; n > 1;) {  // the first end above the word; without a branch to mispredict
+    for (int64_t n = count; n > 1;) {  // binary search for the first end above the word, without unpredictable branches
       const int64_t half = n / 2;
       first += ends[first + half - 1] <= word ? half : 0;
       n -= half;
@@ -44,9 +44,9 @@ template <class... Why>
 }
 
 // `given` has a row for all samples or one for each; shorter ones end in NaN.
-std::vector<uint64_t> interval_ends(const Args<float>& given, int64_t count, int64_t i) {
-  std::vector<float> p(given.cols());
-  for (int64_t k = 0; k < given.cols(); ++k) p[k] = given(i, k);
+std::vector<uint64_t> interval_ends(const Args<float>& probabilities, int64_t count, int64_t i) {
+  std::vector<float> p(probabilities.cols());
+  for (int64_t k = 0; k < probabilities.cols(); ++k) p[k] = probabilities(i, k);
   while (!p.empty() && std::isnan(p.back())) p.pop_back();
   if (static_cast<int64_t>(p.size()) != count) refuse(i, "p must have a probability for each of the ", count, " elements, got ", p.size());
   double sum = 0.0;
@@ -133,12 +133,6 @@ __global__ void run_gpu(const Run* runs, int64_t count, DType dtype) {
 }
 #endif
 
-int64_t number_at(const void* numbers, DType dtype, int64_t i) {
-  int64_t value = 0;
-  for_dtype(dtype, [&](auto tag) { value = saturate<int64_t>(static_cast<const typename decltype(tag)::type*>(numbers)[i]); });
-  return value;
-}
-
 void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor&, const MaybeTensor&, const MaybeTensor& probabilities,
             const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
   const std::string op = "random.choice";
@@ -149,10 +143,10 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
   const Args<float> p(weighted ? *probabilities : words);
   // `numbers` are those of an input of numbers, `ends` outlives the run.
   const auto make = [=](int64_t i, const void* numbers, std::vector<uint64_t>& ends) {
-    const int64_t count = of_number ? number_at(numbers, in.dtype(), i) : in.shape(i)[0];
+    const int64_t count = of_number ? number_at<int64_t>(numbers, in.dtype(), i) : in.shape(i)[0];
     const int64_t row_bytes = of_number ? in.item_bytes() : count > 0 ? in.volume(i) / count * in.item_bytes() : 0;
     const int64_t choices = row_bytes > 0 ? out.volume(i) * out.item_bytes() / row_bytes : 0;
-    if (count <= 0) refuse(i, "there is nothing to choose from: ", count, " elements");
+    if (count <= 0) refuse(i, "the number of elements to choose from must be positive, got ", count);
     if (count >= int64_t{1} << 32) refuse(i, "more than 2^32 elements");
     if (weighted) ends = interval_ends(p, count, i);
     return Run{Philox(drawn, i), Picker{count, weighted ? ends.data() : nullptr}, choices, row_bytes, of_number ? nullptr : in.data(i), out.data(i)};
@@ -163,21 +157,21 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
     std::vector<Run> runs;
     std::vector<uint64_t> all_ends;
     std::vector<int64_t> first;
-    int64_t most = 0;
+    int64_t max_units = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       std::vector<uint64_t> ends;
       runs.push_back(make(i, numbers.data(), ends));
       first.push_back(static_cast<int64_t>(all_ends.size()));
       all_ends.insert(all_ends.end(), ends.begin(), ends.end());
-      most = std::max(most, runs.back().row_bytes <= 8 ? runs.back().choices : runs.back().choices * runs.back().row_bytes);
+      max_units = std::max(max_units, runs.back().row_bytes <= 8 ? runs.back().choices : runs.back().choices * runs.back().row_bytes);
     }
-    if (most == 0) return;
+    if (max_units == 0) return;
     const CudaTable<uint64_t> ends(all_ends);
     if (weighted)
       for (size_t i = 0; i < runs.size(); ++i) runs[i].pick.ends = ends.data() + first[i];
     const CudaTable<Run> table(runs);
-    const int64_t count = in.size(), blocks = (most + kThreads - 1) / kThreads;
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+    const int64_t count = in.size();
+    const dim3 grid = batch_grid(max_units, kThreads, count);
     run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype());
     return check_launch(op.c_str());
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// jitter: every pixel shows a point of its own up to half of nDegree away, in x and in y.
+// jitter: each pixel is read from a random point up to half of nDegree away, in x and in y.
 #include <algorithm>
 
 #include "ndd/kernel.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A window of each float32 image is overwritten with normal noise where it stands: what random erasing does to images that nobody else has.
+// Overwrites a window of each float32 image with normal noise, in place: random erasing of images that no other value shares.
 #include <algorithm>
 #include <cstring>
 
@@ -34,15 +34,15 @@ void noise_windows(const Tensor& images, const MaybeTensor& image_shapes, const 
     if (top < 0 || left < 0 || height < 0 || width < 0 || top > all_rows - height || left > row - width)
       fail("noise_windows: sample ", i, ": the window is not within the image");
     const Philox stream(drawn, 0);
-    alignas(64) uint32_t made[4 * kBlocks];
+    alignas(64) uint32_t bits[4 * kBlocks];
     alignas(64) float values[4 * kBlocks];
     const int64_t count = channels * height * width;
     float* const data = static_cast<float*>(in.data(i));
     int64_t c = 0, y = 0, x = 0;
     for (int64_t at = first / 4 * 4; at < first + count; at += 4 * kBlocks) {  // whole blocks of the stream
       const int64_t n = std::min(4 * kBlocks, first + count - at);
-      stream.fill(static_cast<uint32_t>(at / 4), blocks_for(n, 4), made);
-      map_row<Standard, float>({}, made, n, values);
+      stream.fill(static_cast<uint32_t>(at / 4), blocks_for(n, 4), bits);
+      map_row<Standard, float>({}, bits, n, values);
       for (int64_t k = std::max<int64_t>(first - at, 0); k < n;) {
         const int64_t run = std::min(n - k, width - x), pixel = (top + y) * row + left + x;
         if (planar) std::memcpy(data + c * all_rows * row + pixel, values + k, run * sizeof(float));

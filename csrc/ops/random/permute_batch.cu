@@ -12,7 +12,7 @@
 namespace ndd {
 namespace {
 
-constexpr double kNanosecondsPerByte = 0.15;
+constexpr double kNanosecondsPerByte = 0.15;  // a copy, bound by memory
 
 #ifdef __CUDACC__
 struct Run {
@@ -36,12 +36,12 @@ __global__ void run_gpu(const Run* runs, int64_t count) {
 }
 
 void launch_gpu(const std::vector<Run>& runs) {
-  int64_t most = 0;
-  for (const Run& run : runs) most = std::max(most, run.bytes);
-  if (most == 0) return;
+  int64_t max_bytes = 0;
+  for (const Run& run : runs) max_bytes = std::max(max_bytes, run.bytes);
+  if (max_bytes == 0) return;
   const CudaTable<Run> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size()), blocks = (most + kThreads * 16 - 1) / (kThreads * 16);
-  const dim3 grid(static_cast<unsigned>(std::min<int64_t>(blocks, 1 << 16)), static_cast<unsigned>(std::min<int64_t>(count, 65535)));
+  const int64_t count = static_cast<int64_t>(runs.size());
+  const dim3 grid = batch_grid(max_bytes, kThreads * 16, count);
   run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count);
   check_launch("permute_batch");
 }

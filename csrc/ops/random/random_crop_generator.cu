@@ -9,7 +9,7 @@
 namespace ndd {
 namespace {
 
-constexpr double kWindowNanoseconds = 300;
+constexpr double kWindowNanoseconds = 300;  // as in random_crop_windows.cpp
 
 // One image: its shape, height and width first, and the two numbers of each result.
 struct Run {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random crop windows in the call, on the host: a window takes 0.3 us, and decoders and kernels need it at once.
+// Random crop windows, computed on the host during the call: a window takes 0.3 us, and decoders and kernels need it immediately.
 #include "ndd/kernel.h"
 #include "ops/random/random_window.h"
 

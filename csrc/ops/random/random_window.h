@@ -35,7 +35,7 @@ NDD_HD int64_t extent_of(double size) { return size > 1.0 ? static_cast<int64_t>
 
 }  // namespace random_window_detail
 
-// A part of the image with a relative area and an aspect ratio (width / height, uniform on a logarithmic scale) from these ranges. An attempt
+// A window of the image with a relative area and an aspect ratio (width / height, uniform on a logarithmic scale) from these ranges. An attempt
 // fails when its window is larger than the image or is no longer within the ratios once rounded. When all have failed, it is the largest part
 // that both ranges allow.
 NDD_HD Window random_window(Philox stream, int64_t height, int64_t width, const WindowLimits& limits) {

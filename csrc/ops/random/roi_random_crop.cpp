@@ -30,7 +30,7 @@ void roi_random_crop(const MaybeTensor&, const MaybeTensor&, const Tensor& crop_
       if (inputs) {
         const int64_t size = of(*inputs, i, d);
         if (crop > size) fail(op, ": crop_shape is larger than the input: ", crop, " and ", size, at(d, i));
-        if (start < 0 || end > size) fail(op, ": the region of interest leaves the input: it is ", start, " to ", end, " of ", size, at(d, i));
+        if (start < 0 || end > size) fail(op, ": the region of interest exceeds the input: it is ", start, " to ", end, " of ", size, at(d, i));
         first = std::max<int64_t>(first, 0);
         last = std::max(first, std::min(last, size - crop));
       }

@@ -9,7 +9,7 @@
 namespace ndd {
 namespace {
 
-// From start to just below end.
+// From start to just below end: the rounded sum may reach end, and is then lowered to `last`.
 struct UniformFloat {
   using Value = float;
   float start, extent, last;
@@ -28,7 +28,7 @@ struct UniformDouble {
   }
 };
 
-// One of the numbers of a row; their count comes first.
+// One of the numbers of a row, which begins with their count.
 template <class T>
 struct Choice {
   using Value = float;

@@ -6,23 +6,17 @@ namespace {
 
 using reductions::Job;
 
-void smallest(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
-  const Job job("reductions.min", input, input_shapes, axes, output, output_shapes, Finish::sum);
+// Finish::sum returns the total as it is, which for these folds is the extreme.
+template <bool largest>
+void extreme(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Job job(largest ? "reductions.max" : "reductions.min", input, input_shapes, axes, output, output_shapes, Finish::sum);
 #ifdef __CUDACC__
-  if (input.is_cuda()) return job.launch_gpu(reduce::GpuExtreme{false});
+  if (input.is_cuda()) return job.launch_gpu(reduce::GpuExtreme{largest});
 #endif
-  job.launch(reduce::Fold::smallest);
-}
-
-void largest(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
-  const Job job("reductions.max", input, input_shapes, axes, output, output_shapes, Finish::sum);
-#ifdef __CUDACC__
-  if (input.is_cuda()) return job.launch_gpu(reduce::GpuExtreme{true});
-#endif
-  job.launch(reduce::Fold::largest);
+  job.launch(largest ? reduce::Fold::largest : reduce::Fold::smallest);
 }
 
 }  // namespace
 }  // namespace ndd
-NDD_KERNELS(reductions_min, ndd::smallest)
-NDD_KERNELS(reductions_max, ndd::largest)
+NDD_KERNELS(reductions_min, ndd::extreme<false>)
+NDD_KERNELS(reductions_max, ndd::extreme<true>)

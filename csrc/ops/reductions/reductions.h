@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operators of this family share: from tensors to the reductions of every sample.
+// From the tensors of a call to a reduction for each sample, for all operators of this family.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Job {
   const Reduction& shape(int64_t i) const { return shapes[in.dense() ? 0 : i]; }
   Finisher finisher(int64_t i) const { return {finish, shape(i).count - ddof}; }
 
-  // run(i) makes the results of sample i.
+  // run(i) computes the results of sample i.
   template <class Run>
   void launch(Run run) const {
     launch_cpu(op, in.size(), kNanoseconds * in.mean_volume(), {}, run);
@@ -52,9 +52,9 @@ struct Job {
 
 #ifdef __CUDACC__
   std::vector<reduce::GpuSample> gpu_samples() const {
-    std::vector<reduce::GpuSample> made;
-    for (int64_t i = 0; i < in.size(); ++i) made.push_back({shape(i), finisher(i), in.data(i), out.data(i), nullptr, 0, 0, 0});
-    return made;
+    std::vector<reduce::GpuSample> samples;
+    for (int64_t i = 0; i < in.size(); ++i) samples.push_back({shape(i), finisher(i), in.data(i), out.data(i), nullptr, 0, 0, 0});
+    return samples;
   }
 
   template <class Fold>

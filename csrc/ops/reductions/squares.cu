@@ -43,8 +43,8 @@ void mean_of_distances(const Job& job, const Tensor& mean, const MaybeTensor& me
   job.launch([=](int64_t i) {
     std::vector<double> centers(means.volume(i));
     for_dtype(means.dtype(), [&](auto tag) {
-      const auto* given = static_cast<const typename decltype(tag)::type*>(means.data(i));
-      for (size_t k = 0; k < centers.size(); ++k) centers[k] = widened<double>(given[k]);
+      const auto* source = static_cast<const typename decltype(tag)::type*>(means.data(i));
+      for (size_t k = 0; k < centers.size(); ++k) centers[k] = widened<double>(source[k]);
     });
     reduce::reduce_sample(reduce::Fold::distances, job.shape(i), job.finisher(i), job.in.data(i), job.in.dtype(),
                           {centers.data(), centers.size() == 1 ? 0 : 1}, job.out.data(i), job.out.dtype());

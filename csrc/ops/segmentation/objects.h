@@ -11,7 +11,7 @@
 
 namespace ndd {
 
-// Neighbors share a side. Objects are in the order of their first pixels.
+// Pixels are neighbors if they share a side. Objects are in the order of their first pixels, which fixes the meaning of a random number.
 struct MaskObjects {
   int64_t ndim = 0;
   std::vector<int64_t> labels;       // of each object
@@ -33,7 +33,7 @@ struct Run {
   int64_t parent;
 };
 
-// The end of the run of equal elements that begins at `i`.
+// The end of the run of equal elements that begins at `i`. Blocks of 16 compare without branches, so they vectorize: backgrounds are long.
 template <class T>
 int64_t run_end(const T* row, int64_t i, int64_t n) {
   const T value = row[i];
@@ -47,6 +47,7 @@ int64_t run_end(const T* row, int64_t i, int64_t n) {
   return i;
 }
 
+// Path halving keeps the trees flat without recursion.
 inline int64_t root_of(std::vector<Run>& runs, int64_t k) {
   while (runs[k].parent != k) k = runs[k].parent = runs[runs[k].parent].parent;
   return k;
@@ -56,9 +57,9 @@ inline int64_t root_of(std::vector<Run>& runs, int64_t k) {
 inline void join_rows(std::vector<Run>& runs, int64_t a, int64_t a_end, int64_t b, int64_t b_end) {
   while (a < a_end && b < b_end) {
     if (runs[a].label == runs[b].label && runs[a].begin < runs[b].end && runs[b].begin < runs[a].end) {
-      const int64_t one = root_of(runs, a), other = root_of(runs, b);
-      if (one < other) runs[other].parent = one;
-      else runs[one].parent = other;
+      const int64_t root_a = root_of(runs, a), root_b = root_of(runs, b);
+      if (root_a < root_b) runs[root_b].parent = root_a;
+      else runs[root_a].parent = root_b;
     }
     if (runs[a].end < runs[b].end) ++a;
     else ++b;
@@ -70,15 +71,17 @@ inline void join_rows(std::vector<Run>& runs, int64_t a, int64_t a_end, int64_t 
 // `label_of` turns an element into a label, or kNoObject.
 constexpr int64_t kNoObject = INT64_MIN;
 
+// Two passes over the runs: the first joins touching runs of neighboring rows along every outer axis, the second collects a box for each root. The root of a
+// component is its first run, because join_rows() always links to the smaller index.
 template <class T, class Label>
 MaskObjects find_objects(const T* data, const int64_t* shape, int64_t ndim, Label label_of) {
   using namespace objects_detail;
-  MaskObjects made;
-  made.ndim = ndim;
+  MaskObjects objects;
+  objects.ndim = ndim;
   const int64_t width = shape[ndim - 1];
   int64_t rows = 1;
   for (int64_t d = 0; d + 1 < ndim; ++d) rows *= shape[d];
-  if (rows * width == 0) return made;
+  if (rows * width == 0) return objects;
   std::vector<Run> runs;
   std::vector<int64_t> first(rows + 1, 0), at(ndim, 0), stride(ndim, 1);
   for (int64_t d = ndim - 3; d >= 0; --d) stride[d] = stride[d + 1] * shape[d + 1];
@@ -111,15 +114,15 @@ MaskObjects find_objects(const T* data, const int64_t* shape, int64_t ndim, Labe
     for (int64_t k = first[r]; k < first[r + 1]; ++k) {
       const int64_t root = root_of(runs, k);
       if (root == k) {
-        object[k] = made.size();
-        made.labels.push_back(runs[k].label);
+        object[k] = objects.size();
+        objects.labels.push_back(runs[k].label);
         for (int64_t d = 0; d < ndim; ++d) {
-          made.begin.push_back(d + 1 < ndim ? at[d] : runs[k].begin);
-          made.end.push_back(d + 1 < ndim ? at[d] + 1 : runs[k].end);
+          objects.begin.push_back(d + 1 < ndim ? at[d] : runs[k].begin);
+          objects.end.push_back(d + 1 < ndim ? at[d] + 1 : runs[k].end);
         }
         continue;
       }
-      int64_t *low = made.begin.data() + object[root] * ndim, *high = made.end.data() + object[root] * ndim;
+      int64_t *low = objects.begin.data() + object[root] * ndim, *high = objects.end.data() + object[root] * ndim;
       for (int64_t d = 0; d < ndim; ++d) {
         const int64_t begin = d + 1 < ndim ? at[d] : runs[k].begin, end = d + 1 < ndim ? at[d] + 1 : runs[k].end;
         if (begin < low[d]) low[d] = begin;
@@ -128,7 +131,7 @@ MaskObjects find_objects(const T* data, const int64_t* shape, int64_t ndim, Labe
     }
     for (int64_t d = ndim - 2; d >= 0 && ++at[d] == shape[d]; --d) at[d] = 0;
   }
-  return made;
+  return objects;
 }
 
 }  // namespace ndd

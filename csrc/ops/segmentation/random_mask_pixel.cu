@@ -12,7 +12,7 @@
 namespace ndd {
 namespace {
 
-// What counts as foreground: what is above a threshold, or equal to a value.
+// The foreground rule: elements above a threshold, or equal to a value.
 struct Foreground {
   bool any, by_value;
   float threshold;
@@ -43,7 +43,7 @@ int32_t count_block(const T* data, int64_t n, const Foreground& foreground) {
   return count;
 }
 
-// The number of the pixel. Without a foreground it is any pixel.
+// Draws the index of a pixel: counts the foreground in blocks, draws a rank, and searches only its block. Without foreground it is any pixel.
 template <class T>
 int64_t draw(const T* data, int64_t volume, const Foreground& foreground, Philox& stream) {
   using random_window_detail::below;

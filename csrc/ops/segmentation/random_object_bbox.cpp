@@ -18,7 +18,7 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kMissing = INT32_MIN;  // behind the last number of a list that differs from sample to sample
+constexpr int64_t kMissing = INT32_MIN;  // pads lists whose lengths differ between samples
 constexpr int64_t kLowest = INT32_MIN;
 
 struct ObjectRule {
@@ -30,14 +30,15 @@ struct ObjectRule {
   std::vector<int64_t> threshold;            // least extents
 };
 
-struct Drawn {
+struct DrawnObject {
   std::vector<int64_t> begin, end;
   int64_t label;
 };
 
-Drawn draw_object(const void* data, DType dtype, const int64_t* shape, int64_t ndim, const ObjectRule& rule, Philox stream) {
-  Drawn made{std::vector<int64_t>(ndim, 0), std::vector<int64_t>(shape, shape + ndim), rule.background};
-  if (!(stream.uniform_double() < rule.foreground_prob)) return made;
+// Draws an object: a foreground decision, then a label by weight among those with a valid object, then one of its objects. Falls back to the whole sample.
+DrawnObject draw_object(const void* data, DType dtype, const int64_t* shape, int64_t ndim, const ObjectRule& rule, Philox stream) {
+  DrawnObject drawn_object{std::vector<int64_t>(ndim, 0), std::vector<int64_t>(shape, shape + ndim), rule.background};
+  if (!(stream.uniform_double() < rule.foreground_prob)) return drawn_object;
   MaskObjects objects;
   for_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -65,13 +66,13 @@ Drawn draw_object(const void* data, DType dtype, const int64_t* shape, int64_t n
       total += weight;
     }
   }
-  if (!(total > 0.0)) return made;
+  if (!(total > 0.0)) return drawn_object;
   double left = stream.uniform_double() * total;
   int64_t label = 0;
-  for (const int64_t one : labels) {
-    if (!(weights[one] > 0.0)) continue;
-    label = one;
-    left -= weights[one];
+  for (const int64_t candidate : labels) {
+    if (!(weights[candidate] > 0.0)) continue;
+    label = candidate;
+    left -= weights[candidate];
     if (left < 0.0) break;
   }
   valid.erase(std::remove_if(valid.begin(), valid.end(), [&](int64_t k) { return class_of(k) != label; }), valid.end());
@@ -80,10 +81,10 @@ Drawn draw_object(const void* data, DType dtype, const int64_t* shape, int64_t n
     valid.resize(rule.k_largest);
   }
   const int64_t chosen = valid[random_window_detail::below(stream.uniform_double(), static_cast<int64_t>(valid.size()))];
-  std::copy_n(objects.begin.begin() + chosen * ndim, ndim, made.begin.begin());
-  std::copy_n(objects.end.begin() + chosen * ndim, ndim, made.end.begin());
-  made.label = label;
-  return made;
+  std::copy_n(objects.begin.begin() + chosen * ndim, ndim, drawn_object.begin.begin());
+  std::copy_n(objects.end.begin() + chosen * ndim, ndim, drawn_object.end.begin());
+  drawn_object.label = label;
+  return drawn_object;
 }
 
 class Rules {
@@ -142,27 +143,26 @@ void random_object_bbox(const Tensor& input, const MaybeTensor& input_shapes, co
   const int64_t ndim = in.ndim(), firsts = static_cast<Format>(format) == Format::box ? 2 * ndim : ndim;
   const Rules rules(background, class_weights, classes, foreground_prob, threshold, k_largest, ignore_class);
   const auto fill = [=](int64_t i, const void* data, int32_t* to_first, int32_t* to_second, int32_t* to_label) {
-    const Drawn made = draw_object(data, in.dtype(), in.shape(i), ndim, rules.of(i, ndim), Philox(drawn, i));
+    const DrawnObject drawn_object = draw_object(data, in.dtype(), in.shape(i), ndim, rules.of(i, ndim), Philox(drawn, i));
     for (int64_t d = 0; d < ndim; ++d) {
-      to_first[i * firsts + d] = static_cast<int32_t>(made.begin[d]);
-      const int64_t other = static_cast<Format>(format) == Format::anchor_shape ? made.end[d] - made.begin[d] : made.end[d];
+      to_first[i * firsts + d] = static_cast<int32_t>(drawn_object.begin[d]);
+      const int64_t other = static_cast<Format>(format) == Format::anchor_shape ? drawn_object.end[d] - drawn_object.begin[d] : drawn_object.end[d];
       if (static_cast<Format>(format) == Format::box) to_first[i * firsts + ndim + d] = static_cast<int32_t>(other);
       else to_second[i * ndim + d] = static_cast<int32_t>(other);
     }
-    to_label[i] = static_cast<int32_t>(std::max<int64_t>(made.label, kLowest));
+    to_label[i] = static_cast<int32_t>(std::max<int64_t>(drawn_object.label, kLowest));
   };
 #ifdef NDD_CUDA
   if (input.is_cuda()) {
-    // Through the host, which waits for the mask: a union-find of runs has little that a GPU does side by side.
+    // On the host, which waits for the mask: a union-find of runs has little parallelism for a GPU.
     const int64_t bytes = input.numel() * in.item_bytes();
     std::vector<char> mask(std::max<int64_t>(1, bytes));
     check_cuda(cudaMemcpyAsync(mask.data(), input.data_ptr(), bytes, cudaMemcpyDeviceToHost, current_cuda_stream()), op.c_str());
     check_cuda(cudaStreamSynchronize(current_cuda_stream()), op.c_str());
-    std::vector<int32_t> firsts_made(first.numel() + 1), seconds_made(second.numel() + 1), labels_made(labels.numel() + 1);
+    std::vector<int32_t> host_first(first.numel() + 1), host_second(second.numel() + 1), host_labels(labels.numel() + 1);
     for (int64_t i = 0; i < in.size(); ++i)
-      fill(i, mask.data() + in.offset(i) * in.item_bytes(), firsts_made.data(), seconds_made.data(), labels_made.data());
-    const std::pair<const Tensor*, const std::vector<int32_t>*> copies[] = {
-        {&first, &firsts_made}, {&second, &seconds_made}, {&labels, &labels_made}};
+      fill(i, mask.data() + in.offset(i) * in.item_bytes(), host_first.data(), host_second.data(), host_labels.data());
+    const std::pair<const Tensor*, const std::vector<int32_t>*> copies[] = {{&first, &host_first}, {&second, &host_second}, {&labels, &host_labels}};
     for (const auto& [to, from] : copies)
       if (to->numel() > 0)
         check_cuda(cudaMemcpyAsync(to->data_ptr(), from->data(), to->numel() * sizeof(int32_t), cudaMemcpyHostToDevice, current_cuda_stream()),

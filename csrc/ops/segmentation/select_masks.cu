@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // segmentation.select_masks: the polygons of some masks, and their vertices one behind the other.
-#include "ops/segmentation/select_masks.h"
-
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ndd/kernel.h"
@@ -13,6 +13,62 @@
 
 namespace ndd {
 namespace {
+
+// A selected polygon: its mask in the output, its range of vertices there, and the first of them in the input.
+struct SelectedPolygon {
+  int64_t mask, begin, end, source;
+};
+
+#ifndef __NVCC__  // of the CPU half alone
+std::string at(int64_t i) { return "segmentation.select_masks: sample " + std::to_string(i); }
+
+// Selects the polygons, on the host for either device and during the call, because the selection determines the shapes of the outputs. `table` is int64
+// (polygons, 4); a sample's rows begin where its polygons do. `vertices` are their shapes, int64 (N, 2), or null if all samples have `many` of `width`
+// numbers. Fills the shapes of the outputs, int64 (N, 2): of the selected polygons and of their vertices.
+void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tensor& polygons, const MaybeTensor& polygons_shapes,
+          const MaybeTensor& vertices, int64_t many, int64_t width, bool reindex_masks, const Tensor& table, const Tensor& polygons_out,
+          const Tensor& vertices_out) {
+  const Samples ids(mask_ids, mask_ids_shapes), rows(polygons, polygons_shapes);
+  const auto* shapes = vertices ? static_cast<const int64_t*>(vertices->data_ptr()) : nullptr;
+  launch_cpu("segmentation.select_masks", ids.size(), 60.0 + 1.2 * rows.mean_volume(), {}, [&](int64_t i) {
+    const auto* wanted = static_cast<const int32_t*>(ids.data(i));
+    const auto* row = static_cast<const int32_t*>(rows.data(i));
+    const int64_t count = rows.volume(i) / 3, available = shapes != nullptr ? shapes[2 * i] : many;
+    auto* selected = static_cast<SelectedPolygon*>(table.data_ptr()) + rows.offset(i) / 3;
+    std::vector<std::pair<int32_t, int64_t>> places;  // the masks in ascending order, with their places in mask_ids
+    places.reserve(ids.volume(i));
+    for (int64_t k = 0; k < ids.volume(i); ++k) places.emplace_back(wanted[k], k);
+    std::sort(places.begin(), places.end());
+    for (size_t k = 1; k < places.size(); ++k)
+      if (places[k - 1].first == places[k].first) fail(at(i), ": mask_ids must not repeat a mask, got ", places[k].first, " twice");
+    std::vector<std::pair<int64_t, int64_t>> chosen;  // place and polygon
+    chosen.reserve(count);
+    for (int64_t p = 0; p < count; ++p) {
+      const int32_t mask = row[3 * p], first = row[3 * p + 1], last = row[3 * p + 2];
+      if (first < 0 || last > available || first > last)
+        fail(at(i), ": polygon ", p, " has the vertices ", first, " to ", last, ", but there are ", available);
+      const auto found = std::lower_bound(places.begin(), places.end(), std::pair<int32_t, int64_t>(mask, 0));
+      if (found != places.end() && found->first == mask) chosen.emplace_back(found->second, p);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    int64_t polygon = 0, vertex = 0, place = 0;
+    for (const auto& [k, p] : chosen) {
+      if (k > place) break;  // nothing for this place
+      const int64_t length = row[3 * p + 2] - row[3 * p + 1];
+      selected[polygon++] = {reindex_masks ? k : wanted[k], vertex, vertex + length, row[3 * p + 1]};
+      vertex += length;
+      if (static_cast<size_t>(polygon) == chosen.size() || chosen[polygon].first != k) ++place;
+    }
+    if (place < ids.volume(i)) fail(at(i), ": mask_ids must be masks of the polygons, got ", wanted[place]);
+    auto *shape = static_cast<int64_t*>(polygons_out.data_ptr()) + 2 * i, *vertex_shape = static_cast<int64_t*>(vertices_out.data_ptr()) + 2 * i;
+    shape[0] = polygon;
+    shape[1] = 3;
+    vertex_shape[0] = vertex;
+    vertex_shape[1] = shapes != nullptr ? shapes[2 * i + 1] : width;
+  });
+}
+
+#endif
 
 #ifdef __CUDACC__
 // Where a polygon and its vertices come from and go to.
@@ -40,7 +96,7 @@ __global__ void copy_polygons(const PolygonCopy* copies, int64_t count) {
 void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, const MaybeTensor& polygons_shapes, const Tensor& vertices,
                   const MaybeTensor& vertices_shapes, const Tensor& table, const Tensor& out_polygons, const MaybeTensor& out_polygons_shapes,
                   const Tensor& out_vertices, const MaybeTensor& out_vertices_shapes) {
-  const Samples given(polygons, polygons_shapes), from(vertices, vertices_shapes), rows(out_polygons, out_polygons_shapes),
+  const Samples in_polygons(polygons, polygons_shapes), from(vertices, vertices_shapes), rows(out_polygons, out_polygons_shapes),
       to(out_vertices, out_vertices_shapes);
   const auto* selected = static_cast<const SelectedPolygon*>(table.data_ptr());
   const auto vertex_bytes = [=](int64_t i) { return from.shape(i)[1] * from.item_bytes(); };
@@ -48,29 +104,28 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
   if (vertices.is_cuda()) {
     std::vector<PolygonCopy> copies;
     for (int64_t i = 0; i < rows.size(); ++i) {
-      const SelectedPolygon* one = selected + given.offset(i) / 3;
-      for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++one)
-        copies.push_back({static_cast<const char*>(from.data(i)) + one->source * vertex_bytes(i),
-                          static_cast<char*>(to.data(i)) + one->begin * vertex_bytes(i), (one->end - one->begin) * vertex_bytes(i),
-                          static_cast<int32_t*>(rows.data(i)) + 3 * p, static_cast<int32_t>(one->mask), static_cast<int32_t>(one->begin),
-                          static_cast<int32_t>(one->end)});
+      const SelectedPolygon* polygon = selected + in_polygons.offset(i) / 3;
+      for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++polygon)
+        copies.push_back({static_cast<const char*>(from.data(i)) + polygon->source * vertex_bytes(i),
+                          static_cast<char*>(to.data(i)) + polygon->begin * vertex_bytes(i), (polygon->end - polygon->begin) * vertex_bytes(i),
+                          static_cast<int32_t*>(rows.data(i)) + 3 * p, static_cast<int32_t>(polygon->mask), static_cast<int32_t>(polygon->begin),
+                          static_cast<int32_t>(polygon->end)});
     }
     if (copies.empty()) return;
     const CudaTable<PolygonCopy> device(copies);
-    copy_polygons<<<static_cast<unsigned>(std::min<size_t>(copies.size(), 65535)), 64, 0, current_cuda_stream()>>>(
-        device.data(), static_cast<int64_t>(copies.size()));
+    copy_polygons<<<batch_grid(copies.size(), 1, 1), 64, 0, current_cuda_stream()>>>(device.data(), static_cast<int64_t>(copies.size()));
     return check_launch("segmentation.select_masks");
   }
 #endif
   launch_cpu("segmentation.select_masks", rows.size(), 50.0 + 0.2 * to.mean_volume(), {table}, [=](int64_t i) {
-    const SelectedPolygon* one = selected + given.offset(i) / 3;
+    const SelectedPolygon* polygon = selected + in_polygons.offset(i) / 3;
     auto* row = static_cast<int32_t*>(rows.data(i));
-    for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++one, row += 3) {
-      row[0] = static_cast<int32_t>(one->mask);
-      row[1] = static_cast<int32_t>(one->begin);
-      row[2] = static_cast<int32_t>(one->end);
-      std::memcpy(static_cast<char*>(to.data(i)) + one->begin * vertex_bytes(i),
-                  static_cast<const char*>(from.data(i)) + one->source * vertex_bytes(i), (one->end - one->begin) * vertex_bytes(i));
+    for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++polygon, row += 3) {
+      row[0] = static_cast<int32_t>(polygon->mask);
+      row[1] = static_cast<int32_t>(polygon->begin);
+      row[2] = static_cast<int32_t>(polygon->end);
+      std::memcpy(static_cast<char*>(to.data(i)) + polygon->begin * vertex_bytes(i),
+                  static_cast<const char*>(from.data(i)) + polygon->source * vertex_bytes(i), (polygon->end - polygon->begin) * vertex_bytes(i));
     }
   });
 }
@@ -78,3 +133,6 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
 }  // namespace
 }  // namespace ndd
 NDD_KERNELS(segmentation_select_masks, ndd::select_masks)
+#ifndef __NVCC__
+NDD_KERNEL(select_masks_plan, CPU, ndd::plan)
+#endif

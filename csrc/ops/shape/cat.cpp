@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// cat and stack: what lies behind the axis is a run in each input, and the runs of all inputs follow each other.
+// cat and stack: everything from the axis on is one run in each input, and the output alternates between the runs of all inputs.
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"
 
 namespace ndd {
 namespace {
 
-void join(const std::string& op, const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, int64_t axis, const Tensor& output,
+constexpr char kCat[] = "cat", kStack[] = "stack";
+
+template <const char* op>
+void join(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, int64_t axis, const Tensor& output,
           const MaybeTensor& output_shapes) {
-  std::vector<Samples> ins;
-  for (size_t k = 0; k < inputs.size(); ++k) ins.emplace_back(inputs[k], shapes[k].dim() == 2 ? MaybeTensor(shapes[k]) : std::nullopt);
+  const std::vector<Samples> ins = samples_of(inputs, shapes);
   const Samples out(output, output_shapes);
   run_slices(op, ins[0], out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.resize(1);
@@ -26,16 +28,7 @@ void join(const std::string& op, const std::vector<Tensor>& inputs, const std::v
   });
 }
 
-void cat(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, int64_t axis, const Tensor& output, const MaybeTensor& output_shapes) {
-  join("cat", inputs, shapes, axis, output, output_shapes);
-}
-
-void stack(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, int64_t axis, const Tensor& output,
-           const MaybeTensor& output_shapes) {
-  join("stack", inputs, shapes, axis, output, output_shapes);
-}
-
 }  // namespace
 }  // namespace ndd
-NDD_HOST_KERNELS(cat, ndd::cat)
-NDD_HOST_KERNELS(stack, ndd::stack)
+NDD_HOST_KERNELS(cat, ndd::join<ndd::kCat>)
+NDD_HOST_KERNELS(stack, ndd::join<ndd::kStack>)

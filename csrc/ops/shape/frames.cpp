@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of the outermost axis: sequence_rearrange puts them in another order, element_extract makes a sample of each.
+// Frames, which are parts of the outermost axis: sequence_rearrange reorders them, element_extract turns each into a sample.
 #include "ndd/args.h"
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"
@@ -9,7 +9,8 @@ namespace {
 
 const char* part_of(const std::string& op, const char* argument, const Samples& in, int64_t i, int64_t index) {
   const int64_t count = in.shape(i)[0];
-  if (index < 0 || index >= count) fail(op, ": argument '", argument, "': sample ", i, " has ", count, " frames, there is no frame ", index);
+  if (index < 0 || index >= count)
+    fail(op, ": argument '", argument, "' must be from 0 to ", count - 1, ", the frames of sample ", i, ", got ", index);
   return static_cast<const char*>(in.data(i)) + index * (in.volume(i) / count) * in.item_bytes();
 }
 

@@ -6,13 +6,17 @@
 namespace ndd {
 namespace {
 
-void broadcast(const std::string& op, const Tensor& value, const MaybeTensor& value_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
+constexpr char kZeros[] = "zeros", kOnes[] = "ones", kFull[] = "full", kZerosLike[] = "zeros_like", kOnesLike[] = "ones_like",
+               kFullLike[] = "full_like";
+
+void broadcast(const char* op, const Tensor& value, const MaybeTensor& value_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(value, value_shapes), out(output, output_shapes);
   const int ndim = static_cast<int>(out.ndim()), missing = ndim - static_cast<int>(in.ndim());
   check_slice_dims(ndim);
   run_slices(op, in, out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.resize(1);
     const int64_t k = in.size() == 1 ? 0 : i, *from = in.shape(k), *to = out.shape(i);
+    // A stride of 0 repeats the element along a broadcast axis.
     Slice slice;
     slice.in = in.data(k);
     slice.out = out.data(i);
@@ -29,33 +33,31 @@ void broadcast(const std::string& op, const Tensor& value, const MaybeTensor& va
   });
 }
 
-void zeros(const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
-  broadcast("zeros", value, std::nullopt, output, output_shapes);
-}
-void ones(const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
-  broadcast("ones", value, std::nullopt, output, output_shapes);
-}
-void full(const Tensor& value, const MaybeTensor& value_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
-  broadcast("full", value, value_shapes, output, output_shapes);
+template <const char* op>
+void fill_scalar(const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast(op, value, std::nullopt, output, output_shapes);
 }
 
-// Only the shape of `like` counts, which Python has used.
-void zeros_like(const Tensor&, const MaybeTensor&, const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
-  broadcast("zeros_like", value, std::nullopt, output, output_shapes);
+void full(const Tensor& value, const MaybeTensor& value_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast(kFull, value, value_shapes, output, output_shapes);
 }
-void ones_like(const Tensor&, const MaybeTensor&, const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
-  broadcast("ones_like", value, std::nullopt, output, output_shapes);
+
+// Of the first input only the shape matters, and Python has already allocated the output from it.
+template <const char* op>
+void fill_scalar_like(const Tensor&, const MaybeTensor&, const Tensor& value, const Tensor& output, const MaybeTensor& output_shapes) {
+  broadcast(op, value, std::nullopt, output, output_shapes);
 }
+
 void full_like(const Tensor&, const MaybeTensor&, const Tensor& value, const MaybeTensor& value_shapes, const Tensor& output,
                const MaybeTensor& output_shapes) {
-  broadcast("full_like", value, value_shapes, output, output_shapes);
+  broadcast(kFullLike, value, value_shapes, output, output_shapes);
 }
 
 }  // namespace
 }  // namespace ndd
-NDD_HOST_KERNELS(zeros, ndd::zeros)
-NDD_HOST_KERNELS(ones, ndd::ones)
+NDD_HOST_KERNELS(zeros, ndd::fill_scalar<ndd::kZeros>)
+NDD_HOST_KERNELS(ones, ndd::fill_scalar<ndd::kOnes>)
 NDD_HOST_KERNELS(full, ndd::full)
-NDD_HOST_KERNELS(zeros_like, ndd::zeros_like)
-NDD_HOST_KERNELS(ones_like, ndd::ones_like)
+NDD_HOST_KERNELS(zeros_like, ndd::fill_scalar_like<ndd::kZerosLike>)
+NDD_HOST_KERNELS(ones_like, ndd::fill_scalar_like<ndd::kOnesLike>)
 NDD_HOST_KERNELS(full_like, ndd::full_like)

@@ -15,7 +15,7 @@ struct OneHot {
   void* out;
   int64_t behind, classes, volume;  // volume: of the output
 
-  // -1 where the number is no class.
+  // -1 if the number is not a class.
   NDD_HD int64_t class_of(DType dtype, int64_t k) const {
     int64_t found = -1;
     for_dtype(dtype, [&](auto tag) {
@@ -25,7 +25,7 @@ struct OneHot {
         const double v = static_cast<double>(value);
         if (v > -1.0 && v < static_cast<double>(classes)) found = static_cast<int64_t>(v);
       } else {
-        const auto v = static_cast<int64_t>(value);  // what no int64 holds becomes negative
+        const auto v = static_cast<int64_t>(value);  // a uint64 beyond int64 becomes negative
         if (v >= 0 && v < classes) found = v;
       }
     });
@@ -58,15 +58,14 @@ void one_hot(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis,
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<OneHot> samples;
-    int64_t most = 0;
+    int64_t max_volume = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       samples.push_back(sample(i));
-      most = std::max(most, samples.back().volume);
+      max_volume = std::max(max_volume, samples.back().volume);
     }
-    if (most == 0) return;
+    if (max_volume == 0) return;
     const CudaTable<OneHot> table(samples);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid = batch_grid(max_volume, 1024, in.size());
     one_hot_gpu<<<grid, 256, 0, current_cuda_stream()>>>(table.data(), in.size(), in.dtype(), out.dtype(), on, off);
     return check_launch("one_hot");
   }

@@ -264,8 +264,7 @@ void patchify(const Tensor& input, const MaybeTensor& input_shapes, const std::s
     }
     if (most == 0) return;
     const CudaTable<Patches> table(samples);
-    const dim3 grid(static_cast<unsigned>(std::min<int64_t>((most + 1023) / 1024, 1 << 16)),
-                    static_cast<unsigned>(std::min<int64_t>(in.size(), 65535)));
+    const dim3 grid = batch_grid(most, 1024, in.size());
     const auto run = [&](auto tag) { patchify_gpu<decltype(tag)><<<grid, 256, 0, current_cuda_stream()>>>(table.data(), in.size()); };
     if (bytes == 1) run(uint8_t{});
     else if (bytes == 2) run(uint16_t{});

@@ -1,20 +1,131 @@
 // SPDX-License-Identifier: Apache-2.0
-// transforms.crop, rotation, scale, shear and translation: an affine map from a few numbers, after another one if that is given.
+// transforms.crop, rotation, scale, shear and translation: an affine map from a few numbers, composed with the input if there is one; and
+// transforms.combine. Matrices are (dims, dims + 1), up to six dimensions, one for each sample or frame. Products are in double and rounded once.
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "ndd/args.h"
+#include "ndd/elementwise/elements.cuh"
 #include "ndd/kernel.h"
-#include "ops/transforms/affine.h"
+#ifdef __CUDACC__
+#include "ndd/cuda.h"
+#endif
 
 namespace ndd {
 namespace {
+
+constexpr int kMaxDims = 6;
+
+struct Affine {
+  int32_t dims;
+  double m[kMaxDims][kMaxDims + 1];
+
+  static Affine identity(int64_t n) {
+    Affine result{};
+    result.dims = static_cast<int32_t>(n);
+    for (int64_t d = 0; d < n; ++d) result.m[d][d] = 1.0;
+    return result;
+  }
+};
+
+NDD_HD Affine load_affine(const void* data, DType dtype, int32_t dims) {
+  Affine result{};
+  result.dims = dims;
+  for (int32_t r = 0; r < dims; ++r)
+    for (int32_t c = 0; c <= dims; ++c) result.m[r][c] = load_element(data, dtype, r * (dims + 1) + c);
+  return result;
+}
+
+// The map that applies `inner`, then `outer`.
+NDD_HD Affine compose(const Affine& outer, const Affine& inner) {
+  Affine result{};
+  const int32_t n = result.dims = outer.dims;
+  for (int32_t r = 0; r < n; ++r) {
+    for (int32_t c = 0; c <= n; ++c) {
+      double sum = c == n ? outer.m[r][n] : 0.0;
+      for (int32_t k = 0; k < n; ++k) sum += outer.m[r][k] * inner.m[k][c];
+      result.m[r][c] = sum;
+    }
+  }
+  return result;
+}
+
+// out = the composition of `count` maps in memory, applied in order, followed by `own`; the whole order is inverted if `reversed`.
+struct AffineChain {
+  Affine own;
+  const void* const* parts;
+  int64_t count;
+  float* out;
+  DType dtype;
+  bool reversed;
+};
+
+NDD_HD void run_chain(const AffineChain& chain) {
+  Affine result = chain.own;
+  for (int64_t k = chain.count; k-- > 0;) {
+    const Affine part = load_affine(chain.parts[k], chain.dtype, chain.own.dims);
+    result = chain.reversed ? compose(part, result) : compose(result, part);
+  }
+  for (int32_t r = 0; r < result.dims; ++r)
+    for (int32_t c = 0; c <= result.dims; ++c) chain.out[r * (result.dims + 1) + c] = static_cast<float>(result.m[r][c]);
+}
+
+#ifdef __CUDACC__
+__global__ void run_chains(const AffineChain* chains, int64_t count) {
+  const int64_t n = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
+  if (n < count) run_chain(chains[n]);
+}
+#endif
+
+// Composes the inputs with make(i, f), the map of frame f of sample i. Inputs and output are (dims, dims + 1) or (frames, dims, dims + 1); the inputs have one type.
+template <class Make>
+void compose_affine(const char* op, const std::vector<Samples>& inputs, const Samples& out, bool reversed, const Make& make) {
+  const auto chains = [=](int64_t i, std::vector<AffineChain>& batch, std::vector<const void*>& parts) {
+    const int64_t frames = out.ndim() == 3 ? out.shape(i)[0] : 1, dims = out.shape(i)[out.ndim() - 2], volume = dims * (dims + 1);
+    for (int64_t f = 0; f < frames; ++f) {
+      for (const Samples& in : inputs) {
+        const int64_t input_frames = in.ndim() == 3 ? in.shape(i)[0] : 1;
+        if (input_frames != 1 && input_frames < frames) fail(op, ": sample ", i, ": the inputs have ", input_frames, " and ", frames, " frames");
+        parts.push_back(static_cast<const char*>(in.data(i)) + (input_frames > 1 ? f : 0) * volume * in.item_bytes());
+      }
+      Affine own = make(i, f);
+      batch.push_back({own, nullptr, static_cast<int64_t>(inputs.size()), static_cast<float*>(out.data(i)) + f * volume,
+                       inputs.empty() ? DType::float32 : inputs[0].dtype(), reversed});
+    }
+  };
+#ifdef __CUDACC__
+  if (out.values().is_cuda()) {
+    std::vector<AffineChain> batch;
+    std::vector<const void*> parts;
+    for (int64_t i = 0; i < out.size(); ++i) chains(i, batch, parts);
+    if (batch.empty()) return;
+    parts.push_back(nullptr);
+    const CudaTable<const void*> part_table(parts);
+    for (size_t n = 0; n < batch.size(); ++n) batch[n].parts = part_table.data() + n * inputs.size();
+    const CudaTable<AffineChain> table(batch);
+    const int64_t count = static_cast<int64_t>(batch.size());
+    run_chains<<<static_cast<unsigned>((count + 63) / 64), 64, 0, current_cuda_stream()>>>(table.data(), count);
+    return check_launch(op);
+  }
+#endif
+  launch_cpu(op, out.size(), 200.0, {}, [=](int64_t i) {
+    std::vector<AffineChain> batch;
+    std::vector<const void*> parts;
+    chains(i, batch, parts);
+    for (size_t n = 0; n < batch.size(); ++n) {
+      batch[n].parts = parts.data() + n * inputs.size();
+      run_chain(batch[n]);
+    }
+  });
+}
 
 // The arguments of a transform, in order; a missing one reads as 0. `frames` and `single` have a bit for each: it has values for every frame, it has one
 // number where others have one for each of `elements`.
 class Numbers {
  public:
-  Numbers(std::vector<MaybeTensor> given, int64_t frames, int64_t single) : frames_(frames), single_(single) {
-    for (const MaybeTensor& one : given) arguments_.push_back(one ? std::make_shared<Args<float>>(*one) : nullptr);
+  Numbers(std::vector<MaybeTensor> arguments, int64_t frames, int64_t single) : frames_(frames), single_(single) {
+    for (const MaybeTensor& argument : arguments) arguments_.push_back(argument ? std::make_shared<Args<float>>(*argument) : nullptr);
   }
 
   bool has(int k) const { return arguments_[k] != nullptr; }
@@ -32,7 +143,7 @@ class Numbers {
 };
 
 // The linear map about a center: x -> m (x - c) + c.
-void set_centre(Affine& map, const Numbers& numbers, int k, int64_t i, int64_t f) {
+void set_center(Affine& map, const Numbers& numbers, int k, int64_t i, int64_t f) {
   const int32_t n = map.dims;
   for (int32_t r = 0; r < n; ++r) {
     map.m[r][n] = numbers(k, i, f, r, n);
@@ -67,7 +178,7 @@ void scale(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tens
   compose_affine("transforms.scale", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
     Affine map = Affine::identity(dims_of(out, i));
     for (int32_t d = 0; d < map.dims; ++d) map.m[d][d] = numbers(0, i, f, d, map.dims);
-    set_centre(map, numbers, 1, i, f);
+    set_center(map, numbers, 1, i, f);
     return map;
   });
 }
@@ -89,14 +200,14 @@ void rotation(const MaybeTensor& input, const MaybeTensor& input_shapes, const T
       for (int d = 0; d < 3; ++d) a[d] = numbers(1, i, f, d, 3);
       const double length = std::sqrt(a[0] * a[0] + a[1] * a[1] + a[2] * a[2]);
       if (!(length > 0.0) || !std::isfinite(length)) fail("transforms.rotation: axis must be finite and not zero, sample ", i);
-      for (double& one : a) one /= length;
+      for (double& component : a) component /= length;
       for (int r = 0; r < 3; ++r) {
         for (int k = 0; k < 3; ++k) map.m[r][k] = (1.0 - c) * a[r] * a[k] + (r == k ? c : 0.0);
         map.m[r][(r + 1) % 3] -= s * a[(r + 2) % 3];
         map.m[r][(r + 2) % 3] += s * a[(r + 1) % 3];
       }
     }
-    set_centre(map, numbers, 2, i, f);
+    set_center(map, numbers, 2, i, f);
     return map;
   });
 }
@@ -115,7 +226,7 @@ void shear(const MaybeTensor& input, const MaybeTensor& input_shapes, const Mayb
         map.m[r][c] = numbers.has(0) ? numbers(0, i, f, k, count) : std::tan(numbers(1, i, f, k, count) * (M_PI / 180.0));
       }
     }
-    set_centre(map, numbers, 2, i, f);
+    set_center(map, numbers, 2, i, f);
     return map;
   });
 }
@@ -139,6 +250,13 @@ void crop(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tenso
   });
 }
 
+void combine(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, bool reverse_order, const Tensor& output,
+             const MaybeTensor& output_shapes) {
+  const Samples out(output, output_shapes);
+  compose_affine("transforms.combine", samples_of(inputs, shapes), out, reverse_order,
+                 [out](int64_t i, int64_t) { return Affine::identity(out.shape(i)[out.ndim() - 2]); });
+}
+
 }  // namespace
 }  // namespace ndd
 NDD_KERNELS(transforms_translation, ndd::translation)
@@ -146,3 +264,4 @@ NDD_KERNELS(transforms_scale, ndd::scale)
 NDD_KERNELS(transforms_rotation, ndd::rotation)
 NDD_KERNELS(transforms_shear, ndd::shear)
 NDD_KERNELS(transforms_crop, ndd::crop)
+NDD_KERNELS(transforms_combine, ndd::combine)

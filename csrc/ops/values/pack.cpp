@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors from anywhere as the samples of one buffer. On the CPU only: on a GPU torch.cat does it in one launch.
+// Copies separate tensors into one buffer as its samples. CPU only: on a GPU torch.cat does this in one launch.
 #include <cstring>
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples of different shape in one dense buffer: each from the origin, filled up with `fill` behind.
+// Copies samples of different shapes into one dense buffer, each at the origin and padded with `fill`.
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"
 
@@ -11,7 +11,7 @@ void stack_padded(const Tensor& input, const MaybeTensor& input_shapes, double f
   run_slices("stack_padded", in, out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.assign(1, {0.0f, 1.0f, 0.0f, static_cast<float>(fill)});
     if (out.volume(i) == 0) return;
-    // An axis that needs no padding is one with the axis before it.
+    // An axis without padding is merged with the axis before it, which makes longer runs.
     std::vector<int64_t> from, to;
     for (int64_t d = 0; d < in.ndim(); ++d) {
       const int64_t a = in.shape(i)[d], b = out.shape(i)[d];

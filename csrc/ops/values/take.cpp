@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What indexing is made of: sample i of the output is a part of sample index[i] of the input (of sample i without an index), from `starts` in steps
+// The kernel of indexing: sample i of the output is a part of sample index[i] of the input (of sample i without an index), from `starts` in steps
 // of `steps`, which have one row for all samples or one for each. A step of 0 picks one position and drops the axis.
 #include "ndd/args.h"
 #include "ndd/kernel.h"
@@ -12,7 +12,7 @@ struct Axis {
   int64_t extent, stride;
 };
 
-// Axes of one element are dropped and those that one stride covers are merged: what is left are the axes that the driver must walk.
+// Axes of one element are dropped and contiguous ones merged, so that the driver walks as few axes as possible.
 void add_axis(std::vector<Axis>& axes, Axis axis) {
   if (axis.extent == 1) return;
   if (!axes.empty() && axes.back().stride == axis.extent * axis.stride) axes.back() = {axes.back().extent * axis.extent, axis.stride};

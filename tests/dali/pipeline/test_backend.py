@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from _pipelines import both, sub
+from _raises import Raises, raising
 
 import torch_ndd as ndd
 from torch_ndd._core import native
@@ -20,13 +21,13 @@ GETTERS = ("GetHostBufferGrowthFactor", "GetDeviceBufferGrowthFactor", "GetHostB
         ("SetDeviceBufferGrowthFactor", 1.0),
         ("SetBufferGrowthFactor", 4.0),
         ("SetHostBufferShrinkThreshold", 1.0),
-        ("SetBufferGrowthFactor", 0.9),
-        ("SetHostBufferGrowthFactor", 4.5),
-        ("SetHostBufferShrinkThreshold", -0.5),
-        ("SetHostBufferShrinkThreshold", "all"),
+        raising(ValueError, "SetBufferGrowthFactor", 0.9),
+        raising(ValueError, "SetHostBufferGrowthFactor", 4.5),
+        raising(ValueError, "SetHostBufferShrinkThreshold", -0.5),
+        raising(TypeError, "SetHostBufferShrinkThreshold", "all"),
     ],
 )
-def test_factors(setter: str, value: Any) -> None:
+def test_buffer_factors_are_stored_and_checked(setter: str, value: Any, raises: Raises | None) -> None:
     def program(dali: Any) -> Any:
         module = sub(dali, "backend")
         before = [getattr(module, name)() for name in GETTERS]
@@ -38,7 +39,7 @@ def test_factors(setter: str, value: Any) -> None:
             module.SetDeviceBufferGrowthFactor(before[1])
             module.SetHostBufferShrinkThreshold(before[2])
 
-    both(program)
+    both(program, raises=raises)
 
 
 @pytest.mark.skipif(b"sanitizer address" in native.build_info(), reason="nothing is kept, so that its use after it is freed is found")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from _pipelines import Program, both, define, shown, sub
+from _raises import Raises, raising
 
 import torch_ndd.dali as ours
 
@@ -16,19 +17,19 @@ ONES = np.ones((2, 1), np.float32)
 INTS = np.ones((2, 1), np.int32)
 
 
-def tried(pipe: Any, runs: int) -> list[Any]:
-    """Return the first number of each run, or the name of its error."""
-    found: list[Any] = []
+def run_on(pipe: Any, runs: int, error: type[Exception] = StopIteration) -> list[Any]:
+    """Return the first number of each run; the name of its error if it is ``error`` or the end of the epoch."""
+    results: list[Any] = []
     for _ in range(runs):
         try:
-            found.append(float(pipe.run()[0].as_array().ravel()[0]))
-        except Exception as error:
-            found.append(type(error).__name__)
-    return found
+            results.append(float(pipe.run()[0].as_array().ravel()[0]))
+        except (error, StopIteration) as raised:
+            results.append(type(raised).__name__)
+    return results
 
 
-def program(graph: Callable[[Any], Any], runs: int = 4, **arguments: Any) -> Program:
-    return lambda dali: tried(define(dali, lambda: graph(dali.fn), 2, **arguments), runs)
+def program(graph: Callable[[Any], Any], error: type[Exception], runs: int = 4, **arguments: Any) -> Program:
+    return lambda dali: run_on(define(dali, lambda: graph(dali.fn), 2, **arguments), runs, error)
 
 
 def batches(fn: Any, *given: Any, **arguments: Any) -> Any:
@@ -71,19 +72,27 @@ def ended(_: Any) -> Any:
 GRAPHS["a Python function that ends the program"] = lambda fn: fn.python_function(batches(fn, ONES, ONES), function=ended)
 
 
+ERRORS = {"an input that is not fed": IndexError, "division by zero": ValueError, "too few outputs of a source": IndexError}
+
+
 @pytest.mark.parametrize("name", GRAPHS)
-def test_data(name: str) -> None:
-    both(program(GRAPHS[name]))
+def test_invalid_data_raises_like_dali(name: str) -> None:
+    error = ERRORS.get(name, RuntimeError)
+    assert error.__name__ in both(program(GRAPHS[name], error))
 
 
-@pytest.mark.parametrize("sizes", [{"batch_size": 2.5}, {"batch_size": "2"}, {"num_threads": 1.5}, {"batch_size": np.int64(2)}], ids=shown)
-def test_sizes_are_integers(sizes: dict[str, Any]) -> None:
-    both(lambda dali: tried(define(dali, lambda: batches(dali.fn, ONES), **{"batch_size": 2, **sizes}), 1))
+@pytest.mark.parametrize(
+    "sizes",
+    [*(raising(TypeError, sizes) for sizes in ({"batch_size": 2.5}, {"batch_size": "2"}, {"num_threads": 1.5})), {"batch_size": np.int64(2)}],
+    ids=shown,
+)
+def test_sizes_are_integers(sizes: dict[str, Any], raises: Raises | None) -> None:
+    both(lambda dali: run_on(define(dali, lambda: batches(dali.fn, ONES), **{"batch_size": 2, **sizes}), 1), raises=raises)
 
 
 @pytest.mark.parametrize("arguments", [{"shard_id": 3, "num_shards": 2}, {"shard_id": -1, "num_shards": 2}, {"num_shards": 0}], ids=shown)
-def test_shards(arguments: dict[str, Any]) -> None:
-    error = both(lambda dali: define(dali, lambda: dali.fn.readers.file(files=[__file__], **arguments)[1]).build())
+def test_invalid_shards_raise_when_the_reader_is_built(arguments: dict[str, Any]) -> None:
+    error = both(lambda dali: define(dali, lambda: dali.fn.readers.file(files=[__file__], **arguments)[1]).build(), raises=RuntimeError)
     assert "fn.readers.file (operator" in str(error)
     assert "test_bad_input.py" in str(error)
 
@@ -94,23 +103,23 @@ def test_shards(arguments: dict[str, Any]) -> None:
 def test_reset_after_the_end(graph: Callable[[Any], Any]) -> None:
     def restarted(dali: Any) -> Any:
         pipe = define(dali, lambda: dali.fn.external_source(lambda i: ONES * i if i < 2 else failing_end()), 2)
-        first = tried(pipe, 4)
+        first = run_on(pipe, 4)
         pipe.reset()
-        return [*first, *tried(pipe, 4)]
+        return [*first, *run_on(pipe, 4)]
 
     def failing_end() -> Any:
         raise StopIteration
 
     both(restarted)
-    both(program(graph))
+    both(program(graph, RuntimeError))
 
 
 def test_an_input_can_be_fed_after_the_error() -> None:
     def fed(dali: Any) -> Any:
         pipe = define(dali, lambda: dali.fn.external_source(name="x"), 2, prefetch_queue_depth=1)
-        found = tried(pipe, 2)
+        results = run_on(pipe, 2, IndexError)
         pipe.feed_input("x", ONES)
-        return [*found, *tried(pipe, 2)]
+        return [*results, *run_on(pipe, 2, IndexError)]
 
     both(fed)
 
@@ -127,7 +136,7 @@ def test_a_condition_that_is_no_scalar(condition: np.ndarray) -> None:
                 made = node * 2
             return made
 
-        return tried(graph(), 2)
+        return run_on(graph(), 2, RuntimeError)
 
     both(conditional)
 
@@ -135,7 +144,7 @@ def test_a_condition_that_is_no_scalar(condition: np.ndarray) -> None:
 def test_sources_of_different_batch_sizes() -> None:
     """The next iteration has batches of one size again."""
     pipe = define(ours, lambda: (batches(ours.fn, ONES, ONES * 2), batches(ours.fn, ONES[:1], ONES)), 2)
-    assert tried(pipe, 3) == ["RuntimeError", 2.0, "StopIteration"]
+    assert run_on(pipe, 3, RuntimeError) == ["RuntimeError", 2.0, "StopIteration"]
 
 
 # Iterators.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_hostile_states import HOSTILE, mutations
+from core.context.test_hostile_states import HOSTILE, mutations
 
 import torch_ndd.dali as ours
 from torch_ndd.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
@@ -279,7 +279,7 @@ def test_refused_checkpoints(folder: Path) -> None:
         other(["a"]).build()
     state = json.loads(saved)
     state["pipeline"]["operations"]["more"] = {"seed": 3}
-    with pytest.raises(RuntimeError, match="another graph: there is no operator 'more'"):
+    with pytest.raises(RuntimeError, match="another graph: it has an operator 'more'"):
         pipeline(ours, folder, checkpoint=json.dumps(state).encode()).build()
 
 

@@ -83,7 +83,7 @@ def test_same_as_the_graph() -> None:
     both(definition)
 
 
-def test_conditionals() -> None:
+def test_conditionals_work_in_debug_mode() -> None:
     def definition() -> Any:
         i = fn.external_source(source=lambda info: np.array(info.idx_in_batch, np.int32), batch=False)
         out = i
@@ -140,7 +140,7 @@ def test_end_of_data_and_reset() -> None:
         pipe.reset()
 
 
-def test_feeding() -> None:
+def test_fed_inputs_work_in_debug_mode() -> None:
     @experimental.pipeline_def(debug=True, batch_size=4)
     def pipeline() -> Any:
         return fn.external_source(name="data") + 1
@@ -166,7 +166,7 @@ def test_batches_of_other_sizes() -> None:
     assert [[len(one) for one in pipe.run()] for _ in range(3)] == [[size] * 3 for size in sizes]
 
 
-def test_errors() -> None:
+def test_debug_mode_errors_name_the_operator() -> None:
     @experimental.pipeline_def(debug=True, batch_size=2)
     def fails() -> Any:
         x = fn.external_source(source=lambda k: np.zeros((2, 3), np.float32))

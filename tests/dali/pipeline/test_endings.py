@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _forks import Forks
 
-from tests._forks import Forks
 from torch_ndd import EvalContext
-from torch_ndd._core.process.workers import soon
-from torch_ndd.dali import Pipeline, _worker_pool, fn
+from torch_ndd._core.process.workers import call_soon
+from torch_ndd.dali import Pipeline, fn
+from torch_ndd.dali._inputs import worker_pool as _worker_pool
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +159,7 @@ def test_an_interrupt_while_the_workers_end_is_not_lost() -> None:
 
 class EndsSlowly:
     def __del__(self) -> None:
-        soon(_worker_pool._interrupt_main)
+        call_soon(_worker_pool._interrupt_main)
         time.sleep(0.3)  # an exception in here is dropped
 
 
@@ -283,12 +284,12 @@ def test_an_operator_of_another_pipeline_is_refused() -> None:
     assert np.asarray(one.run()[0].as_array()).tolist() == [[1.0, 1.0]] * 2  # it can still be used
 
 
-def test_nor_may_that_pipeline_be_gone() -> None:
+def test_an_operator_of_a_deleted_pipeline_is_refused() -> None:
     one, other = Pipeline(2, 1), Pipeline(2, 1)
     with one:
         node = fn.constant(fdata=1.0)
     del one
     with other:
         other.set_outputs(node)
-    with pytest.raises(RuntimeError, match="another pipeline, which is gone"):
+    with pytest.raises(RuntimeError, match="another pipeline, which was deleted"):
         other.build()

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import torch
 from _pipelines import both, full, iterations, ours_raises, plain, shown, sub
+from _raises import raising
 from _sources import made
 
 import torch_ndd.dali as ours
 
 
-def compared(source=None, count=3, **options):
+def compared(source=None, count=3, raises=None, **options):
     """Run a pipeline with one external source under both. ``source`` is made anew for each from a function of ``dali`` with the attribute `make`."""
 
     def program(dali):
@@ -23,7 +24,7 @@ def compared(source=None, count=3, **options):
         given = {key: value(dali) if getattr(value, "make", False) else value for key, value in options.items()}
         return iterations(made(dali, one, **given), count)
 
-    return both(program)
+    return both(program, raises=raises)
 
 
 def anew(function):
@@ -88,12 +89,19 @@ class Restarting:
         *(lambda number: full(number), lambda: full(7), lambda number=5: full(number)),
         *(lambda number: [np.full(k + 1, number, np.float32) for k in range(3)], lambda: tuple(np.full(k + 1, 5, np.int64) for k in range(2))),
         *(generator, functools.partial(generator), Generators(), [full(0), full(1)], Methods(), Methods().numbered, Methods().plain, Both(), Items()),
-        *(lambda *numbers: full(0), lambda **more: full(0), lambda *, number=1: full(0), lambda a, b: full(0), lambda a=1, b=2: full(0), 5),
+        *(
+            raising(TypeError, lambda *numbers: full(0)),
+            raising(TypeError, lambda **more: full(0)),
+            raising(TypeError, lambda *, number=1: full(0)),
+            raising(TypeError, lambda a, b: full(0)),
+            raising(TypeError, lambda a=1, b=2: full(0)),
+            raising(TypeError, 5),
+        ),
     ],
     ids=shown,
 )
-def test_sources(source):
-    compared(source, 5)
+def test_sources_of_every_form_equal_dali(source, raises):
+    compared(source, 5, raises=raises)
 
 
 def test_an_iterator_that_restarts():
@@ -109,8 +117,16 @@ def test_an_iterator_that_restarts():
     ],
     ids=["list", "generator function", "generator", "callable generator", "callable", "none"],
 )
-def test_cycles(source, cycle):
-    compared(source, 9, cycle=cycle)
+def test_cycle_restarts_iterables(source, cycle, request):
+    kind = request.node.callspec.id.partition("-")[0]
+    raises = None
+    if cycle == "again" or (kind == "callable" and cycle is not None) or (kind == "none" and cycle not in (None, False)):
+        raises = ValueError
+    elif kind == "none":
+        raises = IndexError
+    elif kind == "generator" and cycle in (True, "quiet", "raise"):
+        raises = TypeError
+    compared(source, 9, cycle=cycle, raises=raises)
 
 
 @pytest.mark.parametrize("lengths", [(2, 2), (2, 3), (3, 2)])
@@ -261,9 +277,14 @@ FORMS = {
 }
 
 
+WRONG_SAMPLES = ["numbers", "lists", "text", "None", "Nones", "number", "dict", "set", "generator", "objects", "array of text"]
+WRONG_BATCHES = [*WRONG_SAMPLES, "bytes", "too many", "too many in a list", "types", "dimensions", "layouts"]
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_batches(form):
-    both(lambda dali: made(dali, lambda: FORMS[form](dali)).run())
+    raises = IndexError if form == "no dimensions" else RuntimeError if form in WRONG_BATCHES else None
+    both(lambda dali: made(dali, lambda: FORMS[form](dali)).run(), raises=raises)
 
 
 @pytest.mark.parametrize("form", [name for name in FORMS if name not in ("tensor list", "bytes", "array interface")])
@@ -272,7 +293,7 @@ def test_forms_of_samples(form):
         data = FORMS[form](dali)
         return data[0] if isinstance(data, list) else data
 
-    both(lambda dali: made(dali, lambda: sample(dali), batch=False).run())
+    both(lambda dali: made(dali, lambda: sample(dali), batch=False).run(), raises=RuntimeError if form in WRONG_SAMPLES else None)
 
 
 def test_strided_arrays_and_torch_tensors():
@@ -297,7 +318,7 @@ def test_no_two_sizes_in_one_iteration():
             pipe.set_outputs(dali.fn.external_source(lambda: full(1, 2)), dali.fn.external_source(lambda: full(1, 3)))
         return pipe.run()
 
-    both(program)
+    both(program, raises=RuntimeError)
 
 
 @pytest.mark.parametrize(
@@ -307,46 +328,46 @@ def test_no_two_sizes_in_one_iteration():
         (lambda number: [full(number), full(number + 10), full(0)], {"num_outputs": 2}),
         (lambda number: (full(number),), {"num_outputs": 1}),
         (lambda number: full(number), {"num_outputs": 1}),
-        (lambda number: (full(number),), {"num_outputs": 2}),
+        raising(IndexError, lambda number: (full(number),), {"num_outputs": 2}),
         (lambda: np.zeros((2, 3, 4), np.float32), {"num_outputs": 2}),
         (lambda: {0: full(1), 1: full(2)}, {"num_outputs": 2}),
-        (lambda: (full(1, 2), full(1, 3)), {"num_outputs": 2}),
+        raising(RuntimeError, lambda: (full(1, 2), full(1, 3)), {"num_outputs": 2}),
         (lambda: (yield (full(1), full(2))), {"num_outputs": 2}),
         (lambda: (np.float32([1]), np.uint8([2])), {"num_outputs": 2, "batch": False}),
-        (lambda: (full(1), full(2)), {"num_outputs": 2, "name": "x"}),
-        (lambda: (full(1), full(2)), {"num_outputs": "2"}),
-        (None, {"num_outputs": 2}),
+        raising(RuntimeError, lambda: (full(1), full(2)), {"num_outputs": 2, "name": "x"}),
+        raising(TypeError, lambda: (full(1), full(2)), {"num_outputs": "2"}),
+        raising(ValueError, None, {"num_outputs": 2}),
         (lambda: (full(1), full(1)), {"num_outputs": 2, "layout": ["A", "B"]}),
         (lambda: (full(1), full(1)), {"num_outputs": 2, "layout": ["A"]}),
         (lambda: (full(1), full(1)), {"num_outputs": 2, "layout": "A"}),
         (lambda: (full(1), full(1)), {"num_outputs": 2, "ndim": [1, 1]}),
         (lambda: (full(1), full(1)), {"num_outputs": 2, "ndim": [1]}),
         (lambda: (full(1), full(1)), {"num_outputs": 2, "dtype": anew(lambda dali: [dali.types.FLOAT])}),
-        (lambda: (full(1), full(1)), {"num_outputs": 2, "dtype": anew(lambda dali: [dali.types.FLOAT, dali.types.UINT8])}),
+        raising(RuntimeError, lambda: (full(1), full(1)), {"num_outputs": 2, "dtype": anew(lambda dali: [dali.types.FLOAT, dali.types.UINT8])}),
         (lambda: full(1), {"layout": "A"}),
-        (lambda: full(1), {"layout": "AB"}),
-        (lambda: list(full(1)), {"layout": "AB"}),
+        raising(RuntimeError, lambda: full(1), {"layout": "AB"}),
+        raising(RuntimeError, lambda: list(full(1)), {"layout": "AB"}),
         (lambda: full(1), {"ndim": 1}),
-        (lambda: full(1), {"ndim": 2}),
-        (lambda: full(1), {"ndim": 2, "layout": "A"}),
-        (lambda: full(1), {"ndim": -1}),
-        (lambda: full(1), {"ndim": "x"}),
+        raising(RuntimeError, lambda: full(1), {"ndim": 2}),
+        raising(RuntimeError, lambda: full(1), {"ndim": 2, "layout": "A"}),
+        raising(RuntimeError, lambda: full(1), {"ndim": -1}),
+        raising(ValueError, lambda: full(1), {"ndim": "x"}),
         (lambda: full(1), {"dtype": anew(lambda dali: dali.types.FLOAT)}),
-        (lambda: full(1), {"dtype": anew(lambda dali: dali.types.UINT8)}),
-        (lambda: full(1), {"dtype": np.float32}),
-        (lambda: full(1), {"prefetch_queue_depth": 2}),
-        (lambda: full(1), {"bytes_per_sample_hint": 2}),
+        raising(RuntimeError, lambda: full(1), {"dtype": anew(lambda dali: dali.types.UINT8)}),
+        raising(TypeError, lambda: full(1), {"dtype": np.float32}),
+        raising(ValueError, lambda: full(1), {"prefetch_queue_depth": 2}),
+        raising(ValueError, lambda: full(1), {"bytes_per_sample_hint": 2}),
         (lambda: full(1), {"no_copy": True, "blocking": True, "preserve": True, "cuda_stream": None, "use_copy_kernel": False}),
         (lambda: full(1), {"batch": None, "no_copy": False}),
-        (anew(lambda dali: [full(1), full(1).astype(np.uint8)]), {}),
-        (anew(lambda dali: [full(1), full(1, 3, (2, 2))]), {}),
-        (anew(lambda dali: [[sub(dali, "tensors").TensorCPU(full(1)[0], layout)] for layout in "AB"]), {}),
+        raising(RuntimeError, anew(lambda dali: [full(1), full(1).astype(np.uint8)]), {}),
+        raising(RuntimeError, anew(lambda dali: [full(1), full(1, 3, (2, 2))]), {}),
+        raising(RuntimeError, anew(lambda dali: [[sub(dali, "tensors").TensorCPU(full(1)[0], layout)] for layout in "AB"]), {}),
         (anew(lambda dali: lambda: [sub(dali, "tensors").TensorCPU(full(1)[0], "A")]), {"layout": "B"}),
         (anew(lambda dali: lambda: sub(dali, "tensors").TensorListCPU(full(1), "A")), {"layout": "B"}),
     ],
 )
-def test_outputs_and_declarations(source, options):
-    compared(source, 1 if "ndim" in options or "name" in options else 2, **options)
+def test_outputs_and_declarations(source, options, raises):
+    compared(source, 1 if "ndim" in options or "name" in options else 2, **options, raises=raises)
 
 
 def test_unused_outputs():
@@ -403,29 +424,33 @@ def test_sources_may_use_their_memory_again():
 CALLS = {
     "source": ({"source": lambda number: full(number)}, {}),
     "source in the call": ({}, {"source": lambda number: full(number)}),
-    "source twice": ({"source": lambda: full(1)}, {"source": lambda: full(1)}),
+    "source twice": raising(RuntimeError, {"source": lambda: full(1)}, {"source": lambda: full(1)}),
     "outputs": ({"source": lambda: (full(1), full(2)), "num_outputs": 2}, {}),
-    "outputs and name": ({"source": lambda: (full(1), full(2)), "num_outputs": 2, "name": "x"}, {}),
-    "outputs and name in the call": ({"source": lambda: (full(1), full(2)), "num_outputs": 2}, {"name": "x"}),
-    "outputs without a source": ({"num_outputs": 2}, {}),
-    "cycle in the call": ({"source": [full(1)]}, {"cycle": True}),
-    "cycle without a source": ({}, {"cycle": True}),
+    "outputs and name": raising(ValueError, {"source": lambda: (full(1), full(2)), "num_outputs": 2, "name": "x"}, {}),
+    "outputs and name in the call": raising(RuntimeError, {"source": lambda: (full(1), full(2)), "num_outputs": 2}, {"name": "x"}),
+    "outputs without a source": raising(IndexError, {"num_outputs": 2}, {}),
+    "cycle in the call": raising(ValueError, {"source": [full(1)]}, {"cycle": True}),
+    "cycle without a source": raising(ValueError, {}, {"cycle": True}),
     "cycle and source in the call": ({}, {"cycle": True, "source": [full(1)]}),
-    "repeat_last": ({"source": lambda: full(1)}, {"repeat_last": True}),
-    "unknown in the call": ({"source": lambda: full(1)}, {"foo": 1}),
+    "repeat_last": raising(ValueError, {"source": lambda: full(1)}, {"repeat_last": True}),
+    "unknown in the call": raising(KeyError, {"source": lambda: full(1)}, {"foo": 1}),
+    **{f"{name} twice": ({"source": lambda: full(1), name: value}, {name: value}) for name, value in (("name", "x"), ("cycle", None))},
     **{
-        f"{name} twice": ({"source": lambda: full(1), name: value}, {name: value})
-        for name, value in {
-            **{"layout": "A", "ndim": 1, "batch": True, "parallel": False, "no_copy": True, "batch_info": False, "use_copy_kernel": False},
-            **{"name": "x", "prefetch_queue_depth": 2, "bytes_per_sample_hint": 2, "cycle": None, "repeat_last": True},
+        f"{name} twice": raising(error, {"source": lambda: full(1), name: value}, {name: value})
+        for error, arguments in {
+            RuntimeError: {"layout": "A", "ndim": 1, "use_copy_kernel": False},
+            ValueError: {
+                **{"batch": True, "parallel": False, "no_copy": True, "batch_info": False},
+                **{"prefetch_queue_depth": 2, "bytes_per_sample_hint": 2, "repeat_last": True},
+            },
         }.items()
+        for name, value in arguments.items()
     },
 }
 
 
-@pytest.mark.parametrize("case", CALLS)
-def test_classes(case):
-    first, second = CALLS[case]
+@pytest.mark.parametrize(("first", "second"), CALLS.values(), ids=CALLS)
+def test_external_source_class_merges_its_arguments(first, second, raises):
 
     def program(dali):
         pipe = dali.Pipeline(3, 1, None)
@@ -434,7 +459,7 @@ def test_classes(case):
             pipe.set_outputs(*(nodes if isinstance(nodes, list) else [nodes]))
         return pipe.run()
 
-    both(program)
+    both(program, raises=raises)
 
 
 def test_unknown_arguments():

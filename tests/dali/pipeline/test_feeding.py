@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 from _pipelines import both, full, ours_raises, plain, sub
+from _raises import raising
 from _sources import made
 
 import torch_ndd.dali as ours
@@ -13,7 +14,7 @@ import torch_ndd.dali as ours
 
 @pytest.mark.parametrize("fed", range(5))
 @pytest.mark.parametrize("depth", [1, 2])
-def test_feeding(depth, fed):
+def test_fed_batches_are_delivered_in_order(depth, fed):
     """What was fed is delivered; then IndexError."""
 
     def program(dali):
@@ -47,31 +48,36 @@ def test_feeding_after_the_error():
 @pytest.mark.parametrize(
     "program",
     [
-        lambda pipe, dali: pipe.feed_input("y", full(1)),
-        lambda pipe, dali: pipe.feed_input("x", full(1, 9)),
-        lambda pipe, dali: pipe.feed_input("x", full(1), layout="AB"),
-        lambda pipe, dali: pipe.feed_input("x", [1, 2]),
-        lambda pipe, dali: pipe.feed_input("x", None),
-        lambda pipe, dali: pipe.feed_input("x", "abc"),
+        raising(KeyError, lambda pipe, dali: pipe.feed_input("y", full(1))),
+        raising(RuntimeError, lambda pipe, dali: pipe.feed_input("x", full(1, 9))),
+        raising(RuntimeError, lambda pipe, dali: pipe.feed_input("x", full(1), layout="AB")),
+        raising(RuntimeError, lambda pipe, dali: pipe.feed_input("x", [1, 2])),
+        raising(RuntimeError, lambda pipe, dali: pipe.feed_input("x", None)),
+        raising(RuntimeError, lambda pipe, dali: pipe.feed_input("x", "abc")),
         lambda pipe, dali: [pipe.feed_input("x", full(1), layout="B"), pipe.run()],
         lambda pipe, dali: [pipe.feed_input("x", [np.float32([1]), np.float32([2, 3])]), pipe.run()],
         lambda pipe, dali: [pipe.feed_input("x", sub(dali, "tensors").TensorListCPU(full(1), "B")), pipe.run()],
-        lambda pipe, dali: [[pipe.feed_input("x", one) for one in (full(1), full(1).astype(np.uint8))], pipe.run(), pipe.run()],
+        raising(
+            RuntimeError, lambda pipe, dali: [[pipe.feed_input("x", one) for one in (full(1), full(1).astype(np.uint8))], pipe.run(), pipe.run()]
+        ),
         lambda pipe, dali: [pipe.input_feed_count("x"), pipe.run(x=full(1)), pipe.run(x=full(2))],
     ],
 )
-def test_forms_of_feeding(program):
-    both(lambda dali: program(made(dali, name="x", depth=1), dali))
+def test_forms_of_feeding(program, raises):
+    both(lambda dali: program(made(dali, name="x", depth=1), dali), raises=raises)
 
 
 def test_declared_layouts_and_types_of_inputs():
     both(lambda dali: (pipe := made(dali, name="x", depth=1, layout="A"), pipe.feed_input("x", full(1)), pipe.run())[2])
-    both(lambda dali: (pipe := made(dali, name="x", depth=1, dtype=dali.types.UINT8), pipe.feed_input("x", full(1)), pipe.run())[2])
+    both(
+        lambda dali: (pipe := made(dali, name="x", depth=1, dtype=dali.types.UINT8), pipe.feed_input("x", full(1)), pipe.run())[2],
+        raises=RuntimeError,
+    )
     ours_raises(lambda dali: made(dali, name="x", layout="A").feed_input("x", full(1), layout="B"), RuntimeError, 'expected the layout "A"')
 
 
 def test_an_input_with_a_source_cannot_be_fed():
-    both(lambda dali: made(dali, lambda: full(1), name="x").feed_input("x", full(1)))
+    both(lambda dali: made(dali, lambda: full(1), name="x").feed_input("x", full(1)), raises=RuntimeError)
 
 
 def test_feeding_a_node():
@@ -98,7 +104,7 @@ def test_feeding_a_node_on_another_device(by_name):
 
 
 @pytest.mark.parametrize("no_copy", [None, True])
-def test_copies(no_copy):
+def test_no_copy_reads_memory_when_the_iteration_runs(no_copy):
     """With no_copy the memory is read when the iteration runs."""
 
     def program(dali):

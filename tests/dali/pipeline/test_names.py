@@ -11,7 +11,7 @@ from _pipelines import real
 
 import torch_ndd
 import torch_ndd.dali as ours
-from torch_ndd.dali._schema import schemas
+from torch_ndd.dali._functions.schema import schemas
 
 # Required by DALI, and optional here; constants with more digits; not per sample in readers.
 DEFAULTS = {"shape": ("decoders.inflate", "experimental.inflate"), "index_path": "", "random_aspect_ratio": "", "freq_x": "water", "freq_y": "water"}
@@ -48,7 +48,7 @@ def shown(value: object) -> str:
 
 
 @pytest.mark.parametrize("name", operators() or [None])
-def test_functions(name: str | None) -> None:
+def test_function_parameters_equal_dali(name: str | None) -> None:
     """Every function has DALI's parameters with DALI's defaults."""
     if name is None:
         pytest.skip("DALI is not installed")
@@ -65,7 +65,7 @@ def test_functions(name: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", operators() or [None])
-def test_classes(name: str | None) -> None:
+def test_every_function_has_a_class(name: str | None) -> None:
     """Every function has a class of DALI's name."""
     if name is None:
         pytest.skip("not compared")
@@ -79,7 +79,7 @@ def test_classes(name: str | None) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(schemas()))
-def test_inputs(name: str) -> None:
+def test_numbers_of_inputs_include_those_of_dali(name: str) -> None:
     """The numbers of inputs are those of DALI, or allow more."""
     dali = real()
     schema = schemas()[name]
@@ -113,7 +113,7 @@ MODULES = {
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_modules(name: str) -> None:
+def test_modules_have_the_public_names_of_dali(name: str) -> None:
     """Public names of modules."""
     theirs, made = importlib.import_module(f"{real().__name__}.{name}"), importlib.import_module(f"torch_ndd.dali.{name}")
     for key in MODULES[name]:

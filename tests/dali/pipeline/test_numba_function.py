@@ -74,16 +74,16 @@ def test_several_outputs():
     both(lambda dali: run(dali, sum_and_difference, count=2, outputs=2))
 
 
-def test_batches():
+def test_batch_processing_passes_lists():
     (first,), _ = run(ours, double_all, batch_processing=True)
     np.testing.assert_array_equal(first["samples"][0], 2 * np.arange(6, dtype=np.float32).reshape(2, 3))
     np.testing.assert_array_equal(first["samples"][1], np.full((3, 1), 2))
 
 
-def test_errors():
-    ours_raises(lambda dali: run(dali, double, in_types=[dali.types.INT32]), RuntimeError, "in_types and ins_ndim say something else")
+def test_invalid_numba_arguments_raise():
+    ours_raises(lambda dali: run(dali, double, in_types=[dali.types.INT32]), RuntimeError, "expected")
     ours_raises(lambda dali: run(dali, double, outs_ndim=[1]), ValueError, "without setup_fn")
-    ours_raises(lambda dali: run(dali, double, device="gpu"), ValueError, "kernels of Numba for GPUs are not supported")
+    ours_raises(lambda dali: run(dali, double, device="gpu"), ValueError, "GPU kernels of Numba are not supported")
 
 
 def test_without_numba(monkeypatch):

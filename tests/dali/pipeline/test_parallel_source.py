@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from _pipelines import both, full, iterations, ours_raises, sub
+from _raises import raising
 from _sources import alive, assert_ended, processes, sample
 from _sources import parallel as made
 
@@ -43,19 +44,19 @@ class Iterable:
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 @pytest.mark.parametrize("ahead", [1, 3])
-def test_samples(workers, ahead):
+def test_parallel_samples_arrive_in_order(workers, ahead):
     """SampleInfo, order and epochs."""
     both(lambda dali: iterations(made(dali, sample, batch=False, workers=workers, prefetch_queue_depth=ahead), 10))
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_outputs(workers):
+def test_parallel_sources_have_several_outputs(workers):
     both(lambda dali: iterations(made(dali, two, batch=False, num_outputs=2, workers=workers), 4))
 
 
 @pytest.mark.parametrize("cycle", [None, "quiet", "raise"])
 @pytest.mark.parametrize("source", [generator, Iterable()], ids=["generator", "iterable"])
-def test_iterables(source, cycle):
+def test_parallel_iterables_equal_dali(source, cycle):
     both(lambda dali: iterations(made(dali, source, cycle=cycle, prefetch_queue_depth=2, workers=2), 12))
 
 
@@ -172,7 +173,7 @@ def test_spawned_workers():
 
 def test_exit_functions_of_spawned_workers(tmp_path, monkeypatch):
     """A source may register them. Workers that do not end in time are killed, so here they get time."""
-    monkeypatch.setattr("torch_ndd.dali._worker_pool._GRACE_SECONDS", 100)
+    monkeypatch.setattr("torch_ndd.dali._inputs.worker_pool._GRACE_SECONDS", 100)
 
     path = str(tmp_path / "ended")
 
@@ -206,10 +207,10 @@ class Pickler:
         return loaded
 
 
-def test_picklers():
+def test_callback_pickler_pickles_the_source():
     pipe = made(ours, sample, batch=False, start="spawn", pickler=(Pickler, {"mark": b"mark"}))
     assert pipe.run()[0].as_array()[:, 0].tolist() == [0, 1, 2]
-    both(lambda dali: made(dali, sample, batch=False, start="fork", pickler=pickle))
+    both(lambda dali: made(dali, sample, batch=False, start="fork", pickler=pickle), raises=ValueError)
 
 
 def test_the_class_takes_samples_by_default():
@@ -242,18 +243,18 @@ def test_a_checkpoint_continues():
 @pytest.mark.parametrize(
     ("source", "options"),
     [
-        (lambda: full(1), {}),
-        ([full(1)], {"batch": False}),
-        (generator, {"batch": False}),
-        (sample, {"batch": False, "no_copy": False}),
-        (sample, {"batch": False, "prefetch_queue_depth": 0}),
-        (sample, {"batch": False, "bytes_per_sample_hint": 0}),
-        (sample, {"batch": False, "workers": 0}),
-        (sample, {"batch": False, "start": "thread"}),
+        raising(TypeError, lambda: full(1), {}),
+        raising(TypeError, [full(1)], {"batch": False}),
+        raising(TypeError, generator, {"batch": False}),
+        raising(ValueError, sample, {"batch": False, "no_copy": False}),
+        raising(ValueError, sample, {"batch": False, "prefetch_queue_depth": 0}),
+        raising(ValueError, sample, {"batch": False, "bytes_per_sample_hint": 0}),
+        raising(RuntimeError, sample, {"batch": False, "workers": 0}),
+        raising(ValueError, sample, {"batch": False, "start": "thread"}),
     ],
 )
-def test_refused_definitions(source, options):
-    both(lambda dali: made(dali, source, **options).build())
+def test_refused_definitions(source, options, raises):
+    both(lambda dali: made(dali, source, **options).build(), raises=raises)
 
 
 def test_sources_of_definitions_with_conditionals():
@@ -297,9 +298,9 @@ def test_an_exception_has_the_traceback_of_the_worker():
 
 
 def test_errors_are_exceptions_as_in_dali():
-    both(lambda dali: made(dali, lambda info: 1 // 0, batch=False).run())
+    both(lambda dali: made(dali, lambda info: 1 // 0, batch=False).run(), raises=Exception)
     for data in (3, None, np.float32(1)):
-        both(lambda dali, data=data: made(dali, lambda info: data, batch=False).run())
+        both(lambda dali, data=data: made(dali, lambda info: data, batch=False).run(), raises=Exception)
 
 
 def test_arrays_of_objects_are_refused():
@@ -328,7 +329,7 @@ def test_arrays_larger_than_the_free_memory_are_refused(monkeypatch):
         monkeypatch.setattr(native, "check_memory", lambda size, use: None)
         return np.broadcast_to(np.uint8(0), (2 * sum(int(line.split()[1]) << 10 for line in free),))
 
-    with pytest.raises(Exception, match=r"MemoryError: no memory for \d+ bytes, which a parallel source returned; \d+ are free"):
+    with pytest.raises(Exception, match=r"MemoryError: no memory for the \d+ bytes that a parallel source returned; \d+ are free"):
         made(ours, large, batch_size=1, batch=False).run()
 
 

@@ -61,7 +61,7 @@ def test_workers_end_with_the_pipeline(busy):
     """Also while they compute, and when nodes of the pipeline live on."""
     pipe = made(ours, slow if busy else sample, batch=False, workers=2)
     pipe.start_py_workers()
-    node = pipe._made[0].outputs[0]
+    node = pipe._graph.created[0].outputs[0]
     workers = processes(pipe)
     if not busy:
         pipe.run()

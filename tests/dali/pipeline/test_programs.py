@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from _pipelines import both, real, sub
+from _raises import Raises, raising
 
 EXTRA = Path(os.environ.get("DALI_EXTRA_PATH", "/nowhere")) / "db"
 pytestmark = pytest.mark.skipif(not EXTRA.is_dir(), reason="the files of DALI_extra are missing: set DALI_EXTRA_PATH")
@@ -77,7 +78,7 @@ def test_resnet50_training() -> None:
 
 
 @pytest.mark.parametrize("automatic_augmentation", ["autoaugment", "trivialaugment"])
-def test_efficientnet(automatic_augmentation: str) -> None:
+def test_efficientnet_training_pipeline_equals_dali(automatic_augmentation: str) -> None:
     """The training pipeline with automatic augmentation, which is made of conditionals."""
 
     def program(dali: Any) -> Any:
@@ -205,8 +206,10 @@ def test_single_stage_detector_in_training() -> None:
     both(program)
 
 
-@pytest.mark.parametrize("options", [{}, {"step": 3}, {"stride": 2, "step": 2, "image_type": "GRAY"}, {"sequence_length": 100}], ids=str)
-def test_sequences_of_files(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"step": 3}, {"stride": 2, "step": 2, "image_type": "GRAY"}, raising(RuntimeError, {"sequence_length": 100})], ids=str
+)
+def test_sequences_of_files(options: dict[str, Any], raises: Raises | None) -> None:
     """The deprecated reader of folders of frames."""
 
     def program(dali: Any) -> Any:
@@ -220,7 +223,7 @@ def test_sequences_of_files(options: dict[str, Any]) -> None:
         pipe = sequences()
         return [pipe.run() for _ in range(2)], pipe.reader_meta("Reader")
 
-    both(program)
+    both(program, raises=raises)
 
 
 def test_rnn_t() -> None:

@@ -79,7 +79,7 @@ def test_by_hand() -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("persistent", [False, True])
-def test_loaders(workers: int, persistent: bool) -> None:
+def test_proxy_results_do_not_depend_on_workers(workers: int, persistent: bool) -> None:
     """Numbers, random ones included, do not depend on the workers."""
     expected: list[Any] = []
     for count in (0, workers):
@@ -293,8 +293,8 @@ def test_servers_need_a_pipeline_with_inputs() -> None:
 
         return sub(dali, "plugin.pytorch.experimental.proxy").DALIServer(definition())
 
-    assert isinstance(both(no_inputs), RuntimeError)
-    assert isinstance(both(lambda dali: sub(dali, "plugin.pytorch.experimental.proxy").DALIServer(3)), TypeError)
+    both(no_inputs, raises=RuntimeError)
+    both(lambda dali: sub(dali, "plugin.pytorch.experimental.proxy").DALIServer(3), raises=TypeError)
     ours_raises(lambda dali: proxy.DataLoader(scaled(), [1, 2]), TypeError, "DALIServer")
     gc.collect()
 
@@ -309,7 +309,7 @@ def test_starting_and_stopping() -> None:
     assert server.produce_data(waiting).shape == (1, 1)
 
 
-def test_evaluator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_loader_evaluator_measures_and_replays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loader = DataLoader(torch.utils.data.TensorDataset(torch.arange(20.0)), batch_size=4)
     evaluator = LoaderEvaluator(loader)
     assert (len(evaluator), evaluator.get_metrics()) == (5, {})

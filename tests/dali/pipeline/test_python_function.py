@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from _pipelines import both, ours_raises, plain, shown
+from _raises import raising
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 import torch_ndd.dali as ours
@@ -35,8 +36,8 @@ def more_capsules(many):
 PROGRAMS = {
     "one": lambda d, x: d.fn.python_function(x, function=lambda a: a * 2),
     "two outputs": lambda d, x: d.fn.python_function(x, function=lambda a: (a, a.astype(np.uint8)), num_outputs=2),
-    "two outputs as a list": lambda d, x: d.fn.python_function(x, function=lambda a: [a, a], num_outputs=2),
-    "two outputs of three": lambda d, x: d.fn.python_function(x, function=lambda a: (a, a, a), num_outputs=2),
+    "two outputs as a list": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda a: [a, a], num_outputs=2)),
+    "two outputs of three": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda a: (a, a, a), num_outputs=2)),
     "a tuple of one": lambda d, x: d.fn.python_function(x, function=lambda a: (a,)),
     "two inputs": lambda d, x: d.fn.python_function(x, x + 1, function=lambda a, b: a + b),
     "a constant": lambda d, x: d.fn.python_function(x, np.float32([1]), function=lambda a, b: a + b),
@@ -45,57 +46,68 @@ PROGRAMS = {
     "no input": lambda d, x: [x, d.fn.python_function(function=lambda: np.float32([1]))],
     "no input, batched": lambda d, x: [x, d.fn.python_function(function=lambda: [np.float32([1])] * 3, batch_processing=True)],
     "batched": lambda d, x: d.fn.python_function(x, function=lambda many: [a + 1 for a in many], batch_processing=True),
-    "batched tuple": lambda d, x: d.fn.python_function(x, function=tuple, batch_processing=True),
+    "batched tuple": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=tuple, batch_processing=True)),
     "batched, two outputs": lambda d, x: d.fn.python_function(x, function=lambda many: (many, many[::-1]), batch_processing=True, num_outputs=2),
-    "batched, too few": lambda d, x: d.fn.python_function(x, function=lambda many: many[:2], batch_processing=True),
-    "batched, too many": lambda d, x: d.fn.python_function(x, function=lambda many: many + many, batch_processing=True),
-    "types": lambda d, x: d.fn.python_function(x, function=lambda a: a if len(a) < 2 else a.astype(np.uint8)),
-    "dimensions": lambda d, x: d.fn.python_function(x, function=lambda a: a if len(a) < 2 else a[None]),
+    "batched, too few": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda many: many[:2], batch_processing=True)),
+    "batched, too many": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda many: many + many, batch_processing=True)),
+    "types": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda a: a if len(a) < 2 else a.astype(np.uint8))),
+    "dimensions": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda a: a if len(a) < 2 else a[None])),
     "in place": lambda d, x: d.fn.python_function(x, function=lambda a: (a.__iadd__(100), a)[1]),
     "layout": lambda d, x: d.fn.python_function(x, function=lambda a: a, output_layouts="A"),
     "layouts": lambda d, x: d.fn.python_function(x, function=lambda a: (a, a), num_outputs=2, output_layouts=["A", "B"]),
     "fewer layouts": lambda d, x: d.fn.python_function(x, function=lambda a: (a, a), num_outputs=2, output_layouts=["A"]),
     "one layout for two": lambda d, x: d.fn.python_function(x, function=lambda a: (a, a), num_outputs=2, output_layouts="A"),
-    "more layouts": lambda d, x: d.fn.python_function(x, function=lambda a: a, output_layouts=["A", "B"]),
-    "a long layout": lambda d, x: d.fn.python_function(x, function=lambda a: a, output_layouts="AB"),
-    "an error": lambda d, x: d.fn.python_function(x, function=lambda a: 1 // 0),
-    "StopIteration": lambda d, x: d.fn.python_function(x, function=lambda a: next(iter(()))),
-    "a KeyError": lambda d, x: d.fn.python_function(x, function=lambda a: {}["q"]),
-    "wrong arguments": lambda d, x: d.fn.python_function(x, function=lambda: np.float32([1])),
-    "no function": lambda d, x: d.fn.python_function(x),
-    "an unknown argument": lambda d, x: d.fn.python_function(x, function=lambda a: a, foo=1),
-    "an unknown device": lambda d, x: d.fn.python_function(x, function=lambda a: a, device="tpu"),
-    "input sets": lambda d, x: d.fn.python_function([x, x], function=lambda a: a),
-    "text": lambda d, x: d.fn.python_function("a", function=lambda a: a),
+    "more layouts": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda a: a, output_layouts=["A", "B"])),
+    "a long layout": raising(ValueError, lambda d, x: d.fn.python_function(x, function=lambda a: a, output_layouts="AB")),
+    "an error": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda a: 1 // 0)),
+    "StopIteration": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda a: next(iter(())))),
+    "a KeyError": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda a: {}["q"])),
+    "wrong arguments": raising(RuntimeError, lambda d, x: d.fn.python_function(x, function=lambda: np.float32([1]))),
+    "no function": raising(TypeError, lambda d, x: d.fn.python_function(x)),
+    "an unknown argument": raising(KeyError, lambda d, x: d.fn.python_function(x, function=lambda a: a, foo=1)),
+    "an unknown device": raising(ValueError, lambda d, x: d.fn.python_function(x, function=lambda a: a, device="tpu")),
+    "input sets": raising(TypeError, lambda d, x: d.fn.python_function([x, x], function=lambda a: a)),
+    "text": raising(TypeError, lambda d, x: d.fn.python_function("a", function=lambda a: a)),
     "class": lambda d, x: d.ops.PythonFunction(function=lambda a: a + 1)(x),
     "class with outputs": lambda d, x: d.ops.PythonFunction(lambda a: (a, a), 2, output_layouts="A")(x),
     "class, layout in the call": lambda d, x: d.ops.PythonFunction(lambda a: a)(x, output_layouts="A"),
-    "class, layout twice": lambda d, x: d.ops.PythonFunction(lambda a: a, output_layouts="A")(x, output_layouts="A"),
+    "class, layout twice": raising(ValueError, lambda d, x: d.ops.PythonFunction(lambda a: a, output_layouts="A")(x, output_layouts="A")),
     "capsules": lambda d, x: d.fn.dl_tensor_python_function(
         x, function=lambda many: [to_dlpack(from_dlpack(a) + 1) for a in many], batch_processing=True
     ),
     "capsules by default": lambda d, x: d.fn.dl_tensor_python_function(x, function=more_capsules),
     "capsules per sample": lambda d, x: d.fn.dl_tensor_python_function(x, function=lambda a: to_dlpack(from_dlpack(a) + 1), batch_processing=False),
-    "no capsules": lambda d, x: d.fn.dl_tensor_python_function(x, function=lambda a: 3, batch_processing=False),
+    "no capsules": raising(RuntimeError, lambda d, x: d.fn.dl_tensor_python_function(x, function=lambda a: 3, batch_processing=False)),
     "class of capsules": lambda d, x: d.ops.DLTensorPythonFunction(more_capsules)(x),
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_programs(name):
-    both(lambda dali: run(dali, PROGRAMS[name]))
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_python_functions_equal_dali(program, raises):
+    both(lambda dali: run(dali, program), raises=raises)
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        *(3, 2.0, np.float32(3), None, [1.0], np.array(3.0, np.float32), "a", np.zeros(2), np.array([True]), np.arange(6, dtype=np.float32)[::2]),
+        *(
+            raising(RuntimeError, 3),
+            raising(RuntimeError, 2.0),
+            raising(RuntimeError, np.float32(3)),
+            raising(RuntimeError, None),
+            raising(RuntimeError, [1.0]),
+            np.array(3.0, np.float32),
+            raising(RuntimeError, "a"),
+            np.zeros(2),
+            np.array([True]),
+            np.arange(6, dtype=np.float32)[::2],
+        ),
         *(np.frombuffer(b"abc", np.uint8), np.zeros(0, np.float32)),
     ],
     ids=shown,
 )
-def test_results(value):
-    both(lambda dali: run(dali, lambda d, x: d.fn.python_function(x, function=lambda a: value)))
+def test_results_of_python_functions_are_checked_like_dali(value, raises):
+    both(lambda dali: run(dali, lambda d, x: d.fn.python_function(x, function=lambda a: value)), raises=raises)
 
 
 def test_order_and_effects():
@@ -116,7 +128,7 @@ def test_order_and_effects():
 
 
 def test_a_pipeline_is_needed():
-    both(lambda dali: dali.fn.python_function(function=lambda: np.zeros(1)))
+    both(lambda dali: dali.fn.python_function(function=lambda: np.zeros(1)), raises=RuntimeError)
 
 
 def test_the_error_has_the_traceback():
@@ -213,7 +225,7 @@ def test_errors_of_torch_functions():
     ours_raises(lambda d: run(d, lambda d, x: torch_python_function(x, function=lambda a: a.requires_grad_())), RuntimeError, "detach")
 
 
-def test_branches():
+def test_python_function_sees_the_samples_of_its_branch():
     """In a branch a function sees its own samples only."""
     seen = []
 

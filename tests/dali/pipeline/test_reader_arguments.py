@@ -52,7 +52,7 @@ def test_windows_of_arrays(arrays: str, window: str, varying: bool) -> None:
         pipe = define(dali, graph, 3)
         return [pipe.run() for _ in range(4)]
 
-    both(program)
+    both(program, raises=TypeError)
 
 
 def test_windows_of_arrays_are_those_of_their_iteration(arrays: str) -> None:
@@ -81,7 +81,7 @@ def test_batches_of_other_sizes_are_refused(arrays: str) -> None:
 
 
 def test_an_argument_that_is_no_node(arrays: str) -> None:
-    both(lambda dali: define(dali, lambda: dali.fn.readers.numpy(file_root=arrays, shard_id=dali.fn.random.coin_flip())))
+    both(lambda dali: define(dali, lambda: dali.fn.readers.numpy(file_root=arrays, shard_id=dali.fn.random.coin_flip())), raises=TypeError)
 
 
 def test_sizes_of_videos(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core.operators.call import Prepared
 from torch_ndd._core.operators.definition import OPERATORS
+from torch_ndd._core.operators.repeated import BoundOperator
 from torch_ndd._core.values.batch import Batch
 from torch_ndd.random import RNG
 
@@ -44,7 +44,7 @@ def same(one: Any, other: Any) -> None:
 def test_values_and_arguments_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = counted(monkeypatch, "crop_mirror_normalize")
     constants = {"mean": [1.0, 2.0, 3.0], "std": 2.0, "output_layout": "CHW"}
-    prepared = Prepared(OPERATORS["crop_mirror_normalize"], constants)
+    prepared = BoundOperator(OPERATORS["crop_mirror_normalize"], constants)
     for k in range(CALLS):
         given, mirror = images(k, (6, 5), (6, 5)), ndd.batch([k % 2, 1 - k % 2])
         calls.clear()
@@ -54,7 +54,7 @@ def test_values_and_arguments_differ(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_shape_and_type_is_a_call_of_its_own() -> None:
-    prepared = Prepared(OPERATORS["flip"], {"horizontal": 1})
+    prepared = BoundOperator(OPERATORS["flip"], {"horizontal": 1})
     for k in range(CALLS):
         for given in (images(k, (4, 5)), images(k, (5, 4), (5, 4)), images(k, (4, 5), dtype=np.float32), images(k, (2, 3), (3, 2))):
             same(prepared([given], {}), ndd.flip(given, horizontal=1))
@@ -62,7 +62,7 @@ def test_each_shape_and_type_is_a_call_of_its_own() -> None:
 
 def test_resizing_images_of_any_shape_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = counted(monkeypatch, "resize")
-    prepared = Prepared(OPERATORS["resize"], {"size": [4, 6]})
+    prepared = BoundOperator(OPERATORS["resize"], {"size": [4, 6]})
     for k in range(CALLS):
         given = images(k, (5 + k, 7), (3, 9 - k))
         given.shared_extents = (None, None, 3)  # as decoders have it
@@ -77,7 +77,7 @@ def test_resizing_images_of_any_shape_to_one(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("constants", [{"resize_shorter": 4}, {"size": [4, 6], "mode": "not_larger"}, {"resize_x": 5}])
 def test_sizes_that_follow_from_the_images_do(constants: dict[str, Any]) -> None:
-    prepared = Prepared(OPERATORS["resize"], constants)
+    prepared = BoundOperator(OPERATORS["resize"], constants)
     for k in range(CALLS):
         given = images(k, (5 + k, 7), (3, 9 - k))
         same(prepared([given], {}), ndd.resize(given, **constants))
@@ -94,7 +94,7 @@ def test_sizes_that_follow_from_the_images_do(constants: dict[str, Any]) -> None
     ],
 )
 def test_what_is_drawn_differs(name: str, call: Callable[..., Any], constants: dict[str, Any]) -> None:
-    prepared, inputs = Prepared(OPERATORS[name], constants), [] if name.startswith("random.") else [images(0, (9, 8), (9, 8))]
+    prepared, inputs = BoundOperator(OPERATORS[name], constants), [] if name.startswith("random.") else [images(0, (9, 8), (9, 8))]
     size: dict[str, Any] = {} if inputs else {"batch_size": 2}
     for k in range(CALLS):
         made = prepared(inputs, {}, words=RNG(k).draw(7), **size)
@@ -105,7 +105,7 @@ def test_what_is_drawn_differs(name: str, call: Callable[..., Any], constants: d
 @pytest.mark.parametrize("constants", [{"size": [4, 4]}, {"size": 3, "random_area": 0.5, "random_aspect_ratio": [0.9, 1.1]}])
 def test_windows_are_drawn_anew_without_the_body(ragged: bool, constants: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     calls = counted(monkeypatch, "random_resized_crop")
-    prepared = Prepared(OPERATORS["random_resized_crop"], constants)
+    prepared = BoundOperator(OPERATORS["random_resized_crop"], constants)
     results = []
     for k in range(CALLS):
         given = images(0, (9 + k, 8), (7, 20 - k)) if ragged else images(0, (9, 8), (9, 8))
@@ -125,20 +125,20 @@ def test_windows_are_drawn_anew_without_the_body(ragged: bool, constants: dict[s
 def test_windows_of_other_layouts(layout: str) -> None:
     shape = {"CHW": (3, 9, 8), "FHWC": (2, 9, 8, 3)}[layout]
     given = ndd.batch(list(np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)), layout=layout)
-    prepared = Prepared(OPERATORS["random_resized_crop"], {"size": [4, 5]})
+    prepared = BoundOperator(OPERATORS["random_resized_crop"], {"size": [4, 5]})
     for k in range(CALLS):
         same(prepared([given], {}, words=RNG(k).draw(7)), ndd.random_resized_crop(given, size=[4, 5], rng=RNG(k)))
 
 
 def test_arguments_that_the_body_reads() -> None:
-    prepared = Prepared(OPERATORS["crop"], {"crop": [2, 2]})
+    prepared = BoundOperator(OPERATORS["crop"], {"crop": [2, 2]})
     for k in range(CALLS):
         given, place = images(k, (6, 5), (6, 5)), ndd.batch([k / 4, 0.5])
         same(prepared([given], {"crop_pos_x": place}), ndd.crop(given, crop=[2, 2], crop_pos_x=place))
 
 
 def test_errors_of_work_name_the_sample() -> None:
-    prepared = Prepared(OPERATORS["lookup_table"], {"keys": [1], "values": [2.0]})
+    prepared = BoundOperator(OPERATORS["lookup_table"], {"keys": [1], "values": [2.0]})
     for _ in range(CALLS):
         same(prepared([ndd.batch([[1, 0]])], {}), ndd.lookup_table(ndd.batch([[1, 0]]), keys=[1], values=[2.0]))
         with pytest.raises((TypeError, RuntimeError, ValueError), match="lookup_table"):

@@ -9,6 +9,7 @@ import weakref
 import numpy as np
 import pytest
 from _pipelines import both, define, numbers, shown
+from _raises import raising
 from _videos import encode, frames_of, identity
 
 import torch_ndd as ndd
@@ -52,7 +53,7 @@ def test_shuffling_reads_everything(files):
 
 def test_unknown_readers(files):
     """Names that no reader has."""
-    both(lambda dali: define(dali, lambda: dali.fn.readers.file(file_root=files)[0]).epoch_size("nothing"))
+    both(lambda dali: define(dali, lambda: dali.fn.readers.file(file_root=files)[0]).epoch_size("nothing"), raises=RuntimeError)
     both(lambda dali: define(dali, lambda: dali.fn.random.uniform()).reader_meta())
 
 
@@ -135,7 +136,7 @@ def test_iter_setup():
     both(program)
 
 
-def test_feeding():
+def test_feed_input_takes_nodes_and_names():
     """feed_input by node and by name; an iteration without a batch is an IndexError."""
 
     def program(dali):
@@ -159,13 +160,13 @@ def test_feeding():
         pipe.feed_input("data", np.zeros((2, 1), np.int32))
         return numbers(pipe.run()[0]), pipe.run()
 
-    both(unfed)
+    both(unfed, raises=IndexError)
 
     def unknown(dali):
         pipe = define(dali, lambda: dali.fn.external_source(name="data"), 2)
         pipe.feed_input("other", np.zeros((2, 1), np.int32))
 
-    both(unknown)
+    both(unknown, raises=KeyError)
 
 
 @pytest.mark.parametrize("stored", [False, True])
@@ -203,7 +204,7 @@ def test_inputs_of_run():
         return [numbers(pipe.run(data=np.full((2, 1), k, np.int32))[0]) for k in range(3)]
 
     assert both(program) == [[0, 0], [2, 2], [4, 4]]
-    both(lambda dali: define(dali, lambda: dali.fn.external_source(name="data"), 2).run(data=np.zeros((2, 1))))
+    both(lambda dali: define(dali, lambda: dali.fn.external_source(name="data"), 2).run(data=np.zeros((2, 1))), raises=RuntimeError)
     both(
         lambda dali: define(dali, lambda: dali.fn.external_source(name="data"), 2, exec_pipelined=False, exec_async=False).run(data=np.zeros((2, 1)))
     )
@@ -240,7 +241,7 @@ def test_nothing_scheduled():
         pipe.build()
         return pipe.share_outputs()
 
-    both(program)
+    both(program, raises=StopIteration)
 
 
 @pytest.mark.parametrize("call", ["schedule_run", "share_outputs", "release_outputs", "outputs"])
@@ -253,11 +254,11 @@ def test_mixed_calls(call):
         pipe.run()
         getattr(pipe, call)()
 
-    both(program)
+    both(program, raises=RuntimeError)
 
 
-@pytest.mark.parametrize("check", [True, False])
-def test_mixed_use(check):
+@pytest.mark.parametrize("check", [raising(RuntimeError, True), False])
+def test_mixed_use(check, raises):
     """run and schedule_run on one pipeline."""
 
     def program(dali):
@@ -268,7 +269,7 @@ def test_mixed_use(check):
         pipe.schedule_run()
         return numbers(pipe.share_outputs()[0])
 
-    both(program)
+    both(program, raises=raises)
 
 
 def test_batch_sizes_vary():
@@ -290,7 +291,7 @@ def test_batch_sizes_vary():
 
         return define(dali, define_graph).run()
 
-    both(clash)
+    both(clash, raises=RuntimeError)
 
 
 def test_readers_need_full_batches(files):
@@ -299,18 +300,31 @@ def test_readers_need_full_batches(files):
     def program(dali):
         return define(dali, lambda: (dali.fn.external_source(lambda i: np.zeros((1, 2))), dali.fn.readers.file(file_root=files)[0])).run()
 
-    both(program)
+    both(program, raises=RuntimeError)
 
 
 @pytest.mark.parametrize(
     "declared",
     [
-        *({"output_dtype": "FLOAT"}, {"output_dtype": ["FLOAT", None]}, {"output_dtype": "INT32"}, {"output_ndim": [1, 0]}, {"output_ndim": [2, 0]}),
-        *({"output_ndim": [1]}, {"output_dtype": "NO_TYPE"}, {"output_ndim": -1}, {"output_dtype": 3}, {"output_ndim": "a"}, {"output_layout": 5}),
+        *(
+            {"output_dtype": "FLOAT"},
+            {"output_dtype": ["FLOAT", None]},
+            raising(RuntimeError, {"output_dtype": "INT32"}),
+            {"output_ndim": [1, 0]},
+            raising(RuntimeError, {"output_ndim": [2, 0]}),
+        ),
+        *(
+            raising(RuntimeError, {"output_ndim": [1]}),
+            raising(ValueError, {"output_dtype": "NO_TYPE"}),
+            raising(ValueError, {"output_ndim": -1}),
+            raising(TypeError, {"output_dtype": 3}),
+            raising(TypeError, {"output_ndim": "a"}),
+            raising(TypeError, {"output_layout": 5}),
+        ),
     ],
     ids=shown,
 )
-def test_declared_outputs(declared):
+def test_declared_outputs(declared, raises):
     """Types and dimensions that were declared are checked."""
 
     def program(dali):
@@ -321,7 +335,7 @@ def test_declared_outputs(declared):
         pipe = define(dali, lambda: (dali.types.Constant([1.0, 2.0]), dali.types.Constant(2.5)), 2, **given)
         return pipe.run(), [str(one) for one in pipe.output_dtype()], pipe.output_ndim()
 
-    both(program)
+    both(program, raises=raises)
 
 
 # Random numbers.

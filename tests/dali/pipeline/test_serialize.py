@@ -15,8 +15,8 @@ import pytest
 import torch
 from _mutations import mutated
 from _pipelines import both, ours_raises, plain, shown, sub
+from core.context.test_hostile_states import HOSTILE, places, replaced
 from PIL import Image
-from test_hostile_states import HOSTILE, places, replaced
 
 import torch_ndd.dali as ours
 from torch_ndd import tfrecord
@@ -160,7 +160,7 @@ def test_the_stored_arguments_are_checked(images: Path) -> None:
     content = json.loads(factory("arithmetic")(images).serialize())
     for wrong in ({"no_such": 1}, {"batch_size": {"is": "nothing"}}, {"prefetch_queue_depth": "a"}):
         broken = json.dumps({**content, "arguments": {**content["arguments"], **wrong}}).encode()
-        with pytest.raises(RuntimeError, match="no pipeline"):
+        with pytest.raises(RuntimeError, match="not a valid serialized pipeline"):
             ours.Pipeline().deserialize_and_build(broken)
 
 
@@ -254,7 +254,7 @@ def test_python_functions_cannot_be_serialized() -> None:
 
         return definition().serialize()
 
-    assert isinstance(both(program), RuntimeError)
+    both(program, raises=RuntimeError)
 
 
 def test_sources_become_inputs() -> None:
@@ -278,13 +278,13 @@ def test_define_graph_is_given_to_serialize() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"serialized_pipeline": b"x", "filename": "x"}])
 def test_bytes_or_a_file(given: dict[str, Any]) -> None:
-    assert isinstance(both(lambda dali: dali.Pipeline.deserialize(**given)), ValueError)
+    both(lambda dali: dali.Pipeline.deserialize(**given), raises=ValueError)
 
 
 def test_refused_files(images: Path, tmp_path: Path) -> None:
     data = factory("arithmetic")(images).serialize()
     for bad in (b"", b"garbage", b"\x80\x04}.", b"{}", b"[]", b"null", data[:-9], b"[" * 100_000, 5):
-        ours_raises(lambda dali, bad=bad: dali.Pipeline.deserialize(bad), RuntimeError, "this is no pipeline")
+        ours_raises(lambda dali, bad=bad: dali.Pipeline.deserialize(bad), RuntimeError, "not a valid serialized pipeline")
     with pytest.raises(FileNotFoundError):
         ours.Pipeline.deserialize(filename=str(tmp_path / "missing"))
     with pytest.raises(TypeError, match="other"):
@@ -359,7 +359,7 @@ def test_graphs_that_write_files_are_refused(key: str, images: Path, tmp_path: P
     content = json.loads(definition({}).serialize())
     content["operators"][0]["constants"] |= {key: True, folder: str(tmp_path)}
     for load in (ours.Pipeline.deserialize, ours.Pipeline().deserialize_and_build):
-        with pytest.raises(RuntimeError, match=f"this is no pipeline: operator 0 .*writes files .{key}"):
+        with pytest.raises(RuntimeError, match=f"not a valid serialized pipeline: operator 0 .*writes files .{key}"):
             load(json.dumps(content).encode())
     assert [path.name for path in tmp_path.iterdir()] == ["annotations.json"]
     content["operators"][0]["constants"] |= {key: False}
@@ -388,7 +388,7 @@ def test_graphs_that_dump_images_are_refused(tmp_path: Path, monkeypatch: pytest
 def test_stored_arguments_are_bounded(stored: dict[str, Any], images: Path) -> None:
     content = json.loads(factory("arithmetic")(images).serialize())
     content["arguments"] |= stored
-    with pytest.raises(RuntimeError, match="this is no pipeline: 'arguments'"):
+    with pytest.raises(RuntimeError, match="not a valid serialized pipeline: 'arguments'"):
         ours.Pipeline.deserialize(json.dumps(content).encode())
 
 
@@ -423,10 +423,10 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=shown)
-def test_values(value: Any) -> None:
-    from torch_ndd.dali._values import decoded, encoded
+def test_values_survive_serialization(value: Any) -> None:
+    from torch_ndd.dali._serialization.values import decode, encode
 
-    made = decoded(json.loads(json.dumps(encoded(value))))
+    made = decode(json.loads(json.dumps(encode(value))))
     assert type(made) is type(value)
     if isinstance(value, np.ndarray | torch.Tensor):
         assert (made.dtype, made.shape) == (value.dtype, value.shape)
@@ -439,10 +439,10 @@ def test_values(value: Any) -> None:
 
 @pytest.mark.parametrize("value", [object(), print, b"x", {3: 1}, np.array(["x"]), 1j])
 def test_values_that_cannot_be_stored(value: Any) -> None:
-    from torch_ndd.dali._values import encoded
+    from torch_ndd.dali._serialization.values import encode
 
     with pytest.raises(TypeError, match="cannot be stored"):
-        encoded(value)
+        encode(value)
 
 
 def test_encoded_images_are_decoded_after_loading(images: Path) -> None:
@@ -461,7 +461,7 @@ def test_encoded_images_are_decoded_after_loading(images: Path) -> None:
     both(program)
 
 
-def test_autoserialize(tmp_path: Path) -> None:
+def test_autoserialize_finds_the_marked_pipeline(tmp_path: Path) -> None:
     def program(dali: Any, count: int) -> Any:
         triton = sub(dali, "plugin.triton")
         invoke = sub(dali, "_utils.autoserialize").invoke_autoserialize
@@ -471,18 +471,18 @@ def test_autoserialize(tmp_path: Path) -> None:
             return dali.fn.constant(idata=[value])
 
         module = ModuleType("model")
-        module.other = dali.pipeline_def(lambda: dali.fn.constant(idata=[2]))  # type: ignore[attr-defined]
+        module.other = dali.pipeline_def(lambda: dali.fn.constant(idata=[2]))
         if count:
-            module.one = triton.autoserialize(definition)  # type: ignore[attr-defined]
+            module.one = triton.autoserialize(definition)
         if count > 1:
-            module.two = triton.autoserialize(dali.pipeline_def(lambda: dali.fn.constant(idata=[1])))  # type: ignore[attr-defined]
+            module.two = triton.autoserialize(dali.pipeline_def(lambda: dali.fn.constant(idata=[1])))
         invoke(module, str(tmp_path / "model.dali"))
         return dali.Pipeline.deserialize(filename=str(tmp_path / "model.dali")).run()
 
     both(lambda dali: program(dali, 1))
     for count in (0, 2):
-        assert isinstance(both(lambda dali, count=count: program(dali, count)), RuntimeError)
-    assert isinstance(both(lambda dali: sub(dali, "plugin.triton").autoserialize(lambda: None)), TypeError)
+        both(lambda dali, count=count: program(dali, count), raises=RuntimeError)
+    both(lambda dali: sub(dali, "plugin.triton").autoserialize(lambda: None), raises=TypeError)
 
 
 def test_autoserialize_searches_the_folder_of_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def features(dali):
 
 
 @pytest.mark.parametrize("form", ["function", "class", "deprecated function", "deprecated class"])
-def test_features(records, form):
+def test_tfrecord_features_equal_dali(records, form):
     path, index = records
 
     def program(dali):

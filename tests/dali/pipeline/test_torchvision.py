@@ -73,7 +73,7 @@ def test_samples_of_a_batch_draw_for_themselves() -> None:
     assert all(which or torch.equal(one, IMAGE) for which, one in zip(flipped, flips, strict=True))
 
 
-def test_functions() -> None:
+def test_functionals_equal_torchvision() -> None:
     functional = ours.v2.functional
     torch.testing.assert_close(functional.crop(IMAGE, 1, 2, 3, 4, device="cpu"), IMAGE[:, 1:4, 2:6])
     torch.testing.assert_close(functional.normalize(input_data=IMAGE / 255, mean=[0.5] * 3, std=[0.5] * 3), IMAGE / 255 * 2 - 1)
@@ -81,7 +81,7 @@ def test_functions() -> None:
     assert functional.get_size(IMAGE) == [20, 30]
 
 
-def test_refused() -> None:
+def test_invalid_transform_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match='Resize: device must be "cpu" or "gpu"'):
         ours.Resize(3, device="tpu")
     with pytest.raises(ValueError, match="GaussianBlur: a transform has no seed"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``Checkpoint``: the states of several readers and generators as one text."""
+"""``Checkpoint``: the states of several readers and generators as one string."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..process.files import read_regular, text_of, write_whole
-from .states import checked, equal, keys, or_none, parsed, shown, text
+from .states import check_state, equal, format_value, keys, or_none, parse_state, text
 from .streams import context_stream
 
 _VERSION = 2
@@ -26,7 +26,7 @@ class Checkpoint:
     """States of readers, generators and other objects with ``get_state(cuda_stream=)`` and ``set_state``.
 
     :meth:`register` the operators, :meth:`collect` their states and :meth:`save` them; later :meth:`load` them and register the operators in the same
-    order or under the same names, which restores each at once.
+    order or under the same names, which restores each immediately.
 
     >>> import torch_ndd as ndd
     >>> rng, checkpoint = ndd.random.RNG(seed=5), ndd.checkpoint.Checkpoint()
@@ -45,10 +45,10 @@ class Checkpoint:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all operators and states."""
+        """Drop all operators and states."""
         self._ops: dict[str, Any] = {}
         self._states: dict[str, _Entry] = {}
-        self._dirty: set[str] = set()  # states that their operators do not have yet
+        self._dirty: set[str] = set()  # states that are not restored yet
         self._complete = self._loaded = False
 
     @property
@@ -73,7 +73,7 @@ class Checkpoint:
         return name in self._ops
 
     def register(self, op: Any, name: str | None = None) -> str:
-        """Register an operator and return its key; a loaded state with this key is restored at once.
+        """Register an operator and return its key; a loaded state with this key is restored immediately.
 
         Args:
             op: A reader, an RNG, or an object with the same two methods.
@@ -88,7 +88,7 @@ class Checkpoint:
         """
         if name is not None and (not name or name.startswith(_ANONYMOUS)):
             raise ValueError(f'the name of an operator in a checkpoint must not be empty nor begin with "{_ANONYMOUS}", got {name!r}')
-        known = next((key for key, one in self._ops.items() if one is op), None)
+        known = next((key for key, registered in self._ops.items() if registered is op), None)
         if known is not None:
             if name is not None and name != known:
                 raise RuntimeError(f"the operator is registered in this checkpoint as {known!r}; it cannot be {name!r} as well")
@@ -112,9 +112,9 @@ class Checkpoint:
         return key
 
     def _check_type(self, key: str, op: Any) -> None:
-        stored, given = self._states[key].type, type(op).__qualname__
-        if stored is not None and stored != given:
-            raise TypeError(f"Type mismatch: the state of {key!r} belongs to an operator of type {stored!r}, not {given!r}")
+        stored, actual = self._states[key].type, type(op).__qualname__
+        if stored is not None and stored != actual:
+            raise TypeError(f"Type mismatch: the state of {key!r} belongs to an operator of type {stored!r}, not {actual!r}")
 
     def _apply(self, key: str, op: Any) -> None:
         self._check_type(key, op)
@@ -145,8 +145,9 @@ class Checkpoint:
         self._check_ops()
         lacking = sorted(key for key in self._ops if key not in self._states)
         if lacking:
-            raise RuntimeError(f"the checkpoint is incomplete: there is no state for {', '.join(lacking)}")
+            raise RuntimeError(f"the checkpoint is incomplete: the state of {', '.join(lacking)} is missing")
         waiting = {key: op for key, op in self._ops.items() if key in self._dirty}
+        # All states are checked before the first operator changes.
         for key, op in waiting.items():
             self._check_type(key, op)
             if (check := getattr(op, "_check_state", None)) is not None:
@@ -188,7 +189,7 @@ class Checkpoint:
 
     def deserialize(self, text: str) -> None:
         """Replace all states by those of a text of :meth:`serialize`. Raise ValueError for any other text, keeping the current states."""
-        self._states = _parsed(text)
+        self._states = _parse_entries(text)
         self._dirty = set(self._states)
         self._loaded, self._complete = True, False
 
@@ -227,7 +228,7 @@ _ENTRY = keys({"type": or_none(text)}, state=text)
 
 def _entries(value: Any, name: str) -> dict[str, _Entry]:
     if not isinstance(value, dict):
-        raise ValueError(f"{name} must be a dict, got {shown(value)}")
+        raise ValueError(f"{name} must be a dict, got {format_value(value)}")
     found = {key: _ENTRY(entry, f"{name}: {key!r}") for key, entry in value.items()}
     return {key: _Entry(entry["state"], entry.get("type")) for key, entry in found.items()}
 
@@ -235,8 +236,8 @@ def _entries(value: Any, name: str) -> dict[str, _Entry]:
 _CHECKPOINT = keys(version=equal(_VERSION), states=_entries)
 
 
-def _parsed(content: str) -> dict[str, _Entry]:
-    return checked("Checkpoint", _CHECKPOINT, parsed("Checkpoint", content))["states"]
+def _parse_entries(content: str) -> dict[str, _Entry]:
+    return check_state("Checkpoint", _CHECKPOINT, parse_state("Checkpoint", content))["states"]
 
 
 class _Family:

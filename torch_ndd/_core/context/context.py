@@ -18,7 +18,7 @@ from .pools import ThreadPool, default_pool
 class _Local(threading.local):
     def __init__(self) -> None:
         self.defaults: dict[int | None, EvalContext] = {}  # by GPU
-        self.calls: WeakValues[Any] = WeakValues()  # those outside any entered context
+        self.calls: WeakValues[Any] = WeakValues()  # calls outside any entered context
 
 
 _local = _Local()
@@ -56,18 +56,18 @@ class EvalContext:
             raise ValueError("EvalContext: thread_pool and num_threads cannot be specified together")
         if thread_pool is not None and not isinstance(thread_pool, ThreadPool):
             raise TypeError(f"EvalContext: thread_pool must be a ThreadPool, got {thread_pool!r}")
-        given = stream(stream=cuda_stream, device_id=device_id)
-        if given is not None:
-            device_id = given.device_id
+        new_stream = stream(stream=cuda_stream, device_id=device_id)
+        if new_stream is not None:
+            device_id = new_stream.device_id
         self._device = Device.current() if device_id is None else Device("gpu", device_id)
         if thread_pool is not None and thread_pool.device_id != self.device_id:
             raise ValueError(f"Device ID clash: the thread pool belongs to GPU {thread_pool.device_id}, the context to {self.device_id}")
         self._pool = ThreadPool(num_threads, device_id=self.device_id) if num_threads is not None else thread_pool
-        self._stream = given
-        if given is None and self.device_id is not None:
-            self._stream = streams.set_stream(self.device_id) or Stream(device_id=self.device_id)
+        self._stream = new_stream
+        if new_stream is None and self.device_id is not None:
+            self._stream = streams.find_set_stream(self.device_id) or Stream(device_id=self.device_id)
         self._is_default = False
-        self._calls: WeakValues[Any] = WeakValues()  # those whose work may not have ended
+        self._calls: WeakValues[Any] = WeakValues()  # calls whose work may not have ended
         self._prepare()
 
     def _prepare(self) -> None:
@@ -83,7 +83,7 @@ class EvalContext:
 
     @property
     def own_pool(self) -> ThreadPool | None:
-        """The thread pool that this context was given; None if it uses the default one."""
+        """The thread pool of this context; None if it uses the default one."""
         return self._pool
 
     @property
@@ -120,7 +120,7 @@ class EvalContext:
     @staticmethod
     def current() -> "EvalContext":
         """Return the innermost context entered in the calling thread, else the default one."""
-        return streams.entered() or EvalContext.default()
+        return streams.entered_context() or EvalContext.default()
 
     def cache_results(self, invocation: Any, results: Any) -> None:
         """Do nothing, like DALI, which reserves this method: results are kept by the values that operators return."""
@@ -134,11 +134,11 @@ class EvalContext:
 
     def evaluate_all(self) -> None:
         """Wait for the work of all calls in this context whose results are in use. Raise the first error that was not raised yet."""
-        self._run_registered()
+        self._run_invocations()
         for call in sorted(self._calls, key=lambda call: call.number):
             call.wait_for_news()
 
-    def _run_registered(self) -> None:
+    def _run_invocations(self) -> None:
         registered, self._registered = self._registered, []
         for reference in registered:
             if (invocation := reference()) is not None:
@@ -152,7 +152,7 @@ class EvalContext:
         except BaseException:
             self._lock.release()
             raise
-        self._depth = streams.local.entered.count(self) + 1  # counted: a fork may have left it in a thread that the child lacks
+        self._depth = streams.local.entered.count(self) + 1  # counted and not added: a fork may have left an entry of a thread that the child lacks
         streams.local.entered.append(self)
         _enter_pool()
         return self
@@ -162,7 +162,7 @@ class EvalContext:
             raise RuntimeError("EvalContext: exit without enter")
         try:
             if self._depth == 1 and error[:1] in ((), (None,)):
-                self._run_registered()
+                self._run_invocations()
         finally:
             self._depth -= 1
             streams.local.entered.pop()
@@ -175,10 +175,10 @@ class EvalContext:
 
 
 def _new_default(device_id: int | None) -> EvalContext:
-    made = EvalContext.__new__(EvalContext)
-    made._device, made._pool, made._stream, made._is_default, made._calls = new_device(device_id), None, None, True, _local.calls
-    made._prepare()
-    return made
+    new = EvalContext.__new__(EvalContext)
+    new._device, new._pool, new._stream, new._is_default, new._calls = new_device(device_id), None, None, True, _local.calls
+    new._prepare()
+    return new
 
 
 def _enter_pool() -> None:

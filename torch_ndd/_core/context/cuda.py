@@ -31,7 +31,7 @@ class Stream:
             raise ValueError("Stream: stream must not be None; leave it out for a new stream")
         known = None if stream is self.create_new else _handle_and_device(stream)
         if (problem := cuda_problem()) is not None:
-            raise RuntimeError(f"a CUDA stream: no GPU can be used: {problem}")
+            raise RuntimeError(f"Stream: no GPU can be used: {problem}")
         found = None if known is None else known[1]
         if device_id is not None:
             device_id = Device("gpu", device_id).device_id
@@ -89,7 +89,7 @@ class Stream:
 
 
 def _handle_and_device(stream: Any) -> tuple[int, int | None]:
-    """Return CUDA's handle, and the GPU if the object knows it. Raise TypeError for an object that is not a stream."""
+    """Return CUDA's handle, and the GPU if the object provides it. Raise TypeError for an object that is not a stream."""
     if isinstance(stream, Stream):
         return stream.handle, stream.device_id
     if isinstance(stream, torch.cuda.Stream):
@@ -102,7 +102,7 @@ def _handle_and_device(stream: Any) -> tuple[int, int | None]:
     try:
         return operator.index(stream), None
     except TypeError:
-        raise TypeError(f"{stream!r} is no CUDA stream: it must be a torch stream, an object with __cuda_stream__ or a handle") from None
+        raise TypeError(f"{stream!r} is not a CUDA stream: it must be a torch stream, an object with __cuda_stream__ or a handle") from None
 
 
 def _torch_stream(stream: Any, handle: int, device_id: int) -> torch.cuda.Stream:

@@ -11,7 +11,7 @@ from ..native import CPU
 from ..native.dynamo import assume_constant_result
 
 
-@assume_constant_result  # what Dynamo sees of torch.cuda's functions differs by version: with torch 2.11 every process was a forked one
+@assume_constant_result  # Dynamo traces torch.cuda's functions differently in each version: with torch 2.11 every process seemed forked
 def gpu_count() -> int:
     """Return how many GPUs this process can use: none in a process forked from one that had used CUDA."""
     return 0 if torch.cuda._is_in_bad_fork() or not torch.cuda.is_available() else torch.cuda.device_count()
@@ -38,7 +38,7 @@ def cuda_problem() -> str | None:
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.stack: list[tuple[Device, torch.cuda.device | None]] = []  # the entered device, and what goes back to CUDA's device before
+        self.stack: list[tuple[Device, torch.cuda.device | None]] = []  # the entered device, and what restores CUDA's previous one
 
 
 class Device:
@@ -71,18 +71,18 @@ class Device:
             raise ValueError(f'Invalid device type "{kind}": it must be "cpu", "gpu" or "cuda"')
         if colon:
             if device_id is not None:
-                raise ValueError(f'Invalid device name "{name}": the device id is given twice')
+                raise ValueError(f'Invalid device name "{name}": the device id is specified twice')
             try:
                 device_id = int(number)
             except ValueError:
-                raise ValueError(f'Invalid device name "{name}": "{number}" is no device id') from None
+                raise ValueError(f'Invalid device name "{name}": "{number}" is not a device id') from None
         self.device_type = "cpu" if kind == "cpu" else "gpu"
         if self.device_type == "cpu":
             if device_id is not None:
                 raise ValueError(f"Invalid device id {device_id} for the CPU. Must be `None`")
             self.device_id = None
         else:
-            self.device_id = _current_gpu(name) if device_id is None else _checked_gpu(device_id)
+            self.device_id = _current_gpu(name) if device_id is None else _check_gpu(device_id)
 
     @staticmethod
     def current() -> "Device":
@@ -120,7 +120,7 @@ class Device:
     def __enter__(self) -> "Device":
         guard = None
         if self.device_id is not None:
-            guard = torch.cuda.device(self.device_id)  # which goes back without making a context on GPU 0, as set_device() would on most threads
+            guard = torch.cuda.device(self.device_id)  # set_device() would create a context on GPU 0 on exit, on most threads
             guard.__enter__()
         _local.stack.append((self, guard))
         return self
@@ -152,7 +152,7 @@ def _current_gpu(name: str) -> int:
     return torch.cuda.current_device()
 
 
-def _checked_gpu(device_id: int) -> int:
+def _check_gpu(device_id: int) -> int:
     number = operator.index(device_id)
     count = gpu_count()
     if not 0 <= number < count:
@@ -165,9 +165,9 @@ def new_device(device_id: int | None) -> Device:
     """Return a Device that is known to exist; None means the CPU."""
     if device_id is None:
         return Device.CPU
-    made = Device.__new__(Device)
-    made.device_type, made.device_id = "gpu", device_id
-    return made
+    new = Device.__new__(Device)
+    new.device_type, new.device_id = "gpu", device_id
+    return new
 
 
 _local = _Local()

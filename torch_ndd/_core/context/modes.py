@@ -14,7 +14,7 @@ class _Local(threading.local):
 class EvalMode(enum.IntEnum):
     """When operators run. Members are context managers for the calling thread.
 
-    ``deferred``: when a result is needed, if ever. ``eager`` (the default): at once, in other threads; errors are raised when a result is used.
+    ``deferred``: when a result is needed, if ever. ``eager`` (the default): immediately, on other threads; errors are raised when a result is used.
     ``sync_cpu``: before the call returns. ``sync_full``: likewise, and the CUDA stream is synchronized too.
 
     >>> with EvalMode.sync_cpu:

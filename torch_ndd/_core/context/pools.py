@@ -16,7 +16,7 @@ def _default_threads() -> int:
     text = os.environ.get("DALI_NUM_THREADS")
     if text:
         try:
-            return checked_threads(int(text))
+            return check_threads(int(text))
         except ValueError as error:
             raise ValueError(f"DALI_NUM_THREADS={text!r}: {error}") from None
     return available_cpus()
@@ -35,7 +35,7 @@ def _processes_here() -> int:
     return max(1, ranks, _Threads.sharing) * (1 if worker is None else worker.num_workers)
 
 
-def checked_threads(number: Any, least: int = 1) -> int:
+def check_threads(number: Any, least: int = 1) -> int:
     """Return ``number`` as an int. Raise TypeError or ValueError unless it is a sensible number of threads."""
     try:
         if isinstance(number, bool):
@@ -53,7 +53,7 @@ class ThreadPool:
     """A pool of CPU threads for the contexts that share it: at most this many of their tasks run at a time.
 
     Args:
-        num_threads: Number of threads; by default :func:`get_num_threads`. With 0 no work starts by itself: the thread that needs a result runs it.
+        num_threads: Number of threads; by default :func:`get_num_threads`. With 0 there are no threads: the thread that needs a result runs the work.
         device_id: The GPU of the pool; by default that of the current device, None for none.
 
     Raises:
@@ -65,10 +65,10 @@ class ThreadPool:
     """
 
     def __init__(self, num_threads: int | None = None, *, device_id: int | None = -1) -> None:
-        self._num_threads = get_num_threads() if num_threads is None else checked_threads(num_threads, 0)
+        self._num_threads = get_num_threads() if num_threads is None else check_threads(num_threads, 0)
         self._device_id = _gpu_or_none(device_id)
         self._handle = native.pool_make(self._num_threads)
-        self._owner = native.owned(self._handle, native.OF_POOL)
+        self._owner = native.own_handle(self._handle, native.OF_POOL)
 
     @property
     def num_threads(self) -> int:
@@ -125,7 +125,7 @@ unsettled = True
 
 
 def settle() -> None:
-    """Update the default number of threads before the first work of a process: a DataLoader worker does not know at import that it is one."""
+    """Update the default number of threads before the first work of a process: at import, a DataLoader worker is not yet recognizable as one."""
     global unsettled
     unsettled = False
     if not _threads.chosen and (number := _default_threads()) != _threads.number:
@@ -163,11 +163,11 @@ def set_num_threads(n: int | None) -> None:
     2
     >>> set_num_threads(None)
     """
-    _threads.set(_default_threads() if n is None else checked_threads(n), chosen=n is not None)
+    _threads.set(_default_threads() if n is None else check_threads(n), chosen=n is not None)
 
 
 def _in_child() -> None:
-    """Look at the environment again after a fork: the child may be one of several workers."""
+    """Recompute the default after a fork: the child may be one of several workers."""
     global unsettled
     unsettled = True
 

@@ -17,9 +17,9 @@ from torch.utils.data import get_worker_info
 from .. import native
 from ..process.fork_locks import new_lock
 from ..process.weak import WeakValues
-from .states import checked, equal, keys, shown, text
+from .states import check_state, equal, format_value, keys, text
 
-WORDS_PER_CALL = 7  # what a random operator draws from its generator
+WORDS_PER_CALL = 7  # words that a random operator draws from its generator
 
 _MASK = 2**64 - 1
 _PERIOD = 4 * 2**128  # words
@@ -35,12 +35,12 @@ def _text(key: int, position: int) -> str:
 class RNGState:
     """A position of an :class:`RNG`; ``str`` is its serialized form, and equal states have equal text."""
 
-    def __init__(self, given: str) -> None:
-        if not isinstance(given, str):
-            raise TypeError(f"the state of an RNG is text, got {type(given).__name__}")
-        found = _STATE.fullmatch(given)
+    def __init__(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"the state of an RNG must be a string, got {type(text).__name__}")
+        found = _STATE.fullmatch(text)
         if found is None:
-            raise ValueError(f"{shown(given)} is no state of an RNG; its 'state' looks like Philox_<16 hex>_<16 hex>:<16 hex>_<0 to 3>")
+            raise ValueError(f"{format_value(text)} is not a valid state of an RNG; it has the form Philox_<16 hex>_<16 hex>:<16 hex>_<0 to 3>")
         self._key, sequence, counter, phase = (int(group, 16) for group in found.groups())
         self._position = 4 * (sequence << 64 | counter) + phase  # in words
         self._text = _text(self._key, self._position)
@@ -58,8 +58,8 @@ class RNGState:
         return hash(self._text)
 
 
-# A compiled graph draws by an operator that pretends to mutate a tensor, which keeps the order of the draws, and whose value identifies the
-# generator. A compiler may copy the tensor.
+# A compiled graph draws with an operator that claims to mutate a tensor, so that the compiler keeps the order of the draws. The value of the tensor
+# identifies the generator, because a compiler may copy the tensor.
 _generators: "WeakValues[RNG]" = WeakValues()
 _numbers = itertools.count(1)
 _library = torch.library.Library("ndd", "FRAGMENT")
@@ -72,7 +72,7 @@ def _(generator: torch.Tensor, count: int) -> torch.Tensor:
     number = int(generator)
     rng = get_default_rng() if number == 0 else _generators.get(number)
     if rng is None:
-        raise RuntimeError("the generator that a compiled graph draws from is gone")
+        raise RuntimeError("the generator that a compiled graph draws from was freed")
     return rng.draw(count)
 
 
@@ -139,15 +139,16 @@ class RNG:
         with self._lock:
             key, (block, phase) = self._key, divmod(self._position, 4)
             self._position = (self._position + count) % _PERIOD
+        # Outside the lock: a counter-based generator computes any position independently.
         native.philox(key, block >> 64, block & _MASK, phase, count, address)
 
     def at(self, position: int) -> "RNG":
         """Return a generator of the same sequence at another position."""
-        made = RNG(0)
-        made._key, made._position = self._key, position % _PERIOD
-        return made
+        rng = RNG(0)
+        rng._key, rng._position = self._key, position % _PERIOD
+        return rng
 
-    def moved_on(self, key: int, position: int, count: int) -> bool:
+    def skip_if_at(self, key: int, position: int, count: int) -> bool:
         """Skip ``count`` words if the generator is at this position, and return whether it was."""
         with self._lock:
             found = (self._key, self._position) == (key, position % _PERIOD)
@@ -196,7 +197,7 @@ class RNG:
         >>> generator() == first
         True
         """
-        self.set_state(checked("RNG", _DICT, state)["state"])
+        self.set_state(check_state("RNG", _DICT, state)["state"])
 
     @property
     def state(self) -> RNGState:
@@ -216,7 +217,7 @@ class RNG:
 
 class _Default(threading.local):
     rng: RNG | None = None
-    seeded = False  # by the user
+    seeded = False  # by set_seed()
     process = 0
 
 
@@ -260,6 +261,7 @@ def using_rng(rng: RNG) -> Iterator[None]:
 
 
 def _fresh(inherited: RNG | None) -> RNG:
+    # Only the main thread of a worker runs the data set; other threads are the program's.
     worker = get_worker_info() if threading.current_thread() is threading.main_thread() else None
     if worker is not None:
         return RNG(worker.seed ^ (inherited._key if inherited is not None and _default.seeded else 0))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of saved states. They may come from anywhere and are accepted only if each key is present, of its type and within bounds.
+"""Validation of saved states. They are untrusted, and accepted only if every key is present, has the right type and lies within bounds.
 
-A description is a function of a value and its name that returns the value or raises a ValueError with the name.
+A description is a function of a value and its name that returns the value, or raises a ValueError with the name.
 """
 
 import json
@@ -11,29 +11,29 @@ from typing import Any
 
 Description = Callable[[Any, str], Any]
 
-MOST = 2**62  # samples, epochs and other counts
-MOST_SHARDS = 1 << 20  # no training has more ranks; the work on a state grows with the ranks that it names
-_SHOWN = 60  # characters of a value
+MAX_COUNT = 2**62  # samples, epochs and other counts
+MAX_SHARDS = 1 << 20  # more ranks than any training has; the work on a state grows with the number that it names
+_MAX_SHOWN = 60  # characters of a value in a message
 
 
-def shown(value: Any) -> str:
-    """Format a value for a message. A hostile one may be long, or have no text."""
+def format_value(value: Any) -> str:
+    """Format a value for a message. A hostile value may be long, or its ``repr`` may fail."""
     try:
         text = repr(value)
     except Exception:
         text = f"a {type(value).__name__}"
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "..."
 
 
-def whole(least: int = 0, most: int = MOST) -> Description:
+def whole(least: int = 0, most: int = MAX_COUNT) -> Description:
     """Describe an integer; True, 1.0 and "1" are not integers."""
 
     def check(value: Any, name: str) -> int:
         if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-            raise ValueError(f"{name} must be a whole number, got {shown(value)}")
+            raise ValueError(f"{name} must be a whole number, got {format_value(value)}")
         found = int(value)
         if not least <= found <= most:
-            raise ValueError(f"{name} must be from {least} to {most}, got {shown(value)}")
+            raise ValueError(f"{name} must be from {least} to {most}, got {format_value(value)}")
         return found
 
     return check
@@ -47,14 +47,14 @@ def equal(wanted: int) -> Description:
 def yes_or_no(value: Any, name: str) -> bool:
     """Describe True or False."""
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, got {shown(value)}")
+        raise ValueError(f"{name} must be true or false, got {format_value(value)}")
     return value
 
 
 def text(value: Any, name: str) -> str:
     """Describe a string."""
     if not isinstance(value, str):
-        raise ValueError(f"{name} must be a text, got {shown(value)}")
+        raise ValueError(f"{name} must be a string, got {format_value(value)}")
     return value
 
 
@@ -63,7 +63,7 @@ def one_of(*texts: str) -> Description:
 
     def check(value: Any, name: str) -> str:
         if not isinstance(value, str) or value not in texts:
-            raise ValueError(f"{name} must be {' or '.join(map(repr, texts))}, got {shown(value)}")
+            raise ValueError(f"{name} must be {' or '.join(map(repr, texts))}, got {format_value(value)}")
         return value
 
     return check
@@ -83,24 +83,24 @@ def row(*descriptions: Description) -> Description:
     """Describe a list with these values."""
 
     def check(value: Any, name: str) -> tuple[Any, ...]:
-        values = listed(value, name, len(descriptions), len(descriptions))
-        return tuple(one(value, f"{name}[{k}]") for k, (one, value) in enumerate(zip(descriptions, values, strict=True)))
+        values = require_list(value, name, len(descriptions), len(descriptions))
+        return tuple(describe(value, f"{name}[{k}]") for k, (describe, value) in enumerate(zip(descriptions, values, strict=True)))
 
     return check
 
 
 def rows(description: Description, least: int, most: int) -> Description:
     """Describe a list of values of one kind."""
-    return lambda value, name: tuple(description(one, f"{name}[{k}]") for k, one in enumerate(listed(value, name, least, most)))
+    return lambda value, name: tuple(description(element, f"{name}[{k}]") for k, element in enumerate(require_list(value, name, least, most)))
 
 
-def listed(value: Any, name: str, least: int, most: int) -> Sequence[Any]:
-    """Describe a list with a number of values in a range."""
+def require_list(value: Any, name: str, least: int, most: int) -> Sequence[Any]:
+    """Return a list whose length lies in a range. Raise ValueError otherwise."""
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{name} must be a list, got {shown(value)}")
+        raise ValueError(f"{name} must be a list, got {format_value(value)}")
     if not least <= len(value) <= most:
         wanted = f"{least}" if least == most else f"{least} to {most}"
-        raise ValueError(f"{name} must have {wanted} values, got {len(value)}: {shown(value)}")
+        raise ValueError(f"{name} must have {wanted} values, got {len(value)}: {format_value(value)}")
     return value
 
 
@@ -110,34 +110,34 @@ def keys(optional: Mapping[str, Description] | None = None, /, **needed: Descrip
 
     def check(value: Any, name: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise ValueError(f"{name}: it must be a dict, got {shown(value)}")
+            raise ValueError(f"{name}: it must be a dict, got {format_value(value)}")
         # The version comes first, because another one explains everything else.
         for key in needed:
             if key not in value:
-                raise ValueError(f"{name}: the key {key!r} is missing: {shown(value)}")
+                raise ValueError(f"{name}: the key {key!r} is missing: {format_value(value)}")
             if key == "version":
                 needed[key](value[key], f"{name}: {key!r}")
         for key in value:
             if key not in known:
-                raise ValueError(f"{name}: unknown key {shown(key)}")
-        return {key: known[key](one, f"{name}: {key!r}") for key, one in value.items()}
+                raise ValueError(f"{name}: unknown key {format_value(key)}")
+        return {key: known[key](entry, f"{name}: {key!r}") for key, entry in value.items()}
 
     return check
 
 
-def checked(op: str, description: Description, state: Any) -> Any:
+def check_state(op: str, description: Description, state: Any) -> Any:
     """Return the values of a state that fits its description. Raise ValueError with the operator's name and the key otherwise."""
     try:
-        return description(state, f"{op}: this is no state")
+        return description(state, f"{op}: not a valid saved state")
     except RecursionError:
-        raise ValueError(f"{op}: this is no state: it has no end") from None
+        raise ValueError(f"{op}: not a valid saved state: it is nested too deeply") from None
 
 
-def parsed(op: str, content: str | bytes) -> Any:
-    """Return the value of a JSON text. Raise ValueError otherwise, json.JSONDecodeError if possible."""
+def parse_state(op: str, content: str | bytes) -> Any:
+    """Parse JSON. Raise ValueError, if possible json.JSONDecodeError, for other text."""
     try:
         return json.loads(content.removeprefix("\ufeff") if isinstance(content, str) else content)
     except json.JSONDecodeError as error:
-        raise json.JSONDecodeError(f"{op}: this is no state: {error.msg}", error.doc, error.pos) from None
+        raise json.JSONDecodeError(f"{op}: not a valid saved state: {error.msg}", error.doc, error.pos) from None
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{op}: this is no state: {str(error) or 'it is nested too deeply'}") from None
+        raise ValueError(f"{op}: not a valid saved state: {str(error) or 'it is nested too deeply'}") from None

@@ -27,14 +27,14 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.entered: list[Any] = []  # contexts, innermost last
         self.streams: dict[int, Stream] = {}  # set_current_stream
-        self.own: dict[int, tuple[int, Stream]] = {}  # of default contexts: number of changes when it was created, stream
+        self.own: dict[int, tuple[int, Stream]] = {}  # streams of default contexts, with the number of changes at their creation
         self.changes: dict[int, int] = {}
 
 
 local = _Local()
 
 
-def entered() -> Any:
+def entered_context() -> Any:
     """Return the innermost context that the calling thread has entered; None outside any."""
     return local.entered[-1] if local.entered else None
 
@@ -44,7 +44,7 @@ _default_changes: dict[int, int] = {}
 
 
 def _stream_device(device_id: int | None) -> int | None:
-    """Return the GPU that is meant; None on a machine without one."""
+    """Return a GPU by its number, by default the current one; None on a machine without a GPU."""
     if not gpu_count():
         return None
     return Device("gpu", device_id).device_id
@@ -61,14 +61,14 @@ def set_default_stream(cuda_stream: Any, /, device_id: int | None = None) -> Non
         ValueError: the stream is on another GPU.
         RuntimeError: a stream, but no usable GPU.
     """
-    made = stream(stream=cuda_stream, device_id=device_id)
-    device = _stream_device(device_id) if made is None else made.device_id
+    new_stream = stream(stream=cuda_stream, device_id=device_id)
+    device = _stream_device(device_id) if new_stream is None else new_stream.device_id
     if device is None:
         return
-    if made is None:
+    if new_stream is None:
         _default_streams.pop(device, None)
     else:
-        _default_streams[device] = made
+        _default_streams[device] = new_stream
     _default_changes[device] = _default_changes.get(device, 0) + 1
 
 
@@ -92,13 +92,13 @@ def set_current_stream(cuda_stream: Any, /) -> None:
         RuntimeError: a stream, but no usable GPU.
     """
     device = _stream_device(None) if Device.current().device_id is None else Device.current().device_id
-    made = stream(stream=cuda_stream, device_id=device)
+    new_stream = stream(stream=cuda_stream, device_id=device)
     if device is None:
         return
-    if made is None:
+    if new_stream is None:
         local.streams.pop(device, None)
     else:
-        local.streams[device] = made
+        local.streams[device] = new_stream
     local.changes[device] = local.changes.get(device, 0) + 1
 
 
@@ -112,13 +112,14 @@ def get_current_stream() -> Stream | None:
     return None if device_id is None else thread_stream(device_id)
 
 
-def set_stream(device_id: int) -> Stream | None:
+def find_set_stream(device_id: int) -> Stream | None:
+    """Return the stream set for the thread or the process; None if none is set."""
     return local.streams.get(device_id) or _default_streams.get(device_id)
 
 
 def thread_stream(device_id: int) -> Stream:
-    """Return the stream of this thread's default context for a GPU: the one that was set, else its own, which stays until one is set."""
-    if (found := set_stream(device_id)) is not None:
+    """Return the stream of this thread's default context for a GPU: the one that was set, else its own, which it keeps until one is set."""
+    if (found := find_set_stream(device_id)) is not None:
         return found
     changes = _default_changes.get(device_id, 0) + local.changes.get(device_id, 0)
     own = local.own.get(device_id)
@@ -129,7 +130,7 @@ def thread_stream(device_id: int) -> Stream:
 
 def launch_stream(device_id: int) -> Stream:
     """Return the stream for GPU work: the current context's, or the thread's own if the context is for another GPU."""
-    context = entered()
+    context = entered_context()
     if context is not None and context.device_id == device_id and context.cuda_stream is not None:
         return context.cuda_stream
     return thread_stream(device_id)
@@ -137,7 +138,7 @@ def launch_stream(device_id: int) -> Stream:
 
 def context_stream() -> Stream | None:
     """Return the stream of the calling thread's current context."""
-    context: HasStream | None = entered()
+    context: HasStream | None = entered_context()
     return get_current_stream() if context is None else context.cuda_stream
 
 

@@ -18,16 +18,16 @@ import torch
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COMPILER = "torch._dynamo"
-_waiting: list[Callable[[], Any]] = []
+_deferred: list[Callable[[], Any]] = []
 
 
 def allow_in_graph(function: F) -> F:
-    """Let compiled graphs call a function as it is, like ``torch.compiler.allow_in_graph``.
+    """Let compiled graphs call a function without tracing it, like ``torch.compiler.allow_in_graph``.
 
     >>> allow_in_graph(twice := lambda x: 2 * x) is twice
     True
     """
-    _when_imported(lambda: torch.compiler.allow_in_graph(function))
+    _run_when_imported(lambda: torch.compiler.allow_in_graph(function))
     return function
 
 
@@ -37,7 +37,7 @@ def assume_constant_result(function: F) -> F:
     >>> assume_constant_result(test := lambda: 1) is test
     True
     """
-    _when_imported(lambda: torch.compiler.assume_constant_result(function))
+    _run_when_imported(lambda: torch.compiler.assume_constant_result(function))
     return function
 
 
@@ -48,7 +48,7 @@ def disable(function: F, reason: str) -> F:
     3
     """
     chosen: list[Callable[..., Any]] = [function]
-    _when_imported(lambda: chosen.__setitem__(0, torch.compiler.disable(function, reason=reason)))
+    _run_when_imported(lambda: chosen.__setitem__(0, torch.compiler.disable(function, reason=reason)))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -57,15 +57,15 @@ def disable(function: F, reason: str) -> F:
     return call  # type: ignore[return-value]
 
 
-def _when_imported(action: Callable[[], Any]) -> None:
+def _run_when_imported(action: Callable[[], Any]) -> None:
     if _finder in sys.meta_path:
-        _waiting.append(action)
+        _deferred.append(action)
     else:
         action()
 
 
 class _Loader(Loader):
-    """The compiler's own loader, and then the actions that wait for it."""
+    """Runs the compiler's own loader, and then the deferred actions."""
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
@@ -80,21 +80,21 @@ class _Loader(Loader):
         self._loader.exec_module(module)
         if _finder in sys.meta_path:
             sys.meta_path.remove(_finder)
-        while _waiting:
-            _waiting.pop()()
+        while _deferred:
+            _deferred.pop()()
 
 
 class _Finder(MetaPathFinder):
-    """Finds the compiler where the other finders do, with our loader."""
+    """Finds the compiler where the other finders do, and wraps its loader."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != _COMPILER:
             return None
         for finder in sys.meta_path:
-            if finder is not self and (found := finder.find_spec(fullname, path, target)) is not None:
-                if found.loader is not None:
-                    found.loader = _Loader(found.loader)
-                return found
+            if finder is not self and (spec := finder.find_spec(fullname, path, target)) is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader)
+                return spec
         return None
 
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Large results of compiled graphs on the CPU in memory of the pool: the graph's last kernel writes into a buffer that the pool has given."""
+"""Large results of compiled graphs on the CPU in pool memory: the graph's last kernel writes into a buffer from the pool.
+
+The lowerings below use private parts of Inductor. Where those are missing, results come from malloc; the nightly job (.github/workflows/nightly.yml)
+runs the tests of compiled graphs with the next torch.
+"""
 
 import functools
 from typing import Any
@@ -10,12 +14,12 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from .. import native
 from .dynamo import assume_constant_result
 
-# malloc maps every allocation above 32 MB anew: 64 float32 images of 224x224 take 18 ms then, 2.6 ms in pages that are there.
+# malloc maps fresh pages for every allocation above 32 MB: 64 float32 images of 224x224 take 18 ms, 2.6 ms in pages that exist.
 _MAPPED_BYTES = 32 << 20
 
-# Tensors of the graph that is being traced that are in the pool's memory anyway, as a kernel's results are.
+# Tensors of the traced graph that are in pool memory anyway, such as the results of kernels.
 in_pool: Any = WeakTensorKeyDictionary()
-# And what those that are to be put there were before.
+# The values of the tensors that will be moved there, by those tensors.
 pooled_from: Any = WeakTensorKeyDictionary()
 
 _library = torch.library.Library("ndd", "FRAGMENT")
@@ -28,9 +32,9 @@ _library.define("stacked(Tensor[] parts, int axis) -> Tensor")
 def _(values: torch.Tensor) -> torch.Tensor:  # runs while the graph is traced
     if values in in_pool:
         return values
-    made = torch.ops.ndd.pooled(values)
-    pooled_from[made] = values
-    return made
+    pooled = torch.ops.ndd.pooled(values)
+    pooled_from[pooled] = values
+    return pooled
 
 
 @torch.library.impl("ndd::pooled", "CPU", lib=_library)
@@ -49,26 +53,26 @@ def _(parts: list[torch.Tensor], axis: int) -> torch.Tensor:
     return torch.stack(parts, axis)
 
 
-def result(values: torch.Tensor) -> torch.Tensor:
-    """Mark what a formula has computed in a graph: if the graph returns it and it is large, it goes into the pool's memory."""
-    if values.device.type == "cpu" and values.is_contiguous() and _lowered():
+def mark_result(values: torch.Tensor) -> torch.Tensor:
+    """Mark the result of a formula in a graph: if it is large and an output of the graph, it is computed in pool memory."""
+    if values.device.type == "cpu" and values.is_contiguous() and _is_lowered():
         return torch.ops.ndd.result(values)
     return values
 
 
-def stacked(parts: list[torch.Tensor], axis: int) -> torch.Tensor:
-    """Return ``torch.stack(parts, axis)``, in a graph a result as well."""
-    return torch.ops.ndd.stacked(parts, axis) if parts[0].device.type == "cpu" and _lowered() else torch.stack(parts, axis)
+def stack_parts(parts: list[torch.Tensor], axis: int) -> torch.Tensor:
+    """Return ``torch.stack(parts, axis)``, marked as a result in a graph."""
+    return torch.ops.ndd.stacked(parts, axis) if parts[0].device.type == "cpu" and _is_lowered() else torch.stack(parts, axis)
 
 
 @assume_constant_result  # called while a graph is traced
-def _lowered() -> bool:
-    return _tell_inductor()
+def _is_lowered() -> bool:
+    return _register_lowerings()
 
 
 @functools.cache
-def _tell_inductor() -> bool:
-    """Tell Inductor about ``ndd::pooled``. Return False where it is not the Inductor that this is written for: then memory comes from malloc."""
+def _register_lowerings() -> bool:
+    """Register the lowering of ``ndd::pooled`` with Inductor. Return False for a torch whose Inductor lacks the parts that it needs."""
     try:
         from torch._inductor import ir, lowering
         from torch._inductor.virtualized import V
@@ -82,14 +86,14 @@ def _tell_inductor() -> bool:
 
     def is_expression(value: Any) -> bool:
         value = value.data
-        while isinstance(value, view):  # of planes: the axes of an expression in another order
+        while isinstance(value, view):  # planes are an expression with its axes in another order
             value = value.data
         return isinstance(getattr(value, "data", None), ir.Pointwise)
 
     def buffer(shape: Any, dtype: torch.dtype, *parts: Any) -> Any:
-        """Return memory of the pool for the result of the node that is being lowered.
+        """Return pool memory for the result of the node that is being lowered.
 
-        None if it is no large output of the graph, or if a part of it is in memory already: expressions with many inputs are.
+        None unless it is a large output of the graph, and an expression: expressions with many inputs are in memory already.
         """
         if not all(map(is_expression, parts)) or not any(user.op == "output" for user in V.graph.current_node.users):
             return None
@@ -100,12 +104,12 @@ def _tell_inductor() -> bool:
 
     def fill(out: Any, values: Any) -> None:
         """Compute the values into a buffer. ``stored_in.realize_into`` would compute expressions with many inputs elsewhere first, and copy."""
-        made: Any = ir.Pointwise.create(
+        expression: Any = ir.Pointwise.create(
             device=values.get_device(), dtype=values.get_dtype(), inner_fn=values.make_loader(), ranges=list(values.get_size())
         )
         V.graph.mark_buffer_mutated(out.get_name())
-        made.data.realize()
-        made.data.data.layout = stored_in(out)
+        expression.data.realize()
+        expression.data.data.layout = stored_in(out)
 
     @register(torch.ops.ndd.pooled.default, type_promotion_kind=None)
     def _(values: Any) -> Any:

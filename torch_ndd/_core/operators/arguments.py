@@ -19,12 +19,12 @@ from ..values.operand import Operand
 from ..work.pending import Pending
 
 X = TypeVar("X")
-# An element of arguments whose Python numbers the kernel gets in double precision: ``PerSample[Double]``.
+# The element type of arguments that the kernel gets in double precision: ``PerSample[Double]``.
 Double = np.float64
 
 
 class Role(enum.Enum):
-    """The treatment of a parameter by the decorator."""
+    """How the decorator treats a parameter."""
 
     per_sample = enum.auto()
     shape = enum.auto()
@@ -36,7 +36,7 @@ class Role(enum.Enum):
     body = enum.auto()  # anything else: for the body only
 
 
-# A value for all samples, a Tensor for all or a Batch with one per sample. The body and the kernel get a CPU tensor with one row or N.
+# A value or a Tensor for all samples, or a Batch with one value per sample. The body and the kernel get a CPU tensor with one row or N.
 PerSample = Annotated[X | Any, Role.per_sample]
 # The same if the size of the output depends on it: the body gets Python numbers unchanged and tensors (rows, columns) with their values.
 ShapeArg = Annotated[X | Any, Role.shape]
@@ -69,7 +69,7 @@ class Argument:
 _SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
 
 
-def described(parameter: inspect.Parameter, hint: Any) -> Argument:
+def describe_argument(parameter: inspect.Parameter, hint: Any) -> Argument:
     """Describe an annotated keyword parameter."""
     optional = type(None) in typing.get_args(hint)
     role, inner, varying = Role.plain, hint, False
@@ -85,7 +85,7 @@ def described(parameter: inspect.Parameter, hint: Any) -> Argument:
     flat |= {k for row in rows for k in typing.get_args(row)}
     if role is Role.plain and torch.dtype in flat:
         role = Role.dtype
-    element = next((one for one in (bool, Double, float) if one in flat), int)
+    element = next((number for number in (bool, Double, float) if number in flat), int)
     if role is Role.per_sample:
         return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector, varying, bool(rows))
     if role is Role.random:
@@ -104,7 +104,7 @@ class Call:
 
     __slots__ = (
         *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "of_planes"),
-        *("per_frame", "reads", "words"),
+        *("per_frame", "reads", "records", "words"),
     )
 
     def __init__(self, name: str, compiling: bool | None = None) -> None:
@@ -112,55 +112,56 @@ class Call:
         self.batch_size = 1
         self.is_batch = False
         self.external = False
-        self.of_planes = False  # given to an operator of images, so that results of one channel are planes
-        self.per_frame = False  # only marked arguments have values per frame; other dimensions of a vector have no meaning
+        self.of_planes = False  # the input of an operator of images was planes: results of one channel become planes
+        self.per_frame = False  # only marked arguments have values per frame; further dimensions of a vector are flattened
         # The number of frames of the marked arguments: a number, int64 (N,) with one per sample, or None; and the argument it comes from.
         self.frames: Any = None
         self.frames_of = ""
-        self.fixed = False  # not even one frame is expanded
-        self.constants: dict[str, Any] | None = None  # arguments that were prepared before, with the defaults
-        self.words: torch.Tensor | None = None  # that were drawn before, for a random operator
+        self.fixed = False  # an input of a single frame is not applied to several frames either
+        self.constants: dict[str, Any] | None = None  # prepared arguments, defaults included
+        self.words: torch.Tensor | None = None  # drawn for a random operator
+        self.records: list[Any] | None = None  # receives the record of the launch
         self.compiling = torch.compiler.is_compiling() if compiling is None else compiling
         self.reads: list[tuple[Pending, int]] = []
-        self.numbers: list[tuple[torch.Tensor, Any]] = []  # under torch.compile: constants, and the numbers that they were made from
+        self.numbers: list[tuple[torch.Tensor, Any]] = []  # under torch.compile: constants, and the numbers that they represent
 
     def join(self, value: Batch, name: int | str) -> None:
         """Add a Batch to the call: the input with this index or the argument with this name."""
         size = value.batch_size
         if self.is_batch and size != self.batch_size:
-            what = f"argument {name!r}): give one value a sample, or one for all" if isinstance(name, str) else f"input {name})"
+            what = f"argument {name!r}): pass one value per sample, or a single one for all" if isinstance(name, str) else f"input {name})"
             raise ValueError(f"{self.name}: Inconsistent batch size: {self.batch_size} != {size} ({what}")
         self.is_batch, self.batch_size = True, size
 
     def agree(self, what: str, count: Any) -> None:
-        """Add an input or an argument with this many frames: the call's number, or one for all frames."""
-        there, grows = self.frames, not self.fixed
-        if there is None:
+        """Add an input or an argument with this many frames: as many as the others, or a single frame for all."""
+        frames, grows = self.frames, not self.fixed
+        if frames is None:
             self.frames, self.frames_of = count, what
             return
-        if not isinstance(there, torch.Tensor) and not isinstance(count, torch.Tensor):
-            if count not in (1, there) and not (grows and there == 1):
+        if not isinstance(frames, torch.Tensor) and not isinstance(count, torch.Tensor):
+            if count not in (1, frames) and not (grows and frames == 1):
                 raise self._contradiction(what, count, 0)
-            self.frames = count if grows and there == 1 else there
+            self.frames = count if grows and frames == 1 else frames
             return
-        fits = (count == 1) | (count == there) | ((there == 1) if grows else False)
+        fits = (count == 1) | (count == frames) | ((frames == 1) if grows else False)
         if self.compiling:
-            torch.ops.aten._assert_async.msg(fits.all(), f"{self.name}: {what} is for another number of frames than {self.frames_of} has")
+            torch.ops.aten._assert_async.msg(fits.all(), f"{self.name}: {what} and {self.frames_of} have different numbers of frames")
         elif not bool(fits.all()):
             raise self._contradiction(what, count, int((~fits).to(torch.int8).argmax()))
         if grows:
-            self.frames = torch.where(torch.as_tensor(there == 1), count, there)
+            self.frames = torch.where(torch.as_tensor(frames == 1), count, frames)
 
     def _contradiction(self, what: str, count: Any, sample: int) -> RuntimeError:
-        given, there = (int(one[sample]) if isinstance(one, torch.Tensor) else one for one in (count, self.frames))
+        found, expected = (int(value[sample]) if isinstance(value, torch.Tensor) else value for value in (count, self.frames))
         where = f"sample {sample} of " if self.is_batch else ""
         return RuntimeError(
-            f"{self.name}: {what} is for {given} frames, but {where}{self.frames_of} has {there} frames; give as many values, or one for all"
+            f"{self.name}: {what} is for {found} frames, but {where}{self.frames_of} has {expected} frames; pass as many values, or one for all"
         )
 
     def read(self, value: Operand) -> None:
         """Depend on a value that may be pending."""
-        pending = value._unfinished()
+        pending = value._pending_work()
         if pending is not None:
             self.reads.append((pending, value._sample))
 
@@ -178,7 +179,7 @@ _PLAIN: dict[str | None, tuple[type, ...]] = {
 }
 
 
-def plain(call: Call, argument: Argument, value: Any) -> Any:
+def check_plain(call: Call, argument: Argument, value: Any) -> Any:
     """Return a value for the kernel, unchanged."""
     if not isinstance(value, _PLAIN[argument.schema]):
         if argument.schema != "int" or not isinstance(value, float) or not value.is_integer():
@@ -191,7 +192,7 @@ def plain(call: Call, argument: Argument, value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else bool(value) if argument.schema == "bool" else value
 
 
-def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> Any:
+def prepare_argument(call: Call, argument: Argument, value: Any, has_frames: bool = False) -> Any:
     """Return a value in the form that the body and the kernel take: a tensor of rows, numbers, a dtype, or drawn words."""
     if argument.role is Role.dtype:
         try:
@@ -215,16 +216,16 @@ def prepared(call: Call, argument: Argument, value: Any, has_frames: bool) -> An
     value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
     if argument.role is Role.shape:
         numbers = _numbers(call, argument, value)
-        return numbers if argument.vector or not isinstance(numbers, list) else _only(call, argument, numbers)
+        return numbers if argument.vector or not isinstance(numbers, list) else _single_number(call, argument, numbers)
     return _constant(call, argument, value)
 
 
 def _one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
-    """Return a list, an array or a Tensor with one value for each sample as a Batch; None if it may be a value for all samples.
+    """Return a list, an array or a Tensor with one value per sample as a Batch; None if it may be a value for all samples.
 
-    Of an argument that takes one number these are N numbers, of one that takes several N rows of at least two.
+    One value per sample means N numbers if the argument is a number, and N rows of at least two numbers if it is a vector.
     """
-    # The batch size is compared last, where nothing else is meant: in a graph it is a symbol, and each comparison is a condition of the graph.
+    # The batch size is compared last: in a graph it is a symbol, and each comparison becomes a condition of the graph.
     if argument.varying or argument.matrix:
         return None
     size = call.batch_size
@@ -255,30 +256,30 @@ def _has_rows(argument: Argument, shape: Sequence[int], size: int) -> bool:
 
 
 def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
-    """Return a Python number or list of numbers as a tensor with one row. Tensors of earlier calls are reused: they are never written."""
+    """Return a Python number or list of numbers as a tensor with one row. Tensors of earlier calls are reused: nothing writes to them."""
     number = isinstance(value, int | float)
-    key = (argument.element, value or repr(value) if number else _key(value))  # 0.0 and -0.0 are equal
-    made = None if call.compiling else _constants.get(key)
-    if made is None:
-        plain = _numbers(call, argument, value)
+    key = (argument.element, value or repr(value) if number else _key(value))  # 0.0 and -0.0 are equal, their repr() differs
+    tensor = None if call.compiling else _constants.get(key)
+    if tensor is None:
+        numbers = _numbers(call, argument, value)
         try:
-            made = torch.tensor([plain] if number else plain, dtype=_DTYPE[argument.element])
+            tensor = torch.tensor([numbers] if number else numbers, dtype=_DTYPE[argument.element])
         except (TypeError, ValueError) as error:  # lists of different lengths
             raise type(error)(
                 f"{call.name}: argument {argument.name!r} must be a number, or numbers in rows of equal length, got {value!r}"
             ) from None
-        made = made.reshape(1) if number else made[None]
+        tensor = tensor.reshape(1) if number else tensor[None]
         if not call.compiling and key[1] is not None:
             if len(_constants) > 1000:
                 _constants.clear()
-            _constants[key] = made
+            _constants[key] = tensor
         if call.compiling and number:
-            call.numbers.append((made, value))
-    return made if number else _rows(call, argument, made, False)
+            call.numbers.append((tensor, value))
+    return tensor if number else _rows(call, argument, tensor, False)
 
 
 def _key(value: Any) -> tuple[Any, ...] | None:
-    """Return a list of numbers as a key; None if it is something else."""
+    """Return a list of numbers as a key; None for anything else."""
     return tuple([x or repr(x) for x in value]) if isinstance(value, list | tuple) and all(type(x) in (int, float, bool) for x in value) else None
 
 
@@ -299,14 +300,14 @@ def _numbers(call: Call, argument: Argument, value: Any) -> Any:
     raise _wrong_type(call, argument, value)
 
 
-def _only(call: Call, argument: Argument, numbers: list[Any]) -> Any:
+def _single_number(call: Call, argument: Argument, numbers: list[Any]) -> Any:
     if len(numbers) != 1 or isinstance(numbers[0], tuple):
         raise TypeError(f"{call.name}: argument {argument.name!r} takes one number per sample, got {numbers}{_per_sample_hint(call)}")
     return numbers[0]
 
 
 def _per_sample_hint(call: Call) -> str:
-    return f"; values for each of the {call.batch_size} samples are a Batch: wrap them in ndd.batch(...)" if call.is_batch else ""
+    return f"; to pass a value for each of the {call.batch_size} samples, wrap them in ndd.batch(...)" if call.is_batch else ""
 
 
 def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
@@ -334,7 +335,7 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
     marked = (value._layout or "").startswith("F")
     per_frame = has_frames and marked
     if not argument.vector and not has_frames and marked:
-        raise RuntimeError(f"{call.name}: argument {argument.name!r} is for the frames of a sequence, but input 0 has none")
+        raise RuntimeError(f"{call.name}: argument {argument.name!r} is per-frame, but input 0 has no frame axis")
     if per_frame:
         call.agree(f"argument {argument.name!r}", value.frame_counts() if isinstance(value, Batch) else values.shape[1])
     if per_frame and argument.vector and values.dim() == 2:
@@ -343,12 +344,12 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
 
 
 def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -> torch.Tensor:
-    """Pad per-frame arguments of sequences with different lengths by their last value, which no frame reads."""
-    rows = [one.buffer for one in value]
+    """Return the rows of a ragged argument, padded to the longest: per-frame values by the last one, which no frame reads."""
+    rows = [sample.buffer for sample in value]
     if not rows:
         return value.buffer.reshape(0, 1)
     if argument.varying and not (has_frames and (value._layout or "").startswith("F")):
-        return _filled_rows(argument, rows)
+        return _pad_rows(argument, rows)
     longest = max(len(row) for row in rows)
     per_frame = has_frames and (value._layout or "").startswith("F")
     if not per_frame or any(row.shape[1:] != rows[0].shape[1:] or not len(row) for row in rows):
@@ -356,7 +357,7 @@ def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -
     return torch.stack([torch.cat([row, row[-1:].expand(longest - len(row), *row.shape[1:])]) for row in rows])
 
 
-def _filled_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
+def _pad_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
     dtype, nothing = (torch.float32, float("nan")) if argument.element is float else (torch.int32, NO_VALUE)
     filled = torch.full((len(rows), max(row.numel() for row in rows)), nothing, dtype=dtype)
     for k, row in enumerate(rows):
@@ -372,7 +373,7 @@ def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool)
         )
     stacked = len(values) > 0 and values.dim() > (3 if argument.matrix else 2)
     if stacked and not argument.matrix:
-        stacked = values[0].numel() not in values.shape[1:]  # a row or a column is one-dimensional too
+        stacked = values[0].numel() not in values.shape[1:]  # a single row or column counts as one-dimensional
     if stacked and argument.vector and not argument.varying and not per_frame:
         raise RuntimeError(
             f"{call.name}: argument {argument.name!r} takes {'a matrix' if argument.matrix else 'numbers in one dimension'} per sample, got an "

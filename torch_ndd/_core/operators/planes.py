@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planes such as masks, ``HW``, given to operators of images, ``HWC``: they are images of one channel, and so are their results planes."""
+"""Planes such as masks, ``HW``, as inputs of image operators, ``HWC``: they become images of one channel, and the results become planes."""
 
 import torch
 
@@ -7,10 +7,10 @@ from ..values.batch import Batch, new_batch
 
 
 def image_layout(layouts: tuple[str, ...], value: Batch) -> str | None:
-    """Return the layout in which an operator with these layouts takes planes; None if it takes them as they are, or these are none."""
+    """Return the layout in which an operator with these layouts takes planes; None if it takes them unchanged, or the value is not planes."""
     layout = value._layout
     if layout is None:
-        layout = "HW" if value.ndim == 2 and not any(len(one) == 2 for one in layouts) else ""
+        layout = "HW" if value.ndim == 2 and not any(len(known) == 2 for known in layouts) else ""
     with_channels = layout + "C"
     return with_channels if layout.endswith("HW") and "C" not in layout and layout not in layouts and with_channels in layouts else None
 
@@ -18,13 +18,13 @@ def image_layout(layouts: tuple[str, ...], value: Batch) -> str | None:
 def as_images(value: Batch, layout: str) -> Batch:
     """Return planes as images of one channel over the same memory."""
     if value.ragged_shapes is None:
-        made = new_batch(value.buffer.unsqueeze(-1), None, layout, value.pending, value.caller_owned)
+        images = new_batch(value.buffer.unsqueeze(-1), None, layout, value.pending, value.caller_owned)
     else:
         shapes = torch.nn.functional.pad(value.ragged_shapes, (0, 1), value=1)
         fixed = (*(value.shared_extents or (None,) * value.ndim), 1)
-        made = new_batch(value.buffer, shapes, layout, value.pending, value.caller_owned, fixed)
-    made.sources, made.failures = value.sources, value.failures
-    return made
+        images = new_batch(value.buffer, shapes, layout, value.pending, value.caller_owned, fixed)
+    images.sources, images.failures = value.sources, value.failures
+    return images
 
 
 def as_planes(out: Batch) -> Batch:
@@ -34,10 +34,10 @@ def as_planes(out: Batch) -> Batch:
         return out
     layout = (out._layout or "").replace("C", "")
     if out.ragged_shapes is None:
-        made = new_batch(out.buffer.squeeze(1 + axis), None, layout, out.pending, out.caller_owned)
+        planes = new_batch(out.buffer.squeeze(1 + axis), None, layout, out.pending, out.caller_owned)
     else:
         kept = [k for k in range(out.ndim) if k != axis]
         fixed = None if out.shared_extents is None else tuple(out.shared_extents[k] for k in kept)
-        made = new_batch(out.buffer, out.ragged_shapes[:, kept], layout, out.pending, out.caller_owned, fixed)
-    made.sources, made.failures = out.sources, out.failures
-    return made
+        planes = new_batch(out.buffer, out.ragged_shapes[:, kept], layout, out.pending, out.caller_owned, fixed)
+    planes.sources, planes.failures = out.sources, out.failures
+    return planes

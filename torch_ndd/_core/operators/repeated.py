@@ -1,295 +1,209 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repeating the calls of an operator on batches: without its body, and without checking what was checked for batches of the same shapes.
+"""Repeated calls, which run the plan of earlier calls like them: without the operator's body, and without checking again what was checked then.
 
-A program has cold caches at its next call, because of the threads that decode, or of a model's step. Each function of Python that is not called then
-saves 5 to 10 us, each attribute of a tensor that is not read up to 20: ``flip`` of small images took 250 us, repeated 118, 93 of them in
-``ndd::again`` (csrc/ndd/stream/repeat.cpp), the one call of native code that remains.
+The calls of programs (:class:`OperatorCalls`) and those of pipelines (:class:`BoundOperator`) look up plans in one cache and build them from records.
 """
 
-import weakref
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.autograd import profiler
 
-from .. import native
-from ..values.batch import Batch, new_batch
-from ..values.dispatch import resubmit
-from ..work.cuda_work import on_stream, stream_work
-from ..work.sources import UNKNOWN
-from .arguments import Call, Role, prepared
+from ..context.device import DeviceLike
+from ..values.batch import Batch
+from .arguments import Call, prepare_argument
+from .call import perform, perform_with_constants, prepare_constants
 from .definition import Operator
-from .replay import PLAIN, Drawn, Launched, UnknownValue, freeze, recorded, recording
+from .plans import MAX_PLANS, PLAIN, Pattern, UnknownValue, build_plan, find_pattern, freeze, operand_tensors, plans, run_plan, store_plan
+from .record import Record
 
-_MOST = 1000  # shapes; more of them come from batches that are never alike
-_MOST_OF_A_KEY = 8  # shapes of calls that are equal otherwise, through which a call looks
-_MOST_ELEMENTS = 64  # of a tensor that is compared by value
-_WARNS = "output_dtype"  # an argument with which each call warns
+_WARNS = "output_dtype"  # an argument that warns at each call
 
 
-class _Template(NamedTuple):
-    """A call with batches as its inputs and arguments."""
+class _Seen(enum.Enum):
+    """States of a form besides the pattern of its second call."""
 
-    kernel: Any
-    arguments: list[Any]  # with None in the places of what differs
-    places: list[tuple[int, int]]  # of the values of operand k, 2k, or of its shapes, 2k + 1
-    words: int | None  # place of what a random operator has drawn, or of what `drawn` makes of it
-    shape: tuple[int, ...]  # of the result
-    dtype: torch.dtype
-    layout: str | None
-    draws: bool
-    drawn: Drawn | None
-
-    def agrees(self, other: "_Template") -> bool:
-        """Return whether two calls with equal batches have launched the same, so that nothing was computed from the values of the batches."""
-        return self[2:-1] == other[2:-1] and all(self._same(a, b) for a, b in zip(self.arguments, other.arguments, strict=True))
-
-    def lightened(self) -> "_Template":
-        """Return the same, to be compared with a later call, without keeping large tensors that the body does not keep."""
-        large = [weakref.ref(one) if type(one) is torch.Tensor and one.numel() > _MOST_ELEMENTS else one for one in self.arguments]
-        return self._replace(arguments=large)
-
-    def _same(self, a: Any, b: Any) -> bool:
-        if type(b) is weakref.ref:
-            return a is b()
-        if a is b or type(a) is not type(b):
-            return a is b
-        if type(a) is torch.Tensor and not self.draws:  # what was drawn may be equal by chance
-            return a.dtype == b.dtype and a.shape == b.shape and a.numel() <= _MOST_ELEMENTS and a.is_cpu and _bytes(a) == _bytes(b)
-        return type(a) in PLAIN and a == b
+    once = enum.auto()
+    settled = enum.auto()  # a plan exists, or the call cannot be repeated
 
 
-def _bytes(tensor: torch.Tensor) -> bytes:
-    return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+# By the key of calls with the dtypes and shapes of their operands. Most forms of a program whose shapes always change are seen only once, so that the
+# first call does nothing else than adding one.
+_forms: dict[Any, Pattern | _Seen] = {}
 
 
-class _Plan(NamedTuple):
-    """The recipe for repeating a call, for one shape or several."""
+class _Calls:
+    """Calls of an operator that may share plans.
 
-    handle: int  # of native code
-    owner: Any
-    shapes: int
-    words: bool  # whether something is drawn
-    layout: str | None
-    drawn: Drawn | None
-    gpu: torch.device | None  # where the kernel runs; None for the CPU
-
-
-class Repeated:
-    """The calls of an operator with the same constants, repeated for batches like those of earlier calls.
-
-    The second and the third call are compared. What a kernel takes besides the values of the batches is then an object that both had, a constant or
-    one that the body keeps, an equal number, or a small tensor with equal elements. A random operator must not have numbers of its own there, which
-    might have been drawn, unless :attr:`Launch.drawn` says what was.
+    The second and the third call of a form are compared. What a kernel takes besides the tensors of the batches is part of the plan if both calls
+    had the same object (a constant, or one that the body keeps), an equal number, or a small tensor with equal elements. A random operator must not
+    have numbers of its own there, which might have been drawn, unless it says by :attr:`Launch.redraw` how they are computed.
     """
 
-    __slots__ = ("_confirmed", "_known", "_of_any_shape", "_op", "_seen")
+    __slots__ = ("_any_shape", "_repeatable", "op")
 
     def __init__(self, op: Operator) -> None:
-        self._op = op
-        self._confirmed: dict[Any, _Plan] = {}
-        self._known: set[Any] = set()  # keys of calls
-        self._seen: dict[Any, _Template | None] = {}  # by one call so far; None for calls that cannot be repeated
-        self._of_any_shape = True  # until a call has shown that shapes matter
+        self.op, self._repeatable = op, op.repeatable
+        self._any_shape = True  # until a call of ragged batches has shown that shapes matter
 
-    def key(self, operands: Sequence[Batch], names: Iterable[Any], batch_size: int | None) -> Any:
-        """Return what a call depends on besides values and the shapes of dense batches; None for a call that is not repeated."""
-        key: list[Any] = [batch_size, *names]
-        for one in operands:
-            values, shapes = one.buffer, one.ragged_shapes
+    def _extend_key(self, key: list[Any], operands: Sequence[Batch]) -> Any:
+        """Return the key with what a call depends on besides values and the shapes of dense batches; None if the call cannot be repeated."""
+        for operand in operands:
+            values, shapes = operand.buffer, operand.ragged_shapes
             if type(values) is not torch.Tensor:
                 return None
-            key += (one._layout, values.get_device())
+            key += (operand._layout, values.get_device())
             if shapes is None:
-                if self._op.draws:
-                    key.append(values.shape)  # what is made of the words depends on it
-            elif self._of_any_shape and shapes.numpy().all():
-                key.append(one.shared_extents)
+                if self.op.draws:
+                    key.append(values.shape)  # which Launch.redraw may depend on
+            elif self._any_shape and shapes.numpy().all():
+                key.append(operand.shared_extents)
             else:
                 return None
         return tuple(key)
 
-    def call(self, inputs: Sequence[Any], given: dict[str, Any], perform: Callable[..., Any]) -> Any:
-        """Make a call of the program: ``perform(operator, inputs, given)``, or what two equal calls have launched.
+    def _learn(self, key: Any, form: Any, operands: Sequence[Batch], names: Sequence[str], result: Any, records: list[Record]) -> None:
+        """Compare a call with the earlier one of its form, and store a plan if they agree."""
+        if any(operand.ragged_shapes is not None for operand in operands) and not all(record.any_shape for record in records):
+            self._any_shape = False
+            return
+        earlier = _forms.get(form)
+        tensors, pattern = operand_tensors(operands), None
+        if len(records) == 1 and type(result) is Batch and result.buffer is records[0].arguments[-2]:
+            pattern = find_pattern(records[0], tensors, names)
+        if pattern is not None and earlier is _Seen.once:
+            _forms[form] = pattern.without_large_tensors()
+            return
+        _forms[form] = _Seen.settled
+        if pattern is not None and isinstance(earlier, Pattern) and pattern.agrees(earlier):
+            plan = build_plan(pattern, records[0], tensors, plans.get(key))
+            if plan is not None:
+                store_plan(key, plan)
 
-        In one function with :meth:`key`, because each one more takes 5 to 10 us here.
+
+def _find_form(key: Any, operands: Sequence[Batch]) -> Any:
+    """Return a key with the dtypes and shapes of the operands; ragged operands of any shapes have the same form."""
+    return (
+        key,
+        *[(batch.buffer.dtype, batch.buffer.shape if batch.ragged_shapes is None else batch.ragged_shapes.shape) for batch in operands],
+    )
+
+
+def _start_records(form: Any) -> list[Record] | None:
+    """Return a list for the records of a call to learn from; None for the first call of a form, and once it is settled."""
+    state = _forms.get(form)
+    if state is None:
+        if len(_forms) >= MAX_PLANS:
+            _forms.clear()
+        _forms[form] = _Seen.once
+        return None
+    return None if state is _Seen.settled else []
+
+
+class OperatorCalls(_Calls):
+    """The calls of an operator by the program."""
+
+    __slots__ = ()
+
+    def __call__(self, inputs: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
+        """Call the operator as :func:`perform` does, or run a plan.
+
+        One function for all kinds of arguments: with cold caches each further one takes 5 to 10 us.
         """
-        op = self._op
-        if recording.launched is not None or len(inputs) > op.inputs or profiler._is_profiler_enabled:
-            return perform(op, inputs, given)  # a profile has the names of kernels
+        op = self.op
+        # A profile shows the names of kernels, which a plan hides.
+        if len(inputs) > op.inputs or profiler._is_profiler_enabled or not self._repeatable:
+            return perform(op, inputs, arguments)
         operands: list[Batch] = []
         names: list[str] = []
-        key: list[Any] = [len(inputs)]
-        for one in inputs:
-            if type(one) is not Batch or (one._layout is None and op.options.layouts is not None):
-                return perform(op, inputs, given)
-            operands.append(one)
-        for name, value in given.items():
+        key: list[Any] = [self, len(inputs)]
+        for value in inputs:
+            if type(value) is not Batch or (value._layout is None and op.options.layouts is not None):
+                return perform(op, inputs, arguments)
+            operands.append(value)
+        for name, value in arguments.items():
             kind = type(value)
             if kind is Batch:
                 operands.append(value)
                 names.append(name)
                 key.append(name)
-            elif name == _WARNS or (name == "device" and value not in (None, "cpu")):  # "gpu" is the current one
-                return perform(op, inputs, given)
+            elif name == _WARNS or (name == "device" and value not in (None, "cpu")):  # "gpu" is the current GPU, which may change
+                return perform(op, inputs, arguments)
             elif kind in PLAIN:
                 key += (name, kind, value or str(value))
             elif name != "rng" or not op.draws:
-                key += (name, operands[0].batch_size if operands else None)  # of which it may have one value for each
+                key += (name, operands[0].batch_size if operands else None)  # a list may have one value per sample
                 try:
                     freeze(key, value)
                 except UnknownValue:
-                    return perform(op, inputs, given)
-        found = self.key(operands, key, None)
-        if found is None:
-            return perform(op, inputs, given)
+                    return perform(op, inputs, arguments)
+        call_key = self._extend_key(key, operands)
+        if call_key is None:
+            return perform(op, inputs, arguments)
         words = None
-        if op.draws and found in self._confirmed:
-            words = prepared(Call(op.name), op.arguments["rng"], given.get("rng"), False)
-        made = self.again(found, operands, len(inputs), words)
-        return self.recorded(found, operands, names, partial(perform, op, inputs, given, words)) if made is None else made
-
-    def again(self, key: Any, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
-        """Return the result of a call that can be repeated."""
-        plan = self._confirmed.get(key)
-        if plan is None:
-            return None
-        if plan.gpu is not None:
-            return self._on_gpu(plan, plan.gpu, operands, inputs, words)
-        given, reads, external = [], [], False
-        for one in operands:
-            given.append(one.buffer)
-            if one.ragged_shapes is not None:
-                given.append(one.ragged_shapes)
-            if one.caller_owned:
-                external = True
-            if one.pending is not None and (pending := one._unfinished()) is not None:
-                reads.append((pending, one._sample))
-        if plan.words:
-            assert words is not None
-            given.append(words if plan.drawn is None else plan.drawn(operands[0].ragged_shapes, words))
-        sources = operands[0].sources if inputs else UNKNOWN
-        if sources is UNKNOWN and inputs > 1:
-            sources = operands[1].sources
-        out, pending = resubmit(plan.handle, given, reads, external, sources)
-        if out is None:
-            return None
-        made = new_batch(out, None, plan.layout, pending)
-        if sources is not UNKNOWN:
-            made.sources = sources
-        return made
-
-    def _on_gpu(self, plan: _Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
-        given: list[torch.Tensor] = []
-        with on_stream(gpu, [(one.buffer, one.pending) for one in operands], any(one.caller_owned for one in operands)):
-            for one in operands:
-                given.append(one.buffer)
-                if one.ragged_shapes is not None:
-                    given.append(one.ragged_shapes)
-                if one.pending is not None and (pending := one._unfinished()) is not None:
-                    pending.wait()  # the launcher reads arguments on the host
-            if plan.words:
-                assert words is not None
-                given.append(words if plan.drawn is None else plan.drawn(operands[0].ragged_shapes, words))
-            sources = operands[0].sources if inputs else UNKNOWN
-            out, _ = resubmit(plan.handle, given, [], False, sources)
-            if out is None:
-                return None
-            made = new_batch(out, None, plan.layout, stream_work([out]))
-            made.sources = sources
-            return made
-
-    def recorded(self, key: Any, operands: Sequence[Batch], names: Iterable[str], call: Callable[[], Any]) -> Any:
-        """Return what a call makes, and remember what it launches if there has been one like it: of many, there is never another."""
-        if key not in self._known:
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known.add(key)
-            return call()
-        forms = [(one.buffer.dtype, one.buffer.shape if one.ragged_shapes is None else one.ragged_shapes.shape) for one in operands]
-        of_shapes = (key, *forms)
-        first = self._seen.get(of_shapes, False)  # in one step: another thread may clear it
-        if first is None:
-            return call()
-        made, launched = recorded(call)
-        if len(self._seen) >= _MOST:
-            self._seen.clear()
-            self._confirmed.clear()
-        ragged = any(operand.ragged_shapes is not None for operand in operands)
-        if ragged and not all(one is not None and one.any_shape for one in launched):
-            self._of_any_shape = False
-            return made
-        found = _template(launched, made, operands, names)
-        self._seen[of_shapes] = found and found.lightened()
-        if isinstance(first, _Template) and found is not None:
-            if found.agrees(first) and (plan := _planned(found, operands, made.buffer, launched[0], self._confirmed.get(key))) is not None:
-                self._confirmed[key] = plan
-            self._seen[of_shapes] = None
-        return made
+        plan = plans.get(call_key)
+        if plan is not None:
+            if op.draws:
+                words = prepare_argument(Call(op.name), op.arguments["rng"], arguments.get("rng"))
+            result = run_plan(plan, operands, len(inputs), words)
+            if result is not None:
+                return result
+        form = _find_form(call_key, operands)
+        records = _start_records(form)
+        result = perform(op, inputs, arguments, words, records)
+        if records is not None:
+            self._learn(call_key, form, operands, names, result, records)
+        return result
 
 
-def _planned(template: _Template, operands: Sequence[Batch], out: torch.Tensor, launched: Launched | None, other: _Plan | None) -> _Plan | None:
-    """Return the plan of a call, and of those that ``other`` is for; None if it cannot be repeated."""
-    gpu = out.device if out.is_cuda else None
-    if other is not None and (other.shapes >= _MOST_OF_A_KEY or other[3:] != (template.words is not None, template.layout, template.drawn, gpu)):
-        return None
-    words = None if launched is None else launched.words
-    arguments = template.arguments.copy()
-    arguments[-2] = out
-    places = [(len(arguments) - 2, native.PLAN_OUTPUT)]
-    given: list[int] = []  # places of the operands' tensors
-    any_size: list[int] = []
-    for k, one in enumerate(operands):
-        given.append(2 * k)
-        any_size.append(one.ragged_shapes is not None)
-        if one.ragged_shapes is not None:
-            given.append(2 * k + 1)
-            any_size.append(False)
-    for place, k in template.places:
-        places.append((place, given.index(k)))
-        operand = operands[k >> 1]
-        arguments[place] = operand.ragged_shapes if k & 1 else operand.buffer
-    if template.words is not None and words is not None:
-        places.append((template.words, len(given)))
-        any_size.append(False)
-        arguments[template.words] = words if template.drawn is None else template.drawn(operands[0].ragged_shapes, words)
-    numbers = [number for pair in places for number in pair]
-    handle = native.planned(template.kernel, arguments, numbers, any_size, None if other is None else other.handle)
-    if handle is None:
-        return None
-    owner = native.owned(handle, native.OF_PLAN)
-    return _Plan(handle, owner, 1 if other is None else other.shapes + 1, template.words is not None, template.layout, template.drawn, gpu)
+class BoundOperator(_Calls):
+    """An operator with constant arguments, called on batches many times. Everything that follows from the constants is computed once.
 
+    Args:
+        op: The operator.
+        constants: The arguments that all calls share.
+    """
 
-def _template(launched: list[Launched | None], made: Any, operands: Sequence[Batch], names: Iterable[str]) -> _Template | None:
-    one = launched[0] if len(launched) == 1 else None
-    if one is None or type(made) is not Batch or made.buffer is not one.arguments[-2] or made.ragged_shapes is not None:
-        return None
-    if any((one.op.arguments.get(name) or one.op.positional[name]).role is not Role.per_sample for name in names):
-        return None  # the body reads the values
-    tensors = [tensor for operand in operands for tensor in (operand.buffer, operand.ragged_shapes)]
-    arguments: list[Any] = [*one.arguments]
-    places: list[tuple[int, int]] = []
-    drawn = None
-    arguments[-2] = None
-    for place, given in enumerate(arguments):
-        if not isinstance(given, torch.Tensor):
-            if one.op.draws and given is not None and one.drawn is None and one.op.automatic is None:
-                return None  # it may have been drawn; a kernel that takes the function's own arguments has them from the program
-            continue
-        if one.drawn is not None and place == 2 * one.op.inputs:  # the first argument after the inputs
-            drawn, arguments[place] = place, None
-            continue
-        k = next((k for k, one_given in enumerate(tensors) if one_given is given), None)
-        if k is not None:
-            places.append((place, k))
-        elif given is one.words:
-            drawn = place
-        else:
-            continue
-        arguments[place] = None
-    if {k for _, k in places} != {k for k, tensor in enumerate(tensors) if tensor is not None} or (one.words is None) != (drawn is None):
-        return None  # something was computed of them, or drawn otherwise
-    return _Template(one.op.kernel, arguments, places, drawn, made.buffer.shape, made.buffer.dtype, made._layout, one.op.draws, one.drawn)
+    __slots__ = ("_constants",)
+
+    def __init__(self, op: Operator, constants: Mapping[str, Any]) -> None:
+        super().__init__(op)
+        self._constants = prepare_constants(op, constants)
+
+    def __call__(
+        self,
+        inputs: Sequence[Batch],
+        arguments: dict[str, Batch],
+        *,
+        words: torch.Tensor | None = None,
+        batch_size: int | None = None,
+        device: DeviceLike | None = None,
+    ) -> Any:
+        """Call the operator.
+
+        Args:
+            inputs: As many as the operator takes; further ones are arguments by position.
+            arguments: Batches, by names that the operator has.
+            words: Words drawn for a random operator.
+            batch_size: Batch size of an operator without inputs.
+            device: Where to compute; by default where the inputs are.
+        """
+        op = self.op
+        if len(inputs) > op.inputs:
+            arguments = {**arguments, **dict(zip(op.positional, inputs[op.inputs :], strict=False))}
+            inputs = inputs[: op.inputs]
+        operands = [*inputs, *arguments.values()]
+        key = self._extend_key([self, batch_size, *arguments], operands) if self._repeatable and device is None else None
+        if key is None:
+            return perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, device, None)
+        plan = plans.get(key)
+        if plan is not None and (result := run_plan(plan, operands, len(inputs), words)) is not None:
+            return result
+        form = _find_form(key, operands)
+        records = _start_records(form)
+        result = perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, None, records)
+        if records is not None:
+            self._learn(key, form, operands, [*arguments], result, records)
+        return result

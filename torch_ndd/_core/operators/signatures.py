@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures of operators for type checkers and editors: a Batch makes a Batch, and whatever becomes a Tensor makes a Tensor."""
+"""Signatures of operators for type checkers and editors: a Batch results in a Batch, and anything that converts to a Tensor in a Tensor."""
 
 import os
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ class PairOfOneInput(Protocol[P]):
 
 
 class OfShapeLike(Protocol[P]):
-    """An operator that needs no input: with ``batch_size=`` it makes a Batch, else a Tensor."""
+    """An operator that needs no input: with ``batch_size=`` it returns a Batch, else a Tensor."""
 
     @overload
     def __call__(self, shape_like: Batch, /, *args: P.args, **kwargs: P.kwargs) -> Batch: ...
@@ -72,13 +72,13 @@ class OfOptionalInput(Protocol[P]):
 
 
 class OfAnyOutputs(Protocol[P]):
-    """An operator whose arguments decide how many outputs it has."""
+    """An operator whose number of outputs depends on its arguments."""
 
     def __call__(self, input: Batch | ArrayLike, second: Any = None, /, *args: P.args, **kwargs: P.kwargs) -> Any: ...
 
 
 class OfFiles(Protocol[P]):
-    """An operator on encoded files: a path or the contents of a file makes a Tensor, a list of files a Batch."""
+    """An operator on encoded files: a path or the contents of a file result in a Tensor, a list of files in a Batch."""
 
     @overload
     def __call__(self, input: Batch, /, *args: P.args, **kwargs: P.kwargs) -> Batch: ...

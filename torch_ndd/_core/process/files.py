@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of this machine: only regular ones are read, and a written one is complete or not there."""
+"""Local files: only regular files are read, and files are written atomically."""
 
 import contextlib
 import errno
@@ -59,9 +59,9 @@ def read_regular(path: Path, *, dir_fd: int | None = None, follow: bool = True) 
 
 @contextlib.contextmanager
 def whole_file(path: Path, *, dir_fd: int | None = None, unfinished_dir_fd: int | None = None, replace: bool = True) -> Iterator[BinaryIO]:
-    """Open a file for writing in binary. It appears under its name when it is complete and on the disk; after an error it is as before.
+    """Open a file for writing in binary. It appears under its name when it is complete and on disk; an error leaves the previous file unchanged.
 
-    It is written under a name that nobody can foresee, which must not exist, and renamed: a link under either name is never followed.
+    It is written under a random name, which must not exist, and renamed: a link under either name is never followed.
 
     Args:
         path: The file.
@@ -84,13 +84,13 @@ def whole_file(path: Path, *, dir_fd: int | None = None, unfinished_dir_fd: int 
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if replace or not _linked(unfinished, name, unfinished_dir_fd, dir_fd):
+        if replace or not _link_new(unfinished, name, unfinished_dir_fd, dir_fd):
             os.replace(unfinished, name, src_dir_fd=unfinished_dir_fd, dst_dir_fd=dir_fd)
         _sync_folder(os.path.dirname(name), dir_fd)
     except OSError as error:
         if error.errno is None or error.filename not in (None, unfinished):
             raise
-        raise OSError(error.errno, error.strerror, name) from None  # of a full disk there is no name
+        raise OSError(error.errno, error.strerror, name) from None  # the error of a full disk has no file name
     finally:
         with contextlib.suppress(OSError):
             os.unlink(unfinished, dir_fd=unfinished_dir_fd)
@@ -102,8 +102,8 @@ def write_whole(path: Path, content: bytes | str, **options: Any) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
-def _linked(unfinished: str, name: str, unfinished_dir_fd: int | None, dir_fd: int | None) -> bool:
-    """Give a file its name unless it is taken; return False where the file system has no links and nothing has the name."""
+def _link_new(unfinished: str, name: str, unfinished_dir_fd: int | None, dir_fd: int | None) -> bool:
+    """Give a file its name unless it is taken; return False if the file system has no links and the name is free."""
     try:
         os.link(unfinished, name, src_dir_fd=unfinished_dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
     except OSError as error:
@@ -122,7 +122,7 @@ def _exists(name: str, dir_fd: int | None) -> bool:
 
 
 def _sync_folder(folder: str, dir_fd: int | None) -> None:
-    # The rename is on the disk when the folder is; file systems that cannot do this do it by themselves or not at all.
+    # A rename is durable when its folder is synchronized. File systems without this operation report an error, which is ignored.
     with contextlib.suppress(OSError):
         descriptor = os.open(folder or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
         try:
@@ -132,7 +132,7 @@ def _sync_folder(folder: str, dir_fd: int | None) -> None:
 
 
 def text_of(content: bytes) -> bytes:
-    """Return a text in UTF-8 without a byte order mark; UTF-16, which Windows writes, is converted, and what is neither is left as it is.
+    """Return a text in UTF-8 without a byte order mark; UTF-16, which Windows writes, is converted, and other bytes are left unchanged.
 
     >>> text_of("\\ufeffcat".encode()), text_of("cat".encode("utf-16"))
     (b'cat', b'cat')
@@ -143,6 +143,6 @@ def text_of(content: bytes) -> bytes:
     return content.removeprefix(b"\xef\xbb\xbf")
 
 
-def opened_text(content: bytes) -> io.BytesIO:
-    """Return a text as a file, see :func:`text_of`."""
+def open_text(content: bytes) -> io.BytesIO:
+    """Open a text as a file, see :func:`text_of`."""
     return io.BytesIO(text_of(content))

@@ -13,7 +13,7 @@ _locks: WeakValues[Any] = WeakValues()  # by id
 def new_lock() -> threading.Lock:
     """Return a lock that a forked child finds unlocked.
 
-    The state that it guards must be usable in the child at any moment: assign whole values, or drop in the child what was half done.
+    The state that it guards must be usable in the child at any moment: assign whole values, or drop incomplete changes in the child.
     """
     lock = threading.Lock()
     _locks[id(lock)] = lock
@@ -28,6 +28,7 @@ def new_reentrant_lock() -> Any:
 
 
 def _in_child() -> None:
+    # A reentrant lock stays with the thread that forked, which releases it in the child.
     for lock in _locks:
         if not (hasattr(lock, "_is_owned") and lock._is_owned()):
             lock._at_fork_reinit()

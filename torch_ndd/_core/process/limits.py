@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits on the memory that a file may ask for. An argument sets one for a call, an environment variable for the process."""
+"""Limits on the memory that a file may request. An argument sets one for a call, an environment variable for the process."""
 
 import operator
 import os
@@ -12,12 +12,12 @@ MAX_SAMPLE_BYTES = 1 << 32
 
 
 def max_sample_bytes(op: str, value: Any = None) -> int:
-    """Return the limit that the argument ``max_sample_bytes`` means. Raise TypeError or ValueError that names the operator for an invalid one."""
+    """Return the limit for an argument ``max_sample_bytes``. Raise TypeError or ValueError naming the operator for an invalid one."""
     return limit(op, "max_sample_bytes", value, MAX_SAMPLE_BYTES)
 
 
 def limit(op: str, name: str, value: Any, default: int) -> int:
-    """Return the limit that an argument means; where it is None, that of the environment variable ``TORCH_NDD_`` and its name, or the default.
+    """Return the limit for an argument; if it is None, that of the environment variable ``TORCH_NDD_`` and its name, or the default.
 
     >>> limit("decoders.video", "max_sample_bytes", None, 7), limit("decoders.video", "max_sample_bytes", 5, 7)
     (7, 5)
@@ -38,11 +38,11 @@ def limit(op: str, name: str, value: Any, default: int) -> int:
     return operator.index(value)
 
 
-def check_sample(what: str, size: int, most: int) -> None:
-    """Raise RuntimeError for a sample of more bytes than ``max_sample_bytes``, and MemoryError for more than there is memory."""
-    if size > most:
+def check_sample(what: str, size: int, max_bytes: int) -> None:
+    """Raise RuntimeError for a sample of more bytes than ``max_sample_bytes``, and MemoryError for more than the available memory."""
+    if size > max_bytes:
         raise RuntimeError(
-            f"{what} {size} bytes, more than max_sample_bytes={most}, the guard against small files that promise a lot of data; "
+            f"{what} {size} bytes, more than max_sample_bytes={max_bytes}, the guard against small files that promise a lot of data; "
             "pass a larger max_sample_bytes, or set TORCH_NDD_MAX_SAMPLE_BYTES"
         )
     native.check_memory(size, what)

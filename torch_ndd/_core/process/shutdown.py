@@ -12,7 +12,7 @@ exiting = False
 
 
 def park_daemon() -> None:
-    """Park a daemon thread here at exit until the interpreter ends it.
+    """Block a daemon thread at exit until the interpreter ends it.
 
     torch unregisters the operators before that, and a thread that is ended inside torch's C++ code aborts the process.
     """

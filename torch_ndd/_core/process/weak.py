@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weak collections: objects that are known as long as another object holds them.
+"""Weak collections: objects that are available as long as another object holds them.
 
 ``weakref.WeakSet`` and ``WeakValueDictionary`` call a Python function when an object is destroyed. A KeyboardInterrupt may be raised in it, and
-Python drops the exceptions of such functions, so that the program would continue. Here nothing is called; dead entries are dropped now and then.
+Python drops the exceptions of such functions, so that the program would continue. Here no function is called; dead entries are dropped when the
+collection grows.
 """
 
 import weakref
@@ -35,7 +36,7 @@ class WeakValues(Generic[T]):
         return None if reference is None else reference()
 
     def pop(self, key: int) -> None:
-        """Forget a value."""
+        """Remove a value."""
         self._references.pop(key, None)
 
     def __iter__(self) -> Iterator[T]:

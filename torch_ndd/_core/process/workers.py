@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python threads: they end with the object they work for and with the program, and if the system refuses one, the work continues with fewer."""
+"""Python threads: they end with their owner and with the program; if the system cannot start one, the work continues with fewer."""
 
 import contextvars
 import ctypes
@@ -28,30 +28,30 @@ _gone: SimpleQueue[Any] = SimpleQueue()
 _guards: dict[int, "weakref.ref[Any]"] = {}  # by the action that they queue; a dead weak reference does nothing
 _janitor: threading.Thread | None = None
 _process = 0
-_told = False
-ending = False  # the program ends: what runs in threads of Python should stop
+_warned = False
+ending = False  # the program ends: functions on Python threads should stop
 
 # Seconds that the end of the program waits for calls in progress, first for their end, then for the SystemExit that they are sent.
 _PATIENCE, _PATIENCE_AFTER_EXIT = 0.1, 0.2
 
 
-def _tell(running: int, wanted: int) -> None:
-    global _told
-    if not _told:
-        _told = True
+def _warn_of_threads(running: int, wanted: int) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
         warnings.warn(
-            f"the system refuses further threads: {running} of {wanted} work, and whoever waits for a result, more slowly. "
-            "`ulimit -u`, `ulimit -v` and the limits of the container tell what is allowed; set_num_threads() tells how many are wanted",
+            f"could not start more threads ({running} of {wanted} running); waiting threads run the rest of the work, more slowly. "
+            "Check `ulimit -u`, `ulimit -v` and the limits of the container, or request fewer threads with set_num_threads()",
             RuntimeWarning,
             stacklevel=3,
         )
 
 
-def tell_refused() -> None:
-    """Warn, once per process, if the system refused the native library a thread."""
+def warn_of_refused_threads() -> None:
+    """Warn, once per process, if the native library could not start a thread."""
     refused = native.refused_threads.value
-    if refused and not _told:
-        _tell(refused >> 32, refused & 0xFFFFFFFF)
+    if refused and not _warned:
+        _warn_of_threads(refused >> 32, refused & 0xFFFFFFFF)
 
 
 def _work(gone: "SimpleQueue[Any]") -> None:
@@ -82,13 +82,13 @@ def is_janitor(thread: threading.Thread) -> bool:
     return thread is _janitor
 
 
-def when_gone(owner: Any, action: Callable[[], Any]) -> None:
+def call_when_freed(owner: Any, action: Callable[[], Any]) -> None:
     """Call ``action``, which must not refer to ``owner``, on a thread of this module after ``owner`` was collected; not in forked children."""
     _start_janitor()
     _guards[id(action)] = weakref.ref(owner, partial(_gone.put, action))  # type: ignore[arg-type]  # put(action, reference)
 
 
-def soon(action: Callable[[], Any]) -> None:
+def call_soon(action: Callable[[], Any]) -> None:
     """Call ``action`` on a thread of this module, which receives no signals."""
     _start_janitor()
     _gone.put(action)
@@ -113,11 +113,12 @@ class _Call:
 
 
 class Workers(Executor):
-    """Threads for ``owner``, which end with it, or with a ``with`` block. Their work sees the context variables of the submitting thread.
+    """Threads for ``owner``, which end with it, or with a ``with`` block. Work runs with the context variables of the submitting thread.
 
-    Unlike those of ``concurrent.futures`` they do not keep the program from ending: what has not begun then is cancelled, what runs has 0.3 s.
-    There are never more than ``threads`` of them, even if Ctrl-C interrupts the start of one; calls begin in the order in which they were submitted.
-    ``begin`` is called at the start of each thread. If the system refuses threads there are fewer; without any, :meth:`submit` does the work itself.
+    Unlike those of ``concurrent.futures`` they do not keep the program from ending: calls that have not begun are then cancelled, running ones get
+    0.3 s. There are never more than ``threads`` of them, even if Ctrl-C interrupts the start of one; calls begin in the order in which they were
+    submitted. ``begin`` is called at the start of each thread. If the system cannot start threads there are fewer; without any, :meth:`submit` runs
+    the work.
 
     >>> with Workers(2, "powers") as pool:
     ...     pool.submit(pow, 2, 5).result()
@@ -135,7 +136,7 @@ class Workers(Executor):
         self._process = os.getpid()
         _all[id(self)] = self
         if owner is not None:
-            when_gone(owner, partial(self.shutdown, wait=False, cancel_futures=True))
+            call_when_freed(owner, partial(self.shutdown, wait=False, cancel_futures=True))
 
     def submit(self, fn: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         """Schedule a function. Raise RuntimeError after the end of the threads; in exit functions of the program, do it here."""
@@ -155,7 +156,7 @@ class Workers(Executor):
         return call.future
 
     def resize(self, threads: int) -> None:
-        """Set the number of threads. What was submitted stays scheduled, and surplus threads end after their current call."""
+        """Set the number of threads. Submitted calls stay scheduled; surplus threads end after their current call."""
         if threads != self.max_workers:
             with self._lock:
                 self.max_workers = threads
@@ -168,7 +169,7 @@ class Workers(Executor):
         return threading.current_thread() in self._threads
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the threads after what was submitted, or after what they are doing."""
+        """End the threads after the submitted calls, or, with ``cancel_futures``, after the running ones."""
         with self._lock:
             self._ended = True
         if cancel_futures:
@@ -189,7 +190,7 @@ class Workers(Executor):
         try:
             thread.start()
         except (RuntimeError, MemoryError):
-            _tell(len(self._threads), self.max_workers)
+            _warn_of_threads(len(self._threads), self.max_workers)
             self._serve_here()
 
     def _serve(self) -> None:
@@ -212,7 +213,7 @@ class Workers(Executor):
                 self._threads.discard(threading.current_thread())
 
     def _serve_here(self) -> None:
-        """Do what waits on a thread that submits, unless there are other threads."""
+        """Run the waiting calls on the submitting thread, unless there are other threads."""
         with self._lock:
             if self._threads:
                 return
@@ -260,14 +261,14 @@ _all: WeakValues[Workers] = WeakValues()  # by id
 def _end_of_program() -> None:
     global ending
     ending = True
-    here = [one for one in _all if one._process == os.getpid()]
-    for one in here:
-        one.shutdown(wait=False, cancel_futures=True)
-    threads = [thread for one in here for thread in list(one._threads)]
+    pools = [pool for pool in _all if pool._process == os.getpid()]  # not those of a parent process
+    for pool in pools:
+        pool.shutdown(wait=False, cancel_futures=True)
+    threads = [thread for pool in pools for thread in list(pool._threads)]
     _wait_for(threads, _PATIENCE)
     for thread in threads:
         if thread.is_alive() and thread.ident is not None:
-            # The next line of Python in it. One that comes back from C++ to an interpreter that has ended could abort the process.
+            # Raised at its next line of Python. A thread that returns from C++ to an interpreter that has ended could abort the process.
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
     _wait_for(threads, _PATIENCE_AFTER_EXIT)
 

@@ -13,14 +13,14 @@ from typing_extensions import Self
 
 from .. import native
 from ..native import CPU
-from ..native.graph_results import result
+from ..native.graph_results import mark_result
 from ..work.cuda_work import on_stream, stream_work
 from ..work.pending import SAME_SAMPLE, Pending
 from ..work.sources import UNKNOWN, with_source
 from .dispatch import output, run, submit
-from .elementwise import Plan, label, on_cpu, plan
+from .elementwise import Computation, find_computation, label, on_cpu
 from .extents import Fixed
-from .foreign import imported
+from .foreign import import_values
 from .operand import Operand, loop
 from .pipeline_values import unwrap
 
@@ -140,72 +140,73 @@ def arithmetic(operation: str, *operands: Any) -> Any:
     compiling = torch.compiler.is_compiling()
     if not compiling and (recorder := loop.recorder) is not None:
         return recorder.call("arithmetic", _perform, (operation, *operands), {}, False)
-    return computed(operation, operands, compiling)
+    return compute(operation, operands, compiling)
 
 
-def _perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+def _perform(inputs: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
     operation, *operands = inputs
-    return computed(operation, operands, False)
+    return compute(operation, operands, False)
 
 
-def computed(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
+def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     """Return the result; a plain :class:`Operand` if no operand is a Tensor or a Batch."""
-    values = [_operand(one, compiling) for one in operands]
-    for one in values:
-        if one is None:
-            return _refused(operation, operands, values)
+    values = [_to_operand(operand, compiling) for operand in operands]
+    for value in values:
+        if value is None:
+            return _refuse(operation, operands, values)
     first = values[0]
     target = first.buffer.device
-    for one in values:
-        if one.buffer.device != target:
+    for value in values:
+        if value.buffer.device != target:
             values, target = _on_one_device(operation, operands, values)
             break
-    found = plan(operation, [one.buffer.dtype for one in values])
+    computation = find_computation(operation, [value.buffer.dtype for value in values])
+    # The result is made like the first operand, unless only another has a type of its own, and like a Batch if there is one.
     like, layout, ragged, external = first, None, False, False
-    for one in values:
+    for value in values:
         if type(like) is Operand:
-            like = one
-        if one._layout is not None:
-            layout = _common_layout(operation, layout, one._layout)
-        if one._is_batch:
-            like = one
-            ragged = ragged or one.ragged_shapes is not None
-        external = external or one.caller_owned
+            like = value
+        if value._layout is not None:
+            layout = _common_layout(operation, layout, value._layout)
+        if value._is_batch:
+            like = value
+            ragged = ragged or value.ragged_shapes is not None
+        external = external or value.caller_owned
     # Inductor stores bools one at a time: x < 100 takes 20 ms where the kernel takes 0.3.
-    if compiling and not ragged and found.formula is not None and not (found.out is torch.bool and on_cpu(values[0].buffer)):
-        made = result(found.formula(*_aligned(values)))
-        return like._result(made if like._is_batch else made[None], None, layout, None, None)
+    if compiling and not ragged and computation.formula is not None and not (computation.out is torch.bool and on_cpu(values[0].buffer)):
+        result = mark_result(computation.formula(*_align(values)))
+        return like._result(result if like._is_batch else result[None], None, layout, None, None)
 
     if ragged:
-        out, shapes, fixed = _unfilled_ragged(operation, values, found)
+        out, shapes, fixed = _allocate_ragged(operation, values, computation)
     else:
-        out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), found.out, target), None, None
-    arguments = (*_buffers(values), found.operation, found.type, out, shapes)
+        out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), computation.out, target), None, None
+    arguments = (*_buffers(values), computation.operation, computation.type, out, shapes)
     if compiling:
         _kernel(*arguments)
         return like._result(out, shapes, layout, None, fixed)
     if (sources := like.sources) is UNKNOWN and like is not first:
         sources = _sources_of(values, like._is_batch)
     if target == CPU:
-        reads = [(pending, one._sample) for one in values if (pending := one._unfinished()) is not None]
+        reads = [(pending, value._sample) for value in values if (pending := value._pending_work()) is not None]
         pending = submit(_kernel, arguments, reads, external, sources)
         if reads and pending is not None:
-            _forget_fused(pending, [read for read, _ in reads])
+            _skip_fused(pending, [read for read, _ in reads])
     else:
-        pending = run(_kernel, arguments, [(one, SAME_SAMPLE) for one in values], out)
-    made = like._result(out, shapes, layout, pending, fixed)
+        pending = run(_kernel, arguments, [(value, SAME_SAMPLE) for value in values], out)
+    result = like._result(out, shapes, layout, pending, fixed)
     if sources is not UNKNOWN:
-        made.sources = sources
-    return made
+        result.sources = sources
+    return result
 
 
 def _sources_of(values: Sequence[Any], of_batch: bool) -> Sequence[str]:
-    """Return the sources of the first operand that has some: of one that is a batch if the result is one."""
-    return next((one.sources for one in values if one.sources is not UNKNOWN and one._is_batch == of_batch), UNKNOWN)
+    """Return the sources of the first operand with known sources: of a Batch for a Batch, else of a Tensor."""
+    return next((value.sources for value in values if value.sources is not UNKNOWN and value._is_batch == of_batch), UNKNOWN)
 
 
-def _forget_fused(pending: Pending, reads: Sequence[Pending]) -> None:
-    """Make a result that computes operands inline depend on their inputs instead of on them.
+def _skip_fused(pending: Pending, reads: Sequence[Pending]) -> None:
+    """Let a result whose kernel computes pending operands itself depend on their inputs instead of on them.
 
     The program may drop such operands, which then need not be computed.
     """
@@ -216,7 +217,7 @@ def _forget_fused(pending: Pending, reads: Sequence[Pending]) -> None:
 
 
 def _buffers(values: Sequence[Any]) -> list[torch.Tensor | None]:
-    """Return values and shapes of three operands."""
+    """Return values and shapes of three operands, as the kernel takes them."""
     buffers: list[torch.Tensor | None] = []
     for value in values:
         if value._is_batch:
@@ -230,7 +231,7 @@ _DTYPES = {int: torch.int32, float: torch.float32, bool: torch.bool}
 _numbers: dict[tuple[type, Any], Operand] = {}
 
 
-def _operand(value: Any, compiling: bool) -> Any:
+def _to_operand(value: Any, compiling: bool) -> Any:
     """Return a value as an operand; None if it is not numeric."""
     if isinstance(value, Operand):
         return value.settle() if compiling else value
@@ -239,26 +240,26 @@ def _operand(value: Any, compiling: bool) -> Any:
         if compiling:
             return _constant(torch.full((), value, dtype=_DTYPES[kind]))
         key = (kind, value if value else repr(value))  # 0.0 and -0.0 are equal
-        made = _numbers.get(key)
-        if made is None:
+        operand = _numbers.get(key)
+        if operand is None:
             if kind is int and not -(2**31) <= value < 2**31:
                 raise OverflowError(f"arithmetic: {value} is out of range for int32.")
             if len(_numbers) > 1000:
                 _numbers.clear()
-            made = _numbers[key] = _constant(torch.tensor(value, dtype=_DTYPES[kind]))
-            made._row = made.buffer[None]
-        return made
+            operand = _numbers[key] = _constant(torch.tensor(value, dtype=_DTYPES[kind]))
+            operand._row = operand.buffer[None]
+        return operand
     if value is None:
-        raise ValueError("arithmetic: None is no operand")
+        raise ValueError("arithmetic: an operand must be a Tensor, a Batch, numbers or an array, got None")
     if isinstance(value, str | bytes):
-        raise RuntimeError(f"arithmetic: {value!r} is no operand")
+        raise RuntimeError(f"arithmetic: an operand must be a Tensor, a Batch, numbers or an array, got {value!r}")
     if isinstance(unwrapped := unwrap(value), Operand):
         return unwrapped
     if compiling and kind in (list, tuple):  # as_tensor uses NumPy, which is not allowed in a graph
-        made = torch.tensor(value)
-        return _constant(made.to(torch.int32) if made.dtype is torch.int64 else made)
+        operand = torch.tensor(value)
+        return _constant(operand.to(torch.int32) if operand.dtype is torch.int64 else operand)
     try:
-        values, external = imported(value, wide=False)
+        values, external = import_values(value, wide=False)
     except TypeError:
         return None
     return _constant(values, external)
@@ -268,44 +269,44 @@ def _constant(values: torch.Tensor, external: bool = False) -> Operand:
     return Operand(values, None, None, external)
 
 
-def _refused(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
+def _refuse(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
     """Return NotImplemented, so that Python tries the other operand, or raise TypeError.
 
     TypeError is for functions, and for ``==``, where Python would fall back to ``is``.
     """
-    if len(values) == 2 and operation not in ("eq", "ne") and any(isinstance(one, Operand) for one in operands):
+    if len(values) == 2 and operation not in ("eq", "ne") and any(isinstance(operand, Operand) for operand in operands):
         return NotImplemented
-    wrong = next(given for given, made in zip(operands, values, strict=True) if made is None)
+    wrong = next(operand for operand, value in zip(operands, values, strict=True) if value is None)
     raise TypeError(f"{label(operation)}: Unexpected element type {type(wrong).__name__}: an operand is a Tensor, a Batch, numbers or an array")
 
 
 def _on_one_device(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], torch.device]:
     """Move numbers and lists to the device of the other operands."""
-    target = next(one.buffer.device for one in values if one.buffer.device.type != "cpu")
-    for given, made in zip(operands, values, strict=True):
-        if made.buffer.device != target and not isinstance(given, int | float | list | tuple | range):
+    target = next(value.buffer.device for value in values if value.buffer.device.type != "cpu")
+    for operand, value in zip(operands, values, strict=True):
+        if value.buffer.device != target and not isinstance(operand, int | float | list | tuple | range):
             raise ValueError(f"{label(operation)}: Cannot mix GPU and CPU inputs.")
-    return [_placed(given, made, target) for given, made in zip(operands, values, strict=True)], target
+    return [_place(operand, value, target) for operand, value in zip(operands, values, strict=True)], target
 
 
-def _placed(given: Any, made: Any, target: torch.device) -> Any:
-    if type(made) is not Operand:
-        return made.to_device(target)
-    return _number_on_gpu(given, made, target) if type(given) in _DTYPES else _constant(made.buffer.to(target))
+def _place(operand: Any, value: Any, target: torch.device) -> Any:
+    if type(value) is not Operand:
+        return value.to_device(target)
+    return _number_on_gpu(operand, value, target) if type(operand) in _DTYPES else _constant(value.buffer.to(target))
 
 
-def _number_on_gpu(number: Any, made: Operand, target: torch.device) -> Operand:
-    """Return a number in a GPU's memory, where it stays: for a copy from the host the host would wait, and a CUDA graph cannot have one."""
+def _number_on_gpu(number: Any, operand: Operand, target: torch.device) -> Operand:
+    """Return a number in a GPU's memory, where it stays: the host would wait for a copy, and a CUDA graph cannot contain one."""
     if torch.compiler.is_compiling():
-        return _constant(torch.full((), number, dtype=made.buffer.dtype, device=target))
-    if (found := made._on_gpus.get(target)) is not None:
+        return _constant(torch.full((), number, dtype=operand.buffer.dtype, device=target))
+    if (found := operand._on_gpus.get(target)) is not None:
         return found
     with on_stream(target):
-        values = torch.full((), number, dtype=made.buffer.dtype, device=target)
+        values = torch.full((), number, dtype=operand.buffer.dtype, device=target)
         found = Operand(values, None, stream_work([values]), False)
         found._row = values[None]
     if not torch.cuda.is_current_stream_capturing():  # memory of a graph is the graph's
-        made._on_gpus = {**made._on_gpus, target: found}
+        operand._on_gpus = {**operand._on_gpus, target: found}
     return found
 
 
@@ -320,9 +321,9 @@ def _common_layout(operation: str, left: str | None, right: str) -> str:
 def _broadcast_shape(operation: str, values: Sequence[Any]) -> list[int]:
     """Return the shape of the result's buffer: the number of samples, and the broadcast shape of dense samples."""
     size, extents = None, ()
-    for one in values:
-        shape = one.buffer.shape
-        if one._is_batch:
+    for value in values:
+        shape = value.buffer.shape
+        if value._is_batch:
             if size is not None and size != shape[0]:
                 raise _wrong_size(operation, size, shape[0])
             size, shape = shape[0], shape[1:]
@@ -346,18 +347,18 @@ def _broadcast_extents(operation: str, left: Sequence[int], right: Sequence[int]
     return extents
 
 
-def _unfilled_ragged(operation: str, values: Sequence[Any], found: Plan) -> tuple[torch.Tensor, torch.Tensor | None, Fixed | None]:
-    """Return the buffer of a result, the shapes of its samples and what they share."""
-    batches = [one for one in values if one._is_batch]
+def _allocate_ragged(operation: str, values: Sequence[Any], computation: Computation) -> tuple[torch.Tensor, torch.Tensor | None, Fixed | None]:
+    """Return the buffer of a result, the shapes of its samples and the extents that they share."""
+    batches = [value for value in values if value._is_batch]
     size, device = batches[0].batch_size, batches[0].buffer.device
-    for one in batches:
-        if one.batch_size != size:
-            raise _wrong_size(operation, size, one.batch_size)
-    if len(batches) == 1 and all(one is batches[0] or not one.buffer.shape for one in values):
-        one = batches[0]
-        return output(native.empty, one.buffer.shape, found.out, device), one.ragged_shapes, one.shared_extents
-    ndim = max(one.ndim for one in values)
-    rows = [_rows(one, size, ndim) for one in values]
+    for value in batches:
+        if value.batch_size != size:
+            raise _wrong_size(operation, size, value.batch_size)
+    if len(batches) == 1 and all(value is batches[0] or not value.buffer.shape for value in values):
+        value = batches[0]
+        return output(native.empty, value.buffer.shape, computation.out, device), value.ragged_shapes, value.shared_extents
+    ndim = max(value.ndim for value in values)
+    rows = [_shape_rows(value, size, ndim) for value in values]
     shapes = rows[0]
     for right in rows[1:]:
         left, shapes = shapes, torch.where(shapes == 1, right, shapes)
@@ -368,22 +369,22 @@ def _unfilled_ragged(operation: str, values: Sequence[Any], found: Plan) -> tupl
             i = int(wrong.to(torch.uint8).argmax())
             text = f"{label(operation)}: Can't broadcast shapes {tuple(left[i].tolist())} and {tuple(right[i].tolist())} (sample_idx={i})"
             raise RuntimeError(with_source(text, _sources_of(values, True)))
-    return *output(native.unfilled, shapes.contiguous(), found.out, device), _fixed(values, ndim)
+    return *output(native.allocate_samples, shapes.contiguous(), computation.out, device), _find_shared_extents(values, ndim)
 
 
-def _fixed(values: Sequence[Any], ndim: int) -> tuple[int | None, ...]:
+def _find_shared_extents(values: Sequence[Any], ndim: int) -> tuple[int | None, ...]:
     """Return the extents that all samples of a result share: where those of all operands are known, or one that is not 1."""
-    made: list[int | None] = [1] * ndim
-    for one in values:
-        known = one.buffer.shape if not one._is_batch else one.buffer.shape[1:] if one.ragged_shapes is None else one.shared_extents
+    shared: list[int | None] = [1] * ndim
+    for value in values:
+        known = value.buffer.shape if not value._is_batch else value.buffer.shape[1:] if value.ragged_shapes is None else value.shared_extents
         for axis in range(ndim):
-            extent = None if known is None else 1 if axis < ndim - one.ndim else known[axis - ndim]
-            if made[axis] == 1 or (made[axis] is None and extent not in (None, 1)):
-                made[axis] = extent
-    return tuple(made)
+            extent = None if known is None else 1 if axis < ndim - value.ndim else known[axis - ndim]
+            if shared[axis] == 1 or (shared[axis] is None and extent not in (None, 1)):
+                shared[axis] = extent
+    return tuple(shared)
 
 
-def _rows(value: Any, size: int, ndim: int) -> torch.Tensor:
+def _shape_rows(value: Any, size: int, ndim: int) -> torch.Tensor:
     """Return the shapes of the samples, int64 (size, ndim), with ones prepended."""
     if value._is_batch and value.ragged_shapes is not None:
         return torch.nn.functional.pad(value.ragged_shapes, (ndim - value.ragged_shapes.shape[1], 0), value=1)
@@ -391,13 +392,13 @@ def _rows(value: Any, size: int, ndim: int) -> torch.Tensor:
     return torch.tensor([[1] * (ndim - len(shape)) + list(shape)], dtype=torch.int64).expand(size, ndim)
 
 
-def _aligned(values: Sequence[Any]) -> list[torch.Tensor]:
+def _align(values: Sequence[Any]) -> list[torch.Tensor]:
     """Return the values of dense operands, with ones after the batch dimension if samples of others have more dimensions."""
-    ndim = max(one.ndim for one in values)
+    ndim = max(value.ndim for value in values)
     aligned = []
-    for one in values:
-        tensor = one.buffer
-        if one._is_batch and one.ndim < ndim:
-            tensor = tensor.reshape(tensor.shape[0], *(1,) * (ndim - one.ndim), *tensor.shape[1:])
+    for value in values:
+        tensor = value.buffer
+        if value._is_batch and value.ndim < ndim:
+            tensor = tensor.reshape(tensor.shape[0], *(1,) * (ndim - value.ndim), *tensor.shape[1:])
         aligned.append(tensor)
     return aligned

@@ -10,31 +10,31 @@ import torch
 
 from ... import types
 from ..context.device import Device, DeviceLike, torch_device
-from ..native import check_samples, empty, unfilled
+from ..native import allocate_samples, check_samples, empty
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending
-from ..work.sources import UNKNOWN, chosen, with_source
-from ..work.upload import moved
-from .collect import collected, fence, is_array
+from ..work.sources import UNKNOWN, select_sources, with_source
+from ..work.upload import copy_to_device
+from .collect import collect, fence, is_array
 from .dispatch import output, run
-from .extents import Fixed, confirmed, joined, lasting, left
-from .foreign import imported
-from .html import of_values
-from .indexing import has_varying, layout_left, plain_keys, take, takes_all, whole, window, windows, with_numbers
+from .extents import Fixed, confirm_extents, find_lasting_extents, merge_extents, slice_extents
+from .foreign import import_values
+from .html import format_values
+from .indexing import has_varying, plain_keys, remaining_layout, take, takes_all, to_numbers, whole, window, windows
 from .operand import Operand, TorchTensor
 from .pipeline_values import LISTS, import_with, unwrap
-from .printing import of_batch
+from .printing import format_batch
 from .sample_buffer import SampleBuffer
 from .samples import Samples, SampleSlicer, sample_index
-from .tensor import Tensor, as_tensor, check_layout, converted, new_tensor, own_memory, saved_values
+from .tensor import Tensor, as_tensor, check_layout, convert_values, load_values, new_tensor, unshare_memory
 
 # Inside Batch `slice` is a property.
 Slice: TypeAlias = slice
 
 
 class Batch(SampleBuffer):
-    """N samples in one buffer: dense (N, ...) if their shapes are equal, otherwise one after the other.
+    """N samples in one buffer: dense (N, ...) if their shapes are equal, otherwise packed, one after the other.
 
-    Created by :func:`batch` and :func:`as_batch`, by readers and by operators. Shapes, dtype and layout are known at once; whatever needs the values
+    Created by :func:`batch` and :func:`as_batch`, by readers and by operators. Shapes, dtype and layout are known immediately; access to the values
     waits for them and raises the error of the call that should have produced them.
 
     >>> b = batch([[1, 2, 3], [4, 5]])
@@ -49,9 +49,9 @@ class Batch(SampleBuffer):
         self, tensors: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, *, copy: bool = False
     ) -> None:
         if tensors is None:
-            raise ValueError("Batch: tensors must be given")
-        made = (batch if copy else as_batch)(tensors, dtype, device, layout)
-        self.__dict__.update({**made.__dict__, "_samples": None})
+            raise ValueError("Batch: the argument 'tensors' is missing")
+        result = (batch if copy else as_batch)(tensors, dtype, device, layout)
+        self.__dict__.update({**result.__dict__, "_samples": None})
 
     # --- samples ---
 
@@ -62,7 +62,7 @@ class Batch(SampleBuffer):
         After ``images = decoders.image(files, on_error="skip")`` the labels of the images are ``labels.select(images.kept)``.
         """
         self.wait()
-        return self.failures.kept() if self.failures else list(range(self.batch_size))
+        return self.failures.kept_samples() if self.failures else list(range(self.batch_size))
 
     @property
     def tensors(self) -> "Samples[Batch]":
@@ -107,20 +107,20 @@ class Batch(SampleBuffer):
         if isinstance(keys, range) and (keys.step == 1 or len(keys) == 1):
             first, last, pending = keys.start, keys.start + len(keys), fence(self, ALL_SAMPLES)
             if self.ragged_shapes is None:
-                made = new_batch(self.buffer[first:last], None, self._layout, pending, self.caller_owned)
+                result = new_batch(self.buffer[first:last], None, self._layout, pending, self.caller_owned)
             else:
                 begins = self._offsets()
                 values = self.buffer[begins[first] : begins[last]]
-                made = new_batch(values, self.ragged_shapes[first:last], self._layout, pending, self.caller_owned, self.shared_extents).densified()
+                result = new_batch(values, self.ragged_shapes[first:last], self._layout, pending, self.caller_owned, self.shared_extents).densify()
         else:
             index = torch.tensor(keys, dtype=torch.int64)
             if self.ragged_shapes is None:
-                made = new_batch(output(empty, [len(keys), *self.buffer.shape[1:]], self.buffer.dtype, self.buffer.device), None, self._layout)
+                result = new_batch(output(empty, [len(keys), *self.buffer.shape[1:]], self.buffer.dtype, self.buffer.device), None, self._layout)
             else:
-                made = output(empty_packed, self.ragged_shapes[index], self.buffer.dtype, self.buffer.device, self._layout, self.shared_extents)
-            self._take(index, *whole(self.ndim), made)
-        made.sources = chosen(self.sources, keys)
-        return made
+                result = output(empty_packed, self.ragged_shapes[index], self.buffer.dtype, self.buffer.device, self._layout, self.shared_extents)
+            self._take(index, *whole(self.ndim), result)
+        result.sources = select_sources(self.sources, keys)
+        return result
 
     def _take(self, index: TorchTensor | None, starts: TorchTensor, steps: TorchTensor, out: "Batch") -> None:
         """Fill ``out`` with parts of samples."""
@@ -138,15 +138,15 @@ class Batch(SampleBuffer):
         values = self.buffer
         if self.pending is None:
             return self.with_buffer(empty(values.shape, values.dtype, values.device).copy_(values), None)
-        made = self.with_buffer(output(empty, values.shape, values.dtype, values.device), None)
-        self._take(None, *whole(self.ndim), made)
-        return made
+        result = self.with_buffer(output(empty, values.shape, values.dtype, values.device), None)
+        self._take(None, *whole(self.ndim), result)
+        return result
 
     def with_buffer(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
         """Return the same samples in other memory."""
-        made = new_batch(values, self.ragged_shapes, self._layout, pending, external, self.shared_extents)
-        made.sources, made.failures = self.sources, self.failures
-        return made
+        result = new_batch(values, self.ragged_shapes, self._layout, pending, external, self.shared_extents)
+        result.sources, result.failures = self.sources, self.failures
+        return result
 
     def nth(self, i: int) -> Tensor:
         if torch.compiler.is_compiling() and self.ragged_shapes is None:
@@ -155,21 +155,21 @@ class Batch(SampleBuffer):
         if samples is None:
             samples = list[Tensor | None]([None] * self.batch_size)
             self._samples = samples
-        made = samples[i]
-        if made is None:
+        result = samples[i]
+        if result is None:
             values = self.buffer[i] if self.ragged_shapes is None else self.part(i).view(self.ragged_shapes[i].tolist())
-            made = samples[i] = new_tensor(values, self._layout, self.pending, i, self.caller_owned)
+            result = samples[i] = new_tensor(values, self._layout, self.pending, i, self.caller_owned)
             if self.sources is not UNKNOWN:
-                made.sources = self.sources[i : i + 1]
-        return made
+                result.sources = self.sources[i : i + 1]
+        return result
 
-    def densified(self) -> "Batch":
+    def densify(self) -> "Batch":
         """Return the same samples, as a dense buffer if their shapes turn out equal."""
         shapes = self.ragged_shapes
         if shapes is not None and len(shapes) and ((rows := shapes.numpy()) == rows[0]).all():
-            made = new_batch(self.buffer.view(len(shapes), *shapes[0].tolist()), None, self._layout, self.pending, self.caller_owned)
-            made.sources = self.sources
-            return made
+            result = new_batch(self.buffer.view(len(shapes), *shapes[0].tolist()), None, self._layout, self.pending, self.caller_owned)
+            result.sources = self.sources
+            return result
         return self
 
     def __bool__(self) -> bool:
@@ -186,7 +186,7 @@ class Batch(SampleBuffer):
         )
 
     def __float__(self) -> float:
-        raise TypeError(f"a Batch is no number: it has {self.batch_size} samples. batch.tensors[0] is one of them, batch.torch() has all")
+        raise TypeError(f"cannot convert a Batch of {self.batch_size} samples to a number; batch.tensors[0] is the first, batch.torch() has all")
 
     def __int__(self) -> int:
         return int(float(self))
@@ -207,13 +207,13 @@ class Batch(SampleBuffer):
 
     # --- parts of samples ---
 
-    def _sliced(self, keys: tuple[Any, ...]) -> "Batch":
+    def _slice(self, keys: tuple[Any, ...]) -> "Batch":
         if takes_all(keys):
             return self
         self = self.settle()
         varying = has_varying(keys, self.batch_size)
         keys = plain_keys(keys, self.ndim, "sample", RuntimeError)
-        layout = layout_left(self._layout, keys)
+        layout = remaining_layout(self._layout, keys)
         values = self.buffer
         if self.ragged_shapes is None and not varying:
             try:
@@ -224,20 +224,20 @@ class Batch(SampleBuffer):
             if view is not None and torch.compiler.is_compiling():
                 return new_batch(view.contiguous(), None, layout)
             if view is not None and view.is_contiguous() and not self.caller_owned:
-                made = new_batch(view, None, layout, self.pending)
+                result = new_batch(view, None, layout, self.pending)
             else:
-                made = new_batch(output(empty, [values.shape[0], *part.extents], values.dtype, values.device), None, layout)
-                self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), made)
+                result = new_batch(output(empty, [values.shape[0], *part.extents], values.dtype, values.device), None, layout)
+                self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), result)
         else:
             try:
-                starts, steps, extents = windows(self.sample_shapes(), with_numbers(keys))
+                starts, steps, extents = windows(self.sample_shapes(), to_numbers(keys))
             except IndexError as error:
                 raise IndexError(with_source(str(error), self.sources)) from None
-            fixed = left(tuple(values.shape[1:]) if self.ragged_shapes is None else self.shared_extents, keys)
-            made = output(empty_packed, extents, values.dtype, values.device, layout, fixed)
-            self._take(None, starts, steps, made)
-        made.sources = self.sources
-        return made
+            fixed = slice_extents(tuple(values.shape[1:]) if self.ragged_shapes is None else self.shared_extents, keys)
+            result = output(empty_packed, extents, values.dtype, values.device, layout, fixed)
+            self._take(None, starts, steps, result)
+        result.sources = self.sources
+        return result
 
     def _parts_of(self, whole: Tensor, keys: tuple[Any, ...]) -> "Batch":
         """Return ``whole[keys]``, where a key has one number for each sample of this batch."""
@@ -245,12 +245,14 @@ class Batch(SampleBuffer):
         has_varying(keys, size)
         keys = plain_keys(keys, whole.ndim, "Tensor", ValueError)
         shapes = torch.tensor([whole.shape], dtype=torch.int64).reshape(1, -1).expand(size, -1)
-        starts, steps, extents = windows(shapes, with_numbers(keys))
-        made = output(empty_packed, extents, whole.dtype, whole.buffer.device, layout_left(whole.layout, keys), left(whole.shape, keys))
+        starts, steps, extents = windows(shapes, to_numbers(keys))
+        result = output(
+            empty_packed, extents, whole.dtype, whole.buffer.device, remaining_layout(whole.layout, keys), slice_extents(whole.shape, keys)
+        )
         index = torch.zeros(size, dtype=torch.int64)
-        arguments = (whole.buffer[None], None, index, starts, steps, made.buffer, made.ragged_shapes)
-        made.pending = run(take, arguments, [(whole, whole._sample)], made.buffer)
-        return made
+        arguments = (whole.buffer[None], None, index, starts, steps, result.buffer, result.ragged_shapes)
+        result.pending = run(take, arguments, [(whole, whole._sample)], result.buffer)
+        return result
 
     # --- elsewhere ---
 
@@ -272,8 +274,8 @@ class Batch(SampleBuffer):
             raise ValueError(f"batch_size must not be negative, got {size}")
         check_samples("Batch.broadcast", size)
         if sample is None:
-            raise TypeError("None cannot be broadcast: a sample is made from numbers, lists and arrays")
-        return repeated(as_tensor(sample, dtype, device), size)
+            raise TypeError("cannot broadcast None: a sample is created from numbers, lists and arrays")
+        return repeat_sample(as_tensor(sample, dtype, device), size)
 
     def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Batch":
         """Return this batch on a device: itself if it is already there and no copy is forced."""
@@ -281,7 +283,7 @@ class Batch(SampleBuffer):
         if target == self.buffer.device:
             return self.copy_values() if force_copy else self
         self = self.settle()
-        values, pending = moved(self.buffer, self.pending, self.caller_owned, target)
+        values, pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
         return self.with_buffer(values, pending)
 
     def cpu(self) -> "Batch":
@@ -299,33 +301,33 @@ class Batch(SampleBuffer):
         return self.copy_values().evaluate()
 
     def __getstate__(self) -> dict[str, Any]:
-        shapes = None if self.ragged_shapes is None else own_memory(self.ragged_shapes)
+        shapes = None if self.ragged_shapes is None else unshare_memory(self.ragged_shapes)
         sources = tuple(self.sources)
-        return {"values": own_memory(self.wait()), "shapes": shapes, "layout": self._layout, "sources": sources, "fixed": self.shared_extents}
+        return {"values": unshare_memory(self.wait()), "shapes": shapes, "layout": self._layout, "sources": sources, "fixed": self.shared_extents}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        values, sources = saved_values("Batch", state)
+        values, sources = load_values("Batch", state)
         shapes, fixed = _saved_shapes(state.get("shapes"), values), state.get("fixed")
         ndim, size = (values.dim() - 1, values.shape[0]) if shapes is None else (shapes.shape[1], shapes.shape[0])
         if len(sources) not in (0, size) or not (fixed is None or (isinstance(fixed, tuple) and len(fixed) == ndim)):
             raise ValueError(f"Batch: {len(sources)} sources and the extents {fixed!r:.100} do not fit {size} samples with {ndim} dimensions")
         Operand.__init__(self, values, check_layout("Batch", state["layout"], ndim), None, False)
         self.ragged_shapes, self._samples, self.sources = shapes, None, sources
-        self.shared_extents = None if shapes is None else confirmed(fixed, shapes.tolist())
+        self.shared_extents = None if shapes is None else confirm_extents(fixed, shapes.tolist())
 
     def __repr__(self) -> str:
-        return of_batch(self)
+        return format_batch(self)
 
     def _repr_html_(self) -> str:
-        return of_values(self)
+        return format_values(self)
 
 
 def _saved_shapes(shapes: Any, values: TorchTensor) -> TorchTensor | None:
-    """Return the shapes in a file if they are those of samples in these values: kernels and Python find the samples with them."""
+    """Return saved shapes, checked against the values: kernels and Python find the samples by them."""
     if shapes is None and values.dim():
         return None
     if isinstance(shapes, torch.Tensor) and (shapes.dtype, shapes.layout, shapes.dim(), values.dim()) == (torch.int64, torch.strided, 2, 1):
-        # A file, or a process that shares memory, could give shapes that are part of the values: kernels would change them.
+        # A copy: in a file, or in memory shared with another process, the shapes could be a view of the values, and kernels would change them.
         rows = shapes.detach().cpu().clone(memory_format=torch.contiguous_format)
         if not (rows < 0).any() and rows.numpy().prod(1, dtype=np.float64).sum() == values.numel():  # in 64 bits 2**32 * 2**32 is 0
             return rows
@@ -340,28 +342,28 @@ def new_batch(
     external: bool = False,
     fixed: Fixed | None = None,
 ) -> Batch:
-    """Create a Batch over values and shapes that are valid; ``fixed`` is what ragged samples share."""
-    made = Batch.__new__(Batch)
-    made.buffer = values
-    made.ragged_shapes = shapes
-    made.shared_extents = fixed
-    made._layout = layout
-    made.pending = pending
-    made.caller_owned = external
-    made._samples = None
-    return made
+    """Create a Batch over values and shapes that are valid; ``fixed`` are the extents that ragged samples share."""
+    result = Batch.__new__(Batch)
+    result.buffer = values
+    result.ragged_shapes = shapes
+    result.shared_extents = fixed
+    result._layout = layout
+    result.pending = pending
+    result.caller_owned = external
+    result._samples = None
+    return result
 
 
-def repeated(sample: Tensor, batch_size: int) -> Batch:
+def repeat_sample(sample: Tensor, batch_size: int) -> Batch:
     """Return a batch of this many copies of a sample."""
     sample = sample.settle()
-    made = new_batch(output(empty, [batch_size, *sample.shape], sample.dtype, sample.buffer.device), None, sample.layout)
+    result = new_batch(output(empty, [batch_size, *sample.shape], sample.dtype, sample.buffer.device), None, sample.layout)
     index = torch.zeros(batch_size, dtype=torch.int64)
-    arguments = (sample.buffer[None], None, index, *whole(sample.ndim), made.buffer, None)
-    made.pending = run(take, arguments, [(sample, sample._sample)], made.buffer)
+    arguments = (sample.buffer[None], None, index, *whole(sample.ndim), result.buffer, None)
+    result.pending = run(take, arguments, [(sample, sample._sample)], result.buffer)
     if sample.sources is not UNKNOWN:
-        made.sources = tuple(sample.sources) * batch_size
-    return made
+        result.sources = tuple(sample.sources) * batch_size
+    return result
 
 
 def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: torch.dtype, device: torch.device, layout: str | None = None) -> Batch:
@@ -380,27 +382,27 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
     rows = np.empty((batch_size, len(shape)), np.int64)
     for k, extent in enumerate(shape):
         if not isinstance(extent, torch.Tensor) and extent >= 2**63:
-            raise MemoryError(f"there is no memory for an output with an extent of {extent}")
+            raise MemoryError(f"not enough memory for an output with an extent of {extent}")
         rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
     return empty_packed(torch.from_numpy(rows), dtype, device, layout, fixed)
 
 
 def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device, layout: str | None = None, fixed: Fixed | None = None) -> Batch:
-    """Return an unfilled batch with these shapes, int64 (N, ndim), of which ``fixed`` is known to be common; dense if they are equal."""
-    values, kept = unfilled(shapes, dtype, device)
-    return new_batch(values, kept, layout, fixed=None if kept is None else fixed)
+    """Return an unfilled batch with these shapes, int64 (N, ndim), and the extents ``fixed`` that they share; dense if they are equal."""
+    values, ragged_shapes = allocate_samples(shapes, dtype, device)
+    return new_batch(values, ragged_shapes, layout, fixed=None if ragged_shapes is None else fixed)
 
 
 def ragged_batch(values: torch.Tensor, shapes: np.ndarray, layout: str | None = None) -> Batch:
     """Return a ragged batch over contiguous samples with these shapes, int64 (N, ndim)."""
-    return new_batch(values, torch.from_numpy(shapes), layout, fixed=lasting(shapes.tolist(), layout))
+    return new_batch(values, torch.from_numpy(shapes), layout, fixed=find_lasting_extents(shapes.tolist(), layout))
 
 
 def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
     """Create a Batch with its own memory. See :func:`as_batch`."""
     tensors = unwrap(tensors)
-    made = _made(tensors, dtype, device, layout, share=False)
-    return made.copy_values() if made.caller_owned or made is tensors or isinstance(tensors, Batch | Samples | Tensor) else made
+    result = _create(tensors, dtype, device, layout, share=False)
+    return result.copy_values() if result.caller_owned or result is tensors or isinstance(tensors, Batch | Samples | Tensor) else result
 
 
 def as_batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
@@ -420,24 +422,24 @@ def as_batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, 
     >>> as_batch(torch.zeros(4, 2, 3), layout="HW").shape[0]
     (2, 3)
     """
-    return _made(tensors, dtype, device, layout, share=True)
+    return _create(tensors, dtype, device, layout, share=True)
 
 
-def _made(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | None, share: bool) -> Batch:
+def _create(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | None, share: bool) -> Batch:
     tensors = unwrap(tensors)
     if isinstance(tensors, Batch):
-        return _changed(tensors, dtype, device, layout)
+        return _convert(tensors, dtype, device, layout)
     if isinstance(tensors, Samples):
-        return _changed(tensors.as_batch(), dtype, device, layout)
+        return _convert(tensors.as_batch(), dtype, device, layout)
     if isinstance(tensors, str | bytes):
-        raise RuntimeError(f"a Batch is made from tensors, not from {type(tensors).__name__}")
+        raise RuntimeError(f"a Batch is created from tensors, not from {type(tensors).__name__}")
     if tensors is None:
-        raise TypeError("a Batch is made from tensors, not from None")
+        raise TypeError("a Batch is created from tensors, not from None")
     if is_array(tensors):
         array = as_tensor(tensors)
         if array.ndim == 0:
             raise ValueError("Cannot create a batch from a scalar")
-        return _changed(_split(array), dtype, device, layout)
+        return _convert(_split(array), dtype, device, layout)
     samples = list(tensors)
     if not samples:
         if dtype is None:
@@ -445,21 +447,21 @@ def _made(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | Non
         target = torch.device("cpu") if device is None else torch_device(device)
         shapes = torch.empty((0, len(layout or "")), dtype=torch.int64)
         return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
-    values, shapes, layout, pending, external, fixed, sources = collected(samples, dtype, device, layout, share)
-    made = new_batch(values, shapes, layout, pending, external, fixed)
+    values, shapes, layout, pending, external, fixed, sources = collect(samples, dtype, device, layout, share)
+    result = new_batch(values, shapes, layout, pending, external, fixed)
     if sources is not UNKNOWN:
-        made.sources = sources
-    return made
+        result.sources = sources
+    return result
 
 
 def _from_nvidia(value: Any) -> "Tensor | Batch":
     """Return a tensor or a tensor list of NVIDIA's package over the same memory; a ragged list is copied."""
     layout = value.layout() or None
     if type(value).__name__ not in LISTS:
-        values, external = imported(value, wide=False)
+        values, external = import_values(value, wide=False)
         return new_tensor(values, layout, external=external)
     if len(value) and value.is_dense_tensor():
-        values, external = imported(value.as_tensor(), wide=False)
+        values, external = import_values(value.as_tensor(), wide=False)
         return new_batch(values, None, layout, external=external)
     return batch(list(value), types.to_dtype(types.DALIDataType(int(value.dtype))), layout=layout)
 
@@ -473,16 +475,16 @@ def _split(array: Tensor) -> Batch:
     return new_batch(array.buffer, None, (array.layout or "N")[1:] or None, pending, array.caller_owned)
 
 
-def _changed(made: Batch, dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:
+def _convert(result: Batch, dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:
     if device is not None:
-        made = made.to_device(device)
-    wanted = made.dtype if dtype is None else types.to_dtype(dtype)
-    if wanted != made.dtype:
-        made = made.settle()
-        made = made.with_buffer(*converted(made, made.buffer, made.ragged_shapes, SAME_SAMPLE, wanted))
-    if layout is not None and check_layout("batch", layout, made.ndim) != made.layout:
-        made = made.with_buffer(made.buffer, made.pending, made.caller_owned)  # torch 2.11 cannot trace copy.copy
-        made._layout = layout or None
-        if made.ragged_shapes is not None and not torch.compiler.is_compiling():
-            made.shared_extents = joined(made.shared_extents, lasting(made.ragged_shapes.tolist(), made._layout))
-    return made
+        result = result.to_device(device)
+    target = result.dtype if dtype is None else types.to_dtype(dtype)
+    if target != result.dtype:
+        result = result.settle()
+        result = result.with_buffer(*convert_values(result, result.buffer, result.ragged_shapes, SAME_SAMPLE, target))
+    if layout is not None and check_layout("batch", layout, result.ndim) != result.layout:
+        result = result.with_buffer(result.buffer, result.pending, result.caller_owned)  # torch 2.11 cannot trace copy.copy
+        result._layout = layout or None
+        if result.ragged_shapes is not None and not torch.compiler.is_compiling():
+            result.shared_extents = merge_extents(result.shared_extents, find_lasting_extents(result.ragged_shapes.tolist(), result._layout))
+    return result

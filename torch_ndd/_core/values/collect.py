@@ -12,7 +12,7 @@ from ..native import empty, kernel, volume
 from ..work.pending import Pending
 from ..work.sources import UNKNOWN
 from .dispatch import run
-from .extents import Fixed, lasting
+from .extents import Fixed, find_lasting_extents
 from .foreign import from_numpy, from_torch
 from .operand import Operand
 from .tensor import Tensor, as_tensor, check_layout, new_tensor
@@ -34,66 +34,66 @@ def fence(source: Operand, sample: int) -> Pending | None:
     return run(pack, ([], nothing, None), [(source, sample)], nothing)
 
 
-def collected(
+def collect(
     samples: list[Any], dtype: Any, device: DeviceLike | None, layout: str | None, share: bool
 ) -> tuple[torch.Tensor, torch.Tensor | None, str | None, Pending | None, bool, Fixed | None, Sequence[str]]:
     """Return values, shapes, layout, pending work, whether the memory is the caller's, common extents and sources of a batch of these samples.
 
-    The first sample determines what is not given. ``share``: use the samples' memory if they are contiguous.
+    The first sample determines dtype and device by default. ``share``: use the samples' memory if they are contiguous.
     """
-    made = _imported(samples) if dtype is None and device is None else None
-    made = made or _converted(samples, dtype, device)
-    first = made[0]
-    layout = check_layout("batch", next((one.layout for one in made if one.layout), None) if layout is None else layout, first.ndim)
-    parts = [one.buffer for one in made]
-    sources = UNKNOWN if torch.compiler.is_compiling() else _sources_of(made)
+    tensors = _import_arrays(samples) if dtype is None and device is None else None
+    tensors = tensors or _convert(samples, dtype, device)
+    first = tensors[0]
+    layout = check_layout("batch", next((tensor.layout for tensor in tensors if tensor.layout), None) if layout is None else layout, first.ndim)
+    parts = [tensor.buffer for tensor in tensors]
+    sources = UNKNOWN if torch.compiler.is_compiling() else _sources_of(tensors)
     fixed = None
     if all(part.shape == parts[0].shape for part in parts):
         shape, shapes = [len(parts), *parts[0].shape], None
     else:
         extents = [part.shape for part in parts]
-        shapes, fixed = torch.tensor(extents, dtype=torch.int64), lasting(extents, layout)
+        shapes, fixed = torch.tensor(extents, dtype=torch.int64), find_lasting_extents(extents, layout)
         shape = [volume(shapes, first.itemsize)]
-    if share and not torch.compiler.is_compiling() and all(one.pending is None for one in made) and _adjoining(parts):
+    if share and not torch.compiler.is_compiling() and all(tensor.pending is None for tensor in tensors) and _are_adjoining(parts):
         strides = torch.empty(shape, device="meta").stride()
-        return parts[0].as_strided(shape, strides), shapes, layout, None, any(one.caller_owned for one in made), fixed, sources
+        return parts[0].as_strided(shape, strides), shapes, layout, None, any(tensor.caller_owned for tensor in tensors), fixed, sources
     out = empty(shape, first.dtype, parts[0].device)
     if out.device.type == "cpu" and not torch.compiler.is_compiling():
-        return out, shapes, layout, run(pack, (parts, out, shapes), [(one, one._sample) for one in made], out), False, fixed, sources
-    torch.cat([one.wait().reshape(-1) for one in made], out=out.view(-1))
+        return out, shapes, layout, run(pack, (parts, out, shapes), [(tensor, tensor._sample) for tensor in tensors], out), False, fixed, sources
+    torch.cat([tensor.wait().reshape(-1) for tensor in tensors], out=out.view(-1))
     return out, shapes, layout, None, False, fixed, sources
 
 
 def _sources_of(samples: list[Tensor]) -> Sequence[str]:
-    if all(one.sources is UNKNOWN for one in samples):
+    if all(sample.sources is UNKNOWN for sample in samples):
         return UNKNOWN
-    return tuple([one.sources[0] if one.sources else "" for one in samples])
+    return tuple([sample.sources[0] if sample.sources else "" for sample in samples])
 
 
-def _imported(samples: list[Any]) -> list[Tensor] | None:
-    """Take the fast path for many arrays of one dtype; return None if there are other objects among them."""
+def _import_arrays(samples: list[Any]) -> list[Tensor] | None:
+    """Convert many arrays of the same dtype fast; return None for other objects."""
     kinds = set(map(type, samples))
     if kinds != {np.ndarray} and kinds != {torch.Tensor}:
         return None
-    take_in = from_numpy if kinds == {np.ndarray} else from_torch
-    made = [new_tensor(values, external=external) for values, external in map(take_in, samples)]
-    alike = {(one.buffer.dtype, one.buffer.dim(), one.buffer.device) for one in made}
-    return made if len(alike) == 1 else None
+    import_array = from_numpy if kinds == {np.ndarray} else from_torch
+    tensors = [new_tensor(values, external=external) for values, external in map(import_array, samples)]
+    alike = {(tensor.buffer.dtype, tensor.buffer.dim(), tensor.buffer.device) for tensor in tensors}
+    return tensors if len(alike) == 1 else None
 
 
-def _converted(samples: list[Any], dtype: Any, device: DeviceLike | None) -> list[Tensor]:
-    made: list[Tensor] = []
-    for i, one in enumerate(samples):
-        if one is None or (isinstance(one, Operand) and not isinstance(one, Tensor)):
-            raise TypeError(f"sample {i} of a batch must be a tensor, got {type(one).__name__}")
-        first = made[0] if made else None
-        made.append(as_tensor(one, dtype if first is None else first.dtype, device if first is None else first.device))
-        if first is not None and made[-1].ndim != first.ndim:
-            raise RuntimeError(f"sample {i} of a batch has {made[-1].ndim} dimensions, sample 0 has {first.ndim}: the sample dimensions must agree")
-    return made
+def _convert(samples: list[Any], dtype: Any, device: DeviceLike | None) -> list[Tensor]:
+    tensors: list[Tensor] = []
+    for i, sample in enumerate(samples):
+        if sample is None or (isinstance(sample, Operand) and not isinstance(sample, Tensor)):
+            raise TypeError(f"sample {i} of a batch must be a tensor, got {type(sample).__name__}")
+        first = tensors[0] if tensors else None
+        tensors.append(as_tensor(sample, dtype if first is None else first.dtype, device if first is None else first.device))
+        if first is not None and tensors[-1].ndim != first.ndim:
+            raise RuntimeError(f"sample {i} of a batch has {tensors[-1].ndim} dimensions, sample 0 has {first.ndim}; all samples must have as many")
+    return tensors
 
 
-def _adjoining(parts: list[torch.Tensor]) -> bool:
+def _are_adjoining(parts: list[torch.Tensor]) -> bool:
     end, storage = parts[0].data_ptr(), parts[0].untyped_storage().data_ptr()
     for part in parts:
         if part.data_ptr() != end or part.untyped_storage().data_ptr() != storage:

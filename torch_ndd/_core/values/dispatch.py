@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatching a kernel to the CPU stream, or to a CUDA stream."""
+"""Launching a kernel on the CPU stream, or on a CUDA stream."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -16,15 +16,16 @@ from ..work.pending import Pending, finish_call
 from ..work.sources import UNKNOWN
 from .operand import Operand
 
-Made = TypeVar("Made")
+Buffer = TypeVar("Buffer")
 
 
 def submit(
     kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str] = UNKNOWN
 ) -> Pending | None:
-    """Run a CPU kernel in the current evaluation mode. Return its pending work, or None if it is done.
+    """Run a CPU kernel in the current evaluation mode. Return its pending work, or None if it has ended.
 
-    ``external``: the user may overwrite memory that is read after the call. ``sources``: the source of each sample, for errors.
+    ``external``: the caller may overwrite memory that is read after the call, so that the work must end now. ``sources``: the source of each sample,
+    for errors.
     """
     if shutdown.exiting:
         shutdown.park_daemon()
@@ -41,7 +42,7 @@ def submit(
             native.begin(level, None, 0)
         kernel(*arguments)
         handle = native.end()
-    except BaseException:  # KeyboardInterrupt too: an open call would absorb the next kernel, whoever calls it
+    except BaseException:  # KeyboardInterrupt too: an open call would absorb the next kernel of this thread
         native.release(native.end() & ~1)
         raise
     return finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
@@ -51,27 +52,27 @@ _again, _again_with = torch.ops.ndd.again.default, torch.ops.ndd.again_with.defa
 
 
 def resubmit(
-    plan: int, given: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
+    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
 ) -> tuple[torch.Tensor | None, Pending | None]:
-    """Repeat a call of a CPU kernel on other tensors, as :func:`submit` does. Return the output, if the plan fits, and the pending work."""
-    # It begins as submit() does, not in a function of both: with cold caches that takes 5 to 10 us of the 200 of a call.
+    """Run a native plan on other tensors, as :func:`submit` runs a kernel. Return the output, None if the plan does not fit, and the pending work."""
+    # The first lines repeat those of submit(): with cold caches a shared function takes 5 to 10 us of the 200 of a call.
     if shutdown.exiting:
         shutdown.park_daemon()
     if pools.unsettled:
         pools.settle()
     mode = EvalMode.sync_cpu if external else current_mode()
     level = 3 if mode >= EvalMode.sync_cpu else mode
-    count = len(given)
+    count = len(tensors)
     if count <= 2 and len(reads) <= 1:
         read, sample = (reads[0][0].handle, reads[0][1]) if reads else (0, 0)
-        out, handle = _again_with(plan, given[0] if count else None, given[1] if count == 2 else None, level, read, sample)
+        out, handle = _again_with(plan, tensors[0] if count else None, tensors[1] if count == 2 else None, level, read, sample)
     else:
-        out, handle = _again(plan, given, [number for pending, sample in reads for number in (pending.handle, sample)], level)
+        out, handle = _again(plan, tensors, [number for pending, sample in reads for number in (pending.handle, sample)], level)
     return out, finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
 
 
-def resubmit_one(plan: int, given: torch.Tensor, external: bool, sources: Sequence[str]) -> tuple[torch.Tensor | None, Pending | None]:
-    """Do the same where one tensor is given, which nothing fills any more."""
+def resubmit_one(plan: int, tensor: torch.Tensor, external: bool, sources: Sequence[str]) -> tuple[torch.Tensor | None, Pending | None]:
+    """Do the same for a single tensor with no pending work."""
     # A function of its own: repeated functionals of torchvision take 10.1 instead of 10.9 us with cold caches.
     if shutdown.exiting:
         shutdown.park_daemon()
@@ -79,15 +80,15 @@ def resubmit_one(plan: int, given: torch.Tensor, external: bool, sources: Sequen
         pools.settle()
     mode = EvalMode.sync_cpu if external else current_mode()
     level = 3 if mode >= EvalMode.sync_cpu else mode
-    out, handle = _again_with(plan, given, None, level, 0, 0)
+    out, handle = _again_with(plan, tensor, None, level, 0, 0)
     return out, finish_call(handle, mode, [], sources) if handle else None
 
 
-def output(allocate: Callable[..., Made], shape: Any, dtype: torch.dtype, device: torch.device, *more: Any) -> Made:
-    """Allocate what :func:`run` is to fill, by ``allocate(shape, dtype, device, *more)``: on a GPU on the stream that fills it.
+def output(allocate: Callable[..., Buffer], shape: Any, dtype: torch.dtype, device: torch.device, *more: Any) -> Buffer:
+    """Allocate the buffer that :func:`run` fills, by ``allocate(shape, dtype, device, *more)``: on a GPU on the stream that fills it.
 
-    Torch's allocator gives memory of a stream out again as soon as it is freed, in the order of that stream's work. On another one, the kernel could
-    write to memory that earlier work of torch's current stream still uses.
+    Torch's allocator reuses freed memory in the order of the stream on which it was allocated. A kernel on another stream could overwrite memory that
+    earlier work of torch's current stream still uses.
     """
     if device == CPU or torch.compiler.is_compiling() or device.type != "cuda":
         return allocate(shape, dtype, device, *more)
@@ -116,5 +117,5 @@ def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[
                     pending.wait()
             kernel(*arguments)
             return stream_work([out])
-    reads = [(pending, sample) for source, sample in sources if (pending := source._unfinished()) is not None]
+    reads = [(pending, sample) for source, sample in sources if (pending := source._pending_work()) is not None]
     return submit(kernel, arguments, reads, external)

@@ -48,7 +48,7 @@ Formula = Callable[..., torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Plan:
+class Computation:
     """The computation of an operation on operands of given dtypes."""
 
     operation: int
@@ -61,9 +61,9 @@ _UNARY = {"neg", "invert", "logical_not", "copy", "abs", "fabs", *_FUNCTIONS_OF_
 
 
 def operand_count(operation: str) -> int:
-    """Return the number of operands of an operation. Raise ValueError if there is no such operation."""
+    """Return the number of operands of an operation. Raise ValueError for an unknown operation."""
     if operation not in _NATIVE and operation not in _FUNCTIONS:
-        raise ValueError(f"there is no arithmetic operation {operation!r:.60}")
+        raise ValueError(f"unknown arithmetic operation {operation!r:.60}")
     return 1 if operation in _UNARY else 3 if operation == "clamp" else 2
 
 
@@ -72,35 +72,35 @@ def label(operation: str) -> str:
     return f"arithmetic {_SYMBOLS[operation]}" if operation in _SYMBOLS else f"math.{operation}"
 
 
-_plans: dict[tuple[Any, ...], Plan] = {}
+_computations: dict[tuple[Any, ...], Computation] = {}
 
 
-def plan(operation: str, dtypes: Sequence[torch.dtype]) -> Plan:
-    """Return the plan for operands of these dtypes. Raise RuntimeError if the operation does not support them."""
+def find_computation(operation: str, dtypes: Sequence[torch.dtype]) -> Computation:
+    """Return the computation for operands of these dtypes. Raise RuntimeError if the operation does not support them."""
     key = (operation, *dtypes)
-    found = _plans.get(key)
-    if found is None:
-        found = _plans[key] = _made(operation, dtypes)
-    return found
+    computation = _computations.get(key)
+    if computation is None:
+        computation = _computations[key] = _derive_computation(operation, dtypes)
+    return computation
 
 
-def _made(operation: str, dtypes: Sequence[torch.dtype]) -> Plan:
+def _derive_computation(operation: str, dtypes: Sequence[torch.dtype]) -> Computation:
     dtype = functools.reduce(types.promote, dtypes)
     if operation in _BITS:
-        if any(one.is_floating_point for one in dtypes):
+        if any(operand.is_floating_point for operand in dtypes):
             raise RuntimeError(f"{label(operation)}: the operands must be of integral type")
     elif dtype is torch.bool and operation != "mul" and operation not in _COMPARISONS:
         if len(dtypes) == 1:
             raise RuntimeError(f"{label(operation)}: the operand cannot be a boolean; use ~ or a numeric type")
         raise RuntimeError(
-            f"{label(operation)}: the operands cannot be booleans (one cannot be a boolean beside another); use &, |, ^ or a numeric type"
+            f"{label(operation)}: the operands cannot be booleans (a boolean cannot be combined with a boolean); use &, |, ^ or a numeric type"
         )
     if operation in _REAL and not dtype.is_floating_point:
         dtype = torch.float32
     name = operation
     if operation in _FUNCTIONS:
         name = _FUNCTIONS[operation][int(dtype.is_floating_point)]  # torch 2.11 does not accept a bool here in a graph
-    return Plan(_NATIVE[name], _NUMBERS_OF_TYPES[dtype], torch.bool if operation in _COMPARISONS else dtype, _formula(name, dtype, dtypes))
+    return Computation(_NATIVE[name], _NUMBERS_OF_TYPES[dtype], torch.bool if operation in _COMPARISONS else dtype, _formula(name, dtype, dtypes))
 
 
 def _where_less(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -157,11 +157,11 @@ def _formula(name: str, dtype: torch.dtype, dtypes: Sequence[torch.dtype]) -> Fo
     if name in _COMPARISONS and torch.uint64 in dtypes and dtype is torch.int64:  # signed with unsigned compares by value
         return None
     computed, out = _COMPUTED.get(dtype, dtype), torch.bool if name in _COMPARISONS else dtype
-    if name == "fmod" and dtype is torch.float32 and any(not one.is_floating_point and one.itemsize >= 4 for one in dtypes):
+    if name == "fmod" and dtype is torch.float32 and any(not operand.is_floating_point and operand.itemsize >= 4 for operand in dtypes):
         computed = torch.float64  # the remainder of a dividend rounded to float32 would be meaningless
     if name in ("lshift", "rshift"):
         if dtype.itemsize < 4:
             computed = torch.int32
         count = 63 if dtype.itemsize == 8 else 31
         return lambda a, b: function(a.to(computed), b.to(computed) & count).to(out)
-    return lambda *operands: function(*(one.to(computed) for one in operands)).to(out)
+    return lambda *operands: function(*(operand.to(computed) for operand in operands)).to(out)

@@ -14,43 +14,43 @@ from .indexing import bounds, takes_all
 Fixed: TypeAlias = tuple[int | None, ...]
 
 # Without a layout, the largest number of channels of pixels, coordinates of points and boxes, and rows and columns of maps.
-_MOST_UNNAMED = 4
+_MAX_UNNAMED = 4
 
 
-def lasting(shapes: Sequence[Sequence[int]], layout: str | None) -> Fixed:
-    """Return what samples of these shapes share in every batch: channels by the layout; without one the last axes if they are short."""
+def find_lasting_extents(shapes: Sequence[Sequence[int]], layout: str | None) -> Fixed:
+    """Return the extents that samples share in every batch like this: channels by the layout; without a layout the last axes if they are short."""
     ndim = len(shapes[0]) if len(shapes) else 0
-    made: list[int | None] = [None] * ndim
+    extents: list[int | None] = [None] * ndim
     for axis in range(ndim - 1, 0, -1) if layout is None else [axis for axis, letter in enumerate(layout[:ndim]) if letter == "C"]:
         extent = shapes[0][axis]
-        if any(shape[axis] != extent for shape in shapes) or (layout is None and extent > _MOST_UNNAMED):
+        if any(shape[axis] != extent for shape in shapes) or (layout is None and extent > _MAX_UNNAMED):
             break
-        made[axis] = extent
-    return tuple(made)
+        extents[axis] = extent
+    return tuple(extents)
 
 
-def joined(known: Fixed | None, more: Fixed) -> Fixed:
-    """Return what either of them knows about the same samples."""
+def merge_extents(known: Fixed | None, more: Fixed) -> Fixed:
+    """Combine two descriptions of the same samples."""
     return more if known is None else tuple(b if a is None else a for a, b in zip(known, more, strict=True))
 
 
-def confirmed(fixed: Fixed | None, shapes: Sequence[Sequence[int]]) -> Fixed | None:
-    """Return the part of it that holds for samples of these shapes."""
+def confirm_extents(fixed: Fixed | None, shapes: Sequence[Sequence[int]]) -> Fixed | None:
+    """Return the shared extents that are true for samples of these shapes."""
     if fixed is None or not len(shapes) or len(fixed) != len(shapes[0]):
         return None
     return tuple(extent if all(shape[axis] == extent for shape in shapes) else None for axis, extent in enumerate(fixed))
 
 
-def left(fixed: Fixed | None, keys: Sequence[Any]) -> Fixed | None:
+def slice_extents(fixed: Fixed | None, keys: Sequence[Any]) -> Fixed | None:
     """Return the extents that these keys, one per axis, select from samples."""
-    return None if fixed is None else tuple(_left(extent, key) for extent, key in zip(fixed, keys, strict=True) if isinstance(key, slice))
+    return None if fixed is None else tuple(_slice_extent(extent, key) for extent, key in zip(fixed, keys, strict=True) if isinstance(key, slice))
 
 
-def _left(extent: int | None, key: slice) -> int | None:
+def _slice_extent(extent: int | None, key: slice) -> int | None:
     if extent is None or takes_all((key,)):
         return extent
-    return len(range(*key.indices(extent))) if _plain(bounds((key,))) else None
+    return len(range(*key.indices(extent))) if _are_numbers(bounds((key,))) else None
 
 
-def _plain(numbers: Iterable[Any]) -> bool:
+def _are_numbers(numbers: Iterable[Any]) -> bool:
     return all(number is None or isinstance(number, int) for number in numbers)

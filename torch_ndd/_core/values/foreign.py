@@ -18,8 +18,8 @@ def is_python(data: Any) -> bool:
     return isinstance(data, int | float | list | tuple | range) and not isinstance(data, np.generic)
 
 
-def imported(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
-    """Return the values and whether the memory is the caller's, who may overwrite it. ``wide``: keep the width of Python numbers."""
+def import_values(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
+    """Return the values and whether the memory is the caller's, which may be overwritten at any time. ``wide``: keep the width of Python numbers."""
     if isinstance(data, torch.Tensor):
         return from_torch(data)
     if isinstance(data, np.ndarray):
@@ -36,13 +36,13 @@ def imported(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
         return from_numpy(np.asarray(data))
     if isinstance(data, str | bytes):
         raise RuntimeError(
-            f"{type(data).__name__} is not supported: a Tensor is made from numbers; np.frombuffer(data, np.uint8) has the "
+            f"{type(data).__name__} is not supported: a Tensor is created from numbers; np.frombuffer(data, np.uint8) has the "
             "bytes, and imread(path) decodes a file"
         )
     try:
         view = memoryview(data)
     except TypeError:
-        raise TypeError(f"Unexpected element type {type(data).__name__}: a Tensor is made from numbers, lists and arrays") from None
+        raise TypeError(f"Unexpected element type {type(data).__name__}: a Tensor is created from numbers, lists and arrays") from None
     return from_numpy(np.asarray(view))
 
 
@@ -78,46 +78,46 @@ def from_numpy(array: np.ndarray) -> tuple[torch.Tensor, bool]:
 
 def from_python(data: Any, wide: bool = False) -> torch.Tensor:
     """Convert numbers and nested lists to int32, uint32 if necessary, float32 or bool, or as ``wide`` as in NumPy. Raise OverflowError beyond."""
-    if isinstance(data, list | tuple) and any(isinstance(one, Operand | torch.Tensor) for one in data):
-        if any(_on_gpu(one) for one in data):
-            return torch.stack([one.wait() if isinstance(one, Operand) else torch.as_tensor(one) for one in data])
-        if any(isinstance(one, Operand) and one._is_batch for one in data):
+    if isinstance(data, list | tuple) and any(isinstance(element, Operand | torch.Tensor) for element in data):
+        if any(_on_gpu(element) for element in data):
+            return torch.stack([element.wait() if isinstance(element, Operand) else torch.as_tensor(element) for element in data])
+        if any(isinstance(element, Operand) and element._is_batch for element in data):
             raise TypeError(f"Unexpected element type Batch in a list: {_FROM_BATCH}")
-        data = [np.asarray(one) if isinstance(one, Operand) else one for one in data]
+        data = [np.asarray(element) if isinstance(element, Operand) else element for element in data]
     array = np.asarray(data)
     kind = array.dtype.kind
     if kind in "iu" or (kind == "O" and all(isinstance(x, int) for x in array.flat)):
-        return _owned(_narrowed(array, wide))
+        return _to_tensor(_narrow(array, wide))
     if kind == "f":
         if array.itemsize == 8 and array.size and np.abs(array).max() >= 2.0**63:
             exact = np.asarray(data, dtype=object)  # NumPy converts [-1, 2**63] to floats
             if all(isinstance(x, int) for x in exact.flat):
-                return _owned(_narrowed(exact, wide))
+                return _to_tensor(_narrow(exact, wide))
         if array.itemsize > 8 or (array.itemsize > 4 and not wide):
             with np.errstate(over="ignore"):
                 array = array.astype(np.float64 if wide else np.float32)
     elif kind in "US":
-        raise RuntimeError(f"text is not supported: a Tensor is made from numbers, not from {_shown(data)}")
+        raise RuntimeError(f"strings are not supported: a Tensor is created from numbers, not from {_shorten(data)}")
     elif kind != "b":
-        raise TypeError(f"Unexpected element type in {_shown(data)}: a Tensor is made from numbers")
-    return _owned(array)
+        raise TypeError(f"Unexpected element type in {_shorten(data)}: a Tensor is created from numbers")
+    return _to_tensor(array)
 
 
-def _owned(array: np.ndarray) -> torch.Tensor:
+def _to_tensor(array: np.ndarray) -> torch.Tensor:
     return from_numpy(array)[0]
 
 
-def _shown(data: Any) -> str:
+def _shorten(data: Any) -> str:
     text = repr(data)
     return text if len(text) < 80 else text[:77] + "..."
 
 
-def _on_gpu(one: Any) -> bool:
-    values = one.buffer if isinstance(one, Operand) else one
+def _on_gpu(element: Any) -> bool:
+    values = element.buffer if isinstance(element, Operand) else element
     return isinstance(values, torch.Tensor) and values.device.type != "cpu"
 
 
-def _narrowed(array: np.ndarray, wide: bool) -> np.ndarray:
+def _narrow(array: np.ndarray, wide: bool) -> np.ndarray:
     if array.dtype.kind != "O" and (wide or array.itemsize <= 4):
         return array
     low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
@@ -144,8 +144,8 @@ def _from_producer(data: Any) -> tuple[torch.Tensor, bool]:
     if kind != _PINNED and hasattr(data, "__dlpack__"):
         try:
             values, read_only = _from_dlpack(data, kind)
-            made, shared = from_torch(values)
-            return (made.clone(), False) if read_only and shared else (made, shared)
+            tensor, shared = from_torch(values)
+            return (tensor.clone(), False) if read_only and shared else (tensor, shared)
         except (BufferError, TypeError):
             if not hasattr(data, "__array__") and not hasattr(data, "__cuda_array_interface__"):
                 raise
@@ -161,12 +161,12 @@ def _from_dlpack(data: Any, kind: int) -> tuple[torch.Tensor, bool]:
     options: dict[str, Any] = {}
     if kind == _CUDA:
         options["stream"] = torch.cuda.current_stream(data.__dlpack_device__()[1]).cuda_stream or 1  # 1 is the legacy default stream
-    for kept in ({"max_version": (1, 0), **options}, options, {}):  # older producers know fewer keywords
+    for keywords in ({"max_version": (1, 0), **options}, options, {}):  # older producers know fewer keywords
         try:
-            capsule = data.__dlpack__(**kept)
+            capsule = data.__dlpack__(**keywords)
             break
         except TypeError:
-            if not kept:
+            if not keywords:
                 raise
     read_only = is_read_only(capsule)
     return torch.from_dlpack(capsule), read_only
@@ -192,5 +192,6 @@ _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.
 
 
 def is_read_only(capsule: Any) -> bool:
+    """Return whether a DLPack capsule forbids writing. Torch ignores the flag."""
     name = b"dltensor_versioned"
     return bool(_is_valid(capsule, name)) and bool(_Versioned.from_address(_pointer(capsule, name)).flags & _READ_ONLY)

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...show import show
 
-_MOST_BYTES = 64 << 20  # of a batch that is drawn unasked
-_MOST_SAMPLES = 16
+_MAX_BYTES = 64 << 20  # of a value that a notebook draws by default
+_MAX_SAMPLES = 16
 
 
 def table(title: str, rows: Iterable[tuple[str, Any]], below: str = "") -> str:
@@ -23,14 +23,14 @@ def table(title: str, rows: Iterable[tuple[str, Any]], below: str = "") -> str:
 
 
 def image(picture: Any) -> str:
-    """Return a picture of Pillow as an element of HTML."""
+    """Return a Pillow image as an HTML element."""
     buffer = io.BytesIO()
     picture.save(buffer, "PNG")
     return f'<img src="data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode()}"/>'
 
 
-def of_values(value: Any) -> str:
-    """Return the description of a Tensor or a Batch, with a picture where there is one. Waits for the values of small batches."""
+def format_values(value: Any) -> str:
+    """Return the description of a Tensor or a Batch, with a picture of images. Waits for the values of small batches."""
     batch = hasattr(value, "batch_size")
     shapes = sorted(set(value.shape)) if batch else [value.shape]
     rows = [
@@ -44,9 +44,9 @@ def of_values(value: Any) -> str:
         ("device", value.device),
     ]
     below = ""
-    if value.buffer.numel() * value.buffer.itemsize <= _MOST_BYTES and (not batch or value.batch_size):
+    if value.buffer.numel() * value.buffer.itemsize <= _MAX_BYTES and (not batch or value.batch_size):
         try:
-            below = image(show(value.select(range(min(value.batch_size, _MOST_SAMPLES))) if batch else value))
-        except (ImportError, TypeError, ValueError, RuntimeError):  # no Pillow, or nothing that can be drawn
+            below = image(show(value.select(range(min(value.batch_size, _MAX_SAMPLES))) if batch else value))
+        except (ImportError, TypeError, ValueError, RuntimeError):  # no Pillow, or not an image
             below = f"<pre>{html.escape(repr(value))}</pre>" if value.buffer.numel() <= 1000 else ""
     return table(type(value).__name__, rows, below)

@@ -40,11 +40,11 @@ def bounds(keys: Iterable[Any]) -> Iterator[Any]:
 
 
 def as_keys(key: Any) -> tuple[Any, ...]:
-    """Return what stands in brackets as a tuple of keys, with Tensors and Batches in place of a pipeline's tensors and tensor lists."""
-    return tuple(map(_unwrapped, key if isinstance(key, tuple) else (key,)))
+    """Return the contents of brackets as a tuple of keys, with Tensors and Batches in place of a pipeline's tensors and tensor lists."""
+    return tuple(map(_unwrap_key, key if isinstance(key, tuple) else (key,)))
 
 
-def _unwrapped(key: Any) -> Any:
+def _unwrap_key(key: Any) -> Any:
     if type(key) is int:
         return key
     if type(key) is slice:
@@ -57,11 +57,11 @@ PLAIN_BOUNDS = (int, type(None))
 
 
 def takes_all(keys: tuple[Any, ...]) -> bool:
-    """Return whether the keys select everything. Compares nothing else, because a Tensor would answer element by element."""
-    return all(key is Ellipsis or (type(key) is slice and _is(key.start, 0) and key.stop is None and _is(key.step, 1)) for key in keys)
+    """Return whether the keys select everything. Nothing else is compared, because ``==`` of a Tensor is elementwise."""
+    return all(key is Ellipsis or (type(key) is slice and _is_number(key.start, 0) and key.stop is None and _is_number(key.step, 1)) for key in keys)
 
 
-def _is(bound: Any, number: int) -> bool:
+def _is_number(bound: Any, number: int) -> bool:
     return bound is None or (type(bound) is int and bound == number)
 
 
@@ -73,19 +73,19 @@ def plain_keys(keys: tuple[Any, ...], ndim: int, what: str, too_many: type[Excep
     ellipses = sum(key is Ellipsis for key in keys)
     if ellipses > 1:
         raise ValueError("Only one Ellipsis is allowed.")
-    given = len(keys) - ellipses
-    if given > ndim:
-        raise too_many(f"Too many indices: the number of ranges ({given}) is greater than the number of dimensions of the {what} ({ndim})")
+    count = len(keys) - ellipses
+    if count > ndim:
+        raise too_many(f"Too many indices: the number of ranges ({count}) is greater than the number of dimensions of the {what} ({ndim})")
     at = next((k for k, key in enumerate(keys) if key is Ellipsis), len(keys))
-    keys = (*keys[:at], *(slice(None),) * (ndim - given), *keys[at + 1 :])
+    keys = (*keys[:at], *(slice(None),) * (ndim - count), *keys[at + 1 :])
     return tuple(_plain_slice(key, what) if isinstance(key, slice) else _integer(key, what) for key in keys)
 
 
 def _plain_slice(key: slice, what: str) -> slice:
-    made = slice(*(None if bound is None else _integer(bound, what) for bound in (key.start, key.stop, key.step)))
-    if type(made.step) is int and made.step == 0:
+    result = slice(*(None if bound is None else _integer(bound, what) for bound in (key.start, key.stop, key.step)))
+    if type(result.step) is int and result.step == 0:
         raise ValueError("slice step cannot be zero")
-    return made
+    return result
 
 
 def _integer(key: Any, what: str) -> Any:
@@ -106,18 +106,18 @@ def is_varying(key: Any) -> bool:
 
 def has_varying(keys: tuple[Any, ...], size: int) -> bool:
     """Return whether there is a Batch among the keys. Raise ValueError for another size, RuntimeError or TypeError for non-integers."""
-    found = [key for key in bounds(keys) if is_varying(key)]
-    for key in found:
+    batches = [key for key in bounds(keys) if is_varying(key)]
+    for key in batches:
         if key.batch_size != size:
             raise ValueError(f"Inconsistent batch size: {size} != {key.batch_size}")
         if key.ndim:
             raise RuntimeError(f"Array indices must be scalar: a Batch of indices has 0-d samples, not {key.ndim}-d ones")
         if key.dtype.is_floating_point:
             raise TypeError(f"samples are indexed with integers, not with a Batch of {key.dtype}")
-    return bool(found)
+    return bool(batches)
 
 
-def with_numbers(keys: tuple[Any, ...]) -> tuple[Any, ...]:
+def to_numbers(keys: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the keys with int64 tensors (N,) in place of Batches."""
 
     def numbers(key: Any) -> Any:
@@ -127,22 +127,22 @@ def with_numbers(keys: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def window(shape: Iterable[int], keys: tuple[Any, ...]) -> Window:
-    """Return what :func:`plain_keys` select from an array of this shape. Raise IndexError for an index out of range."""
-    made = Window([], [], [])
+    """Return the part that :func:`plain_keys` select from an array of this shape. Raise IndexError for an index out of range."""
+    result = Window([], [], [])
     for axis, (size, key) in enumerate(zip(shape, keys, strict=True)):
         if isinstance(key, slice):
             start, stop, step = key.indices(size)
             extent = len(range(start, stop, step))
-            made.starts.append(start if extent else 0)
-            made.steps.append(step)
-            made.extents.append(extent)
+            result.starts.append(start if extent else 0)
+            result.steps.append(step)
+            result.extents.append(extent)
         else:
             index = key + size if key < 0 else key
             if not 0 <= index < size:
                 raise IndexError(f"Index {index} is out of bounds for dimension {axis} with size {size}")
-            made.starts.append(index)
-            made.steps.append(0)
-    return made
+            result.starts.append(index)
+            result.steps.append(0)
+    return result
 
 
 def windows(shapes: torch.Tensor, keys: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -151,7 +151,7 @@ def windows(shapes: torch.Tensor, keys: tuple[Any, ...]) -> tuple[torch.Tensor, 
     for axis, key in enumerate(keys):
         size = shapes[:, axis]
         if not isinstance(key, slice):
-            index = _wrapped(size, key)
+            index = _count_from_start(size, key)
             _check_inside(index, size, axis)
             starts.append(index)
             steps.append(torch.zeros_like(size))
@@ -173,7 +173,7 @@ def windows(shapes: torch.Tensor, keys: tuple[Any, ...]) -> tuple[torch.Tensor, 
     return columns(starts), columns(steps), columns(extents)
 
 
-_FAR = 1 << 62
+_FAR = 1 << 62  # beyond any extent, and its sum with one fits in 64 bits
 
 
 def _range(size: torch.Tensor, key: slice) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -190,9 +190,9 @@ def _range(size: torch.Tensor, key: slice) -> tuple[torch.Tensor, torch.Tensor, 
         first, last = torch.where(step < 0, size - 1, 0), torch.where(step < 0, -1, size)
         sign = torch.sign(step)
     if key.start is not None:
-        first = _within(_wrapped(size, key.start), -back, size - back)
+        first = _within(_count_from_start(size, key.start), -back, size - back)
     if key.stop is not None:
-        last = _within(_wrapped(size, key.stop), -back, size - back)
+        last = _within(_count_from_start(size, key.stop), -back, size - back)
     extent = (last - first + step - sign).div(step, rounding_mode="trunc").clamp(min=0)
     return torch.where(extent > 0, first, 0), step, extent
 
@@ -202,7 +202,7 @@ def _within(position: torch.Tensor, low: Any, high: torch.Tensor) -> torch.Tenso
     return torch.minimum(position, high)
 
 
-def _wrapped(size: torch.Tensor, position: Any) -> torch.Tensor:
+def _count_from_start(size: torch.Tensor, position: Any) -> torch.Tensor:
     """Return positions counted from the start, converting those that count from the end."""
     if isinstance(position, int):
         position = min(max(position, -_FAR), _FAR)
@@ -224,7 +224,7 @@ def whole(ndim: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.zeros((1, ndim), dtype=torch.int64), torch.ones((1, ndim), dtype=torch.int64)
 
 
-def layout_left(layout: str | None, keys: tuple[Any, ...]) -> str | None:
+def remaining_layout(layout: str | None, keys: tuple[Any, ...]) -> str | None:
     """Return the letters of the dimensions that no index drops."""
     if layout is None:
         return None

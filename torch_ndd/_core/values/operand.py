@@ -21,7 +21,7 @@ TorchTensor: TypeAlias = torch.Tensor
 
 
 class _Loop(threading.local):
-    """The recorder of capture.py in this thread.
+    """The recorder of this thread, to which operators pass their calls: of a captured loop (capture.py), or of a function (functions.py).
 
     It is active as long as its owner lives, so that leaving a loop needs no ``finally``, in which a KeyboardInterrupt could be lost. The recorder
     itself may live longer: tracebacks of errors in the body hold it.
@@ -55,9 +55,9 @@ class Operand:
     caller_owned: bool
     _sample: int = SAME_SAMPLE  # the index of this sample in the pending work, or which of its samples it has
     sources: Sequence[str] = UNKNOWN  # of each sample
-    failures: Failures | None = None  # of the decoder that made this
-    _row: TorchTensor | None = None  # of a number among the operands of arithmetic: its value as a batch of one
-    _on_gpus: Mapping[torch.device, "Operand"] = MappingProxyType({})  # of such a number: the same there
+    failures: Failures | None = None  # of the decoder that returned this
+    _row: TorchTensor | None = None  # of a number in arithmetic: its value as a batch of one sample
+    _on_gpus: Mapping[torch.device, "Operand"] = MappingProxyType({})  # copies of such a number
     _origin: Any = None  # used by capture.py
     __hash__ = None  # type: ignore[assignment]
 
@@ -79,7 +79,7 @@ class Operand:
                 self.pending = None
         return self.buffer
 
-    def _unfinished(self) -> Pending | None:
+    def _pending_work(self) -> Pending | None:
         """Return the work that a CPU kernel reading this depends on; None if it has ended. A CUDA stream waits here."""
         pending = self.pending
         if pending is None:
@@ -111,14 +111,14 @@ class Operand:
         """Return the same shapes over other values."""
         raise NotImplementedError
 
-    def _shared(self) -> torch.Tensor:
+    def export_buffer(self) -> torch.Tensor:
         """Wait for the values and return them to a caller who may write to them."""
         values = self.wait()
         if not torch.compiler.is_compiling():
-            if loop.recorder is not None and not values.is_inference():
+            if (recorder := loop.recorder) is not None and recorder.counts_writes and not values.is_inference():
                 torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not count their writes
             if native.pinned_sizes and values.device.type == "cpu":
-                upload.shown(values)
+                upload.note_exposed(values)
         return values
 
     def evaluate(self) -> Self:
@@ -128,7 +128,7 @@ class Operand:
 
     @property
     def errors(self) -> list[BadSample]:
-        """What a decoder with ``on_error="skip"`` or ``"replace"`` could not decode: (index in its input, source, reason). Waits for the values.
+        """The samples that a decoder with ``on_error="skip"`` or ``"replace"`` could not decode: (index in its input, source, reason). Waits.
 
         They belong to the decoder's own result; operators do not pass them on.
         """
@@ -146,7 +146,7 @@ class Operand:
         return self.buffer.dim()
 
     def relabel(self, layout: str | None) -> None:
-        """Set the layout of a value that the program does not have yet."""
+        """Set the layout of a new value, before the program gets it."""
         self._layout = layout
 
     @property

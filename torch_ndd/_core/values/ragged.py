@@ -15,23 +15,23 @@ def largest(shapes: torch.Tensor) -> list[int]:
 
 def mask(extents: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Return a mask of this shape (N, ...), True where samples with these extents (N, ...) have data."""
-    if not torch.compiler.is_compiling():  # each element once, by this thread: the passes below took a third of the time of padded spectrograms
-        made = np.zeros(tuple(shape), np.bool_)
+    if not torch.compiler.is_compiling():  # one pass: those below took a third of the time of padded spectrograms
+        inside = np.zeros(tuple(shape), np.bool_)
         for k, extent in enumerate(extents.tolist()):
-            made[(k, *map(slice, extent))] = True
-        return torch.from_numpy(made)
+            inside[(k, *map(slice, extent))] = True
+        return torch.from_numpy(inside)
     inside = torch.ones(tuple(shape), dtype=torch.bool)
-    for axis, most in enumerate(shape[1:]):
-        along = torch.arange(most) < extents[:, axis : axis + 1]
-        inside &= along.reshape(shape[0], *(most if k == axis else 1 for k in range(len(shape) - 1)))
+    for axis, largest_extent in enumerate(shape[1:]):
+        along = torch.arange(largest_extent) < extents[:, axis : axis + 1]
+        inside &= along.reshape(shape[0], *(largest_extent if k == axis else 1 for k in range(len(shape) - 1)))
     return inside
 
 
-# Nested tensors can only be combined if they have the very same offsets. Batches that operators made from one another share their shapes.
+# Nested tensors can only be combined if they have the same offsets object. Results of operators share the shapes object of their input.
 _offsets = WeakIdKeyDictionary()
 
 
-def nested(values: torch.Tensor, shapes: torch.Tensor | None, ndim: int) -> torch.Tensor:
+def nest(values: torch.Tensor, shapes: torch.Tensor | None, ndim: int) -> torch.Tensor:
     """Return a NestedTensor over a batch's buffer."""
     if ndim == 0:
         raise ValueError("nested: samples without dimensions cannot be nested; use .torch()")

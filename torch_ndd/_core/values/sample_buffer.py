@@ -38,7 +38,7 @@ class Packed(NamedTuple):
 
 
 class SampleBuffer(Arithmetic):
-    """N samples in one buffer: dense (N, ...) if their shapes are equal, otherwise one after the other."""
+    """N samples in one buffer: dense (N, ...) if their shapes are equal, otherwise packed, one after the other."""
 
     _is_batch = True
     ragged_shapes: TorchTensor | None  # int64 on the CPU (N, ndim), or None if the buffer is dense
@@ -55,7 +55,7 @@ class SampleBuffer(Arithmetic):
         if self.ragged_shapes is None:
             return [tuple(self.buffer.shape[1:])] * self.buffer.shape[0]
         rows = [tuple(row) for row in self.ragged_shapes.tolist()]
-        if self.shared_extents is not None and torch.compiler.is_compiling():  # a graph that knows a number need not read it
+        if self.shared_extents is not None and torch.compiler.is_compiling():  # a constant in the graph, which need not be read
             rows = [tuple(n if known is None else known for n, known in zip(row, self.shared_extents, strict=True)) for row in rows]
         return rows
 
@@ -86,6 +86,7 @@ class SampleBuffer(Arithmetic):
         return torch.tensor([self.buffer.shape[1:]], dtype=torch.int64).reshape(1, -1).expand(self.buffer.shape[0], -1)
 
     def part(self, i: int) -> TorchTensor:
+        """Return the values of one sample of a ragged batch."""
         begin, end = self._offsets()[i : i + 2]
         return self.buffer[begin:end]
 
@@ -105,21 +106,21 @@ class SampleBuffer(Arithmetic):
         """
         if self.ragged_shapes is not None and copy is False:
             raise ValueError("The batch cannot be converted to a tensor without a copy.")
-        values = self._shared()  # raises the error of the call that made this batch, not of the padding
+        values = self.export_buffer()  # raises the error of the call that made this batch, not of the padding
         if self.ragged_shapes is not None:
             return self.stack(pad, lazily=False).wait()
         return values.clone() if copy and values is self.buffer else values
 
     def stack(self, pad: bool = False, value: float = 0, lazily: bool = True) -> Tensor:
-        """Return all samples as one Tensor. If that is impossible, raise ValueError, when the result is used or, not ``lazily``, at once."""
+        """Return all samples as one Tensor. If their shapes differ, raise ValueError: when the result is used or, not ``lazily``, immediately."""
         self = self.settle()
         layout = "N" + (self._layout or "") if self._layout or self.ndim == 0 else None
         if self.ragged_shapes is None:
             return new_tensor(self.buffer, layout, self.pending, ALL_SAMPLES, self.caller_owned)
         if not pad and self.batch_size:
             error = ValueError(
-                f"The batch has a non-uniform shape {shapes_text(self.shape)}: pad=True fills the samples up with zeros, .padded() tells their "
-                "lengths as well, .nested() keeps them as they are"
+                f"The batch has a non-uniform shape {shapes_text(self.shape)}: pad=True pads the samples with zeros, .padded() also returns their "
+                "lengths, .nested() keeps them as they are"
             )
             if not lazily or self.caller_owned or torch.compiler.is_compiling():
                 raise error
@@ -188,4 +189,4 @@ class SampleBuffer(Arithmetic):
         >>> batch([[1, 2], [3]]).nested().unbind()
         (tensor([1, 2], dtype=torch.int32), tensor([3], dtype=torch.int32))
         """
-        return ragged.nested(self._shared(), self.ragged_shapes, self.ndim)
+        return ragged.nest(self.export_buffer(), self.ragged_shapes, self.ndim)

@@ -22,7 +22,7 @@ class Owner(Protocol):
     def batch_size(self) -> int: ...
     def nth(self, i: int) -> Tensor: ...
     def select_samples(self, keys: Sequence[int]) -> Self: ...
-    def _sliced(self, keys: tuple[Any, ...]) -> Self: ...
+    def _slice(self, keys: tuple[Any, ...]) -> Self: ...
     def copy_values(self) -> Self: ...
 
 
@@ -71,7 +71,7 @@ class Samples(Sequence[Tensor], Generic[BatchT]):
         return self._owner.nth(self._indices[sample_index(key, len(self))])
 
     def __contains__(self, value: Any) -> bool:
-        return any(one is value for one in self)
+        return any(sample is value for sample in self)
 
     def tolist(self) -> list[Tensor]:
         """Return an ordinary list."""
@@ -83,8 +83,8 @@ class Samples(Sequence[Tensor], Generic[BatchT]):
 
     def as_batch(self, copy: bool = False) -> BatchT:
         """Return these samples as a Batch: the batch itself if they are all of it. With ``copy`` in new memory."""
-        made = self._owner.select_samples(self._indices)
-        return made.copy_values() if copy else made
+        batch = self._owner.select_samples(self._indices)
+        return batch.copy_values() if copy else batch
 
     def __repr__(self) -> str:
         return f"<{len(self)} of the {self._owner.batch_size} samples of a Batch>"
@@ -98,11 +98,11 @@ class SampleSlicer(Generic[BatchT]):
 
     def __getitem__(self, key: Any) -> BatchT:
         keys = as_keys(key)
-        if loop.recorder is not None and not torch.compiler.is_compiling():
-            plain = [_plain(one) for one in keys]
+        if (recorder := loop.recorder) is not None and not torch.compiler.is_compiling():
+            plain = [_plain(part) for part in keys]
             if None not in plain:
-                return loop.recorder.call("Batch.slice", _perform, (self._owner, plain), {}, False)
-        return self._owner._sliced(keys)
+                return recorder.call("Batch.slice", _perform, (self._owner, plain), {}, False)
+        return self._owner._slice(keys)
 
 
 def _plain(key: Any) -> tuple[Any, ...] | None:
@@ -113,6 +113,6 @@ def _plain(key: Any) -> tuple[Any, ...] | None:
     return parts if all(type(part) in PLAIN_BOUNDS for part in parts) else None
 
 
-def _perform(inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
+def _perform(inputs: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
     owner, plain = inputs
-    return owner._sliced(tuple(slice(*one) if len(one) == 3 else one[0] if one else Ellipsis for one in plain))
+    return owner._slice(tuple(slice(*parts) if len(parts) == 3 else parts[0] if parts else Ellipsis for parts in plain))

@@ -14,24 +14,23 @@ from ..context.modes import EvalMode, current_mode
 from ..work.call_sites import called_at, caller, traceback_of
 from ..work.pending import Pending
 from ..work.sources import UNKNOWN
-from ..work.upload import moved
+from ..work.upload import copy_to_device
 from . import foreign
 from .arithmetic import Arithmetic
-from .convert import saturated as saturated
-from .convert import truncated
+from .convert import truncate
 from .dispatch import output, run
-from .html import of_values
-from .indexing import as_keys, bounds, is_varying, layout_left, plain_keys, take, takes_all, whole, window
+from .html import format_values
+from .indexing import as_keys, bounds, is_varying, plain_keys, remaining_layout, take, takes_all, whole, window
 from .operand import Operand, TorchTensor
 from .pipeline_values import unwrap
-from .printing import of_tensor, printable
+from .printing import format_tensor, printable
 
 
 class Tensor(Arithmetic):
     """One sample: an array of one dtype, with an optional layout.
 
-    Created by :func:`tensor` and :func:`as_tensor` and by operators, whose result may still be computed: whatever needs the values waits for them and
-    raises the error of the call that should have produced them. Shape, dtype, layout and device are known at once.
+    Created by :func:`tensor` and :func:`as_tensor` and by operators, whose result may still be computed: access to the values waits for them and
+    raises the error of the call that should have produced them. Shape, dtype, layout and device are known immediately.
 
     >>> t = tensor([[1, 2], [3, 4]], layout="HW")
     >>> t.shape, t.dtype, t.layout, (t + 1).torch().tolist()
@@ -42,9 +41,9 @@ class Tensor(Arithmetic):
         self, data: Any = None, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, *, copy: bool = False
     ) -> None:
         if data is None:
-            raise ValueError("Tensor: data must be given")
-        given, data = data, unwrap(data)
-        if data is not given and data._is_batch:
+            raise ValueError("Tensor: the argument 'data' is missing")
+        original, data = data, unwrap(data)
+        if data is not original and data._is_batch:
             data = data.stack(lazily=False)
         if isinstance(data, Tensor):
             data = data.settle()
@@ -52,17 +51,17 @@ class Tensor(Arithmetic):
             self._sample = data._sample
             self.sources = data.sources
         else:
-            values, external = foreign.imported(data, wide=dtype is not None)
+            values, external = foreign.import_values(data, wide=dtype is not None)
             Operand.__init__(self, values, None, None, external)
             self._sample = 0
         if dtype is not None:
             self._convert(types.to_dtype(dtype), foreign.is_python(data))
         if device is not None and (target := torch_device(device)) != self.buffer.device:
-            self.buffer, self.pending = moved(self.buffer, self.pending, self.caller_owned, target)
+            self.buffer, self.pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
             self.caller_owned = False
         if copy and (self.caller_owned or isinstance(data, Tensor)):
-            made = self.copy_values()
-            self.buffer, self.pending, self._sample, self.caller_owned = made.buffer, made.pending, 0, False
+            result = self.copy_values()
+            self.buffer, self.pending, self._sample, self.caller_owned = result.buffer, result.pending, 0, False
         if layout is not None:
             self._layout = layout
         self._layout = check_layout("tensor", self._layout, self.buffer.dim())
@@ -72,9 +71,9 @@ class Tensor(Arithmetic):
         if dtype == self.buffer.dtype:
             return
         if python:
-            self.buffer = truncated(self.buffer, dtype)
+            self.buffer = truncate(self.buffer, dtype)
             return
-        out, pending = converted(self, self.buffer[None], None, self._sample, dtype)
+        out, pending = convert_values(self, self.buffer[None], None, self._sample, dtype)
         self.buffer, self.pending, self._sample, self.caller_owned = out[0], pending, 0, False
 
     def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Tensor":
@@ -93,9 +92,9 @@ class Tensor(Arithmetic):
         else:
             out = output(native.empty, shape, values.dtype, values.device)
             pending = run(take, (values[None], None, None, *whole(values.dim()), out, None), [(self, self._sample)], out)
-        made = new_tensor(out[0], self._layout, pending)
-        made.sources = self.sources
-        return made
+        result = new_tensor(out[0], self._layout, pending)
+        result.sources = self.sources
+        return result
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -130,7 +129,7 @@ class Tensor(Arithmetic):
 
     def torch(self, copy: bool = False) -> TorchTensor:
         """Return the values as a torch tensor, which shares memory with this one unless ``copy``."""
-        values = self._shared()
+        values = self.export_buffer()
         return values.clone() if copy else values
 
     def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Tensor":
@@ -139,10 +138,10 @@ class Tensor(Arithmetic):
         if target == self.buffer.device:
             return self.copy_values() if force_copy else self
         self = self.settle()
-        values, pending = moved(self.buffer, self.pending, self.caller_owned, target)
-        made = new_tensor(values, self._layout, pending)
-        made.sources = self.sources
-        return made
+        values, pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
+        result = new_tensor(values, self._layout, pending)
+        result.sources = self.sources
+        return result
 
     def cpu(self) -> "Tensor":
         """Return this tensor in host memory."""
@@ -161,25 +160,25 @@ class Tensor(Arithmetic):
         keys = as_keys(key)
         if takes_all(keys):
             return self
-        for one in bounds(keys):
-            if is_varying(one):
-                return one._parts_of(self, keys)
+        for bound in bounds(keys):
+            if is_varying(bound):
+                return bound._parts_of(self, keys)
         self = self.settle()
         keys = plain_keys(keys, self.ndim, "Tensor", ValueError)
-        part, layout = window(self.buffer.shape, keys), layout_left(self._layout, keys)
+        part, layout = window(self.buffer.shape, keys), remaining_layout(self._layout, keys)
         view = part.view(self.buffer)
         if torch.compiler.is_compiling() and view is not None:
             return new_tensor(view.contiguous(), layout)
         if view is not None and view.is_contiguous() and not self.caller_owned:
-            made = new_tensor(view, layout, self.pending, self._sample)
+            result = new_tensor(view, layout, self.pending, self._sample)
         else:
             out = output(native.empty, [1, *part.extents], self.buffer.dtype, self.buffer.device)
             starts, steps = torch.tensor([part.starts]), torch.tensor([part.steps])
             pending = run(take, (self.buffer[None], None, None, starts, steps, out, None), [(self, self._sample)], out)
-            made = new_tensor(out[0], layout, pending)
+            result = new_tensor(out[0], layout, pending)
         if self.sources is not UNKNOWN:
-            made.sources = self.sources
-        return made
+            result.sources = self.sources
+        return result
 
     def __len__(self) -> int:
         if not self.shape:
@@ -210,11 +209,11 @@ class Tensor(Arithmetic):
 
     def _number(self) -> Any:
         if self.size != 1:
-            raise TypeError(f"only a Tensor with one element is a number, not one with {self.size}")
+            raise TypeError(f"cannot convert a Tensor with {self.size} elements to a number")
         return self.item()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        values = self._shared()
+        values = self.export_buffer()
         if values.device.type != "cpu":
             raise TypeError("a Tensor on the GPU cannot become a NumPy array; call .cpu() first")
         if values.dtype == torch.bfloat16:
@@ -234,7 +233,7 @@ class Tensor(Arithmetic):
         dl_device: tuple[Any, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        return self._shared().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+        return self.export_buffer().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         kind, index = self.buffer.__dlpack_device__()
@@ -244,29 +243,29 @@ class Tensor(Arithmetic):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.buffer.device.type != "cuda":
             raise AttributeError("a Tensor in host memory has no __cuda_array_interface__")
-        return self._shared().__cuda_array_interface__  # type: ignore[return-value]
+        return self.export_buffer().__cuda_array_interface__  # type: ignore[return-value]
 
     def __copy__(self) -> "Tensor":
-        made = new_tensor(self.buffer, self._layout, self.pending, self._sample, self.caller_owned)
-        made.sources = self.sources
-        return made
+        result = new_tensor(self.buffer, self._layout, self.pending, self._sample, self.caller_owned)
+        result.sources = self.sources
+        return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
         return self.copy_values().evaluate()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"values": own_memory(self.wait()), "layout": self._layout, "sources": tuple(self.sources)}
+        return {"values": unshare_memory(self.wait()), "layout": self._layout, "sources": tuple(self.sources)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        values, self.sources = saved_values("Tensor", state)
+        values, self.sources = load_values("Tensor", state)
         Operand.__init__(self, values, check_layout("Tensor", state["layout"], values.dim()), None, False)
         self._sample = 0
 
     def __repr__(self) -> str:
-        return of_tensor(self)
+        return format_tensor(self)
 
     def _repr_html_(self) -> str:
-        return of_values(self)
+        return format_values(self)
 
 
 class Unusable(Tensor):
@@ -300,46 +299,46 @@ def unusable(error: Exception, dtype: torch.dtype, ndim: int, layout: str | None
     """Return a Tensor that raises the error, with the line of the call, when it is used. In the synchronous modes the call raises it."""
     if current_mode() >= EvalMode.sync_cpu:
         raise error
-    made = Unusable.__new__(Unusable)
+    result = Unusable.__new__(Unusable)
     site = caller()
-    made._error, made._called_at = error.with_traceback(traceback_of(site)), called_at(site)
-    made._known = (dtype, ndim, device)
-    made._layout, made.pending, made.caller_owned, made._sample = layout, None, False, 0
-    return made
+    result._error, result._called_at = error.with_traceback(traceback_of(site)), called_at(site)
+    result._known = (dtype, ndim, device)
+    result._layout, result.pending, result.caller_owned, result._sample = layout, None, False, 0
+    return result
 
 
-def own_memory(values: torch.Tensor) -> torch.Tensor:
-    """Return values that are not part of a larger tensor, which would be saved with them."""
+def unshare_memory(values: torch.Tensor) -> torch.Tensor:
+    """Return the values in memory of their own if they are part of a larger tensor, which would be saved with them."""
     return values.clone() if values.untyped_storage().nbytes() > values.numel() * values.element_size() else values
 
 
-def saved_values(kind: str, state: dict[str, Any]) -> tuple[torch.Tensor, tuple[str, ...]]:
+def load_values(kind: str, state: dict[str, Any]) -> tuple[torch.Tensor, tuple[str, ...]]:
     """Return the values and the sources of a saved Tensor or Batch. ``torch.load`` takes both from any file: raise ValueError for wrong ones."""
     if not isinstance(state, dict) or not {"values", "layout", "sources"} <= state.keys():
-        raise ValueError(f"{kind}: this is no saved {kind}")
+        raise ValueError(f"{kind}: not a valid saved {kind}")
     values, sources = state["values"], state["sources"]
-    if not isinstance(values, torch.Tensor) or not isinstance(sources, tuple) or not all(isinstance(one, str) for one in sources):
-        raise ValueError(f"{kind}: the saved values must be a torch tensor and the sources texts, got {type(values).__name__} and {sources!r:.100}")
+    if not isinstance(values, torch.Tensor) or not isinstance(sources, tuple) or not all(isinstance(source, str) for source in sources):
+        raise ValueError(f"{kind}: the saved values must be a torch tensor and the sources strings, got {type(values).__name__} and {sources!r:.100}")
     return foreign.from_torch(values)[0], sources
 
 
-def converted(
+def convert_values(
     source: Operand, values: torch.Tensor, shapes: torch.Tensor | None, sample: int, dtype: torch.dtype
 ) -> tuple[torch.Tensor, Pending | None]:
-    """Return the values of ``source``, as a batch with these shapes, converted like ``cast``, and the work that does it."""
+    """Return the values of ``source``, as a batch with these shapes, converted like ``cast``, and the pending work."""
     out = output(native.empty, values.shape, dtype, values.device)
     return out, run(torch.ops.ndd.cast.default, (values, shapes, out, shapes), [(source, sample)], out)
 
 
 def new_tensor(values: torch.Tensor, layout: str | None = None, pending: Pending | None = None, sample: int = 0, external: bool = False) -> Tensor:
     """Create a Tensor over values that are valid."""
-    made = Tensor.__new__(Tensor)
-    made.buffer = values
-    made._layout = layout
-    made.pending = pending
-    made.caller_owned = external
-    made._sample = sample
-    return made
+    result = Tensor.__new__(Tensor)
+    result.buffer = values
+    result._layout = layout
+    result.pending = pending
+    result.caller_owned = external
+    result._sample = sample
+    return result
 
 
 def check_layout(op: str, layout: str | None, ndim: int) -> str | None:
@@ -368,12 +367,12 @@ def tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layou
     tensor([1., 2., 3.])
     """
     data = unwrap(data)
-    made = as_tensor(data, dtype, device, layout, pad)
-    if made.caller_owned or isinstance(data, Operand):
-        return made.copy_values()
+    result = as_tensor(data, dtype, device, layout, pad)
+    if result.caller_owned or isinstance(data, Operand):
+        return result.copy_values()
     if current_mode() >= EvalMode.sync_cpu:
-        made.evaluate()
-    return made
+        result.evaluate()
+    return result
 
 
 def as_tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None, pad: bool = False) -> Tensor:

@@ -29,7 +29,12 @@ def _load_batch(context: Any) -> Any:
 
 def _register(kind: type, flatten: Callable[[Any], Any], unflatten: Callable[..., Any], load: Callable[[Any], Any] = lambda context: context) -> None:
     pytree.register_pytree_node(
-        kind, flatten, unflatten, serialized_type_name=f"torch_ndd.{kind.__name__}", to_dumpable_context=lambda one: one, from_dumpable_context=load
+        kind,
+        flatten,
+        unflatten,
+        serialized_type_name=f"torch_ndd.{kind.__name__}",
+        to_dumpable_context=lambda context: context,
+        from_dumpable_context=load,
     )
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches that know what they hold: :mod:`torch_ndd.torchvision.tv_tensors`. Needs torchvision.
+"""Batches with a meaning, such as images or masks: :mod:`torch_ndd.torchvision.tv_tensors`. Needs torchvision.
 
-Readers make them of the samples of torchvision's data sets, so they are below the readers.
+Readers create them from the samples of torchvision's data sets, so this module is below the readers.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ IMAGE_ENDINGS = ("HWC", "CHW")
 
 
 class _Kind(type):
-    """Makes torchvision's objects instances of our classes."""
+    """Makes torchvision's objects instances of the classes here."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         single = cls.__dict__.get("_single")
@@ -37,44 +37,44 @@ class Typed(Batch, metaclass=_Kind):
 
     _single: ClassVar[type]
 
-    def __new__(cls, data: Any, *args: Any, **given: Any) -> Any:
+    def __new__(cls, data: Any, *args: Any, **options: Any) -> Any:
         """Return a Batch, or torchvision's object."""
         if isinstance(data, Batch):
             return Batch.__new__(cls)
-        return cls._single(data, *args, **given)
+        return cls._single(data, *args, **options)
 
     def __init__(self, data: Any) -> None:
-        made = as_batch(data)
-        vars(self).update({**made.__dict__, "_samples": None})
+        values = as_batch(data)
+        vars(self).update({**values.__dict__, "_samples": None})
 
-    def over(self, made: Batch, **changed: Any) -> Any:
+    def over(self, values: Batch, **changed: Any) -> Any:
         """Return the same kind of batch over other values."""
         like = Batch.__new__(type(self))
-        kept = {key: value for key, value in self.__dict__.items() if key in ("format", "canvas_size", "clamping_mode")}
-        vars(like).update({**made.__dict__, "_samples": None, **kept, **changed})
+        meta = {key: value for key, value in self.__dict__.items() if key in ("format", "canvas_size", "clamping_mode")}
+        vars(like).update({**values.__dict__, "_samples": None, **meta, **changed})
         return like
 
     def plain(self) -> Batch:
         """Return the same values as a Batch without a meaning."""
-        made = new_batch(self.buffer, self.ragged_shapes, self._layout, self.pending, self.caller_owned, self.shared_extents)
-        made.sources, made.failures = self.sources, self.failures
-        return made
+        values = new_batch(self.buffer, self.ragged_shapes, self._layout, self.pending, self.caller_owned, self.shared_extents)
+        values.sources, values.failures = self.sources, self.failures
+        return values
 
-    def _picked(self, keys: Sequence[int]) -> dict[str, Any]:
+    def _select_meta(self, keys: Sequence[int]) -> dict[str, Any]:
         return {}
 
     def select_samples(self, keys: Sequence[int]) -> Any:
-        return self.over(self.plain().select_samples(keys), **self._picked(list(keys)))
+        return self.over(self.plain().select_samples(keys), **self._select_meta(list(keys)))
 
     def with_buffer(self, values: torch.Tensor, pending: Any, external: bool = False) -> Any:
         return self.over(super().with_buffer(values, pending, external))
 
-    def densified(self) -> Any:
+    def densify(self) -> Any:
         """Return the same samples, as a dense buffer if their shapes turn out equal."""
-        return self.over(super().densified())
+        return self.over(super().densify())
 
     def __reduce__(self) -> Any:
-        return _unfilled, (type(self),), self.__getstate__()
+        return _create_empty, (type(self),), self.__getstate__()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "meaning": _meaning(self)}
@@ -135,7 +135,7 @@ class _OnCanvas(Typed):
 
     canvas_size: "list[tuple[int, int]]"
 
-    def _picked(self, keys: Sequence[int]) -> dict[str, Any]:
+    def _select_meta(self, keys: Sequence[int]) -> dict[str, Any]:
         return {"canvas_size": [self.canvas_size[k] for k in keys]}
 
 
@@ -149,7 +149,7 @@ class BoundingBoxes(_OnCanvas):
         clamping_mode: "soft", "hard" or None.
 
     Raises:
-        ValueError: boxes of another shape, whole numbers for rotated boxes, another clamping mode, another number of sizes.
+        ValueError: boxes of another shape, whole numbers for rotated boxes, another clamping mode, a wrong number of sizes.
 
     >>> boxes = BoundingBoxes(as_batch(torch.zeros(2, 1, 4)), format="XYXY", canvas_size=(10, 20))
     >>> boxes.canvas_size, boxes.format.name
@@ -195,26 +195,26 @@ def box_columns(format: BoundingBoxFormat) -> int:
     return {BoundingBoxFormat.XYWHR: 5, BoundingBoxFormat.CXCYWHR: 5, BoundingBoxFormat.XYXYXYXY: 8}.get(format, 4)
 
 
-def canvas_sizes(name: str, given: Any, batch_size: int) -> "list[tuple[int, int]]":
+def canvas_sizes(name: str, sizes: Any, batch_size: int) -> "list[tuple[int, int]]":
     """Return height and width for each sample, from one pair, one pair per sample, or images."""
-    if isinstance(given, Batch):
-        layout = given.layout or ""
+    if isinstance(sizes, Batch):
+        layout = sizes.layout or ""
         if "H" not in layout or "W" not in layout:
-            raise ValueError(f"{name}: canvas_size must be sizes or images whose layout has H and W, got a Batch with the layout {given.layout!r}")
+            raise ValueError(f"{name}: canvas_size must be sizes or images whose layout has H and W, got a Batch with the layout {sizes.layout!r}")
         at = layout.index("H"), layout.index("W")
-        made = [(shape[at[0]], shape[at[1]]) for shape in given.shape]
-    elif isinstance(given, Sequence) and len(given) == 2 and not isinstance(given[0], Sequence):
-        made = [(int(given[0]), int(given[1]))] * batch_size
-    elif isinstance(given, Sequence) and all(isinstance(one, Sequence) and len(one) == 2 for one in given):
-        made = [(int(height), int(width)) for height, width in given]
+        pairs = [(shape[at[0]], shape[at[1]]) for shape in sizes.shape]
+    elif isinstance(sizes, Sequence) and len(sizes) == 2 and not isinstance(sizes[0], Sequence):
+        pairs = [(int(sizes[0]), int(sizes[1]))] * batch_size
+    elif isinstance(sizes, Sequence) and all(isinstance(pair, Sequence) and len(pair) == 2 for pair in sizes):
+        pairs = [(int(height), int(width)) for height, width in sizes]
     else:
-        raise ValueError(f"{name}: canvas_size takes height and width, or one such pair per sample, got {given!r}")
-    if len(made) != batch_size:
-        raise ValueError(f"{name}: canvas_size has {len(made)} sizes for {batch_size} samples")
-    return made
+        raise ValueError(f"{name}: canvas_size takes height and width, or one such pair per sample, got {sizes!r}")
+    if len(pairs) != batch_size:
+        raise ValueError(f"{name}: canvas_size has {len(pairs)} sizes for {batch_size} samples")
+    return pairs
 
 
-def _unfilled(kind: type[Typed]) -> Any:
+def _create_empty(kind: type[Typed]) -> Any:
     return Batch.__new__(kind)
 
 
@@ -231,12 +231,12 @@ def _register(kind: type[Typed]) -> None:
 
     def unflatten(children: Any, context: Any) -> Any:
         (values, shapes), (layout, fixed, meaning) = children, context
-        made = Batch.__new__(kind)
-        known = dict(meaning)
-        if "canvas_size" in known:
-            known["canvas_size"] = list(known["canvas_size"])
-        vars(made).update({**new_batch(values, shapes, layout, fixed=fixed).__dict__, **known})
-        return made
+        result = Batch.__new__(kind)
+        meta = dict(meaning)
+        if "canvas_size" in meta:
+            meta["canvas_size"] = list(meta["canvas_size"])
+        vars(result).update({**new_batch(values, shapes, layout, fixed=fixed).__dict__, **meta})
+        return result
 
     pytree.register_pytree_node(kind, flatten, unflatten)
 

@@ -53,7 +53,7 @@ class Failures:
         """Return all failures, in the order of the samples."""
         return [BadSample(i, self.sources[i] if self.sources else "", self._reason(i)) for i in self.samples()]
 
-    def kept(self) -> "list[int]":
+    def kept_samples(self) -> "list[int]":
         """Return the indices of the samples that did not fail."""
         failed = set(self.samples())
         return [i for i in range(len(self.table)) if i not in failed]

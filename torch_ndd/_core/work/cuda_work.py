@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work on CUDA streams: operators run on the stream of the current context, and the stream that uses a result waits on its CUDA event.
 
-The host does not block. torch's allocator is told of every stream that uses a tensor, so that memory is not reused too early.
+The host does not block. record_stream() informs torch's allocator of every stream that uses a tensor, so that memory is not reused too early.
 """
 
 import contextlib
@@ -23,13 +23,13 @@ _numbers = itertools.count(1)
 class StreamWork(Pending):
     """The work of one call on a CUDA stream, in place of a :class:`Pending`."""
 
-    stays = True  # each stream that uses the result waits for itself
+    stays = True  # each stream that uses the result has to wait
 
     def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event | None = None) -> None:
         self._stream = stream
         self._tensors = tensors
         self._captured = torch.cuda.is_current_stream_capturing()
-        self._event = recorded(stream) if event is None else event
+        self._event = record_event(stream) if event is None else event
         self._joined: set[int] = set()
         self._handle = next(_numbers)
         _alive[self._handle] = self
@@ -98,8 +98,8 @@ class DecodeWork(StreamWork):
         super().wait()
 
 
-def recorded(stream: torch.cuda.Stream) -> torch.cuda.Event:
-    """Record an event after what is on the stream so far."""
+def record_event(stream: torch.cuda.Stream) -> torch.cuda.Event:
+    """Record an event after the work that is on the stream so far."""
     event = torch.cuda.Event()
     event.record(stream)
     return event
@@ -146,7 +146,7 @@ class on_stream:
 
 
 class Switch:
-    """Do what ``torch.cuda.stream`` does, in 2 us instead of 10 where the device stays the same."""
+    """Switch streams like ``torch.cuda.stream``, in 2 us instead of 10 if the device stays the same."""
 
     __slots__ = ("_before", "_stream")
 
@@ -171,7 +171,7 @@ class Switch:
 
 
 def is_current(stream: Stream) -> bool:
-    """Return whether a stream is torch's current one of its device. By its handle: to make an object of torch's takes 3 us, to switch 10."""
+    """Return whether a stream is torch's current one of its device. Compared by handle: creating a stream object takes 3 us, switching 10."""
     return torch._C._cuda_getCurrentRawStream(stream.device_id) == stream.handle
 
 

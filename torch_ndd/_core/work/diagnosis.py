@@ -17,12 +17,12 @@ import torch
 from .. import native
 from ..process.fork_locks import new_lock
 
-_MOST_SPANS = 4096  # of a loader's own stages: 1,000 batches
-_MOST_SOURCES = 64  # batches whose files are compared
+_MAX_SPANS = 4096  # of a loader's own stages: 1,000 batches
+_MAX_SOURCES = 64  # batches whose files are compared
 
 
 class Span(NamedTuple):
-    """A piece of work: its name, who did it, and when, in nanoseconds of ``time.perf_counter_ns``."""
+    """A piece of work: its name, its thread, begin and end in nanoseconds of ``time.perf_counter_ns``."""
 
     name: str
     thread: str
@@ -74,7 +74,7 @@ class Stats(NamedTuple):
     def diagnosis(
         self, threads: int, reading: tuple[str, str] = ("files", "read further ahead"), epoch: int | None = None, cpus: int | None = None
     ) -> str:
-        """Return what limits the training, and what to change, in one line.
+        """Return the bottleneck of the training, and what to change, in one line.
 
         ``reading`` is what is read, and how to do it faster; ``epoch`` is the number of samples in an epoch, if it is known; ``cpus`` is the number
         of CPUs that this process may use.
@@ -85,6 +85,7 @@ class Stats(NamedTuple):
         waited = f"the model waits {self.waited:.0%} of the time for its batches"
         if self.waited < 0.05:
             return f"The model is the limit: {waited}; faster loading would gain nothing."
+        # Fractions of the threads' time that this loader's work, and other work, took.
         busy, elsewhere = (min(1.0, spent / (threads * total)) for spent in (self.decode + self.augment, self.others))
         if busy > 0.7:
             decoding, most = self.decode / (self.decode + self.augment), self._most()
@@ -173,11 +174,11 @@ class _Thread(threading.local):
 _thread = _Thread()
 _lock = new_lock()
 _owners: "list[weakref.ref[Stopwatch]]" = []  # the loader's stopwatch that has each number, from 1 on
-_by_python: dict[tuple[int, str], int] = {}  # nanoseconds of work that no native thread has counted, by owner and operator
+_by_python: dict[tuple[int, str], int] = {}  # nanoseconds of work on threads of other libraries, by owner and operator
 
 
 def _number_of(watch: "Stopwatch") -> int:
-    """Return the number of a loader, perhaps that of one that was freed. No finalizer gives it back: a KeyboardInterrupt would be lost there."""
+    """Return the number of a loader, possibly reused from a freed one. No finalizer returns it: a KeyboardInterrupt would be lost there."""
     with _lock:
         owner = weakref.ref(watch)
         for k, other in enumerate(_owners):
@@ -225,10 +226,10 @@ class Stopwatch:
 
     def _begin(self) -> None:
         self.number = _number_of(self)
-        self._worked_before, self._images_before = worked(self.number), images_asked(self.number)
+        self._worked_before, self._images_before = measure_operators(self.number), count_images(self.number)
         self._others_before: float | None = None  # what others had worked when the loop began
-        self._spans: deque[Span] = deque(maxlen=_MOST_SPANS)
-        self.sources: deque[tuple[int, Sequence[str]]] = deque(maxlen=_MOST_SOURCES)
+        self._spans: deque[Span] = deque(maxlen=_MAX_SPANS)
+        self.sources: deque[tuple[int, Sequence[str]]] = deque(maxlen=_MAX_SOURCES)
         self._decoding: set[int] = set()  # addresses of what this call of fn has had decoded
         self._decoded_again = self._scaled = 0
 
@@ -291,20 +292,20 @@ class Stopwatch:
             yield
         self._wait += self._note("wait", "program", begin)
 
-    def asked(self) -> None:
+    def note_request(self) -> None:
         """Note that the caller requests a batch."""
         if self._since is not None:
             self._model += self._note("model", "program", self._since)
             self._since = None
 
-    def yielded(self, size: int) -> None:
+    def note_batch(self, size: int) -> None:
         """Note that the caller gets a batch."""
         self._batches += 1
         self._bytes += size
         self._since = time.perf_counter_ns()
 
     def _note(self, name: str, thread: str, begin: int) -> float:
-        """Remember a span that ends now, and return its seconds."""
+        """Record a span that ends now, and return its seconds."""
         end = time.perf_counter_ns()
         self._spans.append(Span(name, thread, begin, end))
         return (end - begin) * 1e-9
@@ -319,7 +320,7 @@ class Stopwatch:
         of_threads = [Span(op, f"thread {thread}", int(begin), int(end)) for op, thread, begin, end in lines]
         return own + [span for span in of_threads if span.end > first]
 
-    def left(self) -> None:
+    def end_loop(self) -> None:
         """Note that the loop is over; the caller's time afterwards does not count."""
         self._since = None
         if self._others_before is not None:
@@ -328,15 +329,15 @@ class Stopwatch:
 
     def stats(self) -> Stats:
         """Return all figures up to now."""
-        taken = {op: (now - self._worked_before.get(op, 0)) * 1e-9 for op, now in worked(self.number).items()}
+        taken = {op: (now - self._worked_before.get(op, 0)) * 1e-9 for op, now in measure_operators(self.number).items()}
         operators = dict(sorted(((op, seconds) for op, seconds in taken.items() if seconds > 0), key=lambda pair: -pair[1]))
         decode = sum(seconds for op, seconds in operators.items() if op.startswith("decoders."))
         augment = sum(operators.values()) - decode
-        images, size, cached = (now - before for now, before in zip(images_asked(self.number), self._images_before, strict=True))
+        images, size, cached = (now - before for now, before in zip(count_images(self.number), self._images_before, strict=True))
         others = self._others + (0.0 if self._others_before is None else _of_others(self.number) - self._others_before)
         times = (self._read, self._call, self._wait, self._model, decode, augment)
-        asked = (images, cached, size, others, self._decoded_again, self._scaled)
-        return Stats(self._batches, self.samples, self._bytes, *times, *asked, operators=operators)
+        requests = (images, cached, size, others, self._decoded_again, self._scaled)
+        return Stats(self._batches, self.samples, self._bytes, *times, *requests, operators=operators)
 
     def repeats(self) -> float:
         """Return how many samples of an epoch come from one file."""
@@ -344,14 +345,14 @@ class Stopwatch:
         return len(names) / len(set(names)) if names else 1.0
 
 
-def images_asked(owner: int) -> tuple[int, int, int]:
+def count_images(owner: int) -> tuple[int, int, int]:
     """Return the images that decoders were asked for, their values (height * width * channels, whole), and how many came from a cache."""
     counts = (ctypes.c_int64 * 3)()
     native.cache_totals(owner, counts)
     return counts[0], counts[1], counts[2]
 
 
-def worked(owner: int) -> dict[str, int]:
+def measure_operators(owner: int) -> dict[str, int]:
     """Return the nanoseconds of all threads together in each operator of an owner."""
     return {op: nanoseconds for (whose, op), nanoseconds in _all_work().items() if whose == owner}
 

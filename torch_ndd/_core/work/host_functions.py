@@ -17,7 +17,7 @@ from ..process import shutdown, workers
 from ..process.workers import Workers
 from .pending import KINDS, Pending
 
-# A fork waits so long for functions that run; a longer one fails in the child.
+# Seconds that a fork waits for running functions; a longer one fails in the child.
 _SECONDS_AT_FORK = 10.0
 
 _INPUTS_FAILED, _RUNTIME_ERROR = -1, 1  # ndd_external_done
@@ -52,7 +52,7 @@ class _Task:
         self._work, self._op, self._samples, self._function, self._reads = work, op, samples, function, list(reads)
         self._next = itertools.count()
         self._open = samples
-        self.outlasted_fork = False  # a fork has waited for it in vain, and later ones do not wait again
+        self.outlasted_fork = False  # a fork has timed out waiting for it; later forks do not wait
 
     def begin(self) -> None:
         """Make forks wait for the samples."""
@@ -60,13 +60,13 @@ class _Task:
             _tasks.add(self)
 
     def abandon(self, reason: str) -> None:
-        """Fail all samples that have not ended: a fork, and a thread that looks at the results, would wait for them forever."""
+        """Fail all samples that have not ended: otherwise forks, and threads that need the results, would wait forever."""
         native.external_done(self._work.handle, 0, self._samples, _RUNTIME_ERROR, f"{self._op}: {reason}".encode(), 0)
         with _changed:
             _tasks.discard(self)
             _changed.notify_all()
 
-    def abandon_if_cancelled(self, future: Future[None]) -> None:
+    def abandon_on_cancel(self, future: Future[None]) -> None:
         """Fail the samples if the end of the program has cancelled a call of :meth:`run`."""
         if future.cancelled():
             self.abandon("the program ends")
@@ -76,24 +76,24 @@ class _Task:
         before, _local.works = _local.works, True
         try:
             for read in self._reads:
-                if not read.succeeded():
+                if not read.wait_for_success():
                     self._report(0, self._samples, _INPUTS_FAILED, "", 0)
                     return
             while (i := next(self._next)) < self._samples:
                 if workers.ending and threading.current_thread().daemon:
                     self.abandon("the program ends")
                     return
-                self._run_one(i)
+                self._run_sample(i)
         finally:
             _local.works = before
 
-    def _run_one(self, i: int) -> None:
+    def _run_sample(self, i: int) -> None:
         begin, kind, text = time.perf_counter_ns(), 0, ""
         try:
             self._function(i)
-        except BaseException as error:  # also SystemExit: the thread belongs to nobody who could handle it
+        except BaseException as error:  # including SystemExit, which has no handler on this thread
             self._work.errors[i] = error
-            kind = 1 + next((k for k, one in enumerate(KINDS) if k and isinstance(error, one)), 0)
+            kind = 1 + next((k for k, error_type in enumerate(KINDS) if k and isinstance(error, error_type)), 0)
             text = f"{self._op}: sample {i}: {type(error).__name__}: {error}{_place(error)}"
         self._report(i, 1, kind, text, time.perf_counter_ns() - begin)
 
@@ -131,7 +131,7 @@ def queue(
 ) -> Any:
     """Call ``function(i)`` for every sample, on threads of Python, when the work in ``reads`` has ended. Return the pending work, None if it is done.
 
-    A function that is called by another one of this module runs at once, on the same thread, so that threads never wait for each other.
+    A function that is called by another one of this module runs immediately, on the same thread, so that threads never wait for each other.
 
     Args:
         op: Name of the operator, for errors and statistics.
@@ -165,7 +165,7 @@ def queue(
             threads = max(1, get_num_threads())
             pool = _pool(threads)
             for _ in range(min(samples, threads)):
-                pool.submit(task.run).add_done_callback(task.abandon_if_cancelled)
+                pool.submit(task.run).add_done_callback(task.abandon_on_cancel)
     except BaseException:  # Ctrl-C, mostly
         task.abandon("it was interrupted")
         raise

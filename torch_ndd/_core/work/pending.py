@@ -9,8 +9,8 @@ import torch
 from .. import native
 from ..context import context
 from ..context.modes import EvalMode
-from ..process.workers import tell_refused
-from .call_sites import called_at, caller, traceback_of
+from ..process.workers import warn_of_refused_threads
+from .call_sites import Site, called_at, caller, traceback_of
 from .sources import UNKNOWN, with_source
 
 # Which sample of pending work a value reads: its index, or one of these.
@@ -22,7 +22,7 @@ KINDS: tuple[type[Exception], ...] = tuple(getattr(builtins, f"{name}Error") for
 class Pending:
     """The work of a call that had not ended when the call returned."""
 
-    stays = False  # after one wait nobody needs to wait again
+    stays = False  # later waits are no-ops
 
     def __init__(self, handle: int, reads: "list[Pending]", sources: Sequence[str] = UNKNOWN) -> None:
         self._owner = native.own(handle, native.OF_CALL, 0)  # not by owned(): every call comes here
@@ -31,7 +31,7 @@ class Pending:
         self._site = caller()
         self.sources = sources
         self._status: int | None = None
-        self._raised = False  # whether the error that began here has reached the program
+        self._raised = False  # whether the error that originated here was raised to the program
 
     def wait(self) -> None:
         """Wait until the work is done; raise its error, each time."""
@@ -39,11 +39,11 @@ class Pending:
             self._end()
         if self._status:
             self.failed_call()._raised = True
-            raise self._wrapped() from self.cause()
+            raise self._error_with_line() from self.cause()
 
     def wait_for_news(self) -> None:
         """Wait until the work is done; raise its error unless that has reached the program, here or where another call read the result."""
-        if not self.succeeded() and not self.failed_call()._raised:
+        if not self.wait_for_success() and not self.failed_call()._raised:
             self.wait()
 
     def done(self) -> bool:
@@ -52,7 +52,7 @@ class Pending:
             self._end()
         return self._status == 0
 
-    def succeeded(self) -> bool:
+    def wait_for_success(self) -> bool:
         """Wait until the work is done, without raising its error. Return whether there is none."""
         if self._status is None:
             self._end()
@@ -60,7 +60,7 @@ class Pending:
 
     def end_of_call(self) -> None:
         """Wait for the work of a synchronous call, and raise its error there."""
-        if not self.succeeded():
+        if not self.wait_for_success():
             raise self.at_the_call() from self.origin_of_error()
 
     def origin_of_error(self) -> BaseException | None:
@@ -71,7 +71,7 @@ class Pending:
         while (status := native.wait(self._handle)) < 0:
             pass  # Python handles Ctrl-C here
         self._status = status
-        tell_refused()
+        warn_of_refused_threads()
         if status == 0:
             self._reads.clear()
 
@@ -99,11 +99,16 @@ class Pending:
         failed = self.failed_call()
         return KINDS[self._status - 1](_message(self._handle, failed) + ("" if failed is self else called_at(failed._site)))
 
-    def _wrapped(self) -> Exception:
+    def _error_with_line(self) -> Exception:
         """Return the error with the line of the call in its text, because programs log ``str(error)``."""
         assert self._status
         failed = self.failed_call()
         return KINDS[self._status - 1](_message(self._handle, failed) + called_at(failed._site))
+
+    @property
+    def site(self) -> Site:
+        """The program's frames of the call, innermost first."""
+        return self._site
 
     def failed_call(self) -> "Pending":
         """Return the call in which the error began: this one, or one whose result it reads."""
@@ -111,10 +116,10 @@ class Pending:
         seen: set[int] = set()
         open_: list[Pending] = [self]
         while open_:
-            one = open_.pop()
-            if native.identity(one._handle) == identity:
-                return one
-            for read in one._reads:
+            call = open_.pop()
+            if native.identity(call._handle) == identity:
+                return call
+            for read in call._reads:
                 if id(read) not in seen:
                     seen.add(id(read))
                     open_.append(read)
@@ -153,7 +158,7 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
 
 
 def finish_call(handle: int, mode: int, reads: list[Pending], sources: Sequence[str]) -> Pending | None:
-    """Return the pending work of the call that :func:`native.end` closed, or None if it is done. Raise what must be raised at the call."""
+    """Return the pending work of the call that :func:`native.end` closed, or None if it is done. Raise the errors of synchronous calls."""
     pending = Pending(handle & ~1, reads, sources)
     if handle & 1 or mode >= EvalMode.sync_cpu:
         pending.end_of_call()

@@ -34,7 +34,7 @@ class Sources(Sequence[str]):
         return repr(tuple(self))
 
 
-def chosen(sources: Sequence[str], samples: Any) -> Sequence[str]:
+def select_sources(sources: Sequence[str], samples: Any) -> Sequence[str]:
     """Return the sources of some samples, which an array or a sequence numbers."""
     return sources if sources is UNKNOWN else Sources(sources.__getitem__, np.asarray(samples, np.int64))
 

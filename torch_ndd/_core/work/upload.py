@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies between the host and GPUs.
 
-A GPU reads pinned memory by itself, while the host continues; the CUDA driver copies any other memory piece by piece into its own pinned memory,
+A GPU reads pinned memory while the host continues; any other memory is first copied by the CUDA driver, piece by piece, to its own pinned memory,
 while the host waits. A large copy to a GPU is therefore made from pinned memory, on a separate stream, and overlaps with the work on earlier batches:
 
 - Our own buffers are in pinned memory from the second buffer of their size on that goes to a GPU: :func:`native.empty` then takes it from torch.
-- Anything else is first copied to pinned memory on the host, so that the caller may overwrite it at once.
+- Anything else is first copied to pinned memory on the host, so that the caller may overwrite it immediately.
 
 The pinned memory is that of torch's allocator, which does not reuse any before the copies from it have ended, whoever has started them. If the pool's
 blocks were pinned in place instead (cudaHostRegister), ``batch.torch().to("cuda", non_blocking=True)`` could read a block that is being refilled.
@@ -23,7 +23,7 @@ from .cuda_work import StreamWork, on_stream, stream_work
 from .pending import Pending
 
 _SMALL = 64 << 10  # bytes that the driver copies at the call, as part of the command
-_LARGEST = 1 << 30  # torch rounds pinned memory up to a power of two and keeps it
+_MAX_PINNED = 1 << 30  # bytes; torch rounds pinned memory up to a power of two and keeps it
 
 
 class Uploads(NamedTuple):
@@ -33,7 +33,7 @@ class Uploads(NamedTuple):
     direct_bytes: int = 0
     staged: int = 0  # through pinned memory
     staged_bytes: int = 0
-    pageable: int = 0  # the host waited: there was no pinned memory, or more than 1 GiB was needed
+    pageable: int = 0  # the host waited: pinned memory could not be allocated, or more than 1 GiB was needed
     pageable_bytes: int = 0
 
 
@@ -56,7 +56,7 @@ def uploads() -> Uploads:
     return Uploads(*_counts)
 
 
-def moved(values: torch.Tensor, pending: Pending | None, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending | None]:
+def copy_to_device(values: torch.Tensor, pending: Pending | None, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending | None]:
     """Return a copy on another device and the work that makes it. The host waits only if the user might overwrite pinned memory."""
     on_gpu = values.device.type == "cuda"
     if pending is not None and not on_gpu:
@@ -66,43 +66,43 @@ def moved(values: torch.Tensor, pending: Pending | None, external: bool, target:
         return values.to(target, copy=True), None
     large = not on_gpu and (values.nbytes > _SMALL or (native.pinned_sizes and not external and _is_large(values)))
     if large and not torch.cuda.is_current_stream_capturing():  # a copy within a CUDA graph stays on the graph's stream
-        return _uploaded(values, external, target)
+        return _upload(values, external, target)
     with on_stream(gpu, [(values, pending)], external):
         if pending is not None and on_gpu:
             pending.wait()
         if target.type != "cuda":
-            return _downloaded(values), None
-        made = values.to(target, copy=True, non_blocking=not (external and values.is_pinned()))
-        return made, stream_work([made])
+            return _download(values), None
+        copy = values.to(target, copy=True, non_blocking=not (external and values.is_pinned()))
+        return copy, stream_work([copy])
 
 
 def _is_large(values: torch.Tensor) -> bool:
     return values.untyped_storage().nbytes() >= native.POOLED_BYTES
 
 
-def _uploaded(values: torch.Tensor, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending]:
+def _upload(values: torch.Tensor, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending]:
     stream = _streams.get(target.index) or _streams.setdefault(target.index, torch.cuda.Stream(target.index))
     with torch.cuda.stream(stream):
         pinned = values.is_pinned()
-        may_change = external or getattr(values.untyped_storage(), "shown", False)
-        source = values if pinned and (external or not may_change) else _staged(values, external)
-        made = source.to(target, copy=True, non_blocking=not (pinned and may_change and source is values))
-        pending = StreamWork(stream, [made])
+        may_change = external or getattr(values.untyped_storage(), "exposed", False)
+        source = values if pinned and (external or not may_change) else _stage(values, external)
+        copy = source.to(target, copy=True, non_blocking=not (pinned and may_change and source is values))
+        pending = StreamWork(stream, [copy])
     way = _STAGED if source is not values else _DIRECT if pinned else _PAGEABLE
     with _lock:
         _counts[way] += 1
         _counts[way + 1] += values.nbytes
         if way == _DIRECT and not may_change:
-            _reads[:] = [one for one in _reads if not one[0].query()]
+            _reads[:] = [read for read in _reads if not read[0].query()]
             _reads.append((pending.event, values.untyped_storage().data_ptr()))
     if current_mode() == EvalMode.sync_full:
         stream.synchronize()
-    return made, pending
+    return copy, pending
 
 
-def _staged(values: torch.Tensor, external: bool) -> torch.Tensor:
-    """Return a copy in pinned memory; the values themselves if there is none."""
-    if values.nbytes > _LARGEST:
+def _stage(values: torch.Tensor, external: bool) -> torch.Tensor:
+    """Copy to pinned memory. Return the values themselves if none can be allocated."""
+    if values.nbytes > _MAX_PINNED:
         return values
     try:
         pinned = torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=True)
@@ -116,24 +116,24 @@ def _staged(values: torch.Tensor, external: bool) -> torch.Tensor:
 def _pin_next(values: torch.Tensor) -> None:
     """Use pinned memory for our next buffers of this size."""
     size = values.untyped_storage().nbytes()
-    if native.POOLED_BYTES <= size <= _LARGEST:
+    if native.POOLED_BYTES <= size <= _MAX_PINNED:
         native.pin_size(size)
 
 
-def _downloaded(values: torch.Tensor) -> torch.Tensor:
-    """Return a copy in host memory, after waiting for it."""
+def _download(values: torch.Tensor) -> torch.Tensor:
+    """Copy to host memory, and wait for it."""
     if values.nbytes < native.POOLED_BYTES:
         return values.to("cpu")
-    made = native.empty(tuple(values.shape), values.dtype, torch.device("cpu")).copy_(values)
-    _pin_next(made)
-    return made
+    copy = native.empty(tuple(values.shape), values.dtype, torch.device("cpu")).copy_(values)
+    _pin_next(copy)
+    return copy
 
 
-def shown(values: torch.Tensor) -> None:
-    """Note that host memory of ours is given to a caller who may write to it: copies from it are waited for, and later ones are staged."""
+def note_exposed(values: torch.Tensor) -> None:
+    """Note that our host memory is exposed to a caller, which may write to it: wait for copies from it, and stage later ones."""
     if _is_large(values):
         storage = values.untyped_storage()
-        storage.shown = True  # type: ignore[attr-defined]
+        storage.exposed = True  # type: ignore[attr-defined]
         with _lock:
             reading = [event for event, address in _reads if address == storage.data_ptr()]
         for event in reading:
@@ -141,7 +141,7 @@ def shown(values: torch.Tensor) -> None:
 
 
 def _in_child() -> None:
-    """Forget pinned memory and streams after a fork: there is no CUDA in the child."""
+    """Drop pinned memory and streams after a fork: the child cannot use CUDA."""
     native.pin_no_size()
     _streams.clear()
 

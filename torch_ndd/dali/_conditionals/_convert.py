@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing the functions to rewrite, and making the rewritten ones with the same globals, closure, defaults, file and lines."""
+"""Decides which functions are rewritten, and compiles them with the same globals, closure, defaults, file and lines."""
 
 import __future__
 
@@ -23,7 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 logger = logging.getLogger("torch_ndd.dali")
 
 _MARK = "_ndd_do_not_convert"
-_DONE = "_ndd_converted"
+_CONVERTED = "_ndd_converted"
+# Their conditions never depend on nodes, and rewriting them would cost seconds.
 _LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {
     "torch_ndd",
     "torch",
@@ -36,37 +37,39 @@ _LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {
     "pytest",
     "_pytest",
 }
+# Modules of this package whose conditions may be nodes.
 _CONVERTED_MODULES = ("torch_ndd.dali.auto_aug", "torch_ndd.dali.experimental.torchvision")
 _FUTURE_FLAGS = functools.reduce(lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0)
-_WITH_FUNCTIONS = (map, filter, sorted, min, max, functools.reduce)
+# Builtins that call their arguments.
+_HIGHER_ORDER = (map, filter, sorted, min, max, functools.reduce)
 
 
-def converted(function: Any) -> Any:
-    """Return a function that does the same, in which conditions may be DataNodes; the function itself where there is nothing to convert."""
+def convert(function: Any) -> Any:
+    """Return an equivalent function whose conditions may be DataNodes; the same function if there is nothing to convert."""
     kind = type(function)
     if kind is types.FunctionType:
-        return _function(function)
+        return _convert_function(function)
     if kind is types.MethodType:
         inner = function.__func__
-        made = converted(inner)
-        return function if made is inner else types.MethodType(made, function.__self__)
+        converted = convert(inner)
+        return function if converted is inner else types.MethodType(converted, function.__self__)
     if kind is functools.partial:
-        made = converted(function.func)
-        return function if made is function.func else functools.partial(made, *function.args, **function.keywords)
+        converted = convert(function.func)
+        return function if converted is function.func else functools.partial(converted, *function.args, **function.keywords)
     if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
         refuse_mutation(function)
-        return _on_converted(function) if any(function is one for one in _WITH_FUNCTIONS) else function
+        return _convert_arguments(function) if any(function is builtin for builtin in _HIGHER_ORDER) else function
     if isinstance(function, type):
-        return _on_converted(function) if any(function is one for one in _WITH_FUNCTIONS) else function
+        return _convert_arguments(function) if any(function is builtin for builtin in _HIGHER_ORDER) else function
     call = getattr(kind, "__call__", None)  # noqa: B004
     if isinstance(call, types.FunctionType) and not hasattr(function, _MARK):
-        made = _function(call)
-        return function if made is call else types.MethodType(made, function)
+        converted = _convert_function(call)
+        return function if converted is call else types.MethodType(converted, function)
     return function
 
 
 def do_not_convert(func: F) -> F:
-    """Mark a function: it runs as it is in pipelines with conditionals, and so does everything that it calls.
+    """Mark a function: it runs unchanged in pipelines with conditionals, and so does everything that it calls.
 
     Returns:
         A copy of the function, or a function that calls it.
@@ -83,50 +86,50 @@ def do_not_convert(func: F) -> F:
     if hasattr(func, "_is_pipeline_def"):
         raise ValueError("do_not_convert cannot be used on a pipeline definition: leave out enable_conditionals instead")
     if isinstance(func, types.FunctionType):
-        made = _with_code(func, func.__code__, func.__closure__)
+        unconverted = _with_code(func, func.__code__, func.__closure__)
     else:
 
-        def made(*args: Any, **kwargs: Any) -> Any:
+        def unconverted(*args: Any, **kwargs: Any) -> Any:
             return func(*args, **kwargs)
 
-        functools.update_wrapper(made, func)
-    setattr(made, _MARK, True)
-    return made  # type: ignore[return-value]
+        functools.update_wrapper(unconverted, func)
+    setattr(unconverted, _MARK, True)
+    return unconverted  # type: ignore[return-value]
 
 
-def _function(function: types.FunctionType) -> types.FunctionType:
-    named = getattr(function, "__module__", None) or ""
-    if named.partition(".")[0] in _LIBRARIES and not named.startswith(_CONVERTED_MODULES):
+def _convert_function(function: types.FunctionType) -> types.FunctionType:
+    module = getattr(function, "__module__", None) or ""
+    if module.partition(".")[0] in _LIBRARIES and not module.startswith(_CONVERTED_MODULES):
         return function
     marks = function.__dict__
-    if _MARK in marks or _DONE in marks or "_is_pipeline_def" in marks:
+    if _MARK in marks or _CONVERTED in marks or "_is_pipeline_def" in marks:
         return function
     if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return function
-    made = _code(function.__code__.co_filename, function.__code__, _Owner(function))
-    if made is None:
+    code = _convert_code(function.__code__.co_filename, function.__code__, _Owner(function))
+    if code is None:
         return function
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells[_rewrite.RUNTIME] = _RUNTIME
-    result = _with_code(function, made, tuple(cells[name] for name in made.co_freevars))
-    setattr(result, _DONE, True)
-    return result
+    converted = _with_code(function, code, tuple(cells[name] for name in code.co_freevars))
+    setattr(converted, _CONVERTED, True)
+    return converted
 
 
 def _with_code(function: types.FunctionType, code: types.CodeType, closure: Any) -> types.FunctionType:
-    made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__dict__.update(function.__dict__)
-    made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__
+    copy = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__dict__.update(function.__dict__)
+    copy.__qualname__, copy.__module__, copy.__doc__ = function.__qualname__, function.__module__, function.__doc__
     if sys.version_info >= (3, 14):
-        made.__annotate__ = function.__annotate__
+        copy.__annotate__ = function.__annotate__
     else:
-        made.__annotations__ = function.__annotations__
-    return made
+        copy.__annotations__ = function.__annotations__
+    return copy
 
 
 class _Owner:
-    """A function as the argument of a cache that does not depend on it: its code decides."""
+    """An argument that a cache ignores: all instances are equal. The code is the key, the function only helps to find its source."""
 
     def __init__(self, function: types.FunctionType) -> None:
         self.function = function
@@ -139,53 +142,54 @@ class _Owner:
 
 
 @functools.lru_cache(maxsize=4096)
-def _code(filename: str, code: types.CodeType, owner: _Owner) -> types.CodeType | None:
-    """Return the code of the rewritten function; None if it stays as it is."""
-    function, owner.function = owner.function, None  # type: ignore[assignment]  # the cache must not keep it alive
+def _convert_code(filename: str, code: types.CodeType, owner: _Owner) -> types.CodeType | None:
+    """Return the code of the rewritten function; None if its source is not found."""
+    function, owner.function = owner.function, None  # type: ignore[assignment]  # the cache keeps its arguments alive
     try:
-        tree = _rewrite.rewritten(definition_of(function), _class_name(function), code.co_freevars)
+        tree = _rewrite.rewrite(definition_of(function), _class_name(function), code.co_freevars)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compiled = compile(ast.fix_missing_locations(tree), filename, "exec", code.co_flags & _FUTURE_FLAGS, dont_inherit=True)
-        made = _innermost(compiled, _rewrite.depth(_class_name(function)))
-        if made.co_argcount != code.co_argcount or made.co_varnames[: code.co_argcount] != code.co_varnames[: code.co_argcount]:
+        converted = _innermost(compiled, _rewrite.depth(_class_name(function)))
+        # The file may have been edited after it was imported.
+        if converted.co_argcount != code.co_argcount or converted.co_varnames[: code.co_argcount] != code.co_varnames[: code.co_argcount]:
             raise NoSource(f"{filename} has changed since {code.co_name!r} was defined")
     except (NoSource, SyntaxError, RecursionError) as error:
         logger.warning(
-            "%s runs as it is: an `if` on a DataNode and logical expressions do not work in it. %s. "
-            "The decorator do_not_convert turns this message off",
+            "%s runs unchanged: an `if` on a DataNode and logical expressions do not work in it. %s. "
+            "The decorator do_not_convert silences this message",
             function.__qualname__,
             error,
         )
         return None
-    made = made.replace(co_name=code.co_name)
-    return made.replace(co_qualname=code.co_qualname) if sys.version_info >= (3, 11) else made
+    converted = converted.replace(co_name=code.co_name)
+    return converted.replace(co_qualname=code.co_qualname) if sys.version_info >= (3, 11) else converted
 
 
 def _innermost(code: types.CodeType, depth: int) -> types.CodeType:
     for _ in range(depth):
-        code = next(one for one in code.co_consts if isinstance(one, types.CodeType))
+        code = next(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return code
 
 
 def _class_name(function: types.FunctionType) -> str | None:
-    """Return the name of the class in whose body a function is defined, on which private names depend."""
+    """Return the name of the class in whose body a function is defined: Python mangles private names with it."""
     parts = function.__qualname__.split(".")
     pairs = list(itertools.pairwise(parts))[::-1]
     return next((name for name, inner in pairs if name.isidentifier() and inner != "<locals>"), None)
 
 
-def _on_converted(function: Any) -> Any:
-    """Return a function that is called with functions, ``map`` for instance, such that these are converted."""
+def _convert_arguments(function: Any) -> Any:
+    """Return a higher-order function, such as ``map``, that converts its arguments."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*[_if_callable(one) for one in args], **{key: _if_callable(one) for key, one in kwargs.items()})
+        return function(*[_convert_callable(value) for value in args], **{key: _convert_callable(value) for key, value in kwargs.items()})
 
     return call
 
 
-def _if_callable(value: Any) -> Any:
-    return converted(value) if isinstance(value, types.FunctionType | types.MethodType | functools.partial) else value
+def _convert_callable(value: Any) -> Any:
+    return convert(value) if isinstance(value, types.FunctionType | types.MethodType | functools.partial) else value
 
 
-_RUNTIME = types.CellType(types.SimpleNamespace(converted=converted, **{name: getattr(_runtime, name) for name in _runtime.__all__}))
+_RUNTIME = types.CellType(types.SimpleNamespace(convert=convert, **{name: getattr(_runtime, name) for name in _runtime.__all__}))

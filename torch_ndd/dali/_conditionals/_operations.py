@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations behind conditions: splitting and merging batches, truth values."""
+"""Operations of conditions: splitting and merging batches, truth values."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from ... import types
 from ..._core.values.batch import Batch, empty_packed, new_batch
 from ..._core.values.collect import pack
 from ..._core.values.dispatch import run
-from ..._core.values.extents import lasting
+from ..._core.values.extents import find_lasting_extents
 from ..._core.work.pending import ALL_SAMPLES
-from .._graph import Operation, Step
+from .._graph.graph import Operation, Step
 from ..data_node import DataNode, create
 
 
@@ -22,7 +22,7 @@ class _Split(Operation):
     takes_empty = True
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
-        truth = truth_of(self.title, arguments["predicate"])
+        truth = to_truth_values(self.title, arguments["predicate"])
         values = inputs[0]
         if values.batch_size != len(truth):
             raise RuntimeError(f"{self.title}: the condition has {len(truth)} samples, but a value used in a branch has {values.batch_size}")
@@ -35,41 +35,41 @@ class _Merge(Operation):
     takes_empty = True
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
-        truth = truth_of(self.title, arguments["predicate"])
+        truth = to_truth_values(self.title, arguments["predicate"])
         first, second = inputs
         sizes = int(truth.sum()), int((~truth).sum())
         if (first.batch_size, second.batch_size) != sizes:
             raise RuntimeError(
-                f"{self.title}: the branches gave {first.batch_size} and {second.batch_size} samples, but got {sizes[0]} and {sizes[1]}"
+                f"{self.title}: the branches gave {first.batch_size} and {second.batch_size} samples, but received {sizes[0]} and {sizes[1]}"
             )
         if not second.batch_size:
             return (first,)
         if not first.batch_size:
             return (second,)
         for what, values in (
-            ("types", [types.dtype_name(one.dtype) for one in inputs]),
-            ("numbers of dimensions", [one.ndim for one in inputs]),
-            ("layouts", [one.layout or "" for one in inputs]),
-            ("devices", [one.device.device_type for one in inputs]),
+            ("types", [types.dtype_name(batch.dtype) for batch in inputs]),
+            ("numbers of dimensions", [batch.ndim for batch in inputs]),
+            ("layouts", [batch.layout or "" for batch in inputs]),
+            ("devices", [batch.device.device_type for batch in inputs]),
         ):
             if values[0] != values[1]:
                 raise RuntimeError(
                     f"{self.title}: the branches of an `if` give the same variable values of different {what}: {values[0]!r} where "
                     f"the condition holds, {values[1]!r} elsewhere"
                 )
-        return (interleaved(first, second, truth),)
+        return (interleave(first, second, truth),)
 
 
-def interleaved(first: Batch, second: Batch, truth: np.ndarray) -> Batch:
-    """Return the samples of two batches of one type in a common order: the next one of the first where the condition holds, else of the second.
+def interleave(first: Batch, second: Batch, truth: np.ndarray) -> Batch:
+    """Merge the samples of two batches of one type: where the condition holds, the next sample of the first batch, elsewhere of the second.
 
-    One launch copies all of them, whatever their shapes.
+    One launch copies all samples, whatever their shapes.
     """
     layout, dtype, device = first.layout, first.dtype, first.buffer.device
     shapes = np.empty((len(truth), first.ndim), np.int64)
-    for side, one in ((truth, first), (~truth, second)):
-        shapes[side] = one.sample_shapes().numpy()
-    out = empty_packed(torch.from_numpy(shapes), dtype, device, layout, lasting(shapes.tolist(), layout))
+    for side, batch in ((truth, first), (~truth, second)):
+        shapes[side] = batch.sample_shapes().numpy()
+    out = empty_packed(torch.from_numpy(shapes), dtype, device, layout, find_lasting_extents(shapes.tolist(), layout))
     sides = iter(_samples(first)), iter(_samples(second))
     parts = [next(sides[0] if which else sides[1]) for which in truth.tolist()]
     if device.type == "cpu":
@@ -77,7 +77,7 @@ def interleaved(first: Batch, second: Batch, truth: np.ndarray) -> Batch:
     else:
         first.wait()
         second.wait()
-        torch.cat([one.reshape(-1) for one in parts], out=out.buffer.view(-1))
+        torch.cat([batch.reshape(-1) for batch in parts], out=out.buffer.view(-1))
     if first.sources and second.sources:
         names = iter(first.sources), iter(second.sources)
         out.sources = tuple(next(names[0] if which else names[1]) for which in truth.tolist())
@@ -89,13 +89,13 @@ def _samples(batch: Batch) -> Sequence[torch.Tensor]:
     return batch.buffer.unbind(0) if batch.ragged_shapes is None else batch.buffer.split(batch.ragged_shapes.prod(1).tolist())
 
 
-class _Not(Operation):
+class _Negation(Operation):
     """Logical negation of one value per sample."""
 
     takes_empty = True
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
-        return (new_batch(torch.from_numpy(~truth_of(self.title, inputs[0]))),)
+        return (new_batch(torch.from_numpy(~to_truth_values(self.title, inputs[0]))),)
 
 
 class _Condition(Operation):
@@ -104,7 +104,7 @@ class _Condition(Operation):
     takes_empty = True
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
-        return (new_batch(torch.from_numpy(truth_of(self.title, inputs[0]))),)
+        return (new_batch(torch.from_numpy(to_truth_values(self.title, inputs[0]))),)
 
 
 class _Operand(Operation):
@@ -119,10 +119,10 @@ class _Operand(Operation):
                 f"{self.title}: the {self.constants['side']} operand must be bool, got {types.dtype_name(values.dtype)}; compare it with a number, "
                 "for example `x != 0`"
             )
-        return (new_batch(torch.from_numpy(truth_of(self.title, values))),)
+        return (new_batch(torch.from_numpy(to_truth_values(self.title, values))),)
 
 
-def truth_of(title: str, values: Batch) -> np.ndarray:
+def to_truth_values(title: str, values: Batch) -> np.ndarray:
     """Return one truth value per sample, bool (N,)."""
     if not values.batch_size:
         return np.zeros(0, np.bool_)
@@ -131,15 +131,15 @@ def truth_of(title: str, values: Batch) -> np.ndarray:
     if values.ndim:
         raise RuntimeError(
             f"{title}: a condition must be one number per sample (no dimensions), got samples of {values.ndim} dimensions, the first one of "
-            f"the shape {values.shape[0]}. fn.reductions and indexing make a number of an array"
+            f"the shape {values.shape[0]}. use fn.reductions or indexing to get a number"
         )
-    given = values.torch()
-    return (given if given.dtype == torch.bool else given != 0).numpy()
+    tensor = values.torch()
+    return (tensor if tensor.dtype == torch.bool else tensor != 0).numpy()
 
 
 def split(node: DataNode, condition: DataNode) -> list[DataNode]:
     """Return the samples of a node for which the condition holds, and the others."""
-    made = create(
+    parts = create(
         _Split,
         "_conditional__Split",
         [node],
@@ -149,9 +149,9 @@ def split(node: DataNode, condition: DataNode) -> list[DataNode]:
         title="`if`",
         output_device=node.device,
     )
-    for one in made:
-        one.ndim, one.dtype, one.layout = node.ndim, node.dtype, node.layout
-    return made
+    for part in parts:
+        part.ndim, part.dtype, part.layout = node.ndim, node.dtype, node.layout
+    return parts
 
 
 def merge(first: DataNode, second: DataNode, condition: DataNode) -> DataNode:
@@ -159,7 +159,7 @@ def merge(first: DataNode, second: DataNode, condition: DataNode) -> DataNode:
     devices = {first.device, second.device}
     if len(devices) > 1:
         raise RuntimeError("the branches of an `if` give the same variable values on different devices: call .gpu() or .cpu() in one of them")
-    made = create(
+    nodes = create(
         _Merge,
         "_conditional__Merge",
         [first, second],
@@ -168,22 +168,22 @@ def merge(first: DataNode, second: DataNode, condition: DataNode) -> DataNode:
         title="`if`",
         output_device=first.device,
     )
-    return made[0]
+    return nodes[0]
 
 
-def negated(node: DataNode) -> DataNode:
-    """Return ``not node``."""
-    return create(_Not, "_conditional__Not", [node], schema="_conditional.negated", title="`not`")[0]
+def negate(node: DataNode) -> DataNode:
+    """Return a node of ``not node``."""
+    return create(_Negation, "_conditional__Not", [node], schema="_conditional.negated", title="`not`")[0]
 
 
-def condition_of(node: DataNode) -> DataNode:
+def as_condition(node: DataNode) -> DataNode:
     """Return the truth values of the condition of an `if`."""
     return create(_Condition, "_conditional__Condition", [node], schema="_conditional.condition", title="`if`")[0]
 
 
-def checked(node: DataNode, name: str, side: str) -> DataNode:
-    """Return the operand of a logical expression after a check."""
-    made: Sequence[DataNode] = create(
+def check_operand(node: DataNode, name: str, side: str) -> DataNode:
+    """Return the operand of a logical expression, which must be bool when the pipeline runs."""
+    nodes: Sequence[DataNode] = create(
         _Operand, "_conditional__Operand", [node], constants={"name": name, "side": side}, schema="_conditional.operand", title=f"`{name}`"
     )
-    return made[0]
+    return nodes[0]

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewriting the syntax tree of a function, such that DataNodes may be its conditions.
+"""Rewrites the syntax tree of a function so that its conditions may be DataNodes.
 
-Statements stay where they are, in one function and on their lines. An `if` becomes (RT is `_runtime.py`)
+Statements stay in one function and on their lines. An `if` becomes (RT is `_runtime.py`)
 
-    one = RT.test(condition)
-    if one.first:
-        if one.node: one.begin(variables, names)     # a DataNode
-        with one.branch(True):
+    c = RT.test(condition)
+    if c.first:
+        if c.node: c.begin(variables, names)     # a DataNode
+        with c.branch(True):
             ...
-            if one.node: one.fell(variables)
-        if one.node: x = one["x"]                    # what it was before
-    if one.second: ...                               # the same for `else`
-    if one.node and one.join(): x = one["x"]         # merged
+            if c.node: c.reach_end(variables)
+        if c.node: x = c["x"]                    # as before the statement
+    if c.second: ...                             # the same for `else`
+    if c.node and c.join(): x = c["x"]           # merged
 
-`a and b` becomes `RT.and_(a, lambda: b)`, a call `f(x)` becomes `RT.converted(f)(x)`, `a.b = x` becomes `RT.attribute(a, "b").b = x`.
+`a and b` becomes `RT.and_(a, lambda: b)`, a call `f(x)` becomes `RT.convert(f)(x)`, `a.b = x` becomes `RT.attribute_holder(a, "b").b = x`.
 """
 
 import ast
@@ -30,23 +30,23 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 N = TypeVar("N", bound=ast.AST)
 
 
-def rewritten(definition: Definition, class_name: str | None, free: Sequence[str]) -> ast.Module:
+def rewrite(definition: Definition, class_name: str | None, free: Sequence[str]) -> ast.Module:
     """Return a module with the rewritten function in a function whose parameters are its free variables, in its class if there is one."""
-    made = copy.deepcopy(definition)
-    rewriter = _Rewriter(made, class_name, free)
+    function = copy.deepcopy(definition)
+    rewriter = _Rewriter(function, class_name, free)
     body: list[ast.stmt]
-    if isinstance(made, ast.FunctionDef):
-        body = [rewriter.function(made)]
+    if isinstance(function, ast.FunctionDef):
+        body = [rewriter.function(function)]
     else:
-        _without_defaults(made.args)
-        made.body = rewriter.visit(made.body)
-        body = [ast.Return(made)]
-    factory = _parsed(f"def {RUNTIME}factory({', '.join([*free, RUNTIME])}): pass", made)[0]
+        _remove_defaults(function.args)
+        function.body = rewriter.visit(function.body)
+        body = [ast.Return(function)]
+    factory = _parse_at(f"def {RUNTIME}factory({', '.join([*free, RUNTIME])}): pass", function)[0]
     assert isinstance(factory, ast.FunctionDef)
     factory.body = body
     module = ast.Module([factory], [])
     if class_name is not None:
-        holder = _parsed(f"class {class_name}: pass", made)[0]
+        holder = _parse_at(f"class {class_name}: pass", function)[0]
         assert isinstance(holder, ast.ClassDef)
         holder.body = [factory]
         module.body = [holder]
@@ -58,28 +58,28 @@ def depth(class_name: str | None) -> int:
     return 2 if class_name is None else 3
 
 
-def _without_defaults(arguments: ast.arguments) -> None:
+def _remove_defaults(arguments: ast.arguments) -> None:
     arguments.defaults, arguments.kw_defaults = [], [None] * len(arguments.kwonlyargs)
-    for one in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
-        if one is not None:
-            one.annotation = None
+    for parameter in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]:
+        if parameter is not None:
+            parameter.annotation = None
 
 
 # --- Reading trees ---------------------------------------------------------------------------------------------------------------------------------
 
 
-def _inside(nodes: Iterable[ast.AST], stop: tuple[type, ...] = _SCOPES) -> Iterable[ast.AST]:
-    """Return nodes and what is in them, without what is in other functions and classes."""
+def _walk(nodes: Iterable[ast.AST], stop: tuple[type, ...] = _SCOPES) -> Iterable[ast.AST]:
+    """Yield nodes and their descendants, except those in other functions and classes."""
     for node in nodes:
         yield node
         if not isinstance(node, stop):
-            yield from _inside(ast.iter_child_nodes(node), stop)
+            yield from _walk(ast.iter_child_nodes(node), stop)
 
 
-def _assigned(nodes: Iterable[ast.AST]) -> set[str]:
-    """Return the names that statements bind or delete."""
+def _find_assigned(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names that statements bind or delete, which branches have to merge."""
     found: set[str] = set()
-    for node in _inside(nodes, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.comprehension)):
+    for node in _walk(nodes, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.comprehension)):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             found.add(node.id)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -90,38 +90,38 @@ def _assigned(nodes: Iterable[ast.AST]) -> set[str]:
             found.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
             found.add(node.rest)
-        elif isinstance(node, ast.comprehension):  # its variables are its own, but not those of :=
-            found |= {one.target.id for one in _inside([node.iter, *node.ifs]) if isinstance(one, ast.NamedExpr)}
+        elif isinstance(node, ast.comprehension):  # its variables are local, except those of :=
+            found |= {inner.target.id for inner in _walk([node.iter, *node.ifs]) if isinstance(inner, ast.NamedExpr)}
     return found - {"*"}
 
 
-def _is_plain(test: ast.expr) -> bool:
-    """Return whether a condition is certainly a Python value."""
+def _is_python_value(test: ast.expr) -> bool:
+    """Return whether a condition is a Python value whatever its operands are."""
     if isinstance(test, ast.Compare):
-        return all(isinstance(one, ast.Is | ast.IsNot | ast.In | ast.NotIn) for one in test.ops)
+        return all(isinstance(operator, ast.Is | ast.IsNot | ast.In | ast.NotIn) for operator in test.ops)
     if isinstance(test, ast.UnaryOp):
-        return isinstance(test.op, ast.Not) and _is_plain(test.operand)
+        return isinstance(test.op, ast.Not) and _is_python_value(test.operand)
     if isinstance(test, ast.BoolOp):
-        return all(map(_is_plain, test.values))
+        return all(map(_is_python_value, test.values))
     if isinstance(test, ast.Call):
         return isinstance(test.func, ast.Name) and test.func.id in ("isinstance", "issubclass", "hasattr", "callable")
     return isinstance(test, ast.Constant)
 
 
-def _binds_here(nodes: Iterable[ast.expr]) -> bool:
-    """Return whether expressions cannot move to a function of their own."""
-    return any(isinstance(one, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await) for one in _inside(nodes))
+def _cannot_move(nodes: Iterable[ast.expr]) -> bool:
+    """Return whether expressions cannot move into a lambda: `:=`, `yield` and `await` belong to the function."""
+    return any(isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await) for node in _walk(nodes))
 
 
-def _has_in_if(nodes: Iterable[ast.AST], kinds: tuple[type, ...], stop: tuple[type, ...], within: bool = False) -> bool:
+def _contains_in_if(nodes: Iterable[ast.AST], kinds: tuple[type, ...], stop: tuple[type, ...], within: bool = False) -> bool:
     """Return whether there are statements of these kinds in an `if` that may depend on a DataNode."""
     for node in nodes:
         if within and isinstance(node, kinds):
             return True
         if isinstance(node, stop):
             continue
-        inside = within or (isinstance(node, ast.If) and not _is_plain(node.test))
-        if _has_in_if(ast.iter_child_nodes(node), kinds, stop, inside):
+        inside = within or (isinstance(node, ast.If) and not _is_python_value(node.test))
+        if _contains_in_if(ast.iter_child_nodes(node), kinds, stop, inside):
             return True
     return False
 
@@ -129,15 +129,15 @@ def _has_in_if(nodes: Iterable[ast.AST], kinds: tuple[type, ...], stop: tuple[ty
 # --- Making trees ----------------------------------------------------------------------------------------------------------------------------------
 
 
-def _parsed(text: str, at: ast.AST) -> list[ast.stmt]:
-    """Return statements at the place of a node."""
-    made = ast.parse(text).body
-    for statement in made:
+def _parse_at(text: str, at: ast.AST) -> list[ast.stmt]:
+    """Parse statements, and give them the place of a node in the file."""
+    statements = ast.parse(text).body
+    for statement in statements:
         for node in ast.walk(statement):
             if hasattr(node, "lineno"):
                 ast.copy_location(node, at)
                 node.end_lineno, node.end_col_offset = node.lineno, node.col_offset  # type: ignore[attr-defined]
-    return made
+    return statements
 
 
 class _Filler(ast.NodeTransformer):
@@ -154,10 +154,10 @@ class _Filler(ast.NodeTransformer):
         return self._expressions.get(node.id, node)
 
 
-def _filled(text: str, at: ast.AST, blocks: dict[str, list[ast.stmt]] | None = None, **expressions: ast.expr) -> list[ast.stmt]:
-    """Return statements at the place of a node, in which names stand for blocks of statements and for expressions."""
+def _fill_template(text: str, at: ast.AST, blocks: dict[str, list[ast.stmt]] | None = None, **expressions: ast.expr) -> list[ast.stmt]:
+    """Parse statements at the place of a node, and replace names by blocks of statements and by expressions."""
     filler = _Filler(blocks or {}, expressions)
-    return [filler.visit(statement) for statement in _parsed(text, at)]
+    return [filler.visit(statement) for statement in _parse_at(text, at)]
 
 
 class _Rewriter(ast.NodeTransformer):
@@ -169,60 +169,60 @@ class _Rewriter(ast.NodeTransformer):
         self._loops: list[str | None] = []
         self._frame: str | None = None
         body = definition.body if isinstance(definition.body, list) else [definition.body]
-        self._shared: set[str] = set()  # variables that functions in this one assign
+        self._shared: set[str] = set()  # variables that nested functions assign
         self._global: set[str] = set()
         for node in ast.walk(definition):
             if isinstance(node, ast.Nonlocal):
                 self._shared.update(node.names)
-        for node in _inside(body):
+        for node in _walk(body):
             if isinstance(node, ast.Global):
                 self._global.update(node.names)
-        self._may_fail = set(free)  # variables whose values may not have been mergeable
-        for node in _inside(body):
+        self._may_fail = set(free)  # variables that may hold a failed merge: every load checks them
+        for node in _walk(body):
             if isinstance(node, ast.If | ast.For | ast.While):
-                self._may_fail |= _assigned([node]) | self._shared
+                self._may_fail |= _find_assigned([node]) | self._shared
 
-    def function(self, made: ast.FunctionDef) -> ast.FunctionDef:
-        """Return the rewritten function, without what is evaluated at its definition."""
-        loops = any(isinstance(node, ast.For | ast.While) and self._jumps(node) for node in _inside(made.body))
-        returns = any(isinstance(node, ast.Return) for node in _inside(made.body))
-        if _has_in_if(made.body, (ast.Return,), _SCOPES) or (loops and returns):
-            self._frame = self._name("frame")
-        made.name = _OWN.format("function", 0)  # in the factory, its own name is the variable that the function sees
-        made.lineno = first_line(made)
-        made.decorator_list, made.returns = [], None
-        if hasattr(made, "type_params"):
-            made.type_params = []  # type: ignore[attr-defined]
-        _without_defaults(made.args)
-        documented = made.body[:1] if ast.get_docstring(made, clean=False) is not None else []
-        body = self._block(made.body[len(documented) :])
+    def function(self, function: ast.FunctionDef) -> ast.FunctionDef:
+        """Rewrite the function, and remove the parts that are evaluated at its definition: decorators, defaults, annotations."""
+        loops = any(isinstance(node, ast.For | ast.While) and self._jumps(node) for node in _walk(function.body))
+        returns = any(isinstance(node, ast.Return) for node in _walk(function.body))
+        if _contains_in_if(function.body, (ast.Return,), _SCOPES) or (loops and returns):
+            self._frame = self._new_name("frame")
+        function.name = _OWN.format("function", 0)  # in the factory, its own name is a variable that the function may load
+        function.lineno = first_line(function)
+        function.decorator_list, function.returns = [], None
+        if hasattr(function, "type_params"):
+            function.type_params = []  # type: ignore[attr-defined]
+        _remove_defaults(function.args)
+        documented = function.body[:1] if ast.get_docstring(function, clean=False) is not None else []
+        body = self._rewrite_block(function.body[len(documented) :])
         if self._frame is not None:
-            text = f"{self._frame} = {RUNTIME}.Frame()\nwith {self._frame}:\n    BODY\n    {self._frame}.fell()\nreturn {self._frame}.result()"
-            body = _filled(text, made.body[-1], {"BODY": body})
-        made.body = [*documented, *body] or [ast.copy_location(ast.Pass(), made)]
-        return made
+            text = f"{self._frame} = {RUNTIME}.Frame()\nwith {self._frame}:\n    BODY\n    {self._frame}.reach_end()\nreturn {self._frame}.result()"
+            body = _fill_template(text, function.body[-1], {"BODY": body})
+        function.body = [*documented, *body] or [ast.copy_location(ast.Pass(), function)]
+        return function
 
-    def _name(self, what: str) -> str:
+    def _new_name(self, what: str) -> str:
         self._count += 1
         return _OWN.format(what, self._count)
 
-    def _block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
-        made: list[ast.stmt] = []
+    def _rewrite_block(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        rewrite: list[ast.stmt] = []
         for statement in statements:
-            one = self.visit(statement)
-            made.extend(one if isinstance(one, list) else [one])
-        return made
+            result = self.visit(statement)
+            rewrite.extend(result if isinstance(result, list) else [result])
+        return rewrite
 
-    def _mangled(self, name: str) -> str:
+    def _mangle(self, name: str) -> str:
         if self._class_name is None or not name.startswith("__") or name.endswith("__"):
             return name
         return f"_{self._class_name.lstrip('_')}{name}"
 
-    def _variables(self, names: Iterable[str]) -> str:
+    def _variables_code(self, names: Iterable[str]) -> str:
         return f"{{**{RUNTIME}.globals(), **{RUNTIME}.locals()}}" if self._global.intersection(names) else f"{RUNTIME}.locals()"
 
-    def _restored(self, source: str, names: Iterable[str], indent: str) -> str:
-        lines = [f"{name} = {source}[{self._mangled(name)!r}]\nif {name} is {RUNTIME}.undefined: del {name}" for name in names]
+    def _restore_code(self, source: str, names: Iterable[str], indent: str) -> str:
+        lines = [f"{name} = {source}[{self._mangle(name)!r}]\nif {name} is {RUNTIME}.undefined: del {name}" for name in names]
         return "\n".join(lines or ["pass"]).replace("\n", "\n" + indent)
 
     # --- Statements
@@ -246,77 +246,80 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_match_case(self, node: ast.match_case) -> ast.AST:
         node.guard = node.guard and self.visit(node.guard)
-        node.body = self._block(node.body)
+        node.body = self._rewrite_block(node.body)
         return node
 
     def visit_If(self, node: ast.If) -> Any:
-        if _is_plain(node.test):
+        if _is_python_value(node.test):
             node.test = self.visit(node.test)
-            node.body, node.orelse = self._block(node.body), self._block(node.orelse)
+            node.body, node.orelse = self._rewrite_block(node.body), self._rewrite_block(node.orelse)
             return node
-        return self._if(node, False)[1]
+        return self._rewrite_if(node, False)[1]
 
-    def _if(self, node: ast.If, inner: bool) -> tuple[str, list[ast.stmt]]:
-        """Return the name of the condition, and statements. ``inner``: it is the `elif` of another one."""
-        names = sorted(_assigned([*node.body, *node.orelse]) | self._shared)
-        variables, one = self._variables(names), self._name("if")
+    def _rewrite_if(self, node: ast.If, inner: bool) -> tuple[str, list[ast.stmt]]:
+        """Return the variable of the condition, and the statements. ``inner``: the statement is the `elif` of another one."""
+        # Sorted: the merges, and with them the default names of operators, must not depend on the order of a set.
+        names = sorted(_find_assigned([*node.body, *node.orelse]) | self._shared)
+        variables, condition = self._variables_code(names), self._new_name("if")
         chain = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
-        kept = tuple(map(self._mangled, names))
+        kept = tuple(map(self._mangle, names))
         test = self.visit(node.test)
         text = f"""
-{one} = {RUNTIME}.{"elif_" if chain or inner else "test"}(TEST)
-if {one}.first:
-    if {one}.node: {one}.begin({variables}, {kept})
-    with {one}.branch(True):
+{condition} = {RUNTIME}.{"elif_" if chain or inner else "test"}(TEST)
+if {condition}.first:
+    if {condition}.node: {condition}.begin({variables}, {kept})
+    with {condition}.branch(True):
         BODY
-        if {one}.node: {one}.fell({variables})
-    if {one}.node:
-        {self._restored(one, names, "        ")}
+        if {condition}.node: {condition}.reach_end({variables})
+    if {condition}.node:
+        {self._restore_code(condition, names, "        ")}
 """
-        blocks = {"BODY": self._block(node.body)}
+        blocks = {"BODY": self._rewrite_block(node.body)}
         if chain:
-            following, blocks["ORELSE"] = self._if(node.orelse[0], True)  # type: ignore[arg-type]
-            text += f"if {one}.second:\n    {one}.enter_else()\n    ORELSE\n    {one}.leave_else({following}, {variables})\n"
+            following, blocks["ORELSE"] = self._rewrite_if(node.orelse[0], True)  # type: ignore[arg-type]
+            text += f"if {condition}.second:\n    {condition}.enter_else()\n    ORELSE\n    {condition}.leave_else({following}, {variables})\n"
         elif node.orelse:
-            blocks["ORELSE"] = self._block(node.orelse)
-            text += f"if {one}.second:\n    with {one}.branch(False):\n        ORELSE\n        if {one}.node: {one}.fell({variables})\n"
+            blocks["ORELSE"] = self._rewrite_block(node.orelse)
+            text += f"if {condition}.second:\n    with {condition}.branch(False):\n        ORELSE\n"
+            text += f"        if {condition}.node: {condition}.reach_end({variables})\n"
         else:
-            text += f"if {one}.node:\n    with {one}.branch(False): {one}.fell({variables})\n"
-        text += f"if {one}.node and {one}.join():\n    {self._restored(one, names, '    ')}\n"
+            text += f"if {condition}.node:\n    with {condition}.branch(False): {condition}.reach_end({variables})\n"
+        text += f"if {condition}.node and {condition}.join():\n    {self._restore_code(condition, names, '    ')}\n"
         if not inner:
-            text += f"if {one}.dead: raise {RUNTIME}.Exit\n"
-        return one, _filled(text, node.test, blocks, TEST=test)
+            text += f"if {condition}.dead: raise {RUNTIME}.Exit\n"
+        return condition, _fill_template(text, node.test, blocks, TEST=test)
 
     def visit_For(self, node: ast.For) -> Any:
         node.iter, node.target = self.visit(node.iter), self.visit(node.target)
-        return self._loop(node)
+        return self._rewrite_loop(node)
 
     def visit_While(self, node: ast.While) -> Any:
         node.test = self.visit(node.test)
-        return self._loop(node)
+        return self._rewrite_loop(node)
 
     def _jumps(self, node: ast.For | ast.While) -> bool:
-        return _has_in_if(node.body, (ast.Break, ast.Continue), (*_SCOPES, ast.For, ast.AsyncFor, ast.While))
+        return _contains_in_if(node.body, (ast.Break, ast.Continue), (*_SCOPES, ast.For, ast.AsyncFor, ast.While))
 
-    def _loop(self, node: ast.For | ast.While) -> Any:
+    def _rewrite_loop(self, node: ast.For | ast.While) -> Any:
+        # Most loops have no break or continue that depends on a node: they stay plain loops.
         if not self._jumps(node):
             self._loops.append(None)
-            node.body = self._block(node.body)
+            node.body = self._rewrite_block(node.body)
             self._loops.pop()
-            node.orelse = self._block(node.orelse)
+            node.orelse = self._rewrite_block(node.orelse)
             return node
-        names = sorted(_assigned([node]) | self._shared)
-        variables, one = self._variables(names), self._name("loop")
-        self._loops.append(one)
-        body = self._block(node.body)
+        names = sorted(_find_assigned([node]) | self._shared)
+        variables, loop = self._variables_code(names), self._new_name("loop")
+        self._loops.append(loop)
+        body = self._rewrite_block(node.body)
         self._loops.pop()
         text = f"""
-with {one}.iteration():
+with {loop}.iteration():
     BODY
-    {one}.fell({variables})
-if {one}.jumped:
-    if not {one}.join(): break
-    {self._restored(one, names, "    ")}
+    {loop}.reach_end({variables})
+if {loop}.jumped:
+    if not {loop}.join(): break
+    {self._restore_code(loop, names, "    ")}
 """
         looped = ast.parse("while True:\n" + text.replace("\n", "\n    ")).body[0]
         assert isinstance(looped, ast.While)
@@ -327,128 +330,129 @@ if {one}.jumped:
                 if hasattr(part, "lineno"):
                     ast.copy_location(part, place)
         node.body = [filler.visit(inner) for inner in looped.body]
-        node.orelse = self._block(node.orelse)
-        before = f"{one} = {RUNTIME}.Loop({tuple(map(self._mangled, names))})"
-        after = f"if {one}.close({variables}):\n    {self._restored(one, names, '    ')}\nif {one}.dead: raise {RUNTIME}.Exit"
-        return [*_parsed(before, place), node, *_parsed(after, place)]
+        node.orelse = self._rewrite_block(node.orelse)
+        before = f"{loop} = {RUNTIME}.Loop({tuple(map(self._mangle, names))})"
+        after = f"if {loop}.close({variables}):\n    {self._restore_code(loop, names, '    ')}\nif {loop}.dead: raise {RUNTIME}.Exit"
+        return [*_parse_at(before, place), node, *_parse_at(after, place)]
 
-    def _jump(self, node: ast.Break | ast.Continue) -> Any:
-        one = self._loops[-1] if self._loops else None
-        if one is None:
+    def _rewrite_jump(self, node: ast.Break | ast.Continue) -> Any:
+        loop = self._loops[-1] if self._loops else None
+        if loop is None:
             return node
-        return [*_parsed(f"{one}.leave({isinstance(node, ast.Break)}, {self._variables([])})", node), node]
+        return [*_parse_at(f"{loop}.leave({isinstance(node, ast.Break)}, {self._variables_code([])})", node), node]
 
     def visit_Break(self, node: ast.Break) -> Any:
-        return self._jump(node)
+        return self._rewrite_jump(node)
 
     def visit_Continue(self, node: ast.Continue) -> Any:
-        return self._jump(node)
+        return self._rewrite_jump(node)
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
         node.value = node.value and self.visit(node.value)
         if self._frame is not None:
             value = node.value or ast.copy_location(ast.Constant(None), node)
-            (made,) = _filled(f"return {self._frame}.leave(VALUE)", node, VALUE=value)
-            return made
+            (statement,) = _fill_template(f"return {self._frame}.leave(VALUE)", node, VALUE=value)
+            return statement
         return node
 
     def visit_Try(self, node: ast.Try) -> Any:
-        node.body, node.orelse, node.finalbody = self._block(node.body), self._block(node.orelse), self._block(node.finalbody)
+        node.body, node.orelse, node.finalbody = self._rewrite_block(node.body), self._rewrite_block(node.orelse), self._rewrite_block(node.finalbody)
         if not node.handlers:
             return node
-        place = self._name("try")
+        place = self._new_name("try")
         for handler in node.handlers:
             handler.type = handler.type and self.visit(handler.type)
-            handler.body = [*_parsed(f"{RUNTIME}.back({place})", handler), *self._block(handler.body)]
-        passed_on = _parsed(f"try: pass\nexcept {RUNTIME}.Exit: raise", node)[0]
+            handler.body = [*_parse_at(f"{RUNTIME}.back({place})", handler), *self._rewrite_block(handler.body)]
+        # A bare `except:` of the program must not catch Exit; after another exception the trace returns to the scope of the statement.
+        passed_on = _parse_at(f"try: pass\nexcept {RUNTIME}.Exit: raise", node)[0]
         node.handlers = [*passed_on.handlers, *node.handlers]  # type: ignore[attr-defined]
-        return [*_parsed(f"{place} = {RUNTIME}.here()", node), node]
+        return [*_parse_at(f"{place} = {RUNTIME}.here()", node), node]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         node.value, target = self.visit(node.value), node.target
         if isinstance(target, ast.Name):
-            return [*_parsed(f"{target.id} = {RUNTIME}.fresh({target.id})", node), node]
+            return [*_parse_at(f"{target.id} = {RUNTIME}.fresh({target.id})", node), node]
         if isinstance(target, ast.Attribute):
-            target.value = self._call("attribute_updated", self.visit(target.value), ast.Constant(self._mangled(target.attr)))
+            target.value = self._call_runtime("updated_attribute_holder", self.visit(target.value), ast.Constant(self._mangle(target.attr)))
         else:
-            target.value, target.slice = self._call("items", self.visit(target.value)), self.visit(target.slice)
+            target.value, target.slice = self._call_runtime("items", self.visit(target.value)), self.visit(target.slice)
         return node
 
     # --- Expressions
 
-    def _call(self, name: str, *arguments: ast.expr) -> ast.Call:
+    def _call_runtime(self, name: str, *arguments: ast.expr) -> ast.Call:
         place = arguments[0]
-        for one in arguments[1:]:
-            if not hasattr(one, "lineno"):
-                ast.copy_location(one, place)
+        for argument in arguments[1:]:
+            if not hasattr(argument, "lineno"):
+                ast.copy_location(argument, place)
         function = ast.Attribute(ast.copy_location(ast.Name(RUNTIME, ast.Load()), place), name, ast.Load())
         return ast.copy_location(ast.Call(ast.copy_location(function, place), list(arguments), []), place)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self._call("ld", node) if isinstance(node.ctx, ast.Load) and node.id in self._may_fail else node
+        return self._call_runtime("load", node) if isinstance(node.ctx, ast.Load) and node.id in self._may_fail else node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         node.value = self.visit(node.value)
         if not isinstance(node.ctx, ast.Load):
-            node.value = self._call("attribute", node.value, ast.Constant(self._mangled(node.attr)))
+            node.value = self._call_runtime("attribute_holder", node.value, ast.Constant(self._mangle(node.attr)))
         return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         node.value, node.slice = self.visit(node.value), self.visit(node.slice)
         if not isinstance(node.ctx, ast.Load):
-            node.value = self._call("items", node.value)
+            node.value = self._call_runtime("items", node.value)
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         plain = isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "globals")
         self.generic_visit(node)
         if not plain:
-            node.func = self._call("converted", node.func)
+            node.func = self._call_runtime("convert", node.func)
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        movable = not _is_plain(node) and not _binds_here(node.values[1:])
+        movable = not _is_python_value(node) and not _cannot_move(node.values[1:])
         self.generic_visit(node)
         if not movable:
             return node
-        made = node.values[-1]
+        expression = node.values[-1]
         for left in node.values[-2::-1]:
-            made = self._call("and_" if isinstance(node.op, ast.And) else "or_", left, self._later(made))
-        return ast.copy_location(made, node)
+            expression = self._call_runtime("and_" if isinstance(node.op, ast.And) else "or_", left, self._delay(expression))
+        return ast.copy_location(expression, node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
-        plain = _is_plain(node)
+        plain = _is_python_value(node)
         self.generic_visit(node)
-        return ast.copy_location(self._call("not_", node.operand), node) if isinstance(node.op, ast.Not) and not plain else node
+        return ast.copy_location(self._call_runtime("not_", node.operand), node) if isinstance(node.op, ast.Not) and not plain else node
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
-        movable = len(node.ops) > 1 and not _binds_here([node.left, *node.comparators])
+        movable = len(node.ops) > 1 and not _cannot_move([node.left, *node.comparators])
         self.generic_visit(node)
         if not movable:
             return node
         # a < b < c, computing b once: (lambda p, q: and_(p < q, lambda: (lambda r: q < r)(c)))(a, b)
-        *before, last = [self._name("operand") for _ in (node.left, *node.comparators)]
+        *before, last = [self._new_name("operand") for _ in (node.left, *node.comparators)]
         names = [*before, last]
-        made: ast.expr | None = None
+        expression: ast.expr | None = None
         for k in range(len(node.ops) - 1, -1, -1):
-            pair = ast.copy_location(ast.Compare(self._operand(names[k], node), [node.ops[k]], [self._operand(names[k + 1], node)]), node)
-            value = pair if made is None else self._call("and_", pair, self._later(made))
+            pair = ast.copy_location(ast.Compare(self._load_operand(names[k], node), [node.ops[k]], [self._load_operand(names[k + 1], node)]), node)
+            value = pair if expression is None else self._call_runtime("and_", pair, self._delay(expression))
             if k:
-                made = self._applied([names[k + 1]], value, [node.comparators[k]])
+                expression = self._apply_lambda([names[k + 1]], value, [node.comparators[k]])
             else:
-                made = self._applied(names[:2], value, [node.left, node.comparators[0]])
-        assert made is not None
-        return ast.copy_location(made, node)
+                expression = self._apply_lambda(names[:2], value, [node.left, node.comparators[0]])
+        assert expression is not None
+        return ast.copy_location(expression, node)
 
-    def _operand(self, name: str, at: ast.expr) -> ast.expr:
+    def _load_operand(self, name: str, at: ast.expr) -> ast.expr:
         return ast.copy_location(ast.Name(name, ast.Load()), at)
 
-    def _later(self, value: ast.expr) -> ast.Lambda:
+    def _delay(self, value: ast.expr) -> ast.Lambda:
         return self._lambda([], value)
 
     def _lambda(self, names: Sequence[str], value: ast.expr) -> ast.Lambda:
         arguments = ast.arguments([], [ast.copy_location(ast.arg(name), value) for name in names], None, [], [], None, [])
         return ast.copy_location(ast.Lambda(arguments, value), value)
 
-    def _applied(self, names: Sequence[str], value: ast.expr, given: list[ast.expr]) -> ast.expr:
-        return ast.copy_location(ast.Call(self._lambda(names, value), given, []), value)
+    def _apply_lambda(self, names: Sequence[str], value: ast.expr, values: list[ast.expr]) -> ast.expr:
+        return ast.copy_location(ast.Call(self._lambda(names, value), values, []), value)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scopes: which samples of the batch the statement that is being traced works on, and how values get from one scope to another.
+"""Scopes: the samples of the batch on which the traced statement works, and the conversion of values between scopes.
 
-The definition begins in the root scope, which has all samples. A condition splits a scope in two. A node belongs to the scope in which it was made;
-an inner scope gets its part by a split. Where the ways through the program meet again, the values of several scopes are merged in the original order.
+The definition begins in the root scope, which has all samples. A condition splits a scope in two. A node belongs to the scope that created it;
+an inner scope gets its part by a split. Where paths through the program meet again, the values of their scopes are merged in the original order.
 """
 
 import threading
@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from .. import types as dali_types
-from .._graph import Branches
+from .._graph.graph import Branches
 from ..data_node import DataNode, as_node
 from ._operations import merge, split
 
 
 class Undefined:
-    """The value of a variable that has none."""
+    """The type of :data:`UNDEFINED`, the value of unbound variables."""
 
     def __repr__(self) -> str:
         return "<undefined>"
@@ -39,6 +39,7 @@ class Parting:
 
     def split(self, node: DataNode, side: bool) -> DataNode:
         """Return the part of a node of the scope that one side has."""
+        # One split for both sides and all uses of a node. The entry keeps the node alive, so that its id is not reused.
         if id(node) not in self._split:
             with unscoped():
                 parts = split(node, self.condition)
@@ -61,12 +62,12 @@ class Scope:
         return None if self.parting is None else self.parting.scope
 
     def path(self, ancestor: "Scope") -> "list[Scope]":
-        """Return the scopes from the one below an ancestor to this one; RuntimeError if it is none."""
+        """Return the scopes from the one below an ancestor to this one; RuntimeError for a scope that is not one."""
         found: list[Scope] = []
         scope: Scope | None = self
         while scope is not ancestor:
             if scope is None:
-                raise RuntimeError("a value that was made in one branch of an `if` is used where that branch does not run")
+                raise RuntimeError("a value that was created in one branch of an `if` is used where that branch does not run")
             found.append(scope)
             scope = scope.parent
         return found[::-1]
@@ -77,8 +78,8 @@ class Trace(threading.local):
 
     def __init__(self) -> None:
         self.scope: Scope | None = None  # of the statement being traced; None outside definitions with conditionals
-        self.raw = False  # the nodes of operations are taken as they are
-        self.owners: dict[int, tuple[DataNode, Scope]] = {}  # by identity of the node; all others belong to the root
+        self.raw = False  # inputs of operations are not split: they belong to several scopes
+        self.owners: dict[int, tuple[DataNode, Scope]] = {}  # by id of the node, which it keeps alive; all others belong to the root
         self.root = Scope()
         self.changes: list[Any] = []  # the Changes of each branch that is being traced
 
@@ -137,17 +138,18 @@ class within:
 
 
 class TracedBranches(Branches):
-    """Nodes of operations in branches: each operation runs for the samples of the branch that is being traced."""
+    """Assignment of operations to branches: each runs for the samples of the branch that is being traced."""
 
     def adapt(self, inputs: list[Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Return the parts of an operation's nodes that the current scope has."""
         here = trace.scope
         if here is None or trace.raw:
             return inputs, dict(arguments)
-        return [_brought(one, here) for one in inputs], {key: _brought(one, here) for key, one in arguments.items()}
+        return [_bring_nested(value, here) for value in inputs], {key: _bring_nested(value, here) for key, value in arguments.items()}
 
     def register(self, outputs: Sequence[DataNode]) -> None:
         """Record the scope of new nodes. Operations without inputs run for all samples."""
+        # Nodes of the root are not recorded: `owner` returns the root for unknown nodes, also for those of before the trace.
         here = trace.scope
         if here is None or trace.raw or here is trace.root or not outputs:
             return
@@ -157,26 +159,26 @@ class TracedBranches(Branches):
                 trace.put(node, here)
 
 
-def size_of_branch() -> list[DataNode]:
-    """Return a node with the samples of the current branch; none outside branches."""
+def find_branch_size() -> list[DataNode]:
+    """Return a list with a node that has the samples of the current branch; an empty list outside branches."""
     here = trace.scope
     if here is None or trace.raw or here.parting is None:
         return []
     return [here.parting.split(here.parting.condition, here.side)]
 
 
-def _brought(value: Any, here: Scope) -> Any:
+def _bring_nested(value: Any, here: Scope) -> Any:
     if isinstance(value, DataNode):
         return trace.bring(value, here)
-    if isinstance(value, list | tuple) and any(isinstance(one, DataNode) for one in value):
-        return type(value)(_brought(one, here) for one in value)
+    if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
+        return type(value)(_bring_nested(item, here) for item in value)
     return value
 
 
 # --- Merging ---------------------------------------------------------------------------------------------------------------------------------------
 
 
-def _constant(value: Any) -> bool:
+def _is_constant(value: Any) -> bool:
     if isinstance(value, str | bytes):
         return False
     if isinstance(value, bool | int | float | np.ndarray | np.generic | torch.Tensor | dali_types.ScalarConstant):
@@ -184,25 +186,21 @@ def _constant(value: Any) -> bool:
     return isinstance(value, dali_types.DALIDataType | dali_types.DALIInterpType | dali_types.DALIImageType)
 
 
-def _in_scope(value: Any, target: Scope) -> DataNode:
+def _to_node(value: Any, target: Scope) -> DataNode:
     if not isinstance(value, DataNode):
         with unscoped():
             value = as_node(value, "a value assigned in a branch")
     return trace.bring(value, target)
 
 
-def _same(a: Any, b: Any) -> bool:
+def _are_equal(a: Any, b: Any) -> bool:
     """Return whether two Python values are equal and of one type, so that they need not become nodes."""
     if a is b:
         return True
     return type(a) is type(b) and isinstance(a, bool | int | float | str | bytes | np.generic) and bool(a == b)
 
 
-class Inconsistent(Exception):
-    """The ways that meet have values that cannot be merged. ``args[0]`` is the error for the user."""
-
-
-def merged(values: Sequence[Any], scopes: Sequence[Scope], condition: DataNode, target: Scope, what: str, names: Sequence[str]) -> Any:
+def merge_values(values: Sequence[Any], scopes: Sequence[Scope], condition: DataNode, target: Scope, what: str, names: Sequence[str]) -> Any:
     """Return the value in ``target`` that is ``values[0]`` where the condition holds, else ``values[1]``. Values may be nested.
 
     Raise:
@@ -211,67 +209,67 @@ def merged(values: Sequence[Any], scopes: Sequence[Scope], condition: DataNode, 
         TypeError: one of them is, or contains, something that cannot be a value of a graph.
     """
     a, b = values
-    if a is b or (not isinstance(a, DataNode) and not isinstance(b, DataNode) and _same(a, b)):
+    if a is b or (not isinstance(a, DataNode) and not isinstance(b, DataNode) and _are_equal(a, b)):
         return a
     for value, name in zip(values, names, strict=True):
         if isinstance(value, Failed):
             raise value.error
         if value is UNDEFINED:
             raise RuntimeError(
-                f"{what} has a value on one way through an `if` statement but not on the other: it must also get a value in {name}, "
+                f"{what} is assigned on one path through an `if` statement but not on the other: it must also be assigned in {name}, "
                 "or before the statement"
             )
-    if isinstance(a, DataNode) or isinstance(b, DataNode) or (_constant(a) and _constant(b)):
+    if isinstance(a, DataNode) or isinstance(b, DataNode) or (_is_constant(a) and _is_constant(b)):
         for value, name in zip(values, names, strict=True):
-            if not isinstance(value, DataNode) and not _mergeable(value):
-                raise _divergent(a, b)(
-                    f"Divergent data: {what} is a DataNode on one way through an `if` statement, but {_kind(value)} in {name}. Both must be nodes, "
-                    "numbers or arrays, or be nested in the same way"
+            if not isinstance(value, DataNode) and not _is_mergeable(value):
+                raise _error_type(a, b)(
+                    f"Divergent data: {what} is a DataNode on one path through an `if` statement, but {_describe(value)} in {name}. Both must be "
+                    "nodes, numbers or arrays, or be nested in the same way"
                 )
-        parts = [_in_scope(value, where) for value, where in zip(values, scopes, strict=True)]
+        parts = [_to_node(value, where) for value, where in zip(values, scopes, strict=True)]
         with unscoped():
-            made = merge(parts[0], parts[1], condition)
-        trace.put(made, target)
-        return made
+            result = merge(parts[0], parts[1], condition)
+        trace.put(result, target)
+        return result
     if type(a) is type(b) and isinstance(a, list | tuple):
         if len(a) != len(b):
-            raise _divergent(a, b)(f"Divergent data: {what} has {len(a)} elements in one branch of an `if` statement and {len(b)} in the other")
-        parts = [merged(pair, scopes, condition, target, f"{what}[{k}]", names) for k, pair in enumerate(zip(a, b, strict=True))]
+            raise _error_type(a, b)(f"Divergent data: {what} has {len(a)} elements in one branch of an `if` statement and {len(b)} in the other")
+        parts = [merge_values(pair, scopes, condition, target, f"{what}[{k}]", names) for k, pair in enumerate(zip(a, b, strict=True))]
         return type(a)(*parts) if hasattr(a, "_fields") else type(a)(parts)
     if type(a) is type(b) and isinstance(a, dict):
         if a.keys() != b.keys():
-            raise _divergent(a, b)(f"Divergent data: {what} has the keys {list(a)} in one branch of an `if` statement and {list(b)} in the other")
-        made = {key: merged((a[key], b[key]), scopes, condition, target, f"{what}[{key!r}]", names) for key in a}
-        return made if type(a) is dict else type(a)(made)
-    raise _divergent(a, b)(
-        f"Divergent data: {what} is {_kind(a)} in one branch of an `if` statement and {_kind(b)} in the other. Both must be nodes, numbers or "
-        "arrays, or be nested in the same way"
+            raise _error_type(a, b)(f"Divergent data: {what} has the keys {list(a)} in one branch of an `if` statement and {list(b)} in the other")
+        result = {key: merge_values((a[key], b[key]), scopes, condition, target, f"{what}[{key!r}]", names) for key in a}
+        return result if type(a) is dict else type(a)(result)
+    raise _error_type(a, b)(
+        f"Divergent data: {what} is {_describe(a)} in one branch of an `if` statement and {_describe(b)} in the other. Both must be nodes, "
+        "numbers or arrays, or be nested in the same way"
     )
 
 
-def _divergent(*values: Any) -> type[Exception]:
-    """Return the class of the error that values cannot be merged."""
-    return TypeError if any(map(_foreign, values)) else ValueError
+def _error_type(*values: Any) -> type[Exception]:
+    """Return the class of the error for values that cannot be merged."""
+    return TypeError if any(map(_is_foreign, values)) else ValueError
 
 
-def _foreign(value: Any) -> bool:
+def _is_foreign(value: Any) -> bool:
     if isinstance(value, list | tuple | dict):
-        return any(map(_foreign, value.values() if isinstance(value, dict) else value))
-    return value is not None and not isinstance(value, DataNode) and not _constant(value)
+        return any(map(_is_foreign, value.values() if isinstance(value, dict) else value))
+    return value is not None and not isinstance(value, DataNode) and not _is_constant(value)
 
 
-def _mergeable(value: Any) -> bool:
-    if _constant(value):
+def _is_mergeable(value: Any) -> bool:
+    if _is_constant(value):
         return True
-    return isinstance(value, list | tuple) and bool(value) and all(isinstance(one, bool | int | float) for one in value)
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, bool | int | float) for item in value)
 
 
-def _kind(value: Any) -> str:
+def _describe(value: Any) -> str:
     return "None" if value is None else f"a {type(value).__name__}" if isinstance(value, DataNode | list | tuple | dict) else f"{value!r}"
 
 
 class Failed:
-    """The value of a variable that could not be merged: its first use raises the error."""
+    """The value of a variable that could not be merged: its first use raises the error, so that unused variables do no harm."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -284,12 +282,12 @@ class Failed:
 
 
 class Arrival:
-    """A way through the program that reaches a place where ways meet.
+    """The end of a path through the program, at a place where paths meet.
 
     Attributes:
-        scope: The samples that take it.
-        values: What it brings along: variables by name, or the value of a ``return``.
-        changed: Attributes and items that it changed, by slot.
+        scope: The samples that take the path.
+        values: Variables by name, or the value of a ``return``.
+        changed: Attributes and items that the path changed, by slot.
     """
 
     def __init__(self, scope: Scope, values: dict[str, Any]) -> None:
@@ -299,72 +297,74 @@ class Arrival:
 
 
 class Meeting:
-    """Ways through the program that have met.
+    """Paths through the program that have met.
 
     Attributes:
-        scope: The samples of all of them.
-        mask: Which samples of the scope below which they met these are; None if all.
+        scope: The samples of all paths.
+        mask: Node that is true for these samples of the common scope; None if these are all of its samples.
+        pick: ``pick(get, what)`` returns the merged value of ``get(arrival)``; ``what`` is its name for messages.
     """
 
     def __init__(self, scope: Scope, mask: DataNode | None, pick: Callable[[Callable[[Arrival], Any], str], Any]) -> None:
         self.scope = scope
         self.mask = mask
-        self.pick = pick  # pick(get, what) -> the merged value of get(arrival); `what` is its name for messages
+        self.pick = pick
 
 
-def met(below: Scope, arrivals: Iterable[Arrival], everything: bool = False) -> Meeting:
-    """Return where several ways meet whose scopes are below a common one; ``everything`` if they have all its samples."""
+def meet(below: Scope, arrivals: Iterable[Arrival], everything: bool = False) -> Meeting:
+    """Join paths whose scopes are inside a common one; ``everything`` if together they have all of its samples."""
+    # Paths are grouped by the condition that separated them first. Inside a group the sides are joined recursively, then the groups with each other.
     groups: dict[int, list[Arrival]] = {}
-    for one in arrivals:
-        path = one.scope.path(below)
+    for arrival in arrivals:
+        path = arrival.scope.path(below)
         if not path:
-            return Meeting(below, None, lambda get, what, one=one: get(one))
-        groups.setdefault(id(path[0].parting), []).append(one)
-    several = [_of_group(below, group) for group in groups.values()]
-    result = several[0]
-    for k, other in enumerate(several[1:], 2):
-        result = _union(below, result, other, everything and k == len(several))
+            return Meeting(below, None, lambda get, what, arrival=arrival: get(arrival))
+        groups.setdefault(id(path[0].parting), []).append(arrival)
+    meetings = [_meet_sides(below, group) for group in groups.values()]
+    result = meetings[0]
+    for k, other in enumerate(meetings[1:], 2):
+        result = _meet_partings(below, result, other, everything and k == len(meetings))
     return result
 
 
-def _of_group(below: Scope, group: list[Arrival]) -> Meeting:
-    """Return where ways meet that one parting separated, or that it did not."""
+def _meet_sides(below: Scope, group: list[Arrival]) -> Meeting:
+    """Join paths of one parting."""
     parting = group[0].scope.path(below)[0].parting
     assert parting is not None
-    sides = {side: [one for one in group if one.scope.path(below)[0].side is side] for side in (True, False)}
-    meetings = {side: met(parting.sides[side], several) for side, several in sides.items() if several}
+    sides = {side: [arrival for arrival in group if arrival.scope.path(below)[0].side is side] for side in (True, False)}
+    meetings = {side: meet(parting.sides[side], arrivals) for side, arrivals in sides.items() if arrivals}
     if len(meetings) == 1:
         ((side, only),) = meetings.items()
-        return Meeting(only.scope, _lifted(parting, side, only.mask), only.pick)
-    if all(one.mask is None for one in meetings.values()):
-        return Meeting(below, None, _picker(meetings[True], meetings[False], parting.condition, below))
+        return Meeting(only.scope, _lift_mask(parting, side, only.mask), only.pick)
+    if all(arrival.mask is None for arrival in meetings.values()):
+        return Meeting(below, None, _make_picker(meetings[True], meetings[False], parting.condition, below))
     masks = [True if meetings[side].mask is None else meetings[side].mask for side in (True, False)]
-    mask = merged(masks, list(parting.sides.values()), parting.condition, below, "a mask", ("", ""))
+    mask = merge_values(masks, list(parting.sides.values()), parting.condition, below, "a mask", ("", ""))
     target = Parting(below, mask).sides[True]
     condition = trace.bring(parting.condition, target)
-    return Meeting(target, mask, _picker(meetings[True], meetings[False], condition, target))
+    return Meeting(target, mask, _make_picker(meetings[True], meetings[False], condition, target))
 
 
-def _lifted(parting: Parting, side: bool, mask: DataNode | None) -> DataNode:
-    """Return a mask of one side, None for all of it, as a mask of the scope that was split."""
+def _lift_mask(parting: Parting, side: bool, mask: DataNode | None) -> DataNode:
+    """Convert a mask of one side, None for all of it, to a mask of the scope that was split."""
     masks = [mask if mask is not None else True, False][:: 1 if side else -1]
-    return merged(masks, list(parting.sides.values()), parting.condition, parting.scope, "a mask", ("", ""))
+    return merge_values(masks, list(parting.sides.values()), parting.condition, parting.scope, "a mask", ("", ""))
 
 
-def _union(below: Scope, one: Meeting, other: Meeting, everything: bool) -> Meeting:
-    assert one.mask is not None
-    assert other.mask is not None
+def _meet_partings(below: Scope, first: Meeting, second: Meeting, everything: bool) -> Meeting:
+    assert first.mask is not None
+    assert second.mask is not None
     if everything:
-        return Meeting(below, None, _picker(one, other, one.mask, below))
+        return Meeting(below, None, _make_picker(first, second, first.mask, below))
     with within(below):
-        mask = one.mask | other.mask
+        mask = first.mask | second.mask
     target = Parting(below, mask).sides[True]
-    return Meeting(target, mask, _picker(one, other, trace.bring(one.mask, target), target))
+    return Meeting(target, mask, _make_picker(first, second, trace.bring(first.mask, target), target))
 
 
-def _picker(one: Meeting, other: Meeting, condition: DataNode, target: Scope) -> Callable[[Callable[[Arrival], Any], str], Any]:
+def _make_picker(first: Meeting, second: Meeting, condition: DataNode, target: Scope) -> Callable[[Callable[[Arrival], Any], str], Any]:
     def pick(get: Callable[[Arrival], Any], what: str) -> Any:
-        values = one.pick(get, what), other.pick(get, what)
-        return merged(values, (one.scope, other.scope), condition, target, what, ("the first branch (`if`)", "the other branch (`else`)"))
+        values = first.pick(get, what), second.pick(get, what)
+        return merge_values(values, (first.scope, second.scope), condition, target, what, ("the first branch (`if`)", "the other branch (`else`)"))
 
     return pick

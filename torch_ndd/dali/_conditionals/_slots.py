@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attributes of objects and items of lists and dicts that branches assign: each branch begins with the old values, and the new ones are merged.
 
-Numbers and texts that a function assigns which a branch calls stay what they are, as in DALI: they count calls, or make names or seeds.
+Numbers and strings that are assigned by a function which a branch calls are not merged, as in DALI: they count calls, or are names or seeds.
 """
 
 import types
@@ -36,7 +36,7 @@ _OPAQUE = (
     types.BuiltinFunctionType,
 )
 _PLAIN = (int, float, complex, str, bytes, np.generic, type(None))
-_MOST_KNOWN, _DEEPEST = 20_000, 4
+_MAX_KNOWN, _MAX_DEPTH = 20_000, 4  # objects that are followed from the variables: a data set may hang on them
 
 
 class Slot:
@@ -50,7 +50,7 @@ class Slot:
 
     @property
     def identity(self) -> tuple[int, str, Any]:
-        """What two slots of the same place have in common."""
+        """Equal for two slots of the same place."""
         return id(self.holder), self.kind, self.key
 
     def get(self) -> Any:
@@ -78,89 +78,89 @@ class Slot:
 
 
 class Changes:
-    """The slots that a branch has changed, with their old values, and the objects that existed before it."""
+    """The slots that a branch changed, with their old values, and the objects that existed before it."""
 
     def __init__(self, variables: Mapping[str, Any] | None = None) -> None:
         self.old: dict[Any, tuple[Slot, Any]] = {}
-        self._frame, self._in_branch = id(program_frame()), set[Any]()  # the function of the branch, and what it assigns itself
+        self._frame, self._assigned_here = id(program_frame()), set[Any]()  # the function of the branch, and the slots that it assigns itself
         self.known: dict[int, Any] = {}
         for value in (variables or {}).values():
-            self._know(value, 0)
+            self._add_known(value, 0)
 
-    def _know(self, value: Any, depth: int) -> None:
-        if isinstance(value, _OPAQUE) or value is None or id(value) in self.known or len(self.known) >= _MOST_KNOWN:
+    def _add_known(self, value: Any, depth: int) -> None:
+        if isinstance(value, _OPAQUE) or value is None or id(value) in self.known or len(self.known) >= _MAX_KNOWN:
             return
         self.known[id(value)] = value
-        if depth == _DEEPEST:
+        if depth == _MAX_DEPTH:
             return
         if isinstance(value, dict):
-            for one in value.values():
-                self._know(one, depth + 1)
+            for item in value.values():
+                self._add_known(item, depth + 1)
         elif isinstance(value, list | tuple | set):
-            for one in value:
-                self._know(one, depth + 1)
+            for item in value:
+                self._add_known(item, depth + 1)
         elif isinstance(getattr(value, "__dict__", None), dict):
-            for one in vars(value).values():
-                self._know(one, depth + 1)
+            for item in vars(value).values():
+                self._add_known(item, depth + 1)
 
-    def changing(self, slot: Slot) -> None:
-        """Keep the value of a slot that is about to change."""
+    def record_change(self, slot: Slot) -> None:
+        """Store the value of a slot before it changes."""
         if slot.identity not in self.old:
             self.old[slot.identity] = slot, slot.get()
         if id(program_frame()) == self._frame:
-            self._in_branch.add(slot.identity)
+            self._assigned_here.add(slot.identity)
 
-    def _stays(self, slot: Slot, old: Any) -> bool:
-        """Return whether only called functions have assigned the slot, and no more than numbers or texts."""
-        return slot.identity not in self._in_branch and isinstance(slot.get(), _PLAIN) and (old is UNDEFINED or isinstance(old, _PLAIN))
+    def _is_kept(self, slot: Slot, old: Any) -> bool:
+        """Return whether the slot keeps its new value: only called functions have assigned it, and only numbers or strings."""
+        return slot.identity not in self._assigned_here and isinstance(slot.get(), _PLAIN) and (old is UNDEFINED or isinstance(old, _PLAIN))
 
-    def news(self, arrival: Arrival) -> None:
-        """Give an arrival the present values of all changed slots."""
+    def add_to(self, arrival: Arrival) -> None:
+        """Add the present values of all changed slots to an arrival."""
         for identity, (slot, old) in self.old.items():
-            if not self._stays(slot, old):
+            if not self._is_kept(slot, old):
                 arrival.changed.setdefault(identity, (slot, slot.get()))
 
     def undo(self) -> None:
         """Restore the old values."""
         for slot, value in self.old.values():
-            if not self._stays(slot, value):
+            if not self._is_kept(slot, value):
                 slot.set(value)
 
 
 def is_known(value: Any) -> bool:
-    """Return whether an object existed before the outermost branch that is being traced, as far as variables lead to it."""
-    return any(id(value) in one.known for one in trace.changes)
+    """Return whether an object existed before the traced branches, so that others may have it too: variables lead to it."""
+    return any(id(value) in changes.known for changes in trace.changes)
 
 
-def changing(slot: Slot) -> None:
-    """Keep the value of a slot that is about to change, for all branches that are being traced."""
-    for one in trace.changes:
-        one.changing(slot)
+def record_change(slot: Slot) -> None:
+    """Store the value of a slot before it changes, for all branches that are being traced."""
+    for changes in trace.changes:
+        changes.record_change(slot)
 
 
-def assign_merged(arrivals: list[Arrival], pick: Any) -> None:
+def assign_merged_slots(arrivals: list[Arrival], pick: Any) -> None:
     """Assign the merged values of all slots that the arrivals changed."""
-    slots = {identity: slot for one in arrivals for identity, (slot, _) in one.changed.items()}
-    made = []
+    slots = {identity: slot for arrival in arrivals for identity, (slot, _) in arrival.changed.items()}
+    merged = []
     for identity, slot in slots.items():
         before = slot.get()
 
         def value(arrival: Arrival, identity: Any = identity, before: Any = before) -> Any:
             return arrival.changed[identity][1] if identity in arrival.changed else before
 
-        given = [value(one) for one in arrivals if value(one) is not UNDEFINED]
-        shared = any(one.changed[identity][0].shared for one in arrivals if identity in one.changed)
-        if len(given) < len(arrivals) and not shared:
-            made.append((slot, given[0] if given else UNDEFINED))  # the object belongs to one of the branches
+        values = [value(arrival) for arrival in arrivals if value(arrival) is not UNDEFINED]
+        shared = any(arrival.changed[identity][0].shared for arrival in arrivals if identity in arrival.changed)
+        if len(values) < len(arrivals) and not shared:
+            merged.append((slot, values[0] if values else UNDEFINED))  # the object was created in one of the branches
         else:
-            made.append((slot, pick(value, str(slot))))
-    for slot, value in made:
-        changing(slot)
+            merged.append((slot, pick(value, str(slot))))
+    for slot, value in merged:
+        record_change(slot)
         slot.set(value)
 
 
 def refuse_mutation(function: Any) -> None:
-    """Raise RuntimeError for a method that changes an object which other branches have too."""
+    """Raise RuntimeError for a method that changes an object which other branches see too."""
     if not trace.changes:
         return
     holder = getattr(function, "__self__", None)
@@ -168,7 +168,7 @@ def refuse_mutation(function: Any) -> None:
         if isinstance(holder, kind) and getattr(function, "__name__", "") in names and is_known(holder):
             raise RuntimeError(
                 f"{kind.__name__}.{function.__name__} in a branch of an `if` on a DataNode would change the {kind.__name__} for all samples, also "
-                f"for those that take the other branch. Assign a new {kind.__name__} to the variable instead, of the same structure in both branches"
+                f"for those in the other branch. Assign a new {kind.__name__} to the variable instead, of the same structure in both branches"
             )
 
 
@@ -178,7 +178,7 @@ class Items:
     def __init__(self, holder: Any) -> None:
         self._holder = holder
 
-    def _changing(self, key: Any) -> None:
+    def _record_change(self, key: Any) -> None:
         if isinstance(key, slice):
             if is_known(self._holder):
                 raise RuntimeError(
@@ -187,18 +187,18 @@ class Items:
             return
         if isinstance(key, int) and isinstance(self._holder, list) and key < 0:
             key += len(self._holder)
-        changing(Slot(self._holder, "item", key))
+        record_change(Slot(self._holder, "item", key))
 
-    def __getitem__(self, key: Any) -> Any:  # of `+=`
+    def __getitem__(self, key: Any) -> Any:  # for `+=`
         value = self._holder[key]
         return value.copy() if isinstance(value, list | dict | set) and is_known(value) else value
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._changing(key)
+        self._record_change(key)
         self._holder[key] = value
 
     def __delitem__(self, key: Any) -> None:
         if isinstance(self._holder, list) and is_known(self._holder):
             raise RuntimeError("an item of a list cannot be deleted in a branch of an `if` on a DataNode: assign a new list to the variable")
-        self._changing(key)
+        self._record_change(key)
         del self._holder[key]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the syntax tree of a function in the file that defines it."""
+"""Finds the syntax tree of a function in the file that defines it."""
 
 import ast
 import functools
+import inspect
 import linecache
 import types
 import warnings
@@ -22,15 +23,15 @@ def definition_of(function: types.FunctionType) -> Definition:
     if not lines:
         raise NoSource(f"the source of {code.co_filename} is not available")
     try:
-        tree = _parsed(code.co_filename, "".join(lines))
+        tree = _parse(code.co_filename, "".join(lines))
     except SyntaxError as error:
         raise NoSource(f"the source of {code.co_filename} cannot be parsed: {error}") from None
     if code.co_name == "<lambda>":
-        lambdas = [one for one in ast.walk(tree) if isinstance(one, ast.Lambda) and one.lineno == code.co_firstlineno]
+        lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]
         return lambdas[0] if len(lambdas) == 1 else _lambda_at(code, lambdas)
-    for one in ast.walk(tree):
-        if isinstance(one, ast.FunctionDef) and one.name == code.co_name and first_line(one) == code.co_firstlineno:
-            return one
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name and first_line(node) == code.co_firstlineno:
+            return node
     raise NoSource(f"no definition of {code.co_name!r} was found at line {code.co_firstlineno} of {code.co_filename}")
 
 
@@ -41,22 +42,24 @@ def first_line(definition: Definition) -> int:
 
 
 @functools.lru_cache(maxsize=16)
-def _parsed(name: str, text: str) -> ast.Module:
+def _parse(name: str, text: str) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about the user's source: they were shown when it was imported
+        warnings.simplefilter("ignore")  # of the user's source: they were issued when it was imported
         return ast.parse(text, name)
 
 
 def _lambda_at(code: types.CodeType, lambdas: list[ast.Lambda]) -> ast.Lambda:
-    """Return the one of several lambda expressions of a line that a code object was compiled from."""
+    """Return the lambda expression, of several in one line, that a code object was compiled from."""
+    # Since Python 3.11 instructions have columns. The innermost expression that contains all of them is the right one.
     if hasattr(code, "co_positions"):
         spans = [span for span in code.co_positions() if None not in span and span[3]]  # type: ignore[attr-defined]
-        around = [one for one in lambdas if all(_within(span, one.body) for span in spans)]
+        around = [node for node in lambdas if all(_within(span, node.body) for span in spans)]
         if around:
-            return min(around, key=lambda one: _length(one))
-    texts = {ast.dump(one) for one in lambdas if _arguments(one) == code.co_varnames[: _argument_count(code)]}
+            return min(around, key=lambda node: _length(node))
+    # Without columns, equal expressions are interchangeable.
+    texts = {ast.dump(node) for node in lambdas if _parameter_names(node) == code.co_varnames[: _count_parameters(code)]}
     if lambdas and len(texts) == 1:
-        return next(one for one in lambdas if ast.dump(one) in texts)
+        return next(node for node in lambdas if ast.dump(node) in texts)
     raise NoSource(f"{len(lambdas)} lambda expressions begin at line {code.co_firstlineno} of {code.co_filename}; write them on lines of their own")
 
 
@@ -67,17 +70,17 @@ def _within(span: Any, body: ast.expr) -> bool:
     return (body.lineno, body.col_offset) <= (line, column) and (end_line, end_column) <= (body.end_lineno, body.end_col_offset)
 
 
-def _length(one: ast.Lambda) -> tuple[int, int]:
-    assert one.end_lineno is not None
-    assert one.end_col_offset is not None
-    return one.end_lineno - one.lineno, one.end_col_offset - one.col_offset
+def _length(node: ast.Lambda) -> tuple[int, int]:
+    assert node.end_lineno is not None
+    assert node.end_col_offset is not None
+    return node.end_lineno - node.lineno, node.end_col_offset - node.col_offset
 
 
-def _argument_count(code: types.CodeType) -> int:
-    return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+def _count_parameters(code: types.CodeType) -> int:
+    return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
 
 
-def _arguments(one: ast.Lambda) -> tuple[str, ...]:
-    of = one.args
-    several = [*of.posonlyargs, *of.args, *of.kwonlyargs, *([of.vararg] if of.vararg else []), *([of.kwarg] if of.kwarg else [])]
-    return tuple(argument.arg for argument in several)
+def _parameter_names(function: ast.Lambda) -> tuple[str, ...]:
+    arguments = function.args
+    variadic = [parameter for parameter in (arguments.vararg, arguments.kwarg) if parameter is not None]
+    return tuple(parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *variadic))

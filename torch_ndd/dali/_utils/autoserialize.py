@@ -8,21 +8,19 @@ from typing import Any
 
 
 def invoke_autoserialize(head_module: ModuleType, filename: str) -> None:
-    """Serialize the one pipeline definition in a module, or in modules of its folder that it imports, that is marked with ``autoserialize``.
+    """Serialize the pipeline definition that is marked with ``autoserialize``, in a module or in modules of its folder that it imports.
 
     Args:
         head_module: The module.
         filename: The file to write.
 
     Raises:
-        RuntimeError: there is none, or more than one.
+        RuntimeError: no definition is marked, or more than one.
     """
-    found = list(_marked(head_module, _folder(head_module), set()).values())
-    if len(found) != 1:
-        raise RuntimeError(
-            f"invoke_autoserialize: one pipeline must be marked with @autoserialize in {head_module.__name__!r}, found {len(found)}: {found}"
-        )
-    found[0]().serialize(filename=filename)
+    definitions = list(_find_marked(head_module, _folder(head_module), set()).values())
+    if len(definitions) != 1:
+        raise RuntimeError(f"invoke_autoserialize: mark exactly one pipeline with @autoserialize in {head_module.__name__!r}, found {definitions}")
+    definitions[0]().serialize(filename=filename)
 
 
 def _folder(module: ModuleType) -> str | None:
@@ -30,14 +28,14 @@ def _folder(module: ModuleType) -> str | None:
     return None if file is None else os.path.join(os.path.dirname(os.path.abspath(file)), "")
 
 
-def _marked(module: ModuleType, folder: str | None, visited: set[int]) -> dict[int, Callable[..., Any]]:
+def _find_marked(module: ModuleType, folder: str | None, visited: set[int]) -> dict[int, Callable[..., Any]]:
     visited.add(id(module))
-    found: dict[int, Callable[..., Any]] = {}
+    definitions: dict[int, Callable[..., Any]] = {}
     for value in vars(module).values():
         if isinstance(value, ModuleType):
             inside = folder is not None and (_folder(value) or "").startswith(folder)
             if inside and id(value) not in visited:
-                found |= _marked(value, folder, visited)
+                definitions |= _find_marked(value, folder, visited)
         elif getattr(value, "_is_autoserialize", False) is True:
-            found[id(value)] = value
-    return found
+            definitions[id(value)] = value
+    return definitions

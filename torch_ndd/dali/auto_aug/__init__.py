@@ -2,7 +2,9 @@
 """Automatic augmentation of images in pipelines: AutoAugment, RandAugment, TrivialAugment, and the tools to build such policies.
 
 They work on uint8 images ``HWC`` and videos ``FHWC`` and are used in definitions with ``enable_conditionals=True``. Policies of the augmentations in
-``augmentations.py`` are one operation of the graph; those with augmentations of the user become a tree of conditions.
+``augmentations.py`` become one operation of the graph; those with custom augmentations become a tree of conditions.
+
+This is DALI's spelling; :mod:`torch_ndd.augment` is the one for programs without pipelines.
 
 >>> from torch_ndd.dali import fn, pipeline_def, types
 >>> from torch_ndd.dali.auto_aug import rand_augment

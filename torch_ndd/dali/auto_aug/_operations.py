@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The augmentations of :mod:`torch_ndd.augment` as operations of a graph: one of them with given parameters, or a policy that draws them."""
+"""The augmentations of :mod:`torch_ndd.augment` as operations of a graph: a single one with its parameters, or a policy that draws them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,61 +10,51 @@ import torch
 
 from ... import types as ndd_types
 from ..._core.values.batch import Batch, as_batch
-from ...augment._applied import Step as AppliedStep
-from ...augment._applied import applied
-from ...augment._augmentations import FOUND_IMAGE_NET, RAND_AUGMENT, Augmentation
-from ...augment._given import numbers
+from ...augment._apply import Step as AugmentStep
+from ...augment._apply import apply_steps
+from ...augment._augmentations import MATRICES, VALUES, Augmentation
+from ...augment._inputs import draw_numbers
 from ...ops.filters.convolution import filter as correlate
 from ...ops.generic.convert import cast
 from .. import types
-from .._graph import Operation, Step
-from .._operators import OperatorOperation
+from .._graph.graph import Operation, Step
+from .._graph.operations import OperatorOperation
 from ..data_node import DataNode, as_node, create
 from .core._augmentation import Augmentation as Pipelined
 
-_KNOWN = {one.name: one for one in (*FOUND_IMAGE_NET, *RAND_AUGMENT)}
 
-
-def _sheared(amounts: Any, height: float, width: float) -> Any:
+def _shear_matrix(amounts: Any, height: float, width: float) -> Any:
     del height, width
     return [[1, amounts[0], 0], [amounts[1], 1, 0]]
 
 
-def _translated(offsets: Any, height: float, width: float) -> Any:
+def _translation_matrix(offsets: Any, height: float, width: float) -> Any:
     del height, width
     return [[1, 0, offsets[0]], [0, 1, offsets[1]]]
 
 
-def _filtered(images: Batch, kernels: Batch) -> Batch:
+def _filter(images: Batch, kernels: Batch) -> Batch:
     return cast(correlate(images, kernels.to_device(images.device)), dtype=images.dtype)
 
 
-def _masked(images: Batch, masks: Batch) -> Batch:
+def _mask_bits(images: Batch, masks: Batch) -> Batch:
     return images & cast(masks, dtype=torch.uint8).to_device(images.device)
 
 
-def _scaled(name: str) -> Callable[[Batch, Batch], Batch]:
-    """Return the function of an augmentation whose parameter is a level of 255 here and a fraction there."""
-    values = _KNOWN[name].values
-    assert values is not None
-    return lambda images, levels: values(images, levels * (1 / 255))
+def _in_levels(name: str) -> Callable[[Batch, Batch], Batch]:
+    """Return the function of an augmentation for a parameter that is a level of 255 in DALI and a fraction in ``augment``."""
+    return lambda images, levels: VALUES[name](images, levels * (1 / 255))
 
 
-# By name: functions of images and DALI's parameters. Parameters are numbers, pairs (x, y), 3x3 kernels or masks of bits.
+# By name: functions of images and DALI's parameters, which are numbers, pairs (x, y), 3x3 kernels or bit masks.
 KERNELS = {
-    "shear": Augmentation("shear", matrix=_sheared),
-    "translate": Augmentation("translate", matrix=_translated),
-    "rotate": _KNOWN["rotate"],
-    "brightness": _KNOWN["brightness"],
-    "contrast": _KNOWN["contrast"],
-    "color": _KNOWN["color"],
-    "sharpness": Augmentation("sharpness", values=_filtered),
-    "posterize": Augmentation("posterize", values=_masked),
-    "solarize": Augmentation("solarize", values=_scaled("solarize")),
-    "solarize_add": Augmentation("solarize_add", values=_scaled("solarize_add")),
-    "invert": _KNOWN["invert"],
-    "equalize": _KNOWN["equalize"],
-    "auto_contrast": _KNOWN["auto_contrast"],
+    "shear": Augmentation("shear", matrix=_shear_matrix),
+    "translate": Augmentation("translate", matrix=_translation_matrix),
+    "rotate": Augmentation("rotate", matrix=MATRICES["rotate"]),
+    "sharpness": Augmentation("sharpness", values=_filter),
+    "posterize": Augmentation("posterize", values=_mask_bits),
+    **{name: Augmentation(name, values=_in_levels(name)) for name in ("solarize", "solarize_add")},
+    **{name: Augmentation(name, values=VALUES[name]) for name in ("brightness", "contrast", "color", "invert", "equalize", "auto_contrast")},
     "identity": Augmentation("identity"),
 }
 
@@ -75,52 +65,57 @@ class Kernel:
 
     Attributes:
         name: Name in ``KERNELS``.
-        relative: The parameter is a part of the extents of an image, given as ``shape``.
+        relative: The parameter is a fraction of the extents of an image, in the argument ``shape``.
     """
 
     name: str
     relative: bool = False
 
 
-def _done(title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]]], shapes: Batch | None, fill_value: Any, interp_type: Any) -> Batch:
+def _apply_steps(
+    title: str, images: Batch, steps: Sequence[Sequence[tuple[Kernel, Any]]], shapes: Batch | None, fill_value: Any, interp_type: Any
+) -> Batch:
     """Return the images after the steps of each sample."""
-    layout, given = images.layout, images
+    # DALI's augmentations accept images without a layout; results have the layout of the input.
+    layout, original = images.layout, images
     if layout is None and images.ndim == 3:
         images = as_batch(images, layout="HWC")
     if images.layout not in ("HWC", "FHWC"):
-        raise RuntimeError(f"{title}: the images must have the layout HWC or FHWC, got {layout or 'none'} with {images.ndim} dimensions")
-    used = {one.name for several in steps for one, _ in several}
+        raise RuntimeError(f"{title}: images must have the layout HWC or FHWC, got {layout or 'no layout'} with {images.ndim} dimensions")
+    used = {kernel.name for sample_steps in steps for kernel, _ in sample_steps}
     if images.dtype is not torch.uint8 and not used <= {"shear", "translate", "rotate", "identity"}:
-        raise RuntimeError(f"{title}: the images must be uint8, got {ndd_types.dtype_name(images.dtype)}")
-    extents = None if shapes is None else [np.asarray(one.torch()) for one in shapes]
-    made: list[list[AppliedStep]] = []
-    for k, several in enumerate(steps):
+        raise RuntimeError(f"{title}: images must be uint8, got {ndd_types.dtype_name(images.dtype)}")
+    extents = None if shapes is None else [np.asarray(shape.torch()) for shape in shapes]
+    augment_steps: list[list[AugmentStep]] = []
+    for k, sample_steps in enumerate(steps):
         row = []
-        for one, parameter in several:
-            if one.relative:
+        for kernel, parameter in sample_steps:
+            if kernel.relative:
                 assert extents is not None
+                # Parameters are pairs (x, y), shapes begin with the height.
                 parameter = parameter * extents[k][[1, 0]]
-            row.append((KERNELS[one.name], parameter))
-        made.append(row)
-    result = _by_channels(title, images, made, fill_value, interp_type)
-    return result if result.layout == given.layout else as_batch(result, layout=given.layout or "")
+            row.append((KERNELS[kernel.name], parameter))
+        augment_steps.append(row)
+    result = _apply_by_channels(title, images, augment_steps, fill_value, interp_type)
+    return result if result.layout == original.layout else as_batch(result, layout=original.layout or "")
 
 
-def _by_channels(title: str, images: Batch, steps: list[list[AppliedStep]], fill_value: Any, interp_type: Any) -> Batch:
-    """Return the images after their steps; images of different numbers of channels are not called together."""
+def _apply_by_channels(title: str, images: Batch, steps: list[list[AugmentStep]], fill_value: Any, interp_type: Any) -> Batch:
+    """Return the images after their steps; images with different numbers of channels are in different calls."""
+    # The usual case. A graph may mix gray and colored images, for which no operator makes one batch.
     if not images.batch_size or images.shared_extent(-1) is not None:
-        return applied(title, images, steps, None, None, fill_value, 0, interp_type)[0]
+        return apply_steps(title, images, steps, None, None, fill_value, 0, interp_type)[0]
     groups: dict[int, list[int]] = {}
     for k, shape in enumerate(images.shape):
         groups.setdefault(shape[-1], []).append(k)
     samples: dict[int, Any] = {}
-    for members in groups.values():
-        part = applied(title, images.select(members), [steps[k] for k in members], None, None, fill_value, 0, interp_type)[0]
-        samples.update(zip(members, part, strict=True))
+    for indices in groups.values():
+        part = apply_steps(title, images.select(indices), [steps[k] for k in indices], None, None, fill_value, 0, interp_type)[0]
+        samples.update(zip(indices, part, strict=True))
     return as_batch([samples[k] for k in range(images.batch_size)])
 
 
-class _Applied(Operation):
+class _AugmentationOperation(Operation):
     """An augmentation with one parameter per sample."""
 
     kernel: Kernel
@@ -130,10 +125,10 @@ class _Applied(Operation):
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Apply the augmentation."""
         images = inputs[0]
-        given = arguments.get("parameter")
-        parameters = [0.0] * images.batch_size if given is None else list(given.cpu().torch().numpy())
-        steps = [[(self.kernel, one)] for one in parameters]
-        return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
+        parameter = arguments.get("parameter")
+        parameters = [0.0] * images.batch_size if parameter is None else list(parameter.cpu().torch().numpy())
+        steps = [[(self.kernel, parameter)] for parameter in parameters]
+        return (_apply_steps(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
 
 
 def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 128, interp_type: Any = None, shape: Any = None) -> DataNode:
@@ -141,8 +136,8 @@ def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 12
     title = f"auto_aug.augmentations.{kernel.name}"
     node = as_node(data, f"{title}: data")
     arguments = {key: as_node(value, f"{title}: {key}") for key, value in (("parameter", parameter), ("shape", shape)) if value is not None}
-    made = create(
-        _Applied,
+    nodes = create(
+        _AugmentationOperation,
         "AutoAugmentation",
         [node],
         arguments,
@@ -153,12 +148,12 @@ def apply(kernel: Kernel, data: Any, parameter: Any = None, fill_value: Any = 12
         **_options(title, fill_value, interp_type),
         kernel=kernel,
     )
-    return made[0]
+    return nodes[0]
 
 
 def _options(title: str, fill_value: Any, interp_type: Any) -> dict[str, Any]:
     if isinstance(fill_value, DataNode) or isinstance(interp_type, DataNode):
-        raise TypeError(f"{title}: fill_value and interp_type are the same for all samples: they cannot be a DataNode")
+        raise TypeError(f"{title}: fill_value and interp_type must not be a DataNode: all samples share them")
     return {"fill_value": fill_value, "interp_type": types.INTERP_LINEAR if interp_type is None else interp_type}
 
 
@@ -170,7 +165,7 @@ class Choices:
     """The choices of a policy.
 
     Attributes:
-        kernels: Names of the kernels, whether their parameters are relative, and whether each is followed by that of the opposite magnitude.
+        kernels: Name of each kernel, whether its parameters are relative, and whether each is followed by that of the opposite magnitude.
         tables: Parameters of all magnitudes for each kernel, None without parameters.
     """
 
@@ -181,20 +176,25 @@ class Choices:
     def of(augmentations: Sequence[Any], num_magnitude_bins: int) -> "Choices":
         """Return the choices among augmentations of this package."""
         tables: list[np.ndarray | None] = []
-        for one in augmentations:
-            if one.mag_range is None:
+        for augmentation in augmentations:
+            if augmentation.mag_range is None:
                 tables.append(None)
             else:
-                tables.append(one.signed_params(num_magnitude_bins) if one.randomly_negate else one.all_params(num_magnitude_bins))
-        return Choices([(one.op.kernel.name, one.op.kernel.relative, one.randomly_negate) for one in augmentations], tables)
+                tables.append(
+                    augmentation.signed_params(num_magnitude_bins) if augmentation.randomly_negate else augmentation.all_params(num_magnitude_bins)
+                )
+        return Choices(
+            [(augmentation.op.kernel.name, augmentation.op.kernel.relative, augmentation.randomly_negate) for augmentation in augmentations], tables
+        )
 
     def step(self, which: int, magnitude: int | None, side: float) -> tuple[Kernel, Any]:
         """Return a step with the sign that a random number chooses."""
-        (name, relative, negated), table = self.kernels[which], self.tables[which]
+        (name, relative, has_negatives), table = self.kernels[which], self.tables[which]
         kernel = Kernel(name, relative)
         if table is None or magnitude is None:
             return kernel, 0.0
-        return kernel, table[2 * magnitude + (side < 0.5) if negated else magnitude]
+        # Parameters that are negated come in pairs, see Augmentation.signed_params.
+        return kernel, table[2 * magnitude + (side < 0.5) if has_negatives else magnitude]
 
 
 def _rand(row: Sequence[float], choices: Choices, n: int, m: int) -> list[tuple[Kernel, Any]]:
@@ -206,11 +206,12 @@ def _trivial(row: Sequence[float], choices: Choices, bins: int) -> list[tuple[Ke
 
 
 def _auto(row: Sequence[float], choices: Choices, sub_policies: Sequence[Sequence[Sequence[Any]]]) -> list[tuple[Kernel, Any]]:
+    # One number chooses the sub-policy, then a coin and a side for each step; short sub-policies ignore the last ones.
     steps = zip(sub_policies[int(row[0] * len(sub_policies))], row[1::2], row[2::2], strict=False)
     return [choices.step(which, magnitude, side) for (which, probability, magnitude), coin, side in steps if coin < probability]
 
 
-# By name: the function from the random numbers of a sample, from 0 to 1, to its steps, and how many numbers it takes.
+# By name: the function from the random numbers of a sample, from 0 to 1, to its steps, and the count of these numbers.
 _FORMS: dict[str, tuple[Callable[..., list[tuple[Kernel, Any]]], Callable[..., int]]] = {
     "rand_augment": (_rand, lambda n, m: 2 * n),
     "trivial_augment": (_trivial, lambda bins: 3),
@@ -219,7 +220,7 @@ _FORMS: dict[str, tuple[Callable[..., list[tuple[Kernel, Any]]], Callable[..., i
 
 
 class _Policy(OperatorOperation):
-    """A policy: it draws the augmentations of each sample and applies them."""
+    """A policy, which draws the augmentations of each sample and applies them."""
 
     random = True
     form: str
@@ -229,23 +230,23 @@ class _Policy(OperatorOperation):
     interp_type: Any
 
     def prepare(self, pipeline: Any) -> None:
-        """Bind nothing ahead, except the generator."""
+        """Bind only the generator."""
         self._generator = None
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Draw and apply."""
         images, (draw, count) = inputs[0], _FORMS[self.form]
-        drawn = numbers(self.title, self._numbers(step), images.batch_size, count(**self.settings))
-        steps = [draw(row, self.choices, **self.settings) for row in drawn]
-        return (_done(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
+        numbers = draw_numbers(self.title, self._numbers(step), images.batch_size, count(**self.settings))
+        steps = [draw(row, self.choices, **self.settings) for row in numbers]
+        return (_apply_steps(self.title, images, steps, arguments.get("shape"), self.fill_value, self.interp_type),)
 
 
-def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], seed: int | None, given: Mapping[str, Any]) -> DataNode:
-    """Return images with what a policy draws. ``form`` is its name in this module, ``settings`` are the arguments of its function."""
+def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], seed: int | None, arguments: Mapping[str, Any]) -> DataNode:
+    """Return images after the steps that a policy draws. ``form`` is its name in this module, ``settings`` are the arguments of its function."""
     title = f"auto_aug.{form}"
-    node, shape = as_node(data, f"{title}: data"), given.get("shape")
-    options = _options(title, given.get("fill_value", 128), given.get("interp_type"))
-    made = create(
+    node, shape = as_node(data, f"{title}: data"), arguments.get("shape")
+    options = _options(title, arguments.get("fill_value", 128), arguments.get("interp_type"))
+    nodes = create(
         _Policy,
         "AutoAugmentPolicy",
         [node],
@@ -260,31 +261,34 @@ def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], 
         seed=seed,
         **options,
     )
-    return made[0]
+    return nodes[0]
 
 
-def policy_again(data: DataNode, seed: int | None, form: str, kernels: Any, tables: Any, settings: Any, **given: Any) -> DataNode:
-    """Return :func:`policy` of a serialized graph."""
+def policy_again(data: DataNode, seed: int | None, form: str, kernels: Any, tables: Any, settings: Any, **options: Any) -> DataNode:
+    """Return the :func:`policy` of a serialized graph."""
     if form not in _FORMS or any(name not in KERNELS for name, _, _ in kernels):
         raise ValueError(f"unknown policy {form!r} or augmentation")
-    return policy(form, data, Choices(kernels, tables), settings, seed, given)
+    return policy(form, data, Choices(kernels, tables), settings, seed, options)
 
 
-def apply_again(data: DataNode, kernel: str, relative: bool, **given: Any) -> DataNode:
-    """Return :func:`apply` of a serialized graph."""
+def apply_again(data: DataNode, kernel: str, relative: bool, **options: Any) -> DataNode:
+    """Return the :func:`apply` of a serialized graph."""
     if kernel not in KERNELS:
         raise ValueError(f"unknown augmentation {kernel!r}")
-    return apply(Kernel(kernel, relative), data, **given)
+    return apply(Kernel(kernel, relative), data, **options)
 
 
-def is_known(augmentations: Sequence[Any], given: Mapping[str, Any]) -> bool:
-    """Return whether a policy of these augmentations can be one operation, called with these arguments."""
-    kernels = [getattr(one.op, "kernel", None) for one in augmentations]
-    if any(one is None or type(augmentation).__call__ is not _PLAIN_CALL for one, augmentation in zip(kernels, augmentations, strict=True)):
+def is_known(augmentations: Sequence[Any], arguments: Mapping[str, Any]) -> bool:
+    """Return whether a policy of these augmentations, called with these arguments, can be one operation."""
+    kernels = [getattr(augmentation.op, "kernel", None) for augmentation in augmentations]
+    # A subclass that overrides __call__ has to be called, as part of the graph.
+    if any(kernel is None or type(augmentation).__call__ is not _PLAIN_CALL for kernel, augmentation in zip(kernels, augmentations, strict=True)):
         return False
-    if set(given) - {"shape", "fill_value", "interp_type"} or isinstance(given.get("fill_value"), DataNode):
+    # Per-sample fill values and other arguments of custom functions need the graph of conditions.
+    if set(arguments) - {"shape", "fill_value", "interp_type"} or isinstance(arguments.get("fill_value"), DataNode):
         return False
-    return given.get("shape") is not None or not any(one.relative for one in kernels if one is not None)
+    return arguments.get("shape") is not None or not any(kernel.relative for kernel in kernels if kernel is not None)
 
 
+# Compared by identity in is_known.
 _PLAIN_CALL = Pipelined.__call__

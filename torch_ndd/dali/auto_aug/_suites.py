@@ -1,63 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Common parts of the policies: translations, checks of arguments, and the random choices of a graph."""
+"""What the policies share: suites of augmentations, checks of arguments, and seeds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...augment._spaces import FACTORS, Space
 from . import augmentations as a
-from .core._args import accepted, forbid_unused_kwargs, missing
+from .core._args import filter_arguments, forbid_unused_kwargs, missing
 from .core._augmentation import Augmentation
 
 
-def get_translations(
-    use_shape: bool, default_abs: float, default_rel: float, max_translate_abs: Any = None, max_translate_rel: Any = None
-) -> list[Augmentation]:
-    """Return translations along x and y whose largest offset is in pixels or, with ``use_shape``, a part of the extent.
+def make_suite(space: Space, use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> list[Augmentation]:
+    """Return the augmentations of a search space.
 
-    A limit is a number or a pair: of the height, of the width.
+    Args:
+        space: one of DALI's in ``augment/_spaces.py``, which has two translations along each axis.
+        use_shape: translate by a fraction of the extents in the argument ``shape`` instead of pixels.
+        max_translate_abs, max_translate_rel: largest translation in pixels or as a fraction, by default that of the space; a number or a pair: along
+            the height, along the width.
     """
-    given, refused = ("rel", "abs") if use_shape else ("abs", "rel")
+    limits = _translation_limits(use_shape, max_translate_abs, max_translate_rel)
+    suite = []
+    for name, range in space.items():
+        # The space has one entry for each augmentation of the module, by the same name.
+        augmentation = getattr(a, name)
+        if name in limits:
+            last = limits[name]
+            suite.append(augmentation.augmentation(mag_range=(0, range.last if last is None and range is not None else last)))
+        elif range is None:
+            suite.append(augmentation)
+        elif name in FACTORS and range.origin == 0:  # the magnitude is the factor, not a change of it
+            mag_to_param = a.sharpness_kernel_shifted if name == "sharpness" else None
+            suite.append(augmentation.augmentation(mag_range=(range.first, range.last), randomly_negate=False, mag_to_param=mag_to_param))
+        elif not name.startswith("translate"):  # of the two kinds of translations, only those in limits are used
+            suite.append(augmentation.augmentation(mag_range=(range.first, range.last)))
+    return suite
+
+
+def _translation_limits(use_shape: bool, max_translate_abs: Any, max_translate_rel: Any) -> dict[str, Any]:
+    """Return the largest translations by the names of the augmentations to use; None for the default."""
+    kind, unused = ("rel", "abs") if use_shape else ("abs", "rel")
     limits = {"abs": max_translate_abs, "rel": max_translate_rel}
-    if limits[refused] is not None:
+    if limits[unused] is not None:
         raise Exception(
-            f"The argument `max_translate_{refused}` cannot be used {'with' if use_shape else 'without'} image shapes. "
-            f"You may use `max_translate_{given}` instead."
+            f"The argument `max_translate_{unused}` cannot be used {'with' if use_shape else 'without'} image shapes. "
+            f"You may use `max_translate_{kind}` instead."
         )
-    limit = limits[given]
-    if limit is None:
-        limit = default_rel if use_shape else default_abs
+    limit = limits[kind]
     pair = tuple(limit) if isinstance(limit, list | tuple) else (limit, limit)
     if len(pair) != 2:
-        raise Exception(f"The argument `max_translate_{given}` must be a number or two, of the height and of the width. Got {limit!r}")
-    along_x, along_y = (a.translate_x, a.translate_y) if use_shape else (a.translate_x_no_shape, a.translate_y_no_shape)
-    return [along_x.augmentation(mag_range=(0, pair[1])), along_y.augmentation(mag_range=(0, pair[0]))]
+        raise Exception(f"The argument `max_translate_{kind}` must be one number, or two for the height and the width. Got {limit!r}")
+    suffix = "" if use_shape else "_no_shape"
+    return {f"translate_x{suffix}": pair[1], f"translate_y{suffix}": pair[0]}
 
 
-def arguments_of(augmentations: Sequence[Augmentation], shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:
-    """Return the arguments that some of the augmentations take."""
-    given = {"fill_value": fill_value, "interp_type": interp_type} | ({} if shape is None else {"shape": shape})
-    return {name: value for name, value in given.items() if any(name in accepted(one.op, given) for one in augmentations)}
+def taken_arguments(augmentations: Sequence[Augmentation], shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:
+    """Return the arguments that are parameters of at least one augmentation."""
+    arguments = {"fill_value": fill_value, "interp_type": interp_type} | ({} if shape is None else {"shape": shape})
+    names = {name for augmentation in augmentations for name in filter_arguments(augmentation.op, arguments)}
+    return {name: value for name, value in arguments.items() if name in names}
 
 
-def without(augmentations: Sequence[Augmentation], excluded: Sequence[str] | None) -> list[Augmentation]:
-    """Return the augmentations that are not excluded by their names."""
-    names = [one.name for one in augmentations]
+def exclude(augmentations: Sequence[Augmentation], excluded: Sequence[str] | None) -> list[Augmentation]:
+    """Return the augmentations without those whose names are excluded."""
+    names = [augmentation.name for augmentation in augmentations]
     for name in excluded or ():
         if name not in names:
             raise Exception(f"The `{name}` from `excluded` does not correspond to any of the augmentations: {', '.join(names)}")
-    return [one for one in augmentations if one.name not in (excluded or ())]
+    return [augmentation for augmentation in augmentations if augmentation.name not in (excluded or ())]
 
 
-def check_arguments(augmentations: Sequence[Augmentation], given: Mapping[str, Any], call: str) -> None:
-    """Raise Exception for arguments that no augmentation takes, or that one needs and that are not given."""
-    forbid_unused_kwargs(augmentations, given, call)
-    for one in augmentations:
-        for name in missing(one.op, given):
-            raise Exception(f"The augmentation `{one.name}` requires `{name}` argument: provide it as `{name}` argument to `{call}` call")
+def check_arguments(augmentations: Sequence[Augmentation], arguments: Mapping[str, Any], call: str) -> None:
+    """Raise Exception for an argument that is not a parameter of any augmentation, or for a missing required one."""
+    forbid_unused_kwargs(augmentations, arguments, call)
+    for augmentation in augmentations:
+        for name in missing(augmentation.op, arguments):
+            raise Exception(f"The augmentation `{augmentation.name}` requires `{name}` argument: provide it as `{name}` argument to `{call}` call")
 
 
 def check_bins(num_magnitude_bins: Any) -> None:
-    """Raise Exception for a wrong number of magnitudes."""
+    """Raise Exception unless the number of magnitudes is a positive integer."""
     if not isinstance(num_magnitude_bins, int) or num_magnitude_bins < 1:
         raise Exception(f"The `num_magnitude_bins` must be a positive integer, got {num_magnitude_bins}")
 
@@ -68,6 +90,6 @@ def check_list(augmentations: Any) -> None:
         raise Exception("The `augmentations` list cannot be empty, unless n is 0. Got empty list")
 
 
-def other_seed(seed: int | None, k: int) -> int | None:
-    """Return the seed of another operator: operators with the same one would draw the same numbers."""
+def derive_seed(seed: int | None, k: int) -> int | None:
+    """Return the seed of operator ``k`` of a policy: with equal seeds, operators would draw equal numbers."""
     return None if seed is None else seed + k

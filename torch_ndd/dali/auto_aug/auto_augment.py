@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """AutoAugment (Cubuk et al., arXiv:1805.09501) in pipelines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ...augment._tables import POLICIES
+from ...augment._spaces import DALI_AUTO_AUGMENT, POLICIES
 from .. import types
 from . import _operations
 from . import augmentations as a
-from ._suites import arguments_of, check_arguments, get_translations, other_seed
+from ._suites import check_arguments, derive_seed, make_suite, taken_arguments
 from .core import Policy, select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index, random_part
@@ -38,7 +38,7 @@ def auto_augment(
     max_translate_rel: Any = None,
     seed: int | None = None,
 ) -> Any:
-    """Apply a sub-policy drawn per sample: one or two augmentations, each with a probability.
+    """Apply a sub-policy drawn per sample, like :func:`torch_ndd.augment.auto_augment` does outside of pipelines.
 
     Args:
         data: Node of uint8 images ``HWC`` or videos ``FHWC``.
@@ -47,7 +47,7 @@ def auto_augment(
         fill_value: Value outside the images: a number, or one per channel; None for the border pixels.
         interp_type: Interpolation of moved images, by default linear.
         max_translate_abs: Largest translation in pixels without ``shape``, by default 250; one number or two (height, width).
-        max_translate_rel: Largest translation as a part of the extent with ``shape``, by default 1.
+        max_translate_rel: Largest translation as a fraction of the extent with ``shape``, by default 1.
         seed: Of the random choices, by default that of the pipeline.
 
     Returns:
@@ -58,6 +58,7 @@ def auto_augment(
     """
     if policy_name not in _POLICIES:
         raise Exception(f"The `policy_name` must be a string that takes one of the values: {list(_POLICIES)}. Got {policy_name!r}")
+    # Without translations in the policy, their arguments would be ignored silently.
     if policy_name == "reduced_image_net":
         if max_translate_abs is not None or max_translate_rel is not None or shape is not None:
             raise Exception(
@@ -66,7 +67,7 @@ def auto_augment(
         policy = get_reduced_image_net_policy()
     else:
         policy = _POLICIES[policy_name](use_shape=shape is not None, max_translate_abs=max_translate_abs, max_translate_rel=max_translate_rel)
-    return apply_auto_augment(policy, data, seed=seed, **arguments_of(list(policy.augmentations.values()), shape, fill_value, interp_type))
+    return apply_auto_augment(policy, data, seed=seed, **taken_arguments(list(policy.augmentations.values()), shape, fill_value, interp_type))
 
 
 def auto_augment_image_net(
@@ -78,7 +79,7 @@ def auto_augment_image_net(
     max_translate_rel: Any = None,
     seed: int | None = None,
 ) -> Any:
-    """Do the same as :func:`auto_augment` with the policy ``"image_net"``."""
+    """Call :func:`auto_augment` with the policy ``"image_net"``."""
     return auto_augment(data, "image_net", shape, fill_value, interp_type, max_translate_abs, max_translate_rel, seed)
 
 
@@ -88,10 +89,10 @@ def apply_auto_augment(policy: Policy, data: Any, seed: int | None = None, **kwa
     Args:
         policy: Sub-policies with augmentations, probabilities and magnitudes.
         data, seed: See :func:`auto_augment`.
-        kwargs: Other arguments of the augmentations; each gets those that it takes.
+        kwargs: Other arguments of the augmentations; each is called with those that are its parameters.
 
     Raises:
-        Exception: the policy is empty, an argument that no augmentation takes, or that one needs and that is missing.
+        Exception: an empty policy, an argument that is not a parameter of any augmentation, or a missing required one.
     """
     if len(policy.sub_policies) == 0:
         raise Exception(f"Cannot run empty policy. Got {policy} in `apply_auto_augment` call.")
@@ -101,24 +102,27 @@ def apply_auto_augment(policy: Policy, data: Any, seed: int | None = None, **kwa
     if longest == 0:
         return data
     if _operations.is_known(augmentations, kwargs):
-        places = {id(one): k for k, one in enumerate(augmentations)}
-        table = [[(places[id(one)], probability, magnitude) for one, probability, magnitude in steps] for steps in policy.sub_policies]
+        places = {id(augmentation): k for k, augmentation in enumerate(augmentations)}
+        table = [
+            [(places[id(augmentation)], probability, magnitude) for augmentation, probability, magnitude in steps] for steps in policy.sub_policies
+        ]
         choices = _operations.Choices.of(augmentations, policy.num_magnitude_bins)
         return _operations.policy("auto_augment", data, choices, {"sub_policies": table}, seed, kwargs)
     return _as_conditions(policy, data, longest, seed, kwargs)
 
 
 def _as_conditions(policy: Policy, data: Any, longest: int, seed: int | None, kwargs: dict[str, Any]) -> Any:
-    """Apply a policy stage by stage, each augmentation in a branch of its own."""
+    """Apply a policy stage by stage, with a branch for each augmentation."""
     places, stages = _sub_policy_to_augmentation_matrix_map(policy)
     probabilities, magnitudes = np.zeros(places.shape, np.float32), np.zeros(places.shape, np.int32)
     for k, steps in enumerate(policy.sub_policies):
         for stage, (_, probability, magnitude) in enumerate(steps):
             probabilities[k, stage], magnitudes[k, stage] = probability, magnitude or 0
-    drawn = random_index(len(policy.sub_policies), seed)
-    coins = random_part(other_seed(seed, 1), [longest])
-    signs = random_index(2, other_seed(seed, 2), [longest])
-    of_sub_policy = [types.Constant(table)[drawn] for table in (places, probabilities, magnitudes)]
+    # All numbers are drawn before the first condition: operators in branches would draw for some samples only.
+    index = random_index(len(policy.sub_policies), seed)
+    coins = random_part(derive_seed(seed, 1), [longest])
+    signs = random_index(2, derive_seed(seed, 2), [longest])
+    of_sub_policy = [types.Constant(table)[index] for table in (places, probabilities, magnitudes)]
     for stage in range(longest):
         place, probability, magnitude = (table[stage] for table in of_sub_policy)
         sign = signed_bin(magnitude, signs[stage])
@@ -129,49 +133,30 @@ def _as_conditions(policy: Policy, data: Any, longest: int, seed: int | None, kw
 
 def _sub_policy_to_augmentation_matrix_map(policy: Policy) -> tuple[np.ndarray, list[list[Augmentation]]]:
     """Return int32 (sub-policies, stages), places in the lists of the augmentations of each stage; short sub-policies end with ``identity``."""
+    # Each stage has its own list, so that its tree of conditions has only the augmentations that occur there.
     longest = max(map(len, policy.sub_policies))
     matrix = np.zeros((len(policy.sub_policies), longest), np.int32)
     stages: list[list[Augmentation]] = []
     for stage in range(longest):
         used = [steps[stage][0] if stage < len(steps) else a.identity for steps in policy.sub_policies]
-        several = list({id(one): one for one in used}.values())
-        places = {id(one): k for k, one in enumerate(several)}
-        matrix[:, stage] = [places[id(one)] for one in used]
-        stages.append(several)
+        distinct = list({id(augmentation): augmentation for augmentation in used}.values())
+        places = {id(augmentation): k for k, augmentation in enumerate(distinct)}
+        matrix[:, stage] = [places[id(augmentation)] for augmentation in used]
+        stages.append(distinct)
     return matrix, stages
 
 
 # --- The published policies ------------------------------------------------------------------------------------------------------------------------
 
 
-def _policy(name: str, table: str, translations: Sequence[Augmentation]) -> Policy:
-    factors: dict[str, Any] = {"mag_range": (0.1, 1.9), "randomly_negate": False, "mag_to_param": None}
-    known = [
-        *translations,
-        a.shear_x.augmentation(mag_range=(0, 0.3)),
-        a.shear_y.augmentation(mag_range=(0, 0.3)),
-        a.rotate.augmentation(mag_range=(0, 30)),
-        a.brightness.augmentation(**factors),
-        a.contrast.augmentation(**factors),
-        a.color.augmentation(**factors),
-        a.sharpness.augmentation(**{**factors, "mag_to_param": a.sharpness_kernel_shifted}),
-        a.posterize.augmentation(mag_range=(0, 4)),
-        a.solarize.augmentation(mag_range=(0, 256)),
-        a.solarize_add.augmentation(mag_range=(0, 110)),
-        a.invert,
-        a.equalize,
-        a.auto_contrast,
+def _make_policy(name: str, policy: str, *translations: Any) -> Policy:
+    # DALI uses the ranges of the ImageNet policy for all four, with 11 magnitudes.
+    by_name = {augmentation.name: augmentation for augmentation in make_suite(DALI_AUTO_AUGMENT, *translations)}
+    sub_policies = [
+        [(by_name[step], probability, None if by_name[step].mag_range is None else magnitude) for step, probability, magnitude in pair]
+        for pair in POLICIES[policy][0]
     ]
-    by_name = {one.name: one for one in known}
-    pairs = [
-        [(by_name[name], probability, None if by_name[name].mag_range is None else magnitude) for name, probability, magnitude in pair]
-        for pair in POLICIES[table][0]
-    ]
-    return Policy(name, num_magnitude_bins=11, sub_policies=pairs)
-
-
-def _translations(use_shape: bool, max_translate_abs: Any, max_translate_rel: Any) -> list[Augmentation]:
-    return get_translations(use_shape, 250, 1.0, max_translate_abs, max_translate_rel)
+    return Policy(name, num_magnitude_bins=11, sub_policies=sub_policies)
 
 
 def get_image_net_policy(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> Policy:
@@ -180,22 +165,22 @@ def get_image_net_policy(use_shape: bool = False, max_translate_abs: Any = None,
     >>> len(get_image_net_policy().sub_policies)
     25
     """
-    return _policy("ImageNetPolicy", "image_net", _translations(use_shape, max_translate_abs, max_translate_rel))
+    return _make_policy("ImageNetPolicy", "image_net", use_shape, max_translate_abs, max_translate_rel)
 
 
 def get_reduced_image_net_policy() -> Policy:
     """Return the policy found on reduced ImageNet, which has no translations."""
-    return _policy("ReducedImageNetPolicy", "reduced_image_net", ())
+    return _make_policy("ReducedImageNetPolicy", "reduced_image_net")
 
 
 def get_svhn_policy(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> Policy:
     """Return the policy found on SVHN; with ``use_shape`` translations are relative to ``shape``."""
-    return _policy("SvhnPolicy", "svhn", _translations(use_shape, max_translate_abs, max_translate_rel))
+    return _make_policy("SvhnPolicy", "svhn", use_shape, max_translate_abs, max_translate_rel)
 
 
 def get_reduced_cifar10_policy(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> Policy:
     """Return the policy found on reduced CIFAR-10; with ``use_shape`` translations are relative to ``shape``."""
-    return _policy("ReducedCifar10Policy", "cifar10", _translations(use_shape, max_translate_abs, max_translate_rel))
+    return _make_policy("ReducedCifar10Policy", "cifar10", use_shape, max_translate_abs, max_translate_rel)
 
 
 _POLICIES: dict[str, Callable[..., Policy]] = {

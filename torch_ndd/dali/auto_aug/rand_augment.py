@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ...augment._spaces import DALI_RAND_AUGMENT, DALI_RAND_AUGMENT_NON_MONOTONIC
 from . import _operations
-from . import augmentations as a
-from ._suites import arguments_of, check_arguments, check_bins, check_list, get_translations, other_seed, without
+from ._suites import check_arguments, check_bins, check_list, derive_seed, exclude, make_suite, taken_arguments
 from .core import select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index
@@ -28,7 +28,7 @@ def rand_augment(
     monotonic_mag: bool = True,
     excluded: Sequence[str] | None = None,
 ) -> Any:
-    """Apply ``n`` augmentations in sequence, each drawn per sample, all of magnitude ``m``.
+    """Apply ``n`` augmentations of magnitude ``m``, drawn per sample, like :func:`torch_ndd.augment.rand_augment` does outside of pipelines.
 
     At the largest magnitude: shear 0.3, translation by 100 pixels or 100/224 of the extent, rotation by 30 degrees, factors 1 +- 0.9 of brightness,
     contrast, color and sharpness, 4 bits, a threshold of 0. Directions are random.
@@ -42,9 +42,9 @@ def rand_augment(
         fill_value: Value outside the images: a number, or one per channel; None for the border pixels.
         interp_type: Interpolation of moved images, by default linear.
         max_translate_abs: Largest translation in pixels without ``shape``, one number or two (height, width).
-        max_translate_rel: Largest translation as a part of the extent with ``shape``.
+        max_translate_rel: Largest translation as a fraction of the extent with ``shape``.
         seed: Of the random choices, by default that of the pipeline.
-        monotonic_mag: Let larger magnitudes change images more; False for the ranges of the paper, in which some shrink.
+        monotonic_mag: Use ranges in which a larger magnitude is a larger change; False for those of the paper, in which some shrink.
         excluded: Names of augmentations to leave out.
 
     Returns:
@@ -54,9 +54,9 @@ def rand_augment(
         Exception: ``n``, ``m`` or the number of magnitudes is out of range, an unknown name, or a limit of translations that does not fit ``shape``.
     """
     suite = get_rand_augment_suite if monotonic_mag else get_rand_augment_non_monotonic_suite
-    augmentations = without(suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
-    given = arguments_of(augmentations, shape, fill_value, interp_type)
-    return apply_rand_augment(augmentations, data, n, m, num_magnitude_bins=num_magnitude_bins, seed=seed, **given)
+    augmentations = exclude(suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
+    arguments = taken_arguments(augmentations, shape, fill_value, interp_type)
+    return apply_rand_augment(augmentations, data, n, m, num_magnitude_bins=num_magnitude_bins, seed=seed, **arguments)
 
 
 def apply_rand_augment(
@@ -65,35 +65,32 @@ def apply_rand_augment(
     """Apply ``n`` augmentations of a list in sequence, each drawn per sample.
 
     Args:
-        augmentations: What to choose from, see the decorator ``augmentation``.
+        augmentations: The choices, see the decorator ``augmentation``.
         data, n, m, num_magnitude_bins, seed: See :func:`rand_augment`.
-        kwargs: Other arguments of the augmentations; each gets those that it takes.
+        kwargs: Other arguments of the augmentations; each is called with those that are its parameters.
 
     Raises:
-        Exception: See :func:`rand_augment`; an argument that no augmentation takes, or that one needs and that is missing.
+        Exception: See :func:`rand_augment`; an argument that is not a parameter of any augmentation, or a missing required one.
     """
     if not isinstance(n, int) or n < 0:
         raise Exception(f"The number of operations to apply `n` must be a non-negative integer, got {n}")
     check_bins(num_magnitude_bins)
     if not isinstance(m, int) or not 0 <= m < num_magnitude_bins:
         raise Exception(f"The magnitude bin `m` must be an integer from `[0, {num_magnitude_bins - 1}]` range. Got {m}.")
-    if n == 0:
+    if n == 0:  # as in DALI, before the list is checked
         return data
     check_list(augmentations)
     check_arguments(augmentations, kwargs, "apply_rand_augment")
     if _operations.is_known(augmentations, kwargs):
         choices = _operations.Choices.of(augmentations, num_magnitude_bins)
         return _operations.policy("rand_augment", data, choices, {"n": n, "m": m}, seed, kwargs)
+    # A custom augmentation is among them: conditions choose its branch. All numbers are drawn before.
     index = random_index(len(augmentations), seed, [n])
-    magnitude = signed_bin(m, seed=other_seed(seed, 1), shape=[n]) if any(one.randomly_negate for one in augmentations) else None
+    magnitude = signed_bin(m, seed=derive_seed(seed, 1), shape=[n]) if any(augmentation.randomly_negate for augmentation in augmentations) else None
     for k in range(n):
         magnitude_bin = m if magnitude is None else magnitude[k]
         data = select(augmentations, index[k], data, magnitude_bin=magnitude_bin, num_magnitude_bins=num_magnitude_bins, **kwargs)
     return data
-
-
-def _get_translations(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> list[Augmentation]:
-    return get_translations(use_shape, 100, 100 / 224, max_translate_abs, max_translate_rel)
 
 
 def get_rand_augment_suite(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> list[Augmentation]:
@@ -102,38 +99,9 @@ def get_rand_augment_suite(use_shape: bool = False, max_translate_abs: Any = Non
     >>> [one.name for one in get_rand_augment_suite()][:4]
     ['translate_x', 'translate_y', 'shear_x', 'shear_y']
     """
-    return [
-        *_get_translations(use_shape, max_translate_abs, max_translate_rel),
-        a.shear_x.augmentation(mag_range=(0, 0.3)),
-        a.shear_y.augmentation(mag_range=(0, 0.3)),
-        a.rotate.augmentation(mag_range=(0, 30)),
-        a.brightness.augmentation(mag_range=(0, 0.9)),
-        a.contrast.augmentation(mag_range=(0, 0.9)),
-        a.color.augmentation(mag_range=(0, 0.9)),
-        a.sharpness.augmentation(mag_range=(0, 0.9)),
-        a.posterize.augmentation(mag_range=(8, 4)),
-        a.solarize.augmentation(mag_range=(256, 0)),
-        a.equalize,
-        a.auto_contrast,
-        a.identity,
-    ]
+    return make_suite(DALI_RAND_AUGMENT, use_shape, max_translate_abs, max_translate_rel)
 
 
 def get_rand_augment_non_monotonic_suite(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> list[Augmentation]:
     """Return the augmentations of :func:`rand_augment` with the ranges of the paper, in which a larger magnitude is not always a larger change."""
-    factors = {"mag_range": (0.1, 1.9), "randomly_negate": False, "mag_to_param": None}
-    return [
-        *_get_translations(use_shape, max_translate_abs, max_translate_rel),
-        a.shear_x.augmentation(mag_range=(0, 0.3)),
-        a.shear_y.augmentation(mag_range=(0, 0.3)),
-        a.rotate.augmentation(mag_range=(0, 30)),
-        a.brightness.augmentation(**factors),
-        a.contrast.augmentation(**factors),
-        a.color.augmentation(**factors),
-        a.sharpness.augmentation(**{**factors, "mag_to_param": a.sharpness_kernel_shifted}),
-        a.posterize.augmentation(mag_range=(0, 4)),
-        a.solarize.augmentation(mag_range=(0, 256)),
-        a.equalize,
-        a.auto_contrast,
-        a.identity,
-    ]
+    return make_suite(DALI_RAND_AUGMENT_NON_MONOTONIC, use_shape, max_translate_abs, max_translate_rel)

@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ...augment._spaces import DALI_TRIVIAL_AUGMENT_WIDE
 from . import _operations
-from . import augmentations as a
-from ._suites import arguments_of, check_arguments, check_bins, check_list, get_translations, other_seed, without
+from ._suites import check_arguments, check_bins, check_list, derive_seed, exclude, make_suite, taken_arguments
 from .core import select, signed_bin
 from .core._augmentation import Augmentation
 from .core._random import random_index
@@ -25,7 +25,7 @@ def trivial_augment_wide(
     seed: int | None = None,
     excluded: Sequence[str] | None = None,
 ) -> Any:
-    """Apply one augmentation of a random magnitude, both drawn per sample.
+    """Apply a random augmentation of a random magnitude, like :func:`torch_ndd.augment.trivial_augment` does outside of pipelines.
 
     At the largest magnitude: shear 0.99, translation by 32 pixels or the whole extent, rotation by 135 degrees, factors 1 +- 0.99 of brightness,
     contrast, color and sharpness, 2 bits, a threshold of 0.
@@ -40,9 +40,9 @@ def trivial_augment_wide(
     Raises:
         Exception: the number of magnitudes is not positive, an unknown name, or a limit of translations that does not fit ``shape``.
     """
-    augmentations = without(get_trivial_augment_wide_suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
-    given = arguments_of(augmentations, shape, fill_value, interp_type)
-    return apply_trivial_augment(augmentations, data, num_magnitude_bins=num_magnitude_bins, seed=seed, **given)
+    augmentations = exclude(get_trivial_augment_wide_suite(shape is not None, max_translate_abs, max_translate_rel), excluded)
+    arguments = taken_arguments(augmentations, shape, fill_value, interp_type)
+    return apply_trivial_augment(augmentations, data, num_magnitude_bins=num_magnitude_bins, seed=seed, **arguments)
 
 
 def apply_trivial_augment(
@@ -51,12 +51,12 @@ def apply_trivial_augment(
     """Apply one augmentation of a list with a random magnitude, both drawn per sample.
 
     Args:
-        augmentations: What to choose from, see the decorator ``augmentation``.
+        augmentations: The choices, see the decorator ``augmentation``.
         data, num_magnitude_bins, seed: See :func:`trivial_augment_wide`.
-        kwargs: Other arguments of the augmentations; each gets those that it takes.
+        kwargs: Other arguments of the augmentations; each is called with those that are its parameters.
 
     Raises:
-        Exception: See :func:`trivial_augment_wide`; an argument that no augmentation takes, or that one needs and that is missing.
+        Exception: See :func:`trivial_augment_wide`; an argument that is not a parameter of any augmentation, or a missing required one.
     """
     check_bins(num_magnitude_bins)
     check_list(augmentations)
@@ -64,10 +64,11 @@ def apply_trivial_augment(
     if _operations.is_known(augmentations, kwargs):
         choices = _operations.Choices.of(augmentations, num_magnitude_bins)
         return _operations.policy("trivial_augment", data, choices, {"bins": num_magnitude_bins}, seed, kwargs)
+    # A custom augmentation is among them: conditions choose its branch. All numbers are drawn before.
     index = random_index(len(augmentations), seed)
-    magnitude = random_index(num_magnitude_bins, other_seed(seed, 1))
-    if any(one.randomly_negate for one in augmentations):
-        magnitude = signed_bin(magnitude, seed=other_seed(seed, 2))
+    magnitude = random_index(num_magnitude_bins, derive_seed(seed, 1))
+    if any(augmentation.randomly_negate for augmentation in augmentations):
+        magnitude = signed_bin(magnitude, seed=derive_seed(seed, 2))
     return select(augmentations, index, data, magnitude_bin=magnitude, num_magnitude_bins=num_magnitude_bins, **kwargs)
 
 
@@ -77,18 +78,4 @@ def get_trivial_augment_wide_suite(use_shape: bool = False, max_translate_abs: A
     >>> len(get_trivial_augment_wide_suite())
     14
     """
-    return [
-        *get_translations(use_shape, 32, 1.0, max_translate_abs, max_translate_rel),
-        a.shear_x.augmentation(mag_range=(0, 0.99)),
-        a.shear_y.augmentation(mag_range=(0, 0.99)),
-        a.rotate.augmentation(mag_range=(0, 135)),
-        a.brightness.augmentation(mag_range=(0.01, 0.99)),
-        a.contrast.augmentation(mag_range=(0.01, 0.99)),
-        a.color.augmentation(mag_range=(0.01, 0.99)),
-        a.sharpness.augmentation(mag_range=(0.01, 0.99)),
-        a.posterize.augmentation(mag_range=(8, 2)),
-        a.solarize.augmentation(mag_range=(256, 0)),
-        a.equalize,
-        a.auto_contrast,
-        a.identity,
-    ]
+    return make_suite(DALI_TRIVIAL_AUGMENT_WIDE, use_shape, max_translate_abs, max_translate_rel)

@@ -12,7 +12,7 @@ import torch_ndd
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("__"):  # with __path__ the submodules could be imported, as second ones
+    if name.startswith("__"):  # a __path__ would import the submodules a second time
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(torch_ndd, name)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators of pipelines as functions: they take and return nodes of the graph.
 
-The functions are those of :mod:`torch_ndd` under DALI's names, made from the registry of its operators and from its readers. They take data by
+The functions are those of :mod:`torch_ndd` under DALI's names, generated from the registry of its operators and from its readers. They take data by
 position and everything else by keyword. Data may also be a number, a list of numbers or an array, which every sample shares, or a list of nodes, for
 which the operator runs on each node with the same arguments and the same random numbers and returns a list.
 
@@ -9,7 +9,7 @@ All functions take
 
 - ``name``: name of the operator, for example for ``Pipeline.reader_meta``;
 - ``device``: ``"cpu"``, ``"gpu"`` or ``"mixed"``; by default that of the inputs;
-- ``preserve``: run the operator although nothing uses its results;
+- ``preserve``: run the operator even if nothing uses its results;
 - ``seed``, if it draws random numbers: the same seed gives the same numbers in every pipeline.
 
 Without effect, accepted for compatibility with DALI: ``bytes_per_sample_hint`` everywhere; ``affine``, ``cache_*``, ``*_memory_padding*``,
@@ -25,16 +25,15 @@ set), ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, 
 [[2, 3], [2, 3]]
 """
 
-import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .. import _special
-from .._calls import call as _call
-from .._errors import deprecated as _deprecated
-from .._schema import Schema as _Schema
-from .._schema import schemas as _schemas
+from .._functions import special as _special
+from .._functions.calls import call as _call
+from .._functions.schema import Schema as _Schema
+from .._functions.schema import schemas as _schemas
+from .._functions.submodules import set_in_module as _set_in_module
+from .._graph.errors import warn_deprecated as _warn_deprecated
 
 
 def _function(schema: _Schema) -> Callable[..., Any]:
@@ -42,7 +41,7 @@ def _function(schema: _Schema) -> Callable[..., Any]:
 
     def function(*inputs: Any, **arguments: Any) -> Any:
         if schema.replacement is not None:
-            _deprecated(f"{title} is deprecated" + (f"; use fn.{schema.replacement}" if schema.replacement else ""))
+            _warn_deprecated(f"{title} is deprecated" + (f"; use fn.{schema.replacement}" if schema.replacement else ""))
         return _call(schema, title, inputs, arguments)
 
     *path, name = schema.name.split(".")
@@ -53,31 +52,11 @@ def _function(schema: _Schema) -> Callable[..., Any]:
     return function
 
 
-def _module(path: list[str]) -> ModuleType:
-    """Return a submodule, made when it is first needed."""
-    module = sys.modules[__name__]
-    for k, part in enumerate(path):
-        name = ".".join([__name__, *path[: k + 1]])
-        if name not in sys.modules:
-            made = ModuleType(name, f"Operators of pipelines: ``fn.{'.'.join(path[: k + 1])}``.")
-            made.__path__ = []  # type: ignore[attr-defined]
-            made.__package__ = name
-            sys.modules[name] = made
-            setattr(module, part, made)
-        module = sys.modules[name]
-    return module
-
-
-def _add(name: str, function: Callable[..., Any]) -> None:
-    *path, last = name.split(".")
-    setattr(_module(path), last, function)
-
-
 def _fill() -> None:
     for name, schema in _schemas().items():
-        _add(name, _function(schema))
+        _set_in_module(__name__, name, _function(schema))
     for name, function in _special.functions().items():
-        _add(name, function)
+        _set_in_module(__name__, name, function)
 
 
 _fill()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators of pipelines as classes, DALI's older form: ``ops.Resize(size=[224, 224])(images)``.
 
-An instance holds arguments; calling it adds an operator with them to the graph. Each argument is given in one of the two places. The classes are made
-from the functions of :mod:`torch_ndd.dali.fn` and take the same arguments.
+An instance holds arguments; calling it adds an operator with them to the graph. Each argument is passed in one of the two places. The classes are
+generated like the functions of :mod:`torch_ndd.dali.fn` and take the same arguments.
 
 >>> from torch_ndd.dali import pipeline_def
 >>> @pipeline_def(batch_size=2)
@@ -12,25 +12,24 @@ from the functions of :mod:`torch_ndd.dali.fn` and take the same arguments.
 [[2, 3], [2, 3]]
 """
 
-import sys
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .. import _special
 from .. import types as types
-from .._calls import call as _call
-from .._calls import check_known as _check_known
-from .._schema import Schema as _Schema
-from .._schema import class_name as _class_name
-from .._schema import schemas as _schemas
+from .._functions import special as _special
+from .._functions.calls import call as _call
+from .._functions.calls import check_known as _check_known
+from .._functions.schema import Schema as _Schema
+from .._functions.schema import class_name as _class_name
+from .._functions.schema import schemas as _schemas
+from .._functions.submodules import set_in_module as _set_in_module
 
 
 class Operator:
     """The base of all operator classes."""
 
     _title: ClassVar[str]
-    _schema: ClassVar[_Schema | None] = None  # of a class that is made from a schema
+    _schema: ClassVar[_Schema | None] = None  # of a class that is generated from a schema
 
     def __init__(self, *, device: str = "cpu", **arguments: Any) -> None:
         if self._schema is not None:
@@ -48,9 +47,9 @@ class Operator:
         """Add the operator to the graph and return its node, or a list of nodes."""
         for key, value in arguments.items():
             if value is not None and key in self._arguments:
-                raise ValueError(f"{self._title}: the argument {key!r} is given twice, to the constructor and to the call")
-        given = {**self._arguments, **{key: value for key, value in arguments.items() if value is not None}}
-        return self._call(inputs, {"device": self._device, **given})
+                raise ValueError(f"{self._title}: the argument {key!r} is passed twice, to the constructor and to the call")
+        combined = {**self._arguments, **{key: value for key, value in arguments.items() if value is not None}}
+        return self._call(inputs, {"device": self._device, **combined})
 
     def _call(self, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -63,9 +62,9 @@ def _operator_class(schema: _Schema) -> type[Operator]:
     def run(self: Operator, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
         return _call(schema, f"ops.{schema.class_name}", inputs, arguments)
 
-    made = _class(schema.class_name, run, schema.doc)
-    made._schema = schema
-    return made
+    operator = _class(schema.class_name, run, schema.doc)
+    operator._schema = schema
+    return operator
 
 
 def _function_class(name: str, function: Any) -> type[Operator]:
@@ -82,7 +81,7 @@ def _class(full_name: str, run: Any, doc: str | None) -> type[Operator]:
 
 
 class Compose:
-    """Several operators as one: each one gets the results of the one before.
+    """Several operators in a row: each takes the results of the operator before.
 
     >>> from torch_ndd.dali import pipeline_def
     >>> @pipeline_def(batch_size=2)
@@ -98,34 +97,19 @@ class Compose:
         self._operators = list(op_list)
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
-        """Add the operators to the graph; ``arguments`` are those of the first one."""
+        """Add the operators to the graph; ``arguments`` are those of the first operator."""
         result = self._operators[0](*inputs, **arguments)
-        for one in self._operators[1:]:
-            result = one(*result) if isinstance(result, list | tuple) else one(result)
+        for operator in self._operators[1:]:
+            result = operator(*result) if isinstance(result, list | tuple) else operator(result)
         return result
-
-
-def _add(full_name: str, value: Any) -> None:
-    *path, name = full_name.split(".")
-    module = sys.modules[__name__]
-    for k, part in enumerate(path):
-        module_name = ".".join([__name__, *path[: k + 1]])
-        if module_name not in sys.modules:
-            made = ModuleType(module_name, f"Operator classes: ``ops.{'.'.join(path[: k + 1])}``.")
-            made.__path__ = []  # type: ignore[attr-defined]
-            made.__package__ = module_name
-            sys.modules[module_name] = made
-            setattr(module, part, made)
-        module = sys.modules[module_name]
-    setattr(module, name, value)
 
 
 def _fill() -> None:
     for schema in _schemas().values():
-        _add(schema.class_name, _operator_class(schema))
+        _set_in_module(__name__, schema.class_name, _operator_class(schema))
     own_classes = _special.classes()
     for name, function in _special.functions().items():
-        _add(_class_name(name), own_classes.get(name) or _function_class(_class_name(name), function))
+        _set_in_module(__name__, _class_name(name), own_classes.get(name) or _function_class(_class_name(name), function))
 
 
 _fill()

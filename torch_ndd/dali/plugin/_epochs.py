@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Epochs of an iterator: how many batches they have and which samples of the last one belong to them.
+"""Epochs of an iterator: their number of batches, and the samples of the last batch that belong to them.
 
-Pipelines deliver full batches without end. What an epoch is follows from counting.
+Readers deliver full batches without end; an epoch is a count of them.
 """
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from ..._core.context.states import MOST_SHARDS, Description, equal, keys, one_of, rows, whole
+from ..._core.context.states import MAX_SHARDS, Description, equal, keys, one_of, rows, whole
 
-_MOST_EPOCHS = 10_000  # that a batch may take its samples from, as in readers
+_MAX_EPOCHS = 10_000  # from which the samples of one batch may come, as in readers
 
 
 class LastBatchPolicy(Enum):
     """The treatment of the last batch of an epoch if there are too few samples for it.
 
-    * ``FILL``: it is full: the reader repeats its last sample with ``pad_last_batch``, or goes on with the next epoch.
+    * ``FILL``: it is full: the reader repeats its last sample with ``pad_last_batch``, or continues with the next epoch.
     * ``DROP``: it is not delivered.
     * ``PARTIAL``: it has only the samples of the epoch.
     """
@@ -29,23 +29,23 @@ class LastBatchPolicy(Enum):
 class Epochs:
     """Epochs that end when the pipeline raises StopIteration."""
 
-    counts = False  # samples, so that every batch must be full
+    counts = False  # whether samples are counted: then every batch must be full
 
     def __init__(self, pipelines: int, batch_size: int) -> None:
         self.pipelines, self.batch_size = pipelines, batch_size
 
     size = -1
 
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         """Return whether all batches were taken."""
         return False
 
     def step(self) -> Sequence[int]:
-        """Count a batch of each pipeline, and return how many of its samples to keep. Fewer numbers than pipelines: the others' are dropped."""
+        """Count a batch of each pipeline, and return the number of its samples to keep. Pipelines beyond the end of the list are dropped."""
         return [self.batch_size] * self.pipelines
 
     def restart(self) -> int:
-        """Begin the next epoch and return how many batches to skip before it."""
+        """Begin the next epoch and return the number of batches to skip before it."""
         return 0
 
     def steps(self) -> int:
@@ -59,7 +59,7 @@ class Epochs:
         return {"kind": "source"}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a place that :attr:`state` describes."""
+        """Restore a place that :attr:`state` describes."""
 
 
 class SizedEpochs(Epochs):
@@ -72,7 +72,7 @@ class SizedEpochs(Epochs):
         self.size, self.padded, self.policy = size, padded, policy
         self.taken = 0
 
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         """Return whether all batches were taken."""
         if self.policy is LastBatchPolicy.DROP:
             return self.taken + self._step > self.size
@@ -87,12 +87,13 @@ class SizedEpochs(Epochs):
         before, self.taken = self.taken, self.taken + self._step
         if self.policy is not LastBatchPolicy.PARTIAL or self.taken <= self.size:
             return super().step()
-        whole_ones, rest = divmod(self.size - before, self.batch_size)
-        return [self.batch_size] * whole_ones + [rest] * (rest > 0)
+        full, rest = divmod(self.size - before, self.batch_size)
+        return [self.batch_size] * full + [rest] * (rest > 0)
 
     def restart(self) -> int:
         """Begin the next epoch."""
         dropped = self.policy is LastBatchPolicy.DROP and self.size % self._step > 0
+        # Without padding the last batch continues with the next epoch, whose first samples are taken already.
         fills = self.policy is LastBatchPolicy.FILL and not self.padded
         self.taken = self.taken % self.size if fills else 0
         return int(dropped)
@@ -108,7 +109,7 @@ class SizedEpochs(Epochs):
         return {"kind": "size", "taken": self.taken}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a place."""
+        """Restore a place."""
         self.taken = state["taken"]
 
 
@@ -132,20 +133,20 @@ class ReaderEpochs(Epochs):
             epoch=whole(),
             taken=whole(),
             left=whole(0, self.samples),
-            ahead=rows(whole(), 1, MOST_SHARDS),
+            ahead=rows(whole(), 1, MAX_SHARDS),
         )
         self._begin(0, self.samples, [0] * self.shards)
 
     def _begin(self, epoch: int, left: int, ahead: list[int]) -> None:
         self.epoch, self.taken = epoch, 0
-        self.left = left  # samples of the epoch for all ranks; fewer than all if other numbers of shards have begun it
-        self.ahead = ahead  # samples of the epoch that each rank had in the one before
+        self.left = left  # samples of the epoch for all ranks; fewer if a run with another number of shards began it
+        self.ahead = ahead  # samples of this epoch that each rank delivered in the epoch before
         if self.policy is LastBatchPolicy.DROP:
             self.size = left // self.shards
         elif self.padded:
             self.size = -(-left // self.shards)
         else:
-            samples = max(0, self._most_left()) if self._fills else -(-left // self.shards)
+            samples = max(0, self._max_left()) if self._fills else -(-left // self.shards)
             self.size = samples + -samples % self.batch_size
 
     @property
@@ -158,10 +159,10 @@ class ReaderEpochs(Epochs):
         shard = rank if self.sticks else (rank + self.epoch) % self.shards
         return self.left * (shard + 1) // self.shards - self.left * shard // self.shards
 
-    def _most_left(self) -> int:
+    def _max_left(self) -> int:
         return max(self._length(rank) - ahead for rank, ahead in enumerate(self.ahead))
 
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         """Return whether all batches were taken."""
         if self.policy is LastBatchPolicy.DROP:
             return self.taken + self.batch_size > self.size
@@ -170,7 +171,7 @@ class ReaderEpochs(Epochs):
     def step(self) -> Sequence[int]:
         """Count a batch of each pipeline."""
         before, self.taken = self.taken, self.taken + self.batch_size
-        if self.policy is not LastBatchPolicy.PARTIAL or not self.ended():
+        if self.policy is not LastBatchPolicy.PARTIAL or not self.is_over():
             return super().step()
         return [max(0, min(self.batch_size, self._length(rank) - before)) for rank in self.ranks]
 
@@ -183,6 +184,7 @@ class ReaderEpochs(Epochs):
             self._begin(self.epoch + 1, self.samples, self._beyond())
         return int(dropped)
 
+    # With FILL every rank takes full batches, so that it runs into the next epoch by a different number of samples; they count there.
     def _beyond(self) -> list[int]:
         """Return how many samples beyond this epoch each rank had."""
         return [ahead + self.taken - self._length(rank) for rank, ahead in enumerate(self.ahead)]
@@ -203,23 +205,23 @@ class ReaderEpochs(Epochs):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a place. What other numbers of shards have left of an epoch is divided anew."""
-        here, ahead = self.shards, list(state["ahead"])
-        if max(ahead) + state["taken"] > self.samples + _MOST_EPOCHS * max(1, self.samples // len(ahead)):
-            raise ValueError(f"'taken' and 'ahead' say that a batch had samples of more than {_MOST_EPOCHS} epochs")
+        """Restore a place. The rest of an epoch of another number of shards is divided among the present ones."""
+        own_shards, ahead = self.shards, list(state["ahead"])
+        if max(ahead) + state["taken"] > self.samples + _MAX_EPOCHS * max(1, self.samples // len(ahead)):
+            raise ValueError(f"'taken' and 'ahead' describe a batch with samples of more than {_MAX_EPOCHS} epochs")
         self.shards = len(ahead)
         self._begin(state["epoch"], state["left"], ahead)
         self.taken = state["taken"]
-        if self.shards != here:
+        if self.shards != own_shards:
             left = sum(max(0, -beyond) for beyond in self._beyond())
-            self.shards = here
-            self._begin(self.epoch, left, [0] * here)
+            self.shards = own_shards
+            self._begin(self.epoch, left, [0] * own_shards)
 
 
-def epochs_of(
+def make_epochs(
     op: str, pipelines: int, batch_size: int, size: int, metas: Sequence[Mapping[str, int]] | None, padded: bool, policy: LastBatchPolicy
 ) -> Epochs:
-    """Return the epochs that an iterator's arguments describe."""
+    """Return the epochs for the arguments of an iterator."""
     if metas is not None:
         return ReaderEpochs(op, pipelines, batch_size, metas, policy)
     if size > 0:

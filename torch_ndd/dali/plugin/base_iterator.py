@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``LastBatchPolicy``, and what the iterators of all frameworks have in common: epochs over the endless output of pipelines."""
+"""``LastBatchPolicy``, and the base of the iterators: epochs over the endless output of pipelines."""
 
 import logging
 import warnings
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from ..._core.context.states import checked
+from ..._core.context.states import check_state
 from .. import types
-from .._checkpoint import save
-from ._epochs import Epochs, LastBatchPolicy, epochs_of
+from ._epochs import Epochs, LastBatchPolicy, make_epochs
 
 __all__ = ["LastBatchPolicy"]
 
@@ -45,31 +44,31 @@ class BaseIterator:
             last_batch_policy = LastBatchPolicy.FILL if fill_last_batch else LastBatchPolicy.PARTIAL
         if not isinstance(last_batch_policy, LastBatchPolicy):
             raise ValueError(f"{self._op}: last_batch_policy must be a member of LastBatchPolicy, got {last_batch_policy!r}")
-        reader_name = reader_name or None  # programs of before there was this parameter give auto_reset=False in its place
-        self._auto_reset = self._checked_reset(auto_reset)
+        reader_name = reader_name or None  # programs from before this parameter pass auto_reset=False in its position
+        self._auto_reset = self._parse_reset(auto_reset)
         self._check_counts(size, reader_name, last_batch_padded)
         for pipe in self._pipes:
             pipe.build()
-            with _used(pipe):  # by an iterator from now on
+            with _use(pipe):  # from now on the pipeline belongs to the iterator
                 pass
-        self.batch_size: int = self._same("batch_size", [pipe.max_batch_size for pipe in self._pipes], AssertionError)
-        self._checkpointing: bool = self._same("enable_checkpointing", [pipe.enable_checkpointing for pipe in self._pipes], ValueError)
+        self.batch_size: int = self._require_same("batch_size", [pipe.max_batch_size for pipe in self._pipes], AssertionError)
+        self._checkpointing: bool = self._require_same("enable_checkpointing", [pipe.enable_checkpointing for pipe in self._pipes], ValueError)
         metas = None if reader_name is None else [pipe.reader_meta(reader_name) for pipe in self._pipes]
-        self._epochs: Epochs = epochs_of(self._op, len(self._pipes), self.batch_size, size, metas, last_batch_padded, last_batch_policy)
-        # Under DALI's names: subclasses in real programs compute their length from these.
+        self._epochs: Epochs = make_epochs(self._op, len(self._pipes), self.batch_size, size, metas, last_batch_padded, last_batch_policy)
+        # DALI's names: subclasses in real programs compute their length from these attributes.
         self._num_gpus, self._last_batch_policy, self._reader_name = len(self._pipes), last_batch_policy, reader_name
         self._last_batch_padded = last_batch_padded if metas is None else bool(metas[0]["pad_last_batch"])
         if metas is not None:
             self._size_no_pad, self._shards_num = metas[0]["epoch_size"], metas[0]["number_of_shards"]
         self._scheduled = False  # the first batches
         self._ended = False  # the epoch
-        self._first_batch: Any = None  # under DALI's name: iterators of real programs take it
+        self._first_batch: Any = None  # DALI's name: subclasses in real programs read it
         self._restore()
         self._initial = self._states() if self._checkpointing and prepare_first_batch else None
         if prepare_first_batch:
             self._prepare()
 
-    def _checked_reset(self, value: Any) -> bool:
+    def _parse_reset(self, value: Any) -> bool:
         try:
             return _RESETS[value]
         except (KeyError, TypeError):
@@ -79,29 +78,29 @@ class BaseIterator:
         if size == 0:
             raise AssertionError(f"{self._op}: size must be positive, or -1 for as many samples as there are, got 0")
         if reader_name is not None and size > 0:
-            raise AssertionError(f"{self._op}: give reader_name or size, not both: the reader knows its size")
+            raise AssertionError(f"{self._op}: give reader_name or size, not both: the reader determines the size")
         if reader_name is not None and last_batch_padded:
-            raise AssertionError(f"{self._op}: give reader_name or last_batch_padded, not both: the reader knows whether it pads")
+            raise AssertionError(f"{self._op}: give reader_name or last_batch_padded, not both: the reader determines the padding")
         if reader_name is None and size < 0 and len(self._pipes) > 1:
             raise AssertionError(f"{self._op}: several pipelines need reader_name or size, so that their epochs end together")
         if size > 0:
             warnings.warn(f"{self._op}: prefer reader_name to size, so that shards and padding are counted", Warning, stacklevel=4)
 
-    def _same(self, what: str, values: list[Any], error: type[Exception]) -> Any:
+    def _require_same(self, what: str, values: list[Any], error: type[Exception]) -> Any:
         if any(value != values[0] for value in values):
             raise error(f"{self._op}: all pipelines must have the same {what}, got {values}")
         return values[0]
 
     def _prepare(self) -> None:
         try:
-            self._first_batch = self._produced()
+            self._first_batch = self._produce()
         except StopIteration:
             if not any(pipe.is_restored_from_checkpoint for pipe in self._pipes):
-                raise RuntimeError(f"{self._op}: there is not one batch; with LastBatchPolicy.DROP an epoch needs at least a full one") from None
+                raise RuntimeError(f"{self._op}: the epoch has no batches; with LastBatchPolicy.DROP it needs at least a full one") from None
 
     # To be implemented by subclasses.
 
-    def _converted(self, outputs: Sequence[Any], kept: int) -> Any:
+    def _convert(self, outputs: Sequence[Any], kept: int) -> Any:
         """Return the first ``kept`` samples of the outputs of one pipeline."""
         raise NotImplementedError
 
@@ -115,25 +114,25 @@ class BaseIterator:
     def __next__(self) -> Any:
         """Return the next batch of each pipeline. Raise StopIteration at the end of the epoch."""
         first, self._first_batch, self._initial = self._first_batch, None, None
-        return self._produced() if first is None else first
+        return self._produce() if first is None else first
 
     def next(self) -> Any:
         """Return the next batch of each pipeline. Raise StopIteration at the end of the epoch."""
         return next(self)
 
-    def _produced(self) -> Any:
+    def _produce(self) -> Any:
         if self._ended:
             raise StopIteration
-        if self._epochs.ended():
+        if self._epochs.is_over():
             self._end()
         try:
             outputs = self._outputs()
         except StopIteration:
             raise
         except Exception:
-            self._epochs.step()  # the batch that failed counts: the readers have passed it
+            self._epochs.step()  # the failed batch counts: the readers have passed it
             raise
-        return [self._converted(one, kept) for one, kept in zip(outputs, self._epochs.step(), strict=False)]
+        return [self._convert(outputs_of_pipe, kept) for outputs_of_pipe, kept in zip(outputs, self._epochs.step(), strict=False)]
 
     def _outputs(self) -> list[Any]:
         """Return the next outputs of each pipeline, and issue another iteration."""
@@ -143,23 +142,23 @@ class BaseIterator:
         failed: Exception | None = None
         for pipe in self._pipes:
             try:
-                with _used(pipe):
+                with _use(pipe):
                     outputs.append(pipe.share_outputs())
             except StopIteration:
                 self._end()
-            except Exception as error:  # the other pipelines go on to the next iteration too
+            except Exception as error:  # the other pipelines must take this iteration too, to stay in step
                 failed = failed or error
         for pipe in self._pipes:
-            with _used(pipe):
+            with _use(pipe):
                 pipe.release_outputs()
                 pipe.schedule_run()
         if failed is not None:
             try:
                 raise failed
             finally:
-                del failed  # its traceback has this frame: the cycle would keep the pipelines
+                del failed  # its traceback refers to this frame: the cycle would keep the pipelines alive
         if self._epochs.counts:
-            sizes = [len(one) for of_pipe in outputs for one in of_pipe]
+            sizes = [len(output) for outputs_of_pipe in outputs for output in outputs_of_pipe]
             if any(size != self.batch_size for size in sizes):
                 wanted = f"with reader_name or size each batch must have {self.batch_size} samples"
                 raise AssertionError(f"{self._op}: {wanted}, got {sizes}; give neither to let them vary")
@@ -168,13 +167,13 @@ class BaseIterator:
     def _is_over(self) -> bool:
         """Return whether all batches of the epoch were taken."""
         exhausted = self._scheduled and all(pipe.empty() for pipe in self._pipes)
-        return self._ended or (self._first_batch is None and (exhausted or self._epochs.ended()))
+        return self._ended or (self._first_batch is None and (exhausted or self._epochs.is_over()))
 
     def _schedule(self) -> None:
         self._scheduled = True
         for pipe in self._pipes:
             if pipe.empty():
-                with _used(pipe):
+                with _use(pipe):
                     pipe.schedule_run()
 
     def _end(self) -> None:
@@ -189,7 +188,7 @@ class BaseIterator:
         if not self._is_over():
             _log.warning("%s.reset: the epoch has not ended; reset has no effect", self._op)
             return
-        if not self._scheduled:  # restored at the end of an epoch: as at the iterator that was saved, sources are asked ahead and may end
+        if not self._scheduled:  # restored at the end of an epoch: sources must be pulled ahead, and may end, as in the saved iterator
             self._schedule()
         self._ended, self._initial = False, None
         skipped = self._epochs.restart()
@@ -200,17 +199,17 @@ class BaseIterator:
             self._outputs()
 
     def __len__(self) -> int:
-        """Number of batches in the epoch; 0 if only the data say when it ends."""
+        """Number of batches in the epoch; 0 if it ends when the data ends."""
         return self._epochs.steps()
 
     @property
     def size(self) -> int:
-        """Number of samples in the epoch; -1 if only the data say when it ends."""
+        """Number of samples in the epoch; -1 if it ends when the data ends."""
         return self._epochs.size
 
     @property
     def _size(self) -> int:
-        # Training programs compute the batches of an epoch from it, that of DALI's documentation too.
+        # Training programs compute the number of batches from it, as the one in DALI's documentation.
         return self.size
 
     # Checkpoints.
@@ -218,7 +217,7 @@ class BaseIterator:
     def checkpoints(self) -> list[bytes]:
         """Return the state of each pipeline after the last batch that was taken, with this iterator's place in the epoch.
 
-        Give each to its pipeline's ``checkpoint=`` and make the iterator as before: it goes on from there. Raise ValueError without
+        Pass each to its pipeline's ``checkpoint=`` and create the iterator as before: it continues there. Raise ValueError without
         ``enable_checkpointing``.
         """
         if not self._checkpointing:
@@ -227,21 +226,21 @@ class BaseIterator:
 
     def _states(self) -> list[bytes]:
         place = self._epochs.state_dict()
-        return [save(pipe, iterator=place) for pipe in self._pipes]
+        return [pipe._save_checkpoint(iterator=place) for pipe in self._pipes]
 
     def _restore(self) -> None:
         states = [getattr(pipe, "_iterator_state", None) for pipe in self._pipes]
-        given = [state for state in states if state is not None]
-        if not given:
+        stored = [state for state in states if state is not None]
+        if not stored:
             return
-        if any(state != given[0] for state in states):
-            raise RuntimeError(f"{self._op}: the checkpoint cannot be restored: those of the pipelines must be of one call of checkpoints()")
+        if any(state != stored[0] for state in states):
+            raise RuntimeError(f"{self._op}: the checkpoint cannot be restored: the pipelines need checkpoints of the same call of checkpoints()")
         try:
-            self._epochs.load_state_dict(checked(self._op, self._epochs.state, given[0]))
+            self._epochs.load_state_dict(check_state(self._op, self._epochs.state, stored[0]))
         except ValueError as error:
             raise RuntimeError(f"{self._op}: the checkpoint cannot be restored: {error}") from None
 
 
-def _used(pipe: Any) -> Any:
-    used = getattr(pipe, "_used_as", None)
-    return nullcontext() if used is None else used(types.PipelineAPIType.ITERATOR)
+def _use(pipe: Any) -> Any:
+    use_as = getattr(pipe, "_use_as", None)
+    return nullcontext() if use_as is None else use_as(types.PipelineAPIType.ITERATOR)

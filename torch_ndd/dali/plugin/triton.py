@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``autoserialize``: marks the pipeline of a model of the Triton server."""
+"""``autoserialize``, which marks the pipeline of a model for the Triton server."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def autoserialize(dali_pipeline: F) -> F:
-    """Mark a pipeline definition as the one of a model. A model has one.
+    """Mark the pipeline definition of a model. A model has one.
 
     ``torch_ndd.dali._utils.autoserialize.invoke_autoserialize`` finds it in the model's module and writes its graph to a file.
 
@@ -23,6 +23,6 @@ def autoserialize(dali_pipeline: F) -> F:
     ...     return fn.external_source(name="DALI_INPUT_0") / 255
     """
     if not getattr(dali_pipeline, "_is_pipeline_def", False):
-        raise TypeError(f"autoserialize: it decorates a function with @pipeline_def, got {dali_pipeline!r}")
+        raise TypeError(f"autoserialize decorates a function with @pipeline_def, got {dali_pipeline!r}")
     dali_pipeline._is_autoserialize = True  # type: ignore[attr-defined]
     return dali_pipeline

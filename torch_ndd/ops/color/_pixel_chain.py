@@ -20,7 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..._core import native
 from ..._core.native.dynamo import allow_in_graph
-from ..._core.native.graph_results import in_pool, pooled_from, stacked
+from ..._core.native.graph_results import in_pool, pooled_from, stack_parts
 from ..._core.operators.definition import Packed
 from .. import _formulas
 
@@ -254,7 +254,7 @@ def _normalized(
         made = normal(chain.values, _LAYOUT, *(_formulas.per_channel(one, 4, 3) for one in (mean, std))).contiguous()
     else:
         planes = [normal(chain.values.select(-1, c), "HW", _of_channel(mean, c), _of_channel(std, c)) for c in range(input.shape[-1])]
-        made = stacked(planes, 1 + output_layout.index("C"))
+        made = stack_parts(planes, 1 + output_layout.index("C"))
     in_pool[made] = None
     return made
 

@@ -14,7 +14,10 @@ _map_boxes = native.kernel("map_boxes", writes=(-3, -2, -1))
 _rotation_maps = native.kernel("rotation_maps", writes=(-1,))
 
 
-@torch.library.register_fake("ndd::kept_rows", lib=native._library)
+_library = torch.library.Library("ndd", "FRAGMENT")
+
+
+@torch.library.register_fake("ndd::kept_rows", lib=_library)
 def _(rows: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
     del kept
     return rows.new_empty([torch.library.get_ctx().new_dynamic_size(), *rows.shape[1:]])
@@ -93,7 +96,7 @@ class Kept:
         else:
             rows = np.empty((len(self.counts), 1 + len(trailing)), np.int64)
             rows[:, 0], rows[:, 1:] = self.counts.numpy(), trailing
-            made = new_batch(left.view(-1), torch.from_numpy(rows), fixed=(None, *trailing)).densified()
+            made = new_batch(left.view(-1), torch.from_numpy(rows), fixed=(None, *trailing)).densify()
         made.relabel(like.layout)
         return made if device.type == "cpu" else made.to_device(device)
 

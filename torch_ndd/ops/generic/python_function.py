@@ -12,10 +12,10 @@ import torch
 from ... import types
 from ..._core.context.device import DeviceLike
 from ..._core.context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
-from ..._core.operators import capture
-from ..._core.operators.call import delivered, first_sources, given_batches
+from ..._core.operators.call import as_results, bind_batches, first_sources
 from ..._core.process.weak import WeakValues
 from ..._core.values.batch import Batch, batch, empty_batch, new_batch
+from ..._core.values.operand import loop
 from ..._core.values.pipeline_values import unwrap
 from ..._core.values.tensor import Tensor, new_tensor
 from ..._core.work.cuda_work import on_stream, stream_work
@@ -73,14 +73,14 @@ class PythonOperator:
         if rng is not None and not self.draws:
             raise TypeError("python_function: rng is for functions with random numbers; make the operator with rng=True")
         given = {**arguments, "batch_size": batch_size, "device": device, **({"rng": rng} if self.draws else {})}
-        if not torch.compiler.is_compiling() and (recorder := capture.current.recorder) is not None:
+        if not torch.compiler.is_compiling() and (recorder := loop.recorder) is not None:
             return recorder.call(f"python_function {self._number}", self._perform, inputs, given, self.draws)
         return self._perform(inputs, given)
 
     def _perform(self, inputs: Sequence[Any], given: dict[str, Any]) -> Any:
         arguments = dict(given)
         batch_size, device, rng = arguments.pop("batch_size"), arguments.pop("device"), arguments.pop("rng", None)
-        call, batches, target = given_batches("python_function", inputs, arguments, batch_size, device)
+        call, batches, target = bind_batches("python_function", inputs, arguments, batch_size, device)
         size = call.batch_size
         per_sample = {key: value.to_device(target) for key, value in arguments.items() if isinstance(value, Batch)}
         constants = {key: value for key, value in arguments.items() if not isinstance(value, Batch)}
@@ -92,7 +92,7 @@ class PythonOperator:
             words = (rng or get_default_rng()).draw(WORDS_PER_CALL) if self.draws else None
         columns = _Columns(self, batches, per_sample, constants, words)
         if target.type == "cuda":
-            return delivered(call, self._on_gpu(columns, target, size))
+            return as_results(call, self._on_gpu(columns, target, size))
         if not self.queued:
             if call.compiling:
                 raise TypeError(f"python_function: in a compiled graph {self.name} needs shape=, the shapes of its outputs")
@@ -103,7 +103,7 @@ class PythonOperator:
             outs = self._collected(results, batches, size)
             for out in outs:
                 out.sources = columns.sources
-            return delivered(call, outs)
+            return as_results(call, outs)
         outs = [self._out(k, batches, size) for k in range(len(self.shapes))]
         if call.compiling:
             if constants:
@@ -113,12 +113,12 @@ class PythonOperator:
                 self._number, len(batches), ",".join(per_sample), [one.buffer for one in tensors], [one.ragged_shapes for one in tensors],
                 [one.layout or "" for one in tensors], words, [one.buffer for one in outs], [one.ragged_shapes for one in outs],
             )  # fmt: skip
-            return delivered(call, outs)
+            return as_results(call, outs)
         work = queue("python_function", *columns.filling(outs, size), call.reads, call.external, columns.sources)
         for out in outs:
             out.pending = work
             out.sources = columns.sources
-        return delivered(call, outs)
+        return as_results(call, outs)
 
     def _out(self, k: int, batches: Sequence[Batch], size: int) -> Batch:
         """Return output ``k``, unfilled."""

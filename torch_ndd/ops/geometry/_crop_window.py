@@ -166,6 +166,6 @@ def _check_inside(op: str, letter: str, axis: str, begin: Column, size: Column, 
     sample = first_failure(inside)
     begin, size, length = (at_sample(v, sample) for v in (begin, size, length))
     raise RuntimeError(
-        f"{op}: sample {sample}: the window [{begin}, {begin + size}) leaves axis {letter} of extent {length} "
+        f"{op}: sample {sample}: the window [{begin}, {begin + size}) exceeds axis {letter} of extent {length} "
         f'(arguments crop, crop_{"whd"["xyz".index(axis)]} and crop_pos_{axis}); out_of_bounds_policy="pad" or "trim_to_shape" allows it'
     )

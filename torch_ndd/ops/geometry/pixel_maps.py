@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
-from ..._core.operators.call import Launch, planned
+from ..._core.operators.call import prepare_launch
 from ..._core.operators.operator import OPERATORS, Operator
+from ..._core.operators.record import Launch
 from ..._core.values.batch import Batch, new_batch
 from ..._core.values.pipeline_values import unwrap
 from ..._core.values.tensor import Tensor, as_tensor, new_tensor
@@ -53,7 +54,7 @@ def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: An
     value = unwrap(images)
     if not isinstance(value, Tensor | Batch):
         value = as_tensor(value)
-    call, (batch, *_), launch = planned(op, (value, *more), arguments)
+    call, (batch, *_), launch = prepare_launch(op, (value, *more), arguments)
     assert batch is not None
     layout = batch.layout or {2: "HW", 3: "HWC"}.get(batch.ndim, "")
     if "H" not in layout or "W" not in layout or "D" in layout:

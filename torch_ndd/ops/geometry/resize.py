@@ -11,8 +11,8 @@ import torch
 
 from ... import types
 from ..._core import native
-from ..._core.operators.call import Launch
 from ..._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
+from ..._core.operators.record import Launch
 from ..._core.values.batch import Batch, new_batch
 from .._columns import choose, extents_of, rows
 from .._outputs import resized
@@ -330,7 +330,7 @@ def random_resized_crop(
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
     filters = filters_of("random_resized_crop", interp_type, min_filter, mag_filter)
     arguments = [windows(images.ragged_shapes, words), None, *filters, bool(antialias), _rule("random_resized_crop", rule), 3 << first]
-    return launch(out, arguments, any_shape=True, drawn=windows)
+    return launch(out, arguments, any_shape=True, redraw=windows)
 
 
 def _resized(

@@ -116,7 +116,7 @@ def _check_inside(op: str, axis: str, begin: Column, size: Column, length: Colum
     sample = first_failure(inside)
     begin, size, length = (at_sample(v, sample) for v in (begin, size, length))
     raise RuntimeError(
-        f"{op}: sample {sample}: the window [{begin}, {begin + size}) leaves axis {axis} of extent {length}; "
+        f"{op}: sample {sample}: the window [{begin}, {begin + size}) exceeds axis {axis} of extent {length}; "
         f'out_of_bounds_policy="pad" or "trim_to_shape" allows it'
     )
 

@@ -34,7 +34,7 @@ def arithmetic(operation: str, *operands: Any) -> Any:
     operands = tuple(map(unwrap, operands))
     if any(isinstance(one, Operand) for one in operands):
         return core.arithmetic(operation, *operands)
-    result = core.computed(operation, operands, torch.compiler.is_compiling())
+    result = core.compute(operation, operands, torch.compiler.is_compiling())
     return new_tensor(result.buffer, result.layout, result.pending)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from ..._core.operators.operator import DeviceLike, PerSample, Random, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch, empty_packed
-from ..._core.work.sources import chosen
+from ..._core.work.sources import select_sources
 from .._channels import channels_of
 from .._outputs import like
 
@@ -83,7 +83,7 @@ def permute_batch(
         rows = samples.ragged_shapes[numbers.expand(samples.batch_size).to(torch.int64)]
         out = empty_packed(rows, samples.dtype, samples.buffer.device, samples.layout, samples.shared_extents)
     if not torch.compiler.is_compiling():
-        out.sources = chosen(samples.sources, numbers.expand(samples.batch_size))
+        out.sources = select_sources(samples.sources, numbers.expand(samples.batch_size))
     return launch(out, [numbers], mixes=True)
 
 

@@ -13,7 +13,7 @@ from ..._core.values.collect import fence
 from ..._core.values.pipeline_values import unwrap
 from ..._core.values.tensor import Tensor
 from ..._core.work.pending import ALL_SAMPLES
-from ..._core.work.sources import chosen
+from ..._core.work.sources import select_sources
 from .._columns import Column, extents_of, first_failure, holds, rows, sample_shape
 
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW")
@@ -170,5 +170,5 @@ def tiles(images: Any, /, *, tile: int | Sequence[int]) -> tuple[Batch, torch.Te
     shape = (height, width, extent) if layout == "HWC" else (extent, height, width)
     parts = tokens.packed().values
     result = new_batch(parts.buffer.view(-1, *shape), None, batch.layout, fence(parts, ALL_SAMPLES))
-    result.sources = chosen(batch.sources, np.repeat(np.arange(len(counts)), counts))
+    result.sources = select_sources(batch.sources, np.repeat(np.arange(len(counts)), counts))
     return result, counts

@@ -103,7 +103,7 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
     table = rows(shape) if shape else torch.empty((input.batch_size, 0), dtype=torch.int64)
     table = table.expand(input.batch_size, len(shape)).contiguous()
     made = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
-    return made if torch.compiler.is_compiling() else made.densified()
+    return made if torch.compiler.is_compiling() else made.densify()
 
 
 def _reshaped(
@@ -417,4 +417,4 @@ def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLi
     texts = [os.fsencode(source) for source in arrays.sources]
     values = torch.tensor(list(b"".join(texts)), dtype=torch.uint8, device=device_)
     lengths = torch.tensor([[len(text)] for text in texts], dtype=torch.int64)
-    return new_batch(values, lengths).densified()  # type: ignore[return-value]
+    return new_batch(values, lengths).densify()  # type: ignore[return-value]

@@ -2,7 +2,8 @@
 """Policies that choose augmentations: AutoAugment, RandAugment, TrivialAugmentWide and AugMix."""
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import PIL.Image
@@ -11,78 +12,50 @@ from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch, new_batch
+from ...augment import _spaces
 from ...ops.color._byte_steps import KINDS, NUMBERS, takes, with_steps
 from .. import tv_tensors
 from .._draws import Draws, to_int
 from .._numbers import batch_of
-from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_of, merged, sample_of, unflatten
+from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_of, merge_batches, sample_of, unflatten
 from . import functional as F
-from ._transform import Batched
+from ._base import Batched
 from .functional._color import largest
 from .functional._dispatch import as_images, fills
 from .functional._interpolation import warp_filter
 from .functional._matrices import about_centers, affine_matrix
-from .functional._meta import size_columns
+from .functional._sizes import size_columns
 
-Magnitude = Callable[[Any, Any, Any], Any]  # of a fraction from 0 to 1, the height and the width
-
-
-def _up_to(most: float) -> Magnitude:
-    return lambda fraction, height, width: fraction * most
-
-
-def _posterized(first: float, change: float) -> Magnitude:
-    return lambda fraction, height, width: round(first - change * fraction)
-
-
-def _space(
-    shear: float, across: Magnitude, down: Magnitude, turn: float, factor: float, posterize: Magnitude
-) -> dict[str, tuple[Magnitude | None, bool]]:
-    """Return the magnitude of each augmentation, and whether the opposite one is equally likely."""
-    return {
-        "ShearX": (_up_to(shear), True),
-        "ShearY": (_up_to(shear), True),
-        "TranslateX": (across, True),
-        "TranslateY": (down, True),
-        "Rotate": (_up_to(turn), True),
-        **{name: (_up_to(factor), True) for name in ("Brightness", "Color", "Contrast", "Sharpness")},
-        "Posterize": (posterize, False),
-        "Solarize": (lambda fraction, height, width: 1.0 - fraction, False),
-        "AutoContrast": (None, False),
-        "Equalize": (None, False),
-    }
-
-
-def _part_of_width(part: float) -> Magnitude:
-    return lambda fraction, height, width: fraction * (part * width)
-
-
-def _part_of_height(part: float) -> Magnitude:
-    return lambda fraction, height, width: fraction * (part * height)
-
-
-# AutoAugment's authors moved images of 331 pixels by up to 150.
-_USUAL = _space(0.3, _part_of_width(150.0 / 331.0), _part_of_height(150.0 / 331.0), 30.0, 0.9, _posterized(8, 4))
 _SPACES = {
-    "AutoAugment": {**_USUAL, "Invert": (None, False)},
-    "RandAugment": {"Identity": (None, False), **_USUAL},
-    "TrivialAugmentWide": {"Identity": (None, False), **_space(0.99, _up_to(32.0), _up_to(32.0), 135.0, 0.99, _posterized(8, 6))},
-    "AugMix": _space(0.3, _part_of_width(1.0 / 3.0), _part_of_height(1.0 / 3.0), 30.0, 0.9, _posterized(4, 4)),
+    "AutoAugment": _spaces.AUTO_AUGMENT,
+    "RandAugment": _spaces.RAND_AUGMENT,
+    "TrivialAugmentWide": _spaces.TRIVIAL_AUGMENT_WIDE,
+    "AugMix": _spaces.TORCHVISION_AUG_MIX,
 }
-_WARPS = ("ShearX", "ShearY", "TranslateX", "TranslateY", "Rotate")
-_FACTORS = {
-    "Brightness": F.adjust_brightness,
-    "Color": F.adjust_saturation,
-    "Contrast": F.adjust_contrast,
-    "Sharpness": F.adjust_sharpness,
+_WARPS = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
+_FACTOR_FUNCTIONS = {
+    "brightness": F.adjust_brightness,
+    "color": F.adjust_saturation,
+    "contrast": F.adjust_contrast,
+    "sharpness": F.adjust_sharpness,
 }
+_PLAIN_FUNCTIONS = {"auto_contrast": F.autocontrast, "equalize": F.equalize, "invert": F.invert}
+# The kinds of steps of the kernel that runs all steps of an image in one pass.
 _KINDS = {
     **dict.fromkeys(_WARPS, KINDS["warp"]),
-    **{"Brightness": KINDS["brightness"], "Color": KINDS["saturation"], "Contrast": KINDS["contrast"]},
-    **{name: KINDS[name.lower()] for name in ("Sharpness", "Posterize", "Solarize", "AutoContrast", "Equalize", "Invert")},
-    "Identity": KINDS["none"],
+    **{name: KINDS[name] for name in ("brightness", "contrast", "sharpness", "posterize", "solarize", "equalize", "invert")},
+    "color": KINDS["saturation"],
+    "auto_contrast": KINDS["autocontrast"],
+    "identity": KINDS["none"],
 }
-_PLAIN = {"AutoContrast": F.autocontrast, "Equalize": F.equalize, "Invert": F.invert}
+
+# A step on a sample: the name of an augmentation and its parameter.
+Step = tuple[str, float]
+
+
+def _snake_case(name: str) -> str:
+    """Return the name of one of torchvision's augmentations as in ``augment/_spaces.py``: "ShearX" is "shear_x"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 class _Policy(Batched):
@@ -96,11 +69,11 @@ class _Policy(Batched):
         size = batch_size_of(self._name, leaves)
         if size == 0:
             return sample_of(inputs)
-        at = self._image_of(leaves)
-        leaves[at] = self._augmented(leaves[at], Draws(size))
+        index = self._find_image(leaves)
+        leaves[index] = self._augment(leaves[index], Draws(size))
         return unflatten(leaves, spec)
 
-    def _image_of(self, leaves: list[Any]) -> int:
+    def _find_image(self, leaves: list[Any]) -> int:
         found = []
         for k, (leaf, wanted) in enumerate(zip(leaves, self._needs_transform_list(leaves), strict=True)):
             if wanted and check_type(leaf, (single.Image, PIL.Image.Image, is_pure_tensor, single.Video)):
@@ -113,222 +86,229 @@ class _Policy(Batched):
             raise TypeError(f"{self._name} is defined for one image or video in a sample, but found {len(found)}")
         return found[0]
 
-    def _augmented(self, image: Any, draws: Draws) -> Any:
+    def _augment(self, image: Any, draws: Draws) -> Any:
         raise NotImplementedError
 
     @property
-    def _space(self) -> dict[str, tuple[Magnitude | None, bool]]:
+    def _space(self) -> _spaces.Space:
+        # Subclasses of the user have the space of their base.
         return _SPACES[next(cls.__name__ for cls in type(self).__mro__ if cls.__name__ in _SPACES)]
 
-    def _steps(self, draws: Draws, names: Sequence[str], fractions: Any, image: Any) -> list[tuple[str, float]]:
-        """Return the augmentation and its magnitude for each sample; the sign is drawn here."""
-        height, width = (torch.as_tensor(one, dtype=torch.float64).expand(draws.count).tolist() for one in size_columns(image))
+    def _make_steps(self, draws: Draws, names: Sequence[str], fractions: Any, image: Any) -> list[Step]:
+        """Return the step of each sample: its augmentation at a fraction of the range; the sign is drawn here."""
+        heights, widths = _size_lists(image, draws.count)
         other_side, space = (draws.unit() <= 0.5).tolist(), self._space
-        made = []
+        steps = []
         for k, name in enumerate(names):
-            function, signed = space.get(name, (None, False))
-            magnitude = 0.0 if function is None else float(function(float(fractions[k]), height[k], width[k]))
-            made.append((name, -magnitude if signed and other_side[k] else magnitude))
-        return made
+            parameter = 0.0
+            if (range := space.get(name)) is not None:
+                extent = widths[k] if name == "translate_x" else heights[k]
+                parameter = range.parameter(float(fractions[k]), other_side[k], extent)
+            steps.append((name, round(parameter) if name == "posterize" else parameter))
+        return steps
 
-    def _applied(self, image: Any, *turns: Sequence[tuple[str, float]]) -> Any:
-        """Apply to each sample its augmentation of every turn."""
+    def _apply(self, image: Any, *turns: Sequence[Step]) -> Any:
+        """Apply to each sample its step of every turn."""
         fill = self._fill_for(image)
         if not isinstance(image, Batch):
+            # A single sample has one step per turn.
             for steps in turns:
-                image = apply_one(image, *steps[0], self.interpolation, fill)
+                image = apply_step(image, *steps[0], self.interpolation, fill)
             return image
         plain = as_images(self._name, image)
+        # uint8 on the CPU: all steps of an image in one pass. Else one operator call for each augmentation of a turn.
         if takes(plain):
             filter = warp_filter(self._name, self.interpolation)
-            made = with_steps(plain, steps_of(plain, turns), filter, fills(fill, plain, self._name))
-            return image.over(made) if tv_tensors.is_typed(image) else made
+            output = with_steps(plain, encode_steps(plain, turns), filter, fills(fill, plain, self._name))
+            return image.over(output) if tv_tensors.is_typed(image) else output
         for steps in turns:
-            image = self._by_groups(image, steps, fill)
+            image = self._apply_by_groups(image, steps, fill)
         return image
 
-    def _by_groups(self, image: Batch, steps: Sequence[tuple[str, float]], fill: Any) -> Any:
-        """Apply to each sample its augmentation, all samples that share one at once."""
+    def _apply_by_groups(self, image: Batch, steps: Sequence[Step], fill: Any) -> Any:
+        """Apply to each sample its step, with one call for all samples that share an augmentation."""
         groups: dict[str, list[int]] = {}
         for k, (name, _) in enumerate(steps):
+            # Warps of all kinds are one call, since each sample has its own matrix.
             groups.setdefault("warp" if name in _WARPS else name, []).append(k)
         parts = []
         for name, indices in groups.items():
             part = image if len(indices) == image.batch_size else image.select(indices)
-            chosen = [steps[k] for k in indices]
-            magnitudes = torch.tensor([one for _, one in chosen], dtype=torch.float64)
+            part_steps = [steps[k] for k in indices]
             if name == "warp":
-                parts.append((indices, apply_warps(part, chosen, self.interpolation, fill)))
+                parts.append((indices, apply_warps(part, part_steps, self.interpolation, fill)))
             else:
-                parts.append((indices, apply_one(part, name, magnitudes, self.interpolation, fill)))
+                parameters = torch.tensor([parameter for _, parameter in part_steps], dtype=torch.float64)
+                parts.append((indices, apply_step(part, name, parameters, self.interpolation, fill)))
         if len(parts) == 1:
             return parts[0][1]
-        return merged(self._name, parts, image.batch_size)
+        return merge_batches(self._name, parts, image.batch_size)
 
 
-def apply_one(image: Any, name: str, magnitude: Any, interpolation: Any, fill: Any) -> Any:
-    """Apply one augmentation; ``magnitude`` is a number, or one for each sample of a Batch."""
-    if name == "Identity":
+def apply_step(image: Any, name: str, parameter: Any, interpolation: Any, fill: Any) -> Any:
+    """Apply one augmentation; ``parameter`` is a number, or one for each sample of a Batch."""
+    if name == "identity":
         return image
+    if name == "rotate":
+        return F.rotate(image, parameter, interpolation=interpolation, fill=fill)
     if name in _WARPS:
-        return (
-            F.affine(image, **warp_arguments(name, magnitude), interpolation=interpolation, fill=fill)
-            if name != "Rotate"
-            else F.rotate(image, magnitude, interpolation=interpolation, fill=fill)
-        )
-    if name in _FACTORS:
-        return _FACTORS[name](image, 1.0 + magnitude)
-    if name == "Posterize":
-        return F.posterize(image, to_int(magnitude))
-    if name == "Solarize":
-        return F.solarize(image, (255.0 if isinstance(image, PIL.Image.Image) else largest(image.dtype)) * magnitude)
-    return _PLAIN[name](image)
+        return F.affine(image, **warp_arguments(name, parameter), interpolation=interpolation, fill=fill)
+    if name in _FACTOR_FUNCTIONS:
+        return _FACTOR_FUNCTIONS[name](image, parameter)
+    if name == "posterize":
+        return F.posterize(image, to_int(parameter))
+    if name == "solarize":
+        return F.solarize(image, (255.0 if isinstance(image, PIL.Image.Image) else largest(image.dtype)) * parameter)
+    return _PLAIN_FUNCTIONS[name](image)
 
 
-def warp_arguments(name: str, magnitude: float) -> dict[str, Any]:
-    """Return the arguments of :func:`functional.affine`."""
+def warp_arguments(name: str, parameter: float) -> dict[str, Any]:
+    """Return the arguments of :func:`functional.affine` for a shear or a translation."""
     shear, translate, center = [0.0, 0.0], [0, 0], None
-    if name.startswith("Shear"):
-        shear["XY".index(name[-1])], center = math.degrees(math.atan(magnitude)), [0, 0]
+    if name.startswith("shear"):
+        # torchvision keeps the upper left corner, as Pillow's transform does.
+        shear["xy".index(name[-1])], center = math.degrees(math.atan(parameter)), [0, 0]
     else:
-        translate["XY".index(name[-1])] = int(magnitude)
+        translate["xy".index(name[-1])] = int(parameter)
     return {"angle": 0.0, "translate": translate, "scale": 1.0, "shear": shear, "center": center}
 
 
-def _warp_rows(steps: Sequence[tuple[str, float]], heights: Sequence[float], widths: Sequence[float]) -> torch.Tensor:
+def _warp_columns(steps: Sequence[Step], heights: Sequence[float], widths: Sequence[float]) -> torch.Tensor:
     """Return the angle, translation, shear and center of warps of images of these sizes, float64 (7, warps)."""
     rows = []
-    for (name, magnitude), height, width in zip(steps, heights, widths, strict=True):
-        if name == "Rotate":
-            rows.append([-magnitude, 0, 0, 0, 0, width / 2, height / 2])
+    for (name, parameter), height, width in zip(steps, heights, widths, strict=True):
+        if name == "rotate":
+            rows.append([-parameter, 0, 0, 0, 0, width / 2, height / 2])
         else:
-            one = warp_arguments(name, magnitude)
-            rows.append([0.0, *one["translate"], *one["shear"], *(one["center"] or (width / 2, height / 2))])
+            arguments = warp_arguments(name, parameter)
+            rows.append([0.0, *arguments["translate"], *arguments["shear"], *(arguments["center"] or (width / 2, height / 2))])
     return torch.tensor(rows, dtype=torch.float64).reshape(-1, 7).T.contiguous()
 
 
-def _sizes(images: Any, count: int) -> tuple[list[float], list[float]]:
-    heights, widths = (torch.as_tensor(one, dtype=torch.float64).expand(count).tolist() for one in size_columns(images))
+def _size_lists(images: Any, count: int) -> tuple[list[float], list[float]]:
+    """Return the heights and widths of ``count`` samples."""
+    heights, widths = (torch.as_tensor(column, dtype=torch.float64).expand(count).tolist() for column in size_columns(images))
     return heights, widths
 
 
-def apply_warps(images: Any, steps: Sequence[tuple[str, float]], interpolation: Any, fill: Any) -> Any:
-    """Warp each sample by its augmentation, all at once."""
-    angle, tx, ty, sx, sy, cx, cy = _warp_rows(steps, *_sizes(images, len(steps))).unbind(0)
+def apply_warps(images: Any, steps: Sequence[Step], interpolation: Any, fill: Any) -> Any:
+    """Warp each sample by its step, in one call."""
+    angle, tx, ty, sx, sy, cx, cy = _warp_columns(steps, *_size_lists(images, len(steps))).unbind(0)
     return F.affine(images, angle, (tx, ty), 1.0, (sx, sy), interpolation=interpolation, fill=fill, center=(cx, cy))
 
 
-def steps_of(images: Batch, turns: Sequence[Sequence[tuple[str, float]]]) -> torch.Tensor:
-    """Return the augmentations of every sample as the steps of :func:`with_steps`, float64 (N, turns, NUMBERS)."""
-    heights, widths = _sizes(images, images.batch_size)
-    made = torch.zeros(images.batch_size, len(turns), NUMBERS, dtype=torch.float64)
-    numbers = made.numpy()
+def encode_steps(images: Batch, turns: Sequence[Sequence[Step]]) -> torch.Tensor:
+    """Return the steps of every sample as numbers for :func:`with_steps`, float64 (N, turns, NUMBERS)."""
+    heights, widths = _size_lists(images, images.batch_size)
+    table = torch.zeros(images.batch_size, len(turns), NUMBERS, dtype=torch.float64)
+    numbers = table.numpy()
     warps: list[tuple[int, int]] = []
     for turn, steps in enumerate(turns):
-        for k, (name, magnitude) in enumerate(steps):
+        for k, (name, parameter) in enumerate(steps):
             numbers[k, turn, 0] = _KINDS[name]
             if name in _WARPS:
                 warps.append((k, turn))
-            elif name in _FACTORS:
-                numbers[k, turn, 1] = 1.0 + magnitude
+            elif name == "posterize":
+                numbers[k, turn, 1] = int(parameter)
             else:
-                numbers[k, turn, 1] = int(magnitude) if name == "Posterize" else 255.0 * magnitude
+                numbers[k, turn, 1] = 255.0 * parameter if name == "solarize" else parameter
     if warps:
+        # The matrices of all warps together: one by one, torch took most of the time.
         heights, widths = ([column[k] for k, _ in warps] for column in (heights, widths))
-        angle, tx, ty, sx, sy, cx, cy = _warp_rows([turns[turn][k] for k, turn in warps], heights, widths).unbind(0)
+        angle, tx, ty, sx, sy, cx, cy = _warp_columns([turns[turn][k] for k, turn in warps], heights, widths).unbind(0)
         height, width = (torch.tensor(column, dtype=torch.float64) for column in (heights, widths))
         matrix = affine_matrix((cx - width * 0.5, cy - height * 0.5), angle, (tx, ty), 1.0, (sx, sy), inverse=True)
         matrices = torch.stack(about_centers(matrix, (height, width), (height, width)), 1).numpy()  # type: ignore[arg-type]
         for row, (k, turn) in zip(matrices, warps, strict=True):
             numbers[k, turn, 1:] = row
-    return made
+    return table
 
 
 class AutoAugment(_Policy, reference.AutoAugment):
-    """Apply a random one of 25 pairs of augmentations that were found for ImageNet, CIFAR-10 or SVHN."""
+    """torchvision's spelling of :func:`torch_ndd.augment.auto_augment`: apply a random one of 25 pairs of augmentations found for a data set."""
 
-    def _augmented(self, image: Any, draws: Draws) -> Any:
+    def _augment(self, image: Any, draws: Draws) -> Any:
         pairs = self._get_policies(self.policy)
-        chosen = [pairs[k] for k in draws.integers(0, len(pairs)).tolist()]
+        drawn_pairs = [pairs[k] for k in draws.integers(0, len(pairs)).tolist()]
         turns = []
         for turn in range(2):
-            acts = draws.unit().tolist()
             names, fractions = [], []
-            for pair, u in zip(chosen, acts, strict=True):
+            for pair, u in zip(drawn_pairs, draws.unit().tolist(), strict=True):
                 name, probability, index = pair[turn]
-                happens = u <= probability if probability > 0 else False
-                names.append(name if happens else "Identity")
+                acts = probability > 0 and u <= probability
+                names.append(_snake_case(name) if acts else "identity")
                 fractions.append(0.0 if index is None else index / 9)
-            turns.append(self._steps(draws, names, fractions, image))
-        return self._applied(image, *turns)
+            turns.append(self._make_steps(draws, names, fractions, image))
+        return self._apply(image, *turns)
 
 
 class RandAugment(_Policy, reference.RandAugment):
-    """Apply ``num_ops`` random augmentations of 14, all with the magnitude ``magnitude``."""
+    """torchvision's spelling of :func:`torch_ndd.augment.rand_augment`: apply ``num_ops`` random augmentations of the magnitude ``magnitude``."""
 
-    def _augmented(self, image: Any, draws: Draws) -> Any:
+    def _augment(self, image: Any, draws: Draws) -> Any:
         names = list(self._space)
         if not 0 <= self.magnitude < self.num_magnitude_bins and not -self.num_magnitude_bins <= self.magnitude < 0:
             raise IndexError(f"RandAugment: magnitude {self.magnitude} is out of range: there are {self.num_magnitude_bins} bins")
         fraction = (self.magnitude % self.num_magnitude_bins) / max(1, self.num_magnitude_bins - 1)
         turns = []
         for _ in range(self.num_ops):
-            chosen = [names[k] for k in draws.integers(0, len(names)).tolist()]
-            turns.append(self._steps(draws, chosen, [fraction] * draws.count, image))
-        return self._applied(image, *turns)
+            turn_names = [names[k] for k in draws.integers(0, len(names)).tolist()]
+            turns.append(self._make_steps(draws, turn_names, [fraction] * draws.count, image))
+        return self._apply(image, *turns)
 
 
 class TrivialAugmentWide(_Policy, reference.TrivialAugmentWide):
-    """Apply one random augmentation of 14 with a random magnitude."""
+    """torchvision's spelling of :func:`torch_ndd.augment.trivial_augment`: apply one random augmentation with a random magnitude."""
 
-    def _augmented(self, image: Any, draws: Draws) -> Any:
-        names = list(self._space)
-        chosen = [names[k] for k in draws.integers(0, len(names)).tolist()]
-        bins = draws.integers(0, self.num_magnitude_bins).to(torch.float64) / max(1, self.num_magnitude_bins - 1)
-        return self._applied(image, self._steps(draws, chosen, bins.tolist(), image))
+    def _augment(self, image: Any, draws: Draws) -> Any:
+        choices = list(self._space)
+        names = [choices[k] for k in draws.integers(0, len(choices)).tolist()]
+        fractions = draws.integers(0, self.num_magnitude_bins).to(torch.float64) / max(1, self.num_magnitude_bins - 1)
+        return self._apply(image, self._make_steps(draws, names, fractions.tolist(), image))
 
 
 class AugMix(_Policy, reference.AugMix):
-    """Blend the image with several chains of augmentations of it, by random weights."""
+    """torchvision's spelling of :func:`torch_ndd.augment.aug_mix`: blend the image with several chains of augmentations of it."""
 
-    def _augmented(self, image: Any, draws: Draws) -> Any:
+    def _augment(self, image: Any, draws: Draws) -> Any:
         if isinstance(image, PIL.Image.Image):
-            return F.to_pil_image(self._augmented(F.pil_to_tensor(image), draws))
+            return F.to_pil_image(self._augment(F.pil_to_tensor(image), draws))
         if not isinstance(image, Batch):
-            return self._of_one(image, draws)
+            return self._augment_tensor(image, draws)
         plain = image.plain() if tv_tensors.is_typed(image) else image
         images = as_images(self._name, plain)
-        both = draws.dirichlet(self.alpha, 2)
-        weights = draws.dirichlet(self.alpha, self.mixture_width) * both[:, 1:]
-        mix = images * batch_of(both[:, 0].to(torch.float32))
+        blend = draws.dirichlet(self.alpha, 2)
+        weights = draws.dirichlet(self.alpha, self.mixture_width) * blend[:, 1:]
+        mix = images * batch_of(blend[:, 0].to(torch.float32))
         for k in range(self.mixture_width):
-            mix = mix + self._chain(images, draws) * batch_of(weights[:, k].to(torch.float32))
-        values = mix.wait().to(images.dtype)
-        made = new_batch(values, images.ragged_shapes, plain.layout, fixed=images.shared_extents)
-        return image.over(made) if tv_tensors.is_typed(image) else made
+            mix = mix + self._apply_chain(images, draws) * batch_of(weights[:, k].to(torch.float32))
+        values = mix.wait().to(images.dtype)  # torch truncates, as torchvision does; cast would round
+        output = new_batch(values, images.ragged_shapes, plain.layout, fixed=images.shared_extents)
+        return image.over(output) if tv_tensors.is_typed(image) else output
 
-    def _of_one(self, image: torch.Tensor, draws: Draws) -> torch.Tensor:
-        """Blend an image or a video; of a tensor with leading dimensions, each element of the first has its own weights."""
+    def _augment_tensor(self, image: torch.Tensor, draws: Draws) -> torch.Tensor:
+        """Blend an image or a video; of a tensor with leading axes, each element of the first has its own weights."""
         values = image.as_subclass(torch.Tensor)
-        wanted = 5 if isinstance(image, single.Video) else 4
-        stack = values.reshape([1] * max(wanted - values.dim(), 0) + list(values.shape))
-        ahead = [stack.shape[0]] + [1] * (stack.dim() - 1)
-        more = Draws(stack.shape[0])
-        both = more.dirichlet(self.alpha, 2).to(torch.float32)
-        weights = more.dirichlet(self.alpha, self.mixture_width).to(torch.float32) * both[:, 1:]
-        mix = both[:, 0].reshape(ahead) * stack
+        ndim = 5 if isinstance(image, single.Video) else 4
+        stack = values.reshape([1] * max(ndim - values.dim(), 0) + list(values.shape))
+        weight_shape = [stack.shape[0]] + [1] * (stack.dim() - 1)
+        weight_draws = Draws(stack.shape[0])
+        blend = weight_draws.dirichlet(self.alpha, 2).to(torch.float32)
+        weights = weight_draws.dirichlet(self.alpha, self.mixture_width).to(torch.float32) * blend[:, 1:]
+        mix = blend[:, 0].reshape(weight_shape) * stack
         for k in range(self.mixture_width):
-            mix = mix + weights[:, k].reshape(ahead) * self._chain(stack, draws)
-        made = mix.reshape(values.shape).to(values.dtype)
-        return made if is_pure_tensor(image) else tv_tensors.wrap(made, like=image)
+            mix = mix + weights[:, k].reshape(weight_shape) * self._apply_chain(stack, draws)
+        output = mix.reshape(values.shape).to(values.dtype)
+        return output if is_pure_tensor(image) else tv_tensors.wrap(output, like=image)
 
-    def _chain(self, image: Any, draws: Draws) -> Any:
-        """Return each sample after its own chain of augmentations."""
-        names = [name for name in self._space if self.all_ops or name not in _FACTORS]
+    def _apply_chain(self, image: Any, draws: Draws) -> Any:
+        """Return each sample after a chain of augmentations drawn for it."""
+        choices = [name for name in self._space if self.all_ops or name not in _FACTOR_FUNCTIONS]
         depths = [self.chain_depth] * draws.count if self.chain_depth > 0 else draws.integers(1, 4).tolist()
         turns = []
-        for step in range(max(depths)):
-            chosen = [names[k] if step < depth else "Identity" for k, depth in zip(draws.integers(0, len(names)).tolist(), depths, strict=True)]
+        for turn in range(max(depths)):
+            indices = draws.integers(0, len(choices)).tolist()
+            names = [choices[k] if turn < depth else "identity" for k, depth in zip(indices, depths, strict=True)]
             fractions = (draws.integers(0, self.severity).to(torch.float64) / 9).tolist()
-            turns.append(self._steps(draws, chosen, fractions, image))
-        return self._applied(image, *turns)
+            turns.append(self._make_steps(draws, names, fractions, image))
+        return self._apply(image, *turns)

@@ -9,7 +9,7 @@ from torchvision.transforms import v2 as reference
 from ..._core.values.batch import Batch
 from .._numbers import batch_of
 from . import functional as F
-from ._transform import Batched, RandomApplied, draws_for, query_chw
+from ._base import Batched, RandomTransform, draws_for, query_chw
 from .functional._color import jitter_images
 
 
@@ -17,11 +17,11 @@ class Grayscale(Batched, reference.Grayscale):
     """Make images gray, in one channel or in three."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=self.num_output_channels)
 
 
-class RandomGrayscale(RandomApplied, reference.RandomGrayscale):
+class RandomGrayscale(RandomTransform, reference.RandomGrayscale):
     """Make images gray with the probability ``p``; the number of channels stays."""
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ class RandomGrayscale(RandomApplied, reference.RandomGrayscale):
         return {"num_input_channels": query_chw(flat_inputs)[0]}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=params["num_input_channels"])
 
 
@@ -37,10 +37,11 @@ class RGB(Batched, reference.RGB):
     """Repeat the only channel of gray images three times."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.grayscale_to_rgb, inpt)
 
 
+# In the order of torchvision, to whose indices the drawn permutations refer.
 _FUNCTIONALS = (
     (F.adjust_brightness, "brightness_factor"),
     (F.adjust_contrast, "contrast_factor"),
@@ -56,14 +57,15 @@ class ColorJitter(Batched, reference.ColorJitter):
         """Draw the order and the factors."""
         draws = draws_for(flat_inputs)
         order = draws.permutations(4)
-        made: dict[str, Any] = {"fn_idx": order[0] if draws.batch_size is None else order}
+        params: dict[str, Any] = {"fn_idx": order[0] if draws.batch_size is None else order}
+        # Factors that are switched off are not drawn.
         for (_, name), limits in zip(_FUNCTIONALS, (self.brightness, self.contrast, self.saturation, self.hue), strict=True):
-            made[name] = None if limits is None else draws.result(draws.uniform(limits[0], limits[1]))
-        return made
+            params[name] = None if limits is None else draws.result(draws.uniform(limits[0], limits[1]))
+        return params
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
-        if isinstance(inpt, Batch):
+        """Transform a leaf."""
+        if isinstance(inpt, Batch):  # one call, in which each sample has its own order
             return jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=params["fn_idx"])
         for k in params["fn_idx"].tolist():
             functional, name = _FUNCTIONALS[k]
@@ -78,18 +80,18 @@ class RandomChannelPermutation(Batched, reference.RandomChannelPermutation):
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw a permutation."""
         draws = draws_for(flat_inputs)
-        made = draws.permutations(_channels(flat_inputs))
-        return {"permutation": made[0] if draws.batch_size is None else batch_of(made)}
+        permutations = draws.permutations(_channel_count(flat_inputs))
+        return {"permutation": permutations[0] if draws.batch_size is None else batch_of(permutations)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.permute_channels, inpt, params["permutation"])
 
 
-def _channels(flat_inputs: list[Any]) -> int:
+def _channel_count(flat_inputs: list[Any]) -> int:
     channels = query_chw(flat_inputs)[0]
     if isinstance(channels, torch.Tensor):
-        raise ValueError("channels can be permuted in a Batch of images with the same number of channels only")
+        raise ValueError("to permute channels, all images of a Batch must have the same number of channels")
     return channels
 
 
@@ -99,26 +101,27 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw what changes, and by how much."""
         draws = draws_for(flat_inputs)
-        channels = _channels(flat_inputs)
-        made: dict[str, Any] = {}
+        channels = _channel_count(flat_inputs)
+        params: dict[str, Any] = {}
         limits = (self.brightness, self.contrast, self.saturation, self.hue)
         single = draws.batch_size is None
         for (_, name), (low, high) in zip(_FUNCTIONALS, limits, strict=True):
+            # Drawn even if it does not act, so that a batch and a single sample draw the same.
             acts, value = draws.happens(self.p), draws.uniform(low, high)
-            nothing = 0.0 if name == "hue_factor" else 1.0
-            made[name] = (value.item() if bool(acts) else None) if single else torch.where(acts, value, nothing)
+            neutral = 0.0 if name == "hue_factor" else 1.0
+            params[name] = (value.item() if bool(acts) else None) if single else torch.where(acts, value, neutral)
         before, acts, order = draws.happens(0.5), draws.happens(self.p), draws.permutations(channels)
         if single:
-            return {**made, "contrast_before": bool(before), "channel_permutation": order[0] if bool(acts) else None}
+            return {**params, "contrast_before": bool(before), "channel_permutation": order[0] if bool(acts) else None}
         order = torch.where(acts[:, None], order, torch.arange(channels))
-        return {**made, "contrast_before": before, "channel_permutation": batch_of(order)}
+        return {**params, "contrast_before": before, "channel_permutation": batch_of(order)}
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         if isinstance(inpt, Batch):
             order = torch.where(params["contrast_before"][:, None], torch.tensor([0, 1, 2, 3]), torch.tensor([0, 2, 3, 1]))
-            made = jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=order)
-            return self._call_kernel(F.permute_channels, made, params["channel_permutation"])
+            output = jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=order)
+            return self._call_kernel(F.permute_channels, output, params["channel_permutation"])
         for k in (0, 1, 2, 3) if params["contrast_before"] else (0, 2, 3, 1):
             functional, name = _FUNCTIONALS[k]
             if params[name] is not None:
@@ -128,49 +131,49 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
         return inpt
 
 
-class RandomEqualize(RandomApplied, reference.RandomEqualize):
+class RandomEqualize(RandomTransform, reference.RandomEqualize):
     """Equalize histograms with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.equalize, inpt)
 
 
-class RandomInvert(RandomApplied, reference.RandomInvert):
+class RandomInvert(RandomTransform, reference.RandomInvert):
     """Invert colors with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.invert, inpt)
 
 
-class RandomPosterize(RandomApplied, reference.RandomPosterize):
+class RandomPosterize(RandomTransform, reference.RandomPosterize):
     """Keep ``bits`` bits of each value with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.posterize, inpt, bits=self.bits)
 
 
-class RandomSolarize(RandomApplied, reference.RandomSolarize):
+class RandomSolarize(RandomTransform, reference.RandomSolarize):
     """Invert values from ``threshold`` on, with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.solarize, inpt, threshold=self.threshold)
 
 
-class RandomAutocontrast(RandomApplied, reference.RandomAutocontrast):
+class RandomAutocontrast(RandomTransform, reference.RandomAutocontrast):
     """Stretch each channel from black to white with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.autocontrast, inpt)
 
 
-class RandomAdjustSharpness(RandomApplied, reference.RandomAdjustSharpness):
+class RandomAdjustSharpness(RandomTransform, reference.RandomAdjustSharpness):
     """Change the sharpness with the probability ``p``."""
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Change a leaf."""
+        """Transform a leaf."""
         return self._call_kernel(F.adjust_sharpness, inpt, sharpness_factor=self.sharpness_factor)

@@ -5,15 +5,15 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-_GIVEN_BY_POSITION = 2  # the data and the parameter
+_POSITIONAL_COUNT = 2  # the data and the parameter
 
 
 class UnusedArgException(Exception):
-    """No augmentation takes the argument."""
+    """An argument that is not a parameter of any augmentation."""
 
 
 class MissingArgException(Exception):
-    """An augmentation needs an argument that was not given.
+    """A required argument of an augmentation is missing.
 
     Attributes:
         augmentation: its name.
@@ -27,12 +27,13 @@ class MissingArgException(Exception):
 
 
 def check_positional(function: Callable[..., Any]) -> None:
-    """Raise Exception unless a function takes the data and the parameter by position."""
+    """Raise Exception unless a function has positional parameters for the data and the magnitude's parameter."""
+    # Checked when the augmentation is made, so that the error points to its definition.
     parameters = inspect.signature(function).parameters.values()
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return
-    count = sum(one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters)
-    if count < _GIVEN_BY_POSITION:
+    count = sum(parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters)
+    if count < _POSITIONAL_COUNT:
         name = getattr(function, "__name__", repr(function))
         raise Exception(
             f"{name} accepts {count} positional argument(s), but the functions decorated with `@augmentation` must accept at least two: the data and "
@@ -40,29 +41,31 @@ def check_positional(function: Callable[..., Any]) -> None:
         )
 
 
-def _extra(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
-    """Return the parameters of a function after the data and the parameter, and whether it takes any others by keyword."""
+def _keyword_parameters(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
+    """Return the parameters of a function behind the first two, and whether it has ``**kwargs``."""
     parameters = list(inspect.signature(function).parameters.values())
-    positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)][_GIVEN_BY_POSITION:]
-    named = [*positional, *(one for one in parameters if one.kind is one.KEYWORD_ONLY)]
-    return {one.name: one for one in named}, any(one.kind is one.VAR_KEYWORD for one in parameters)
+    positional = [parameter for parameter in parameters if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)][
+        _POSITIONAL_COUNT:
+    ]
+    named = [*positional, *(parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)]
+    return {parameter.name: parameter for parameter in named}, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
-def accepted(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments that a function takes."""
-    extra, any_other = _extra(function)
-    return {name: value for name, value in given.items() if any_other or name in extra}
+def filter_arguments(function: Callable[..., Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that are parameters of a function."""
+    parameters, has_kwargs = _keyword_parameters(function)
+    return {name: value for name, value in arguments.items() if has_kwargs or name in parameters}
 
 
-def missing(function: Callable[..., Any], given: Mapping[str, Any]) -> list[str]:
-    """Return the names of the arguments that a function needs and that are not given."""
-    return [name for name, one in _extra(function)[0].items() if one.default is one.empty and name not in given]
+def missing(function: Callable[..., Any], arguments: Mapping[str, Any]) -> list[str]:
+    """Return the names of required arguments that are missing."""
+    return [name for name, parameter in _keyword_parameters(function)[0].items() if parameter.default is parameter.empty and name not in arguments]
 
 
 def forbid_unused_kwargs(augmentations: Iterable[Any], kwargs: Mapping[str, Any], call_name: str) -> None:
-    """Raise UnusedArgException for arguments that no augmentation takes."""
-    takers = [one.op for one in augmentations]
-    unused = [name for name in kwargs if not any(name in accepted(function, kwargs) for function in takers)]
+    """Raise UnusedArgException for arguments that are not parameters of any augmentation."""
+    functions = [augmentation.op for augmentation in augmentations]
+    unused = [name for name in kwargs if not any(name in filter_arguments(function, kwargs) for function in functions)]
     if not unused:
         return
     names, verb = (f"The kwarg `{unused[0]}` is", "") if len(unused) == 1 else (f"The kwargs `{', '.join(unused)}` are", "")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import types
 from ...data_node import DataNode
-from ._args import MissingArgException, accepted, check_positional, missing
+from ._args import MissingArgException, check_positional, filter_arguments, missing
 from ._random import random_index
 
 
@@ -18,6 +18,7 @@ class _Unchanged:
         return "<unchanged>"
 
 
+# Distinguishes an argument that was not passed from None, which restores the default.
 _UNCHANGED: Any = _Unchanged()
 
 
@@ -41,8 +42,8 @@ class SignedBin:
         self.signed_magnitude_idx = magnitude_bin * 2 + random_sign if signed_magnitude_idx is None else signed_magnitude_idx
 
     def __getitem__(self, key: Any) -> "SignedBin":
-        one = self.bin[key] if isinstance(self.bin, DataNode) else self.bin
-        return SignedBin(one, self.random_sign[key], self.signed_magnitude_idx[key])
+        magnitude_bin = self.bin[key] if isinstance(self.bin, DataNode) else self.bin
+        return SignedBin(magnitude_bin, self.random_sign[key], self.signed_magnitude_idx[key])
 
 
 def signed_bin(magnitude_bin: Any, random_sign: DataNode | None = None, seed: int | None = None, shape: Any = None) -> SignedBin:
@@ -52,7 +53,7 @@ def signed_bin(magnitude_bin: Any, random_sign: DataNode | None = None, seed: in
 
     Args:
         magnitude_bin: From 0 to ``num_magnitude_bins - 1``: an int, or a node of ints.
-        random_sign: Node of 0 (as it is) and 1 (negated); drawn by default.
+        random_sign: Node of 0 (unchanged) and 1 (negated); drawn by default.
         seed: Of the drawn signs.
         shape: Shape of the drawn signs in each sample, by default one number.
     """
@@ -64,7 +65,7 @@ def signed_bin(magnitude_bin: Any, random_sign: DataNode | None = None, seed: in
 
 
 class Augmentation:
-    """A function of data and a parameter, called with the number of a magnitude; made by the decorator ``augmentation``.
+    """A function of data and a parameter, called with the index of a magnitude; the result of the decorator ``augmentation``.
 
     Attributes:
         op: The function.
@@ -88,6 +89,7 @@ class Augmentation:
         if param_device not in (None, "cpu", "gpu", "auto"):
             raise Exception(f"The `param_device` must be 'cpu', 'gpu' or 'auto', got {param_device!r}")
         self._op = op
+        # Settings as they were passed: a copy with other settings keeps the defaults of the rest.
         self._config = {
             "mag_range": mag_range,
             "randomly_negate": randomly_negate,
@@ -127,8 +129,8 @@ class Augmentation:
         return self._config["param_device"] or "cpu"
 
     def __repr__(self) -> str:
-        given = "".join(f", {key}={value!r}" for key, value in self._config.items() if value is not None)
-        return f"Augmentation({self._op!r}{given})"
+        settings = "".join(f", {key}={value!r}" for key, value in self._config.items() if value is not None)
+        return f"Augmentation({self._op!r}{settings})"
 
     def augmentation(
         self,
@@ -158,7 +160,7 @@ class Augmentation:
             data: Node of the samples.
             magnitude_bin: From 0 to ``num_magnitude_bins - 1``: an int, a node of ints, or a result of :func:`signed_bin`.
             num_magnitude_bins: Number of magnitudes.
-            kwargs: Other arguments of the function; those that it does not take are ignored.
+            kwargs: Other arguments of the function; those that are not its parameters are ignored.
 
         Raises:
             Exception: an argument is missing, or a magnitude out of range.
@@ -169,28 +171,29 @@ class Augmentation:
                 f"The augmentation `{self.name}` requires arguments that were not provided to the call: {', '.join(absent)}", self.name, absent
             )
         parameter = None if self.mag_range is None else self._parameter(data, magnitude_bin, num_magnitude_bins)
-        return self._op(data, parameter, **accepted(self._op, kwargs))
+        return self._op(data, parameter, **filter_arguments(self._op, kwargs))
 
     # --- Parameters
 
     def _parameter(self, data: Any, magnitude_bin: Any, num_magnitude_bins: int | None) -> Any:
         if magnitude_bin is None:
-            raise Exception(f"The augmentation `{self.name}` has magnitudes: `magnitude_bin` must be given")
+            raise Exception(f"The augmentation `{self.name}` has magnitudes: `magnitude_bin` is required")
         magnitudes = self._get_magnitudes(num_magnitude_bins)
-        one = magnitude_bin.bin if isinstance(magnitude_bin, SignedBin) else magnitude_bin
-        if not isinstance(one, DataNode) and not (isinstance(one, int | np.integer) and 0 <= one < len(magnitudes)):
+        index = magnitude_bin.bin if isinstance(magnitude_bin, SignedBin) else magnitude_bin
+        if not isinstance(index, DataNode) and not (isinstance(index, int | np.integer) and 0 <= index < len(magnitudes)):
             raise Exception(
-                f"The augmentation `{self.name}`: the `magnitude_bin` must be an int from `[0, {len(magnitudes) - 1}]` range. Got `{one}`"
+                f"The augmentation `{self.name}`: the `magnitude_bin` must be an int from `[0, {len(magnitudes) - 1}]` range. Got `{index}`"
             )
+        # Constants of the graph: a parameter, or a table of all parameters that the node of the magnitude indexes.
         device = self._device(data)
         if not self.randomly_negate:
-            if not isinstance(one, DataNode):
-                return types.Constant(self._map_mag_to_param(magnitudes[one]), device=device)
-            return types.Constant(self.all_params(num_magnitude_bins), device=device)[one]
+            if not isinstance(index, DataNode):
+                return types.Constant(self._map_mag_to_param(magnitudes[index]), device=device)
+            return types.Constant(self.all_params(num_magnitude_bins), device=device)[index]
         if not isinstance(magnitude_bin, SignedBin):
             warnings.warn(
                 f"The augmentation `{self.name}` was declared with `random_negate=True`, but unsigned `magnitude_bin` was passed to the augmentation "
-                "call. The sign is drawn; a result of `signed_bin` has one",
+                "call. The sign is drawn; pass a result of `signed_bin` to choose it",
                 stacklevel=3,
             )
             magnitude_bin = signed_bin(magnitude_bin)
@@ -205,8 +208,9 @@ class Augmentation:
 
     def signed_params(self, num_magnitude_bins: int | None) -> np.ndarray:
         """Return the parameters of all magnitudes, each followed by that of its negative."""
+        # The layout that SignedBin.signed_magnitude_idx indexes.
         magnitudes = self._get_magnitudes(num_magnitude_bins)
-        return self._map_mags_to_params([one for magnitude in magnitudes for one in (magnitude, -magnitude)])
+        return self._map_mags_to_params([signed for magnitude in magnitudes for signed in (magnitude, -magnitude)])
 
     def _get_magnitudes(self, num_magnitude_bins: int | None) -> Any:
         """Return all magnitudes; None without a range."""
@@ -216,33 +220,35 @@ class Augmentation:
         if isinstance(limits, np.ndarray):
             if num_magnitude_bins is not None and num_magnitude_bins != len(limits):
                 raise Exception(
-                    f"The augmentation `{self.name}` has its own list of {len(limits)} magnitudes: `num_magnitude_bins` must be left out, got "
+                    f"The augmentation `{self.name}` has its own list of {len(limits)} magnitudes: `num_magnitude_bins` must be None, got "
                     f"{num_magnitude_bins}"
                 )
             return limits
         if num_magnitude_bins is None:
-            raise Exception(f"The augmentation `{self.name}` has a range of magnitudes: `num_magnitude_bins` must be given")
+            raise Exception(f"The augmentation `{self.name}` has a range of magnitudes: `num_magnitude_bins` is required")
         low, high = limits
         return np.linspace(low, high, num_magnitude_bins, dtype=np.float32)
 
     def _map_mag_to_param(self, magnitude: float) -> np.ndarray:
-        given = self.mag_to_param(magnitude)
-        made = np.array(given) if not isinstance(given, DataNode) and not hasattr(given, "source") else np.array(None)
-        if made.dtype.kind not in "biuf":
+        value = self.mag_to_param(magnitude)
+        # A tensor of DALI or a node has no values while the graph is defined.
+        parameter = np.array(value) if not isinstance(value, DataNode) and not hasattr(value, "source") else np.array(None)
+        if parameter.dtype.kind not in "biuf":
             raise Exception(
                 f"The `mag_to_param` callback must return parameter that is `np.ndarray` or can be converted to one. The callback of the "
-                f"augmentation `{self.name}` returned {given!r} for the magnitude {magnitude}"
+                f"augmentation `{self.name}` returned {value!r} for the magnitude {magnitude}"
             )
-        return made
+        return parameter
 
     def _map_mags_to_params(self, magnitudes: Any) -> np.ndarray:
         """Return the parameters of magnitudes as one array."""
-        made = [self._map_mag_to_param(one) for one in magnitudes]
-        for one, magnitude in zip(made, magnitudes, strict=True):
-            if (one.shape, one.dtype) != (made[0].shape, made[0].dtype):
+        parameters = [self._map_mag_to_param(magnitude) for magnitude in magnitudes]
+        first = parameters[0]
+        for parameter, magnitude in zip(parameters, magnitudes, strict=True):
+            if (parameter.shape, parameter.dtype) != (first.shape, first.dtype):
                 raise Exception(
                     f"The `mag_to_param` callback of the `{self.name}` augmentation must return the arrays of the same type and shape for "
-                    f"all magnitudes. The parameter of the magnitude {magnitudes[0]} has shape {made[0].shape} and type {made[0].dtype}, that of "
-                    f"{magnitude} has shape {one.shape} and type {one.dtype}."
+                    f"all magnitudes. The parameter of the magnitude {magnitudes[0]} has shape {first.shape} and type {first.dtype}, that of "
+                    f"{magnitude} has shape {parameter.shape} and type {parameter.dtype}."
                 )
-        return np.stack(made)
+        return np.stack(parameters)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing an operator for each sample."""
+"""Selection of an operator for each sample."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,16 +14,17 @@ def select(ops: Sequence[Callable[..., Any]], selected_op_idx: Any, *op_args: An
         op_args, op_kwargs: Arguments; nodes among them are split.
     """
     if not ops:
-        raise Exception("select: there is nothing to choose from: the list of operators is empty")
+        raise Exception("select: the list of operators is empty")
     return _select(ops, 0, len(ops), selected_op_idx, op_args, op_kwargs)
 
 
 def _select(ops: Sequence[Callable[..., Any]], first: int, end: int, index: Any, args: Any, kwargs: Any) -> Any:
     if end - first == 1:
         return ops[first](*args, **kwargs)
+    # Binary: a chain of conditions would split the batch as often as there are operators.
     middle = (first + end) // 2
     if index < middle:
-        made = _select(ops, first, middle, index, args, kwargs)
+        output = _select(ops, first, middle, index, args, kwargs)
     else:
-        made = _select(ops, middle, end, index, args, kwargs)
-    return made
+        output = _select(ops, middle, end, index, args, kwargs)
+    return output

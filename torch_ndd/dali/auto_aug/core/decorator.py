@@ -17,9 +17,9 @@ def augmentation(
     name: str | None = None,
     augmentation_cls: Any = None,
 ) -> Any:
-    """Make an augmentation of a function ``f(data, parameter, **others)`` of nodes.
+    """Turn a function ``f(data, parameter, **others)`` of nodes into an augmentation.
 
-    The augmentation is called with the number of a magnitude in place of the parameter, which is then
+    The augmentation is called with the index of a magnitude in place of the parameter, which is then
     ``mag_to_param(numpy.linspace(*mag_range, num_magnitude_bins)[magnitude_bin])``, or that of the negative magnitude.
 
     Args:
@@ -32,7 +32,7 @@ def augmentation(
         augmentation_cls: Class of the result.
 
     Raises:
-        Exception: the function has less than two positional parameters, or is an augmentation already.
+        Exception: a function with fewer than two positional parameters, or one that is already an augmentation.
 
     >>> from torch_ndd.dali import fn
     >>> @augmentation(mag_range=(0, 30), randomly_negate=True)

@@ -18,8 +18,8 @@ class Policy:
     Attributes:
         name: For messages.
         num_magnitude_bins: Number of magnitudes.
-        sub_policies: Lists of ``(augmentation, probability, magnitude bin or None)``. If two different augmentations have the same name, all get
-            names with a number in front.
+        sub_policies: Lists of ``(augmentation, probability, magnitude bin or None)``. If two different augmentations have the same name, all names
+            get a numeric prefix.
 
     Raises:
         Exception: sub-policies of another form, a probability or magnitude out of range, or no magnitude where one is needed.
@@ -37,13 +37,13 @@ class Policy:
             raise Exception(f"The `num_magnitude_bins` must be a positive integer, got {num_magnitude_bins}")
         if not isinstance(sub_policies, list | tuple):
             raise Exception(f"The `sub_policies` must be a list or tuple of sub policies, got {type(sub_policies).__name__}")
-        for one in sub_policies:
-            if not isinstance(one, list | tuple):
-                raise Exception(f"Each sub policy must be a list or tuple of steps, got {type(one).__name__}")
-            for step in one:
+        for sub_policy in sub_policies:
+            if not isinstance(sub_policy, list | tuple):
+                raise Exception(f"Each sub policy must be a list or tuple of steps, got {type(sub_policy).__name__}")
+            for step in sub_policy:
                 self._check(step)
-        renamed = self._renamed([augmentation for one in sub_policies for augmentation, _, _ in one])
-        self.sub_policies: list[SubPolicy] = [[(renamed[id(step[0])], *step[1:]) for step in one] for one in sub_policies]
+        renamed = self._make_names_unique([augmentation for sub_policy in sub_policies for augmentation, _, _ in sub_policy])
+        self.sub_policies: list[SubPolicy] = [[(renamed[id(step[0])], *step[1:]) for step in sub_policy] for sub_policy in sub_policies]
 
     def _check(self, step: Any) -> None:
         if not isinstance(step, list | tuple) or len(step) != 3:
@@ -60,27 +60,31 @@ class Policy:
                 raise Exception(f"The augmentation `{augmentation.name}` has magnitudes: the magnitude bin is required")
             return
         if augmentation.mag_range is None:
-            warnings.warn(f"The augmentation does not accept magnitudes, but `{augmentation.name}` got {magnitude}: give None", stacklevel=4)
+            warnings.warn(f"The augmentation does not accept magnitudes, but `{augmentation.name}` got {magnitude}; pass None", stacklevel=4)
         if not isinstance(magnitude, int) or not 0 <= magnitude < self.num_magnitude_bins:
             raise Exception(
                 f"Magnitude of `{augmentation.name}` must be an integer from `[0, {self.num_magnitude_bins - 1}]` range. Got `{magnitude}`"
             )
 
     @staticmethod
-    def _renamed(augmentations: list[Augmentation]) -> dict[int, Augmentation]:
-        """Return the augmentations by the identities of the given ones, with names that differ."""
-        several = {id(one): one for one in augmentations}
-        if len({one.name for one in several.values()}) == len(several):
-            return several
-        digits = len(str(len(several) - 1))
-        return {key: one.augmentation(name=f"{k:0{digits}}__{one.name}") for k, (key, one) in enumerate(several.items())}
+    def _make_names_unique(augmentations: list[Augmentation]) -> dict[int, Augmentation]:
+        """Return the augmentations by their identities, renamed if two have the same name."""
+        # One augmentation may occur in several sub-policies and stays one.
+        by_id = {id(augmentation): augmentation for augmentation in augmentations}
+        if len({augmentation.name for augmentation in by_id.values()}) == len(by_id):
+            return by_id
+        # Zero-padded, so that the alphabetical order of the names is that of their occurrence.
+        digits = len(str(len(by_id) - 1))
+        return {key: augmentation.augmentation(name=f"{k:0{digits}}__{augmentation.name}") for k, (key, augmentation) in enumerate(by_id.items())}
 
     @property
     def augmentations(self) -> dict[str, Augmentation]:
         """The augmentations by name, in alphabetical order."""
-        found = {augmentation.name: augmentation for one in self.sub_policies for augmentation, _, _ in one}
-        return dict(sorted(found.items()))
+        by_name = {augmentation.name: augmentation for sub_policy in self.sub_policies for augmentation, _, _ in sub_policy}
+        return dict(sorted(by_name.items()))
 
     def __repr__(self) -> str:
-        steps = [[(one.name, probability, magnitude) for one, probability, magnitude in several] for several in self.sub_policies]
+        steps = [
+            [(augmentation.name, probability, magnitude) for augmentation, probability, magnitude in sub_policy] for sub_policy in self.sub_policies
+        ]
         return f"Policy(name={self.name!r}, num_magnitude_bins={self.num_magnitude_bins}, sub_policies={steps}, augmentations={self.augmentations})"

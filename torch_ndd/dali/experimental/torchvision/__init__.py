@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transforms of ``nvidia.dali.experimental.torchvision``: those of :mod:`torch_ndd.torchvision.v2`, with DALI's parameters.
 
-A transform also takes one image or batch by itself, without :class:`Compose`. Results equal torchvision's, where DALI's differ from them: see
+A transform also takes an image or a batch without :class:`Compose`. Results equal torchvision's, where DALI's differ from them: see
 ``tests/dali/known_differences.md``.
 """
 

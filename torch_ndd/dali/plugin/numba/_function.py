@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An operator that fills its outputs with a function compiled by Numba, on the CPU."""
+"""An operator whose outputs are filled by a function that Numba compiles, on the CPU."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,10 +10,10 @@ from numba import typed
 
 from ...._core.values.batch import Batch, empty_packed
 from ....types import to_dtype
-from ..._graph import Operation, Step, current
+from ..._graph.graph import Graph, Operation, Step, current_graph
 from ...data_node import as_node, create
 
-_MOST = 6  # inputs and outputs
+_MAX_OPERANDS = 6  # inputs and outputs
 _list: Any = typed.List
 
 
@@ -29,23 +29,25 @@ class NumbaOperation(Operation):
     ins_ndim: Sequence[int]
     batch_processing: bool
 
-    def prepare(self, pipeline: Any) -> None:
-        """Compile the functions; Numba does it for the types of the first iteration."""
+    def prepare(self, graph: Graph) -> None:
+        """Wrap the functions; Numba compiles them in the first iteration, for its types."""
         self._run = numba.njit(self.run_fn)
         self._setup = None if self.setup_fn is None else numba.njit(self.setup_fn)
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Wait for the inputs, find the shapes of the outputs, and fill them."""
-        for k, one in enumerate(inputs):
-            if one.dtype != to_dtype(self.in_types[k]) or one.ndim != self.ins_ndim[k]:
-                raise RuntimeError(f"input {k} has {one.dtype} with {one.ndim} dimensions; in_types and ins_ndim say something else")
+        for k, batch in enumerate(inputs):
+            if batch.dtype != to_dtype(self.in_types[k]) or batch.ndim != self.ins_ndim[k]:
+                raise RuntimeError(
+                    f"input {k} has {batch.dtype} with {batch.ndim} dimensions; expected {to_dtype(self.in_types[k])} with {self.ins_ndim[k]}"
+                )
         outputs = [self._output(k, shapes) for k, shapes in enumerate(self._shapes(inputs))]
-        given = [[np.asarray(one) for one in batch] for batch in inputs]
-        made = [[np.asarray(one) for one in batch] for batch in outputs]
+        input_arrays = [[np.asarray(batch) for batch in values] for values in inputs]
+        output_arrays = [[np.asarray(batch) for batch in values] for values in outputs]
         if self.batch_processing:
-            self._run(*(_list(one) for one in (*made, *given)))
+            self._run(*(_list(batch) for batch in (*output_arrays, *input_arrays)))
         else:
-            for row in zip(*made, *given, strict=True):
+            for row in zip(*output_arrays, *input_arrays, strict=True):
                 self._run(*row)
         return tuple(outputs)
 
@@ -56,12 +58,12 @@ class NumbaOperation(Operation):
 
     def _shapes(self, inputs: list[Batch]) -> list[np.ndarray]:
         """Return the shapes of the outputs, int64 (samples, dimensions)."""
-        given = [np.ascontiguousarray(one.sample_shapes().numpy()) for one in inputs]
+        input_shapes = [np.ascontiguousarray(batch.sample_shapes().numpy()) for batch in inputs]
         if self._setup is None:
-            return [shapes.copy() for shapes in given[: len(self.out_types)]]
-        made = [np.zeros((inputs[0].batch_size, ndim), np.int64) for ndim in self.outs_ndim]
-        self._setup(_list(made), _list(given))
-        return made
+            return [shapes.copy() for shapes in input_shapes[: len(self.out_types)]]
+        output_shapes = [np.zeros((inputs[0].batch_size, ndim), np.int64) for ndim in self.outs_ndim]
+        self._setup(_list(output_shapes), _list(input_shapes))
+        return output_shapes
 
 
 class NumbaFunction:
@@ -84,13 +86,13 @@ class NumbaFunction:
         **arguments: Any,
     ) -> None:
         if device != "cpu":
-            raise ValueError(f'{self._title}: device must be "cpu", got {device!r}: kernels of Numba for GPUs are not supported')
+            raise ValueError(f'{self._title}: device must be "cpu", got {device!r}: GPU kernels of Numba are not supported')
         del blocks, threads_per_block
         for name, types, ndims in (("out", out_types, outs_ndim), ("in", in_types, ins_ndim)):
-            if len(types) != len(ndims) or not 1 <= len(types) <= _MOST:
-                raise ValueError(f"{self._title}: {name}_types and {name}s_ndim must have equal lengths of 1 to {_MOST}")
+            if len(types) != len(ndims) or not 1 <= len(types) <= _MAX_OPERANDS:
+                raise ValueError(f"{self._title}: {name}_types and {name}s_ndim must have equal lengths of 1 to {_MAX_OPERANDS}")
         if setup_fn is None and list(outs_ndim) != list(ins_ndim)[: len(outs_ndim)]:
-            raise ValueError(f"{self._title}: without setup_fn outputs have the shapes of the inputs, so that outs_ndim must begin ins_ndim")
+            raise ValueError(f"{self._title}: without setup_fn outputs have the shapes of the inputs, so that ins_ndim must begin with outs_ndim")
         self._name = arguments.get("name")
         self._attributes: dict[str, Any] = {
             **{"run_fn": run_fn, "setup_fn": setup_fn, "out_types": list(out_types), "in_types": list(in_types)},
@@ -99,14 +101,14 @@ class NumbaFunction:
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
         """Add the operator to the graph and return its node, or a list of nodes."""
-        if current() is None:
+        if current_graph() is None:
             raise RuntimeError(f"{self._title}: Current Pipeline not set: it must be called in the definition of a pipeline")
         if len(inputs) != len(self._attributes["in_types"]):
             raise ValueError(f"{self._title}: in_types describes {len(self._attributes['in_types'])} inputs, got {len(inputs)}")
         nodes = create(
             NumbaOperation,
             "NumbaFunction",
-            [as_node(one, f"{self._title}: input {k}") for k, one in enumerate(inputs)],
+            [as_node(value, f"{self._title}: input {k}") for k, value in enumerate(inputs)],
             schema="numba_function",
             title=self._title,
             outputs=len(self._attributes["out_types"]),

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from ..._python_function import TorchPythonFunction
+from ..._functions.python_function import TorchPythonFunction
 from ..base_iterator import BaseIterator, LastBatchPolicy
 from . import fn, torch_utils
 from .torch_utils import TensorCPU, TensorGPU, TensorListGPU, feed_ndarray, to_torch_tensor, to_torch_type
@@ -31,30 +31,30 @@ class DALIGenericIterator(BaseIterator):
     """Iterate over the outputs of pipelines as torch tensors, epoch by epoch.
 
     Each step is a list with a dict for each pipeline, from the names of ``output_map`` to tensors with the batch axis first, on the device of the
-    output. The tensors share the pipeline's memory, which is not used again.
+    output. The tensors own the pipeline's memory: it is not reused while they exist.
 
-    A loop that was left goes on in the middle of the epoch. After the end ``next`` raises StopIteration until :meth:`reset`; a new loop resets by
-    itself.
+    A new loop continues in the middle of the epoch if an earlier one was left. After the end ``next`` raises StopIteration until :meth:`reset`; a new
+    loop resets.
 
     Args:
         pipelines: A pipeline or a list of them. They are built.
         output_map: A name for each output.
         size: Number of samples in an epoch, of all pipelines together. By default an epoch ends when the pipeline raises StopIteration, for example
             because an external source is exhausted; then there may be only one pipeline, and the policy does not matter.
-        reader_name: Name of the reader that knows the size, the shards and the padding. Give it instead of ``size`` and ``last_batch_padded``.
+        reader_name: Name of the reader whose size, shards and padding apply. Replaces ``size`` and ``last_batch_padded``.
         auto_reset: Begin the next epoch at the end of one: True or "yes". False, None and "no" leave that to :meth:`reset` or the next loop.
         fill_last_batch: Deprecated: True means ``LastBatchPolicy.FILL``, False ``PARTIAL``.
         dynamic_shape: Has no effect: shapes may always change from batch to batch.
-        last_batch_padded: With ``size``, whether the reader was made with ``pad_last_batch=True``.
-        last_batch_policy: What to do with the last batch of an epoch; see :class:`LastBatchPolicy`. All ranks have equally many batches.
-        prepare_first_batch: Produce the first batch in the constructor, which then raises the errors of the data.
+        last_batch_padded: With ``size``, whether the reader has ``pad_last_batch=True``.
+        last_batch_policy: Treatment of the last batch of an epoch, see :class:`LastBatchPolicy`. All ranks have equally many batches.
+        prepare_first_batch: Produce the first batch in the constructor, which then raises errors of the data.
 
     Raises:
         AssertionError: arguments that exclude each other, names that occur twice, pipelines that do not fit each other, or batches that are not full
             with ``reader_name`` or ``size``.
         IndexError: fewer names than outputs.
         KeyError: more names than outputs.
-        RuntimeError: there is no reader of that name, not one batch, or a batch has samples of different shapes (see :class:`DALIRaggedIterator`).
+        RuntimeError: no reader has this name, the epoch has no batches, or a batch has samples of different shapes (see :class:`DALIRaggedIterator`).
         ValueError: an unknown policy or value of ``auto_reset``, or pipelines with different ``enable_checkpointing``.
 
     >>> import numpy as np
@@ -66,7 +66,7 @@ class DALIGenericIterator(BaseIterator):
     [[[10.0], [20.0]], [[30.0], [40.0]]]
     """
 
-    _more_names = False  # whether output_map may have more names than there are outputs
+    _allows_extra_names = False  # whether output_map may have more names than there are outputs
 
     def __init__(
         self,
@@ -86,12 +86,12 @@ class DALIGenericIterator(BaseIterator):
             raise AssertionError(f"{type(self).__name__}: the names in output_map must be different, got {list(output_map)}")
         super().__init__(pipelines, size, reader_name, auto_reset, fill_last_batch, last_batch_padded, last_batch_policy, prepare_first_batch)
 
-    def _converted(self, outputs: Sequence[Any], kept: int) -> dict[str, Any]:
+    def _convert(self, outputs: Sequence[Any], kept: int) -> dict[str, Any]:
         names = self.output_map
-        if len(names) < len(outputs) or (len(names) > len(outputs) and not self._more_names):
+        if len(names) < len(outputs) or (len(names) > len(outputs) and not self._allows_extra_names):
             error = IndexError if len(names) < len(outputs) else KeyError
             raise error(f"{self._op}: output_map must have a name for each of the {len(outputs)} outputs, got {list(names)}")
-        return {name: self._tensor(place, one, kept) for place, (name, one) in enumerate(zip(names, outputs, strict=False))}
+        return {name: self._tensor(place, values, kept) for place, (name, values) in enumerate(zip(names, outputs, strict=False))}
 
     def _tensor(self, output: int, values: Any, kept: int) -> Any:
         tensor = to_torch_tensor(values, copy=False)
@@ -124,16 +124,7 @@ class DALIClassificationIterator(DALIGenericIterator):
     ) -> None:
         names = ["data", "label"]
         super().__init__(
-            pipelines,
-            names,
-            size,
-            reader_name,
-            auto_reset,
-            fill_last_batch,
-            dynamic_shape,
-            last_batch_padded,
-            last_batch_policy,
-            prepare_first_batch,
+            pipelines, names, size, reader_name, auto_reset, fill_last_batch, dynamic_shape, last_batch_padded, last_batch_policy, prepare_first_batch
         )
 
 
@@ -143,7 +134,7 @@ class DALIRaggedIterator(DALIGenericIterator):
     Names of ``output_map`` beyond the outputs are ignored.
 
     Args:
-        pipelines: As there, like all arguments except this one.
+        pipelines: As there, like all arguments except ``output_types``.
         output_types: For each output ``DENSE_TAG``, a tensor, which is the default; ``SPARSE_LIST_TAG``, a list with a tensor for each sample; or
             ``SPARSE_COO_TAG``, a sparse COO tensor (N, L) of samples with one dimension, where L is the length of the longest.
 
@@ -163,7 +154,7 @@ class DALIRaggedIterator(DALIGenericIterator):
     DENSE_TAG: ClassVar[str] = "dense"
     SPARSE_LIST_TAG: ClassVar[str] = "sparse_list"
     SPARSE_COO_TAG: ClassVar[str] = "sparse_coo"
-    _more_names = True
+    _allows_extra_names = True
 
     def __init__(
         self,
@@ -209,14 +200,14 @@ class DALIRaggedIterator(DALIGenericIterator):
         return self._sparse(output, samples)
 
     def _sparse(self, output: int, samples: list[torch.Tensor]) -> torch.Tensor:
-        if any(one.ndim != 1 for one in samples):
-            shapes = [list(one.shape) for one in samples]
+        if any(sample.ndim != 1 for sample in samples):
+            shapes = [list(sample.shape) for sample in samples]
             raise RuntimeError(
                 f"{self._op}: the samples of {self.output_map[output]!r} must have one dimension for {self.SPARSE_COO_TAG!r}, got {shapes}"
             )
-        lengths = torch.tensor([len(one) for one in samples])
+        lengths = torch.tensor([len(sample) for sample in samples])
         rows = torch.repeat_interleave(torch.arange(len(samples)), lengths)
-        columns = torch.cat([torch.arange(len(one)) for one in samples] or [torch.empty(0, dtype=torch.int64)])
+        columns = torch.cat([torch.arange(len(sample)) for sample in samples] or [torch.empty(0, dtype=torch.int64)])
         values = torch.cat(samples)
         size = (len(samples), int(lengths.max()))
         return torch.sparse_coo_tensor(torch.stack([rows, columns]).to(values.device), values, size)

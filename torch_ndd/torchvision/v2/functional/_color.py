@@ -7,47 +7,43 @@ import torch
 from torchvision import tv_tensors as single
 
 from ...._core.values.batch import Batch, new_batch
-from ....ops.color.adjust import posterize as quantized
-from ....ops.color.histogram import autocontrast as stretched
-from ....ops.color.histogram import equalize as equalized
+from ....ops.color import adjust, histogram, levels
 from ....ops.color.jitter import color_jitter, grayscale
-from ....ops.color.levels import gamma as curved
-from ....ops.color.levels import invert as inverted
-from ....ops.color.levels import solarize as solarized
 from ....ops.filters.convolution import sharpness
-from ....ops.random.permute import permute_channels as permuted
+from ....ops.random import permute
 from ... import tv_tensors
-from ..._numbers import batch_of, first_failure, given, holds, number
+from ..._numbers import as_argument, batch_of, first_failure, holds, number
 from ..._sample import kind_of
-from ._dispatch import as_images, dispatched, extent, on_images
-from ._dtypes import converted
+from ._conversion import convert_dtype
+from ._dispatch import as_images, dispatch, extent, on_images
 
 
-def _factor(op: str, images: Batch, name: str, value: Any, most: float | None = None) -> Any:
-    """Return a factor: not negative, or from -most to most."""
-    made = number(op, name, value, images.batch_size)
-    fits = made >= 0 if most is None else (made >= -most) & (made <= most)
+def _check_factor(op: str, images: Batch, name: str, value: Any, limit: float | None = None) -> Any:
+    """Return a factor after a check that it is not negative, or from ``-limit`` to ``limit``."""
+    factor = number(op, name, value, images.batch_size)
+    fits = factor >= 0 if limit is None else (factor >= -limit) & (factor <= limit)
     if not holds(fits):
-        limits = "must not be negative" if most is None else f"must be in [{-most}, {most}]"
-        raise ValueError(f"{op}: {first_failure(fits)}{name} {limits}, got {made}")
-    return made
+        rule = "must not be negative" if limit is None else f"must be in [{-limit}, {limit}]"
+        raise ValueError(f"{op}: {first_failure(fits)}{name} {rule}, got {factor}")
+    return factor
 
 
 def check_channels(op: str, images: Batch) -> None:
     channels = extent(images, "C")
     wrong = channels not in (1, 3) if not isinstance(channels, torch.Tensor) else bool(((channels != 1) & (channels != 3)).any())
     if wrong:
-        raise TypeError(f"{op}: images have 1 or 3 channels, got {channels}")
+        raise TypeError(f"{op}: images must have 1 or 3 channels, got {channels}")
 
 
 def _check_precision(op: str, images: Batch) -> None:
+    # float32 has 24 bits of precision.
     if images.dtype in (torch.int32, torch.int64):
         raise RuntimeError(f"{op}: {images.dtype} cannot be computed safely in float32; convert the images to a smaller or floating-point type")
 
 
-def _real(value: Any) -> Any:
-    """Return an argument whose numbers per sample are in double."""
-    return given(value.to(torch.float64) if isinstance(value, torch.Tensor) else float(value))
+def _as_double(value: Any) -> Any:
+    """Return an argument in double."""
+    return as_argument(value.to(torch.float64) if isinstance(value, torch.Tensor) else float(value))
 
 
 # --- channels ---
@@ -59,19 +55,19 @@ def rgb_to_grayscale(inpt: Any, num_output_channels: int = 1) -> Any:
     >>> rgb_to_grayscale(torch.full((3, 1, 1), 100, dtype=torch.uint8)).item()
     99
     """
-    return dispatched(rgb_to_grayscale, inpt, num_output_channels=num_output_channels)
+    return dispatch(rgb_to_grayscale, inpt, num_output_channels=num_output_channels)
 
 
 to_grayscale = rgb_to_grayscale
 
 
-def _gray(images: Batch, num_output_channels: int = 1) -> Batch:
+def _rgb_to_grayscale(images: Batch, num_output_channels: int = 1) -> Batch:
     if num_output_channels not in (1, 3):
         raise ValueError(f"rgb_to_grayscale: num_output_channels must be 1 or 3, got {num_output_channels}")
     return grayscale(images, channels=num_output_channels)
 
 
-rgb_to_grayscale_image, _ = on_images(rgb_to_grayscale, _gray)
+rgb_to_grayscale_image, _ = on_images(rgb_to_grayscale, _rgb_to_grayscale)
 
 
 def grayscale_to_rgb(inpt: Any) -> Any:
@@ -80,17 +76,17 @@ def grayscale_to_rgb(inpt: Any) -> Any:
     >>> grayscale_to_rgb(torch.zeros(1, 2, 2)).shape
     torch.Size([3, 2, 2])
     """
-    return dispatched(grayscale_to_rgb, inpt)
+    return dispatch(grayscale_to_rgb, inpt)
 
 
-def _colored(images: Batch) -> Batch:
+def _grayscale_to_rgb(images: Batch) -> Batch:
     channels = extent(images, "C")
-    if not isinstance(channels, torch.Tensor) and channels >= 3:
+    if not isinstance(channels, torch.Tensor) and channels >= 3:  # also RGBA
         return images
     return grayscale(images, channels=3)
 
 
-grayscale_to_rgb_image, _ = on_images(grayscale_to_rgb, _colored)
+grayscale_to_rgb_image, _ = on_images(grayscale_to_rgb, _grayscale_to_rgb)
 
 
 def permute_channels(inpt: Any, permutation: Any) -> Any:
@@ -99,22 +95,22 @@ def permute_channels(inpt: Any, permutation: Any) -> Any:
     >>> permute_channels(torch.tensor([1, 2, 3]).reshape(3, 1, 1), [2, 0, 1]).flatten()
     tensor([3, 1, 2])
     """
-    return dispatched(permute_channels, inpt, permutation=permutation)
+    return dispatch(permute_channels, inpt, permutation=permutation)
 
 
-def _permuted(images: Batch, permutation: Any) -> Batch:
+def _permute_channels(images: Batch, permutation: Any) -> Batch:
     channels = extent(images, "C")
-    if isinstance(permutation, list | tuple) and all(isinstance(one, int) for one in permutation):
+    if isinstance(permutation, list | tuple) and all(isinstance(index, int) for index in permutation):
         if not isinstance(channels, torch.Tensor) and len(permutation) != channels:
-            raise ValueError(f"permute_channels: permutation has {len(permutation)} entries for {channels} channels")
-        return permuted(images, permutation=list(permutation))
+            raise ValueError(f"permute_channels: permutation must have {channels} entries, one per channel, got {len(permutation)}")
+        return permute.permute_channels(images, permutation=list(permutation))
     table = permutation.torch() if isinstance(permutation, Batch) else torch.as_tensor(permutation)
     if not isinstance(channels, torch.Tensor) and table.shape[-1] != channels:
-        raise ValueError(f"permute_channels: permutation has {table.shape[-1]} entries for {channels} channels")
-    return permuted(images, permutation=table.tolist() if table.dim() == 1 else batch_of(table.to(torch.int32)))
+        raise ValueError(f"permute_channels: permutation must have {channels} entries, one per channel, got {table.shape[-1]}")
+    return permute.permute_channels(images, permutation=table.tolist() if table.dim() == 1 else batch_of(table.to(torch.int32)))
 
 
-permute_channels_image, permute_channels_video = on_images(permute_channels, _permuted)
+permute_channels_image, permute_channels_video = on_images(permute_channels, _permute_channels)
 
 # --- brightness, contrast, saturation, hue ---
 
@@ -125,101 +121,102 @@ def adjust_brightness(inpt: Any, brightness_factor: Any) -> Any:
     >>> adjust_brightness(torch.tensor([[[100]]], dtype=torch.uint8), 1.5).item()
     150
     """
-    return dispatched(adjust_brightness, inpt, brightness_factor=brightness_factor)
+    return dispatch(adjust_brightness, inpt, brightness_factor=brightness_factor)
 
 
-def _brightened(images: Batch, brightness_factor: Any) -> Batch:
-    factor = _factor("adjust_brightness", images, "brightness_factor", brightness_factor)
+def _adjust_brightness(images: Batch, brightness_factor: Any) -> Batch:
+    factor = _check_factor("adjust_brightness", images, "brightness_factor", brightness_factor)
     check_channels("adjust_brightness", images)
-    return color_jitter(images, brightness=_real(factor))
+    return color_jitter(images, brightness=_as_double(factor))
 
 
-adjust_brightness_image, adjust_brightness_video = on_images(adjust_brightness, _brightened)
+adjust_brightness_image, adjust_brightness_video = on_images(adjust_brightness, _adjust_brightness)
 
 
 def adjust_contrast(inpt: Any, contrast_factor: Any) -> Any:
-    """Scale the values about the mean of the image's gray: 0 is that gray, 1 the image."""
-    return dispatched(adjust_contrast, inpt, contrast_factor=contrast_factor)
+    """Scale the difference from the mean gray of the image: 0 is that gray, 1 the image."""
+    return dispatch(adjust_contrast, inpt, contrast_factor=contrast_factor)
 
 
-def _contrasted(images: Batch, contrast_factor: Any) -> Batch:
-    factor = _factor("adjust_contrast", images, "contrast_factor", contrast_factor)
+def _adjust_contrast(images: Batch, contrast_factor: Any) -> Batch:
+    factor = _check_factor("adjust_contrast", images, "contrast_factor", contrast_factor)
     check_channels("adjust_contrast", images)
-    return color_jitter(images, contrast=_real(factor))
+    return color_jitter(images, contrast=_as_double(factor))
 
 
-adjust_contrast_image, adjust_contrast_video = on_images(adjust_contrast, _contrasted)
+adjust_contrast_image, adjust_contrast_video = on_images(adjust_contrast, _adjust_contrast)
 
 
 def adjust_saturation(inpt: Any, saturation_factor: Any) -> Any:
-    """Scale the colors about the gray of the pixel: 0 is gray, 1 the image."""
-    return dispatched(adjust_saturation, inpt, saturation_factor=saturation_factor)
+    """Scale the difference from the gray of each pixel: 0 is gray, 1 the image."""
+    return dispatch(adjust_saturation, inpt, saturation_factor=saturation_factor)
 
 
-def _saturated(images: Batch, saturation_factor: Any) -> Batch:
-    factor = _factor("adjust_saturation", images, "saturation_factor", saturation_factor)
+def _adjust_saturation(images: Batch, saturation_factor: Any) -> Batch:
+    factor = _check_factor("adjust_saturation", images, "saturation_factor", saturation_factor)
     check_channels("adjust_saturation", images)
-    return color_jitter(images, saturation=_real(factor))
+    return color_jitter(images, saturation=_as_double(factor))
 
 
-adjust_saturation_image, adjust_saturation_video = on_images(adjust_saturation, _saturated)
+adjust_saturation_image, adjust_saturation_video = on_images(adjust_saturation, _adjust_saturation)
 
 
 def adjust_hue(inpt: Any, hue_factor: Any) -> Any:
-    """Turn the hue in HSV, by a fraction of a turn from -0.5 to 0.5."""
-    return dispatched(adjust_hue, inpt, hue_factor=hue_factor)
+    """Rotate the hue in HSV, by a fraction of a turn from -0.5 to 0.5."""
+    return dispatch(adjust_hue, inpt, hue_factor=hue_factor)
 
 
-def _turned(images: Batch, hue_factor: Any) -> Batch:
+def _adjust_hue(images: Batch, hue_factor: Any) -> Batch:
     _check_precision("adjust_hue", images)
-    factor = _factor("adjust_hue", images, "hue_factor", hue_factor, 0.5)
+    factor = _check_factor("adjust_hue", images, "hue_factor", hue_factor, 0.5)
     check_channels("adjust_hue", images)
-    return color_jitter(images, hue=_real(factor))
+    return color_jitter(images, hue=_as_double(factor))
 
 
-adjust_hue_image, adjust_hue_video = on_images(adjust_hue, _turned)
+adjust_hue_image, adjust_hue_video = on_images(adjust_hue, _adjust_hue)
 
 
 def jitter_images(inpt: Batch, brightness: Any, contrast: Any, saturation: Any, hue: Any, order: torch.Tensor) -> Any:
-    """Apply several of these four to a Batch, in an order (N, 4) for each sample; anything but images passes through."""
+    """Apply several of these four to a Batch, in an order (N, 4) for each sample; other leaves than images pass through."""
     if kind_of(inpt) not in (single.Image, single.Video, torch.Tensor):
         return inpt
     images = as_images("ColorJitter", inpt)
     check_channels("ColorJitter", images)
     named = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
-    factors = {name: None if value is None else _real(value) for name, value in named.items()}
-    made = images if all(one is None for one in factors.values()) else color_jitter(images, order=batch_of(order.to(torch.int32)), **factors)
-    return inpt.over(made) if tv_tensors.is_typed(inpt) else made
+    # One operator for all four: each sample goes through its order while its pixels are in the cache.
+    factors = {name: None if value is None else _as_double(value) for name, value in named.items()}
+    output = images if all(factor is None for factor in factors.values()) else color_jitter(images, order=batch_of(order.to(torch.int32)), **factors)
+    return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
-# --- others ---
+# --- sharpness, gamma, levels ---
 
 
 def adjust_sharpness(inpt: Any, sharpness_factor: Any) -> Any:
     """Blend with a smoothed image: 0 is smooth, 1 the image, more is sharper. The border of one pixel does not change."""
-    return dispatched(adjust_sharpness, inpt, sharpness_factor=sharpness_factor)
+    return dispatch(adjust_sharpness, inpt, sharpness_factor=sharpness_factor)
 
 
-def _sharpened(images: Batch, sharpness_factor: Any) -> Batch:
+def _adjust_sharpness(images: Batch, sharpness_factor: Any) -> Batch:
     check_channels("adjust_sharpness", images)
-    return sharpness(images, sharpness=_real(_factor("adjust_sharpness", images, "sharpness_factor", sharpness_factor)))
+    return sharpness(images, sharpness=_as_double(_check_factor("adjust_sharpness", images, "sharpness_factor", sharpness_factor)))
 
 
-adjust_sharpness_image, adjust_sharpness_video = on_images(adjust_sharpness, _sharpened)
+adjust_sharpness_image, adjust_sharpness_video = on_images(adjust_sharpness, _adjust_sharpness)
 
 
 def adjust_gamma(inpt: Any, gamma: Any, gain: Any = 1) -> Any:
     """Return ``gain * x ** gamma``, for values from 0 to 1."""
-    return dispatched(adjust_gamma, inpt, gamma=gamma, gain=gain)
+    return dispatch(adjust_gamma, inpt, gamma=gamma, gain=gain)
 
 
-def _curved(images: Batch, gamma: Any, gain: Any = 1) -> Batch:
+def _adjust_gamma(images: Batch, gamma: Any, gain: Any = 1) -> Batch:
     _check_precision("adjust_gamma", images)
-    power = _factor("adjust_gamma", images, "gamma", gamma)
-    return curved(images, gamma=_real(power), gain=_real(number("adjust_gamma", "gain", gain, images.batch_size)))
+    power = _check_factor("adjust_gamma", images, "gamma", gamma)
+    return levels.gamma(images, gamma=_as_double(power), gain=_as_double(number("adjust_gamma", "gain", gain, images.batch_size)))
 
 
-adjust_gamma_image, adjust_gamma_video = on_images(adjust_gamma, _curved, gain=1.0)
+adjust_gamma_image, adjust_gamma_video = on_images(adjust_gamma, _adjust_gamma, gain=1.0)
 
 
 def posterize(inpt: Any, bits: Any) -> Any:
@@ -228,28 +225,30 @@ def posterize(inpt: Any, bits: Any) -> Any:
     >>> posterize(torch.tensor([[[255]]], dtype=torch.uint8), 1).item()
     128
     """
-    return dispatched(posterize, inpt, bits=bits)
+    return dispatch(posterize, inpt, bits=bits)
 
 
-def _posterized(images: Batch, bits: Any) -> Batch:
+def _posterize(images: Batch, bits: Any) -> Batch:
+    # torchvision's check. It comes first because a recorded call with 1 must not serve 1.0 or True.
     if isinstance(bits, bool | float):
         raise TypeError(f"posterize: bits must be an integer from 0 to 8, got {bits!r}")
-    made = number("posterize", "bits", bits, images.batch_size)
-    fits = (made >= 0) & (made <= 8)
+    kept_bits = number("posterize", "bits", bits, images.batch_size)
+    fits = (kept_bits >= 0) & (kept_bits <= 8)
     if not holds(fits):
-        raise TypeError(f"posterize: {first_failure(fits)}bits must be an integer from 0 to 8, got {made}")
-    if not images.dtype.is_floating_point and not isinstance(made, torch.Tensor) and made >= types_bits(images.dtype):
+        raise TypeError(f"posterize: {first_failure(fits)}bits must be an integer from 0 to 8, got {kept_bits}")
+    # All bits remain: torchvision returns the image itself.
+    if not images.dtype.is_floating_point and not isinstance(kept_bits, torch.Tensor) and kept_bits >= value_bits(images.dtype):
         return images
-    if _wide(images):
-        return _over(images, images.wait() & -(1 << types_bits(images.dtype) - _for_values(made, images)))
-    return quantized(images, bits=given(made))
+    if _is_wide(images):
+        return _with_values(images, images.wait() & -(1 << value_bits(images.dtype) - _expand_to_values(kept_bits, images)))
+    return adjust.posterize(images, bits=as_argument(kept_bits))
 
 
-posterize_image, posterize_video = on_images(posterize, _posterized)
+posterize_image, posterize_video = on_images(posterize, _posterize)
 
 
-def types_bits(dtype: torch.dtype) -> int:
-    """Return the number of value bits of an integer type."""
+def value_bits(dtype: torch.dtype) -> int:
+    """Return the number of value bits of an integer dtype."""
     return torch.iinfo(dtype).max.bit_length()
 
 
@@ -259,7 +258,7 @@ def largest(dtype: torch.dtype) -> int:
 
 
 def solarize(inpt: Any, threshold: Any) -> Any:
-    """Invert values from the threshold on, which is in the image's units.
+    """Invert values that are not below the threshold, which is in the image's units.
 
     Raises:
         TypeError: a threshold above white.
@@ -267,30 +266,32 @@ def solarize(inpt: Any, threshold: Any) -> Any:
     >>> solarize(torch.tensor([[[10, 200]]], dtype=torch.uint8), 128)
     tensor([[[10, 55]]], dtype=torch.uint8)
     """
-    return dispatched(solarize, inpt, threshold=threshold)
+    return dispatch(solarize, inpt, threshold=threshold)
 
 
-def _wide(images: Batch) -> bool:
-    """Return whether the type is one that our operators of levels do not take: then torch computes them."""
+def _is_wide(images: Batch) -> bool:
+    """Return whether the dtype is too wide for the operators on levels, so that torch computes them."""
     return images.dtype in (torch.int32, torch.int64)
 
 
-def _over(images: Batch, values: torch.Tensor) -> Batch:
+def _with_values(images: Batch, values: torch.Tensor) -> Batch:
     return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
 
 
-def _solarized(images: Batch, threshold: Any) -> Batch:
+def _solarize(images: Batch, threshold: Any) -> Batch:
     limit = number("solarize", "threshold", threshold, images.batch_size)
     fits = limit <= largest(images.dtype)
     if not holds(fits):
         raise TypeError(f"solarize: {first_failure(fits)}threshold must not be above {largest(images.dtype)}, got {limit}")
-    if _wide(images):
-        return _over(images, torch.where(images.wait() >= _for_values(limit, images), images.wait() ^ largest(images.dtype), images.wait()))
-    return solarized(images, threshold=given(limit))
+    if _is_wide(images):
+        return _with_values(
+            images, torch.where(images.wait() >= _expand_to_values(limit, images), images.wait() ^ largest(images.dtype), images.wait())
+        )
+    return levels.solarize(images, threshold=as_argument(limit))
 
 
-def _for_values(column: Any, images: Batch) -> Any:
-    """Return a number for every value of a Batch."""
+def _expand_to_values(column: Any, images: Batch) -> Any:
+    """Expand a number per sample to one for every value of a Batch."""
     if not isinstance(column, torch.Tensor):
         return column
     if images.ragged_shapes is None:
@@ -298,47 +299,48 @@ def _for_values(column: Any, images: Batch) -> Any:
     return torch.repeat_interleave(column, images.ragged_shapes.prod(1))
 
 
-def _inverted(images: Batch) -> Batch:
-    return _over(images, images.wait() ^ largest(images.dtype)) if _wide(images) else inverted(images)
+def _invert(images: Batch) -> Batch:
+    return _with_values(images, images.wait() ^ largest(images.dtype)) if _is_wide(images) else levels.invert(images)
 
 
-solarize_image, solarize_video = on_images(solarize, _solarized)
+solarize_image, solarize_video = on_images(solarize, _solarize)
 
 
 def invert(inpt: Any) -> Any:
-    """Return white less the values.
+    """Subtract the values from white.
 
     >>> invert(torch.tensor([[[10]]], dtype=torch.uint8)).item()
     245
     """
-    return dispatched(invert, inpt)
+    return dispatch(invert, inpt)
 
 
-invert_image, invert_video = on_images(invert, _inverted)
+invert_image, invert_video = on_images(invert, _invert)
 
 
 def autocontrast(inpt: Any) -> Any:
     """Stretch each channel from black to white."""
-    return dispatched(autocontrast, inpt)
+    return dispatch(autocontrast, inpt)
 
 
-def _stretched(images: Batch) -> Batch:
+def _autocontrast(images: Batch) -> Batch:
     check_channels("autocontrast", images)
-    return stretched(images)
+    return histogram.autocontrast(images)
 
 
-autocontrast_image, autocontrast_video = on_images(autocontrast, _stretched)
+autocontrast_image, autocontrast_video = on_images(autocontrast, _autocontrast)
 
 
 def equalize(inpt: Any) -> Any:
-    """Equalize the histogram of each channel, by Pillow's rule. Images of other types go through uint8."""
-    return dispatched(equalize, inpt)
+    """Equalize the histogram of each channel, by Pillow's rule. Images of other dtypes are converted to uint8 and back."""
+    return dispatch(equalize, inpt)
 
 
-def _equalized(images: Batch) -> Batch:
+def _equalize(images: Batch) -> Batch:
+    # The rule counts 256 levels: other dtypes are mapped to uint8 with their range, as in torchvision.
     if images.dtype is torch.uint8:
-        return equalized(images, rule="pillow")
-    return converted(equalized(converted(images, torch.uint8, True), rule="pillow"), images.dtype, True)
+        return histogram.equalize(images, rule="pillow")
+    return convert_dtype(histogram.equalize(convert_dtype(images, torch.uint8, True), rule="pillow"), images.dtype, True)
 
 
-equalize_image, equalize_video = on_images(equalize, _equalized)
+equalize_image, equalize_video = on_images(equalize, _equalize)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of boxes and points: those of a sample, or of all samples of a batch, which share one arithmetic."""
+"""Boxes and points as rows, of a single sample or of all samples of a batch: one arithmetic serves both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat, is_rotated_bounding_format
 
-from ...._core.values.batch import Batch, new_batch
+from ...._core.values.batch import new_batch
 from ... import tv_tensors
 from ..._numbers import Number
 from ._dispatch import add_kernel
@@ -42,11 +42,12 @@ class Rows:
 
     @property
     def batch_size(self) -> int | None:
-        """Number of samples if the numbers of samples differ."""
-        return None if self.owner is None else -1
+        """Number of samples, None for a single sample."""
+        height = self.canvas[0]
+        return len(height) if self.owner is not None and isinstance(height, torch.Tensor) else None
 
     def of(self, column: Number) -> Any:
-        """Return a number for each row, in a type that keeps that of floating-point rows."""
+        """Return a number for each row from a number per sample, in a dtype that preserves that of floating-point rows."""
         if not isinstance(column, torch.Tensor):
             return column
         if self.owner is not None and len(column) > 1:
@@ -58,65 +59,65 @@ class Rows:
 
     @property
     def real(self) -> torch.Tensor:
-        """The coordinates in floating-point numbers."""
+        """The coordinates as floating-point numbers."""
         return self.values if self.values.dtype.is_floating_point else self.values.float()
 
-    def changed(self, values: torch.Tensor, canvas: tuple[Any, Any] | None = None) -> "Rows":
-        """Return rows with other values, in the type of these."""
+    def with_values(self, values: torch.Tensor, canvas: tuple[Any, Any] | None = None) -> "Rows":
+        """Return rows with other values, converted to this dtype."""
         return replace(self, values=values.to(self.values.dtype), canvas=self.canvas if canvas is None else canvas)
 
     def corners(self) -> torch.Tensor:
-        """Return unrotated boxes as x1, y1, x2, y2, in floating-point numbers."""
-        return _converted(self.real, self.format, BoundingBoxFormat.XYXY)
+        """Return unrotated boxes as x1, y1, x2, y2, floating-point."""
+        return _convert_format(self.real, self.format, BoundingBoxFormat.XYXY)
 
     def from_corners(self, corners: torch.Tensor) -> torch.Tensor:
         """Return x1, y1, x2, y2 in the format of these boxes."""
-        return _converted(corners, BoundingBoxFormat.XYXY, self.format)
+        return _convert_format(corners, BoundingBoxFormat.XYXY, self.format)
 
-    def clamped(self) -> "Rows":
-        """Return unrotated boxes within the canvas, as the clamping mode demands."""
+    def clamp_to_canvas(self) -> "Rows":
+        """Clamp unrotated boxes to the canvas, unless the clamping mode is None."""
         if self.mode is None:
             return self
-        return self.changed(self.from_corners(self.within(self.corners(), 0)))
+        return self.with_values(self.from_corners(self.within(self.corners(), 0)))
 
     def within(self, corners: torch.Tensor, margin: int) -> torch.Tensor:
-        """Return coordinates x, y, x, y, ... from 0 to the width and height less a margin."""
+        """Clamp coordinates x, y, x, y, ... to 0 and the width and height minus a margin."""
         height, width = self.canvas
-        made = corners.clone()
+        output = corners.clone()
         for k, limit in ((0, width), (1, height)):
-            most = self.of(limit)
-            most = torch.as_tensor(most, device=made.device).to(made.dtype) - margin
-            made[:, k::2] = torch.minimum(made[:, k::2].clamp(min=0), most[:, None] if most.dim() else most)
-        return made
+            bound = torch.as_tensor(self.of(limit), device=output.device).to(output.dtype) - margin
+            output[:, k::2] = torch.minimum(output[:, k::2].clamp(min=0), bound[:, None] if bound.dim() else bound)
+        return output
 
     def each(self, kernel: Callable[..., Any], *columns: Number) -> "Rows":
-        """Return what a kernel of torchvision makes of every sample: ``kernel(rows, canvas, *numbers)`` returns rows, or rows and their canvas."""
+        """Apply a kernel of torchvision to every sample: ``kernel(rows, canvas, *numbers)`` returns rows, or rows and their canvas."""
         if self.owner is None:
-            made = kernel(self.values, self.canvas, *columns)
-            rows, canvas = made if isinstance(made, tuple) else (made, self.canvas)
+            output = kernel(self.values, self.canvas, *columns)
+            rows, canvas = output if isinstance(output, tuple) else (output, self.canvas)
             return replace(self, values=rows, canvas=canvas)
-        count = next(len(one) for one in (*self.canvas, self.owner) if isinstance(one, torch.Tensor))
+        # Sample by sample: torchvision's kernels take one canvas.
+        count = next(len(column) for column in (*self.canvas, self.owner) if isinstance(column, torch.Tensor))
         parts, canvases = [], []
         for i in range(count):
-            numbers = [_of_sample(one, i) for one in columns]
-            canvas = (int(_of_sample(self.canvas[0], i)), int(_of_sample(self.canvas[1], i)))
-            made = kernel(self.values[self.owner == i], canvas, *numbers)
-            rows, canvas = made if isinstance(made, tuple) else (made, canvas)
+            numbers = [_select_sample(column, i) for column in columns]
+            canvas = (int(_select_sample(self.canvas[0], i)), int(_select_sample(self.canvas[1], i)))
+            output = kernel(self.values[self.owner == i], canvas, *numbers)
+            rows, canvas = output if isinstance(output, tuple) else (output, canvas)
             parts.append(rows)
             canvases.append(canvas)
         table = torch.tensor(canvases, dtype=torch.int64)
         return replace(self, values=torch.cat(parts), canvas=(table[:, 0], table[:, 1]))
 
 
-def _of_sample(column: Any, i: int) -> Any:
+def _select_sample(column: Any, i: int) -> Any:
     if isinstance(column, torch.Tensor) and column.dim():
         return column[i if len(column) > 1 else 0].item()
     if isinstance(column, tuple | list):
-        return [_of_sample(one, i) for one in column]
+        return [_select_sample(element, i) for element in column]
     return column
 
 
-def _converted(values: torch.Tensor, old: BoundingBoxFormat | None, new: BoundingBoxFormat | None) -> torch.Tensor:
+def _convert_format(values: torch.Tensor, old: BoundingBoxFormat | None, new: BoundingBoxFormat | None) -> torch.Tensor:
     assert old is not None
     assert new is not None
     return values if old == new else reference.convert_bounding_box_format(values, old, new)
@@ -129,25 +130,28 @@ def of_batch(inpt: Any) -> Rows:
     format, columns = getattr(inpt, "format", None), 2
     if format is not None:
         columns = tv_tensors.box_columns(format)
+    # A dense batch has equally many rows per sample; a ragged one states their shapes.
     if inpt.ragged_shapes is None:
         per_sample = values[0:1].numel() // columns
         counts = torch.full((inpt.batch_size,), per_sample, dtype=torch.int64)
     else:
         counts = inpt.ragged_shapes.prod(1) // columns
-    return Rows(values.reshape(-1, columns), (sizes[:, 0], sizes[:, 1]), _owners(counts), format, getattr(inpt, "clamping_mode", None))
+    return Rows(values.reshape(-1, columns), (sizes[:, 0], sizes[:, 1]), _row_owners(counts), format, getattr(inpt, "clamping_mode", None))
 
 
-def _owners(counts: torch.Tensor) -> torch.Tensor:
+def _row_owners(counts: torch.Tensor) -> torch.Tensor:
     if torch.compiler.is_compiling():
         return torch.repeat_interleave(torch.arange(len(counts)), counts)
-    # torch shares even 16 numbers among its threads, and waits until one gets a core: 14 ms while all of them decode.
+    # NumPy, because torch divides even 16 numbers among its threads and waits for a core: 14 ms while all of them decode.
     return torch.from_numpy(np.arange(len(counts)).repeat(counts.numpy()))
 
 
-def to_batch(made: Rows, inpt: Any, **changed: Any) -> Any:
-    """Return rows as a Batch like that they come from."""
-    height, width = (one.tolist() if isinstance(one, torch.Tensor) and one.dim() else [int(one)] * inpt.batch_size for one in made.canvas)
-    values = new_batch(made.values.reshape(inpt.buffer.shape), inpt.ragged_shapes, inpt.layout, fixed=inpt.shared_extents)
+def to_batch(output: Rows, inpt: Any, **changed: Any) -> Any:
+    """Return rows as a Batch of the kind and layout of ``inpt``."""
+    height, width = (
+        extent.tolist() if isinstance(extent, torch.Tensor) and extent.dim() else [int(extent)] * inpt.batch_size for extent in output.canvas
+    )
+    values = new_batch(output.values.reshape(inpt.buffer.shape), inpt.ragged_shapes, inpt.layout, fixed=inpt.shared_extents)
     return inpt.over(values, canvas_size=[(int(h), int(w)) for h, w in zip(height, width, strict=True)], **changed)
 
 
@@ -160,26 +164,26 @@ def of_tensor(values: torch.Tensor, canvas_size: Any, format: Any = None, mode: 
 
 
 def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], points: Callable[..., Rows], drops: tuple[str, ...] = ()) -> None:
-    """Make functions of :class:`Rows` the kernels of a functional for boxes and points, single ones and Batches.
+    """Register functions of :class:`Rows` as the kernels of a functional for boxes and points, single samples and Batches.
 
-    ``drops`` are parameters of the functional that concern images only.
+    ``drops`` are parameters of the functional that apply to images only.
     """
 
-    def kept(kwargs: dict[str, Any]) -> dict[str, Any]:
+    def filter_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in kwargs.items() if key not in drops}
 
     def single_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
         def kernel(inpt: Any, *args: Any, **kwargs: Any) -> Any:
-            given = of_tensor(inpt, inpt.canvas_size, getattr(inpt, "format", None), getattr(inpt, "clamping_mode", None))
-            made = core(given, *args, **kept(kwargs))
-            canvas = (int(made.canvas[0]), int(made.canvas[1]))
-            return tv_tensors.wrap(made.values.reshape(inpt.shape), like=inpt, canvas_size=canvas)
+            input_rows = of_tensor(inpt, inpt.canvas_size, getattr(inpt, "format", None), getattr(inpt, "clamping_mode", None))
+            output = core(input_rows, *args, **filter_arguments(kwargs))
+            canvas = (int(output.canvas[0]), int(output.canvas[1]))
+            return tv_tensors.wrap(output.values.reshape(inpt.shape), like=inpt, canvas_size=canvas)
 
         return kernel
 
     def batch_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
         def kernel(inpt: Any, *args: Any, **kwargs: Any) -> Any:
-            return to_batch(core(of_batch(inpt), *args, **kept(kwargs)), inpt)
+            return to_batch(core(of_batch(inpt), *args, **filter_arguments(kwargs)), inpt)
 
         return kernel
 
@@ -187,16 +191,3 @@ def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], p
     add_kernel(functional, single.KeyPoints)(single_kernel(points))
     add_kernel(functional, tv_tensors.BoundingBoxes)(batch_kernel(boxes))
     add_kernel(functional, tv_tensors.KeyPoints)(batch_kernel(points))
-
-
-def numbers_of(rows: Rows) -> int | None:
-    """Return the number of samples, None for a single sample."""
-    if rows.owner is None:
-        return None
-    height = rows.canvas[0]
-    return len(height) if isinstance(height, torch.Tensor) else None
-
-
-def is_batch(value: Any) -> bool:
-    """Return whether this is a Batch."""
-    return isinstance(value, Batch)

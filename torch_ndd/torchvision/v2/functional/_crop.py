@@ -14,16 +14,16 @@ from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.geometry.flip import flip
 from ....ops.geometry.slice import slice as cut
-from ..._draws import rounded
+from ..._draws import round_half_even
 from ..._numbers import Number, first_failure, holds, number
-from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
-from ._dispatch import dispatched, fills, on_images, on_masks, rows, size_of
+from ._coordinates import Rows, of_tensor, on_coordinates
+from ._dispatch import dispatch, fills, on_images, on_masks, rows, size_of
 
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
 
 def crop(inpt: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
-    """Cut a window out: ``out[y, x] = in[top + y, left + x]``, 0 outside the image.
+    """Crop a window: ``out[y, x] = in[top + y, left + x]``, 0 outside the image.
 
     Args:
         inpt: images, videos, masks, boxes or points.
@@ -33,11 +33,11 @@ def crop(inpt: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
     >>> crop(torch.arange(6).reshape(1, 2, 3), 0, 1, 2, 1).flatten()
     tensor([1, 4])
     """
-    return dispatched(crop, inpt, top=top, left=left, height=height, width=width)
+    return dispatch(crop, inpt, top=top, left=left, height=height, width=width)
 
 
-def _window(images: Batch | None, rows: Rows | None, top: Any, left: Any, height: Any, width: Any) -> tuple[Number, Number, Number, Number]:
-    size = images.batch_size if images is not None else numbers_of(rows) if rows is not None else None
+def _as_window(images: Batch | None, rows: Rows | None, top: Any, left: Any, height: Any, width: Any) -> tuple[Number, Number, Number, Number]:
+    size = images.batch_size if images is not None else rows.batch_size if rows is not None else None
     named = (("top", top), ("left", left), ("height", height), ("width", width))
     return tuple(number("crop", name, value, size) for name, value in named)  # type: ignore[return-value]
 
@@ -48,17 +48,18 @@ def window_of(images: Batch, top: Number, left: Number, height: Number, width: N
 
 
 def border_fill(images: Batch, fill: Any) -> list[float]:
-    """Return the values of a border: torchvision truncates, where the operator rounds."""
+    """Return the values of a border, truncated like torchvision's; the operator would round."""
     values = fills(fill, images, "pad") or [0.0]
-    return values if images.dtype.is_floating_point else [float(int(one)) for one in values]
+    return values if images.dtype.is_floating_point else [float(int(value)) for value in values]
 
 
-def _cropped(images: Batch, top: Any, left: Any, height: Any, width: Any) -> Batch:
-    return window_of(images, *_window(images, None, top, left, height, width))
+def _crop(images: Batch, top: Any, left: Any, height: Any, width: Any) -> Batch:
+    return window_of(images, *_as_window(images, None, top, left, height, width))
 
 
 def _view(image: torch.Tensor, top: Any, left: Any, height: Any, width: Any) -> torch.Tensor | None:
-    """Return the window of a tensor as a view, None where it leaves the image."""
+    """Return the window of a tensor as a view, None if it exceeds the image."""
+    # Only plain numbers, the usual case: bool, numpy integers and numbers per sample go through the kernel, which checks them.
     if not (type(top) is type(left) is type(height) is type(width) is int) or image.dim() < 2:
         return None
     bottom, right = top + height, left + width
@@ -67,62 +68,62 @@ def _view(image: torch.Tensor, top: Any, left: Any, height: Any, width: Any) -> 
     return image[..., top:bottom, left:right]
 
 
-crop_image, crop_video = on_images(crop, _cropped, view=_view)
-crop_mask = on_masks(crop, _cropped, view=_view)
+crop_image, crop_video = on_images(crop, _crop, view=_view)
+crop_mask = on_masks(crop, _crop, view=_view)
 
 
-def _shifted(rows: Rows, x: Any, y: Any) -> torch.Tensor:
-    """Return boxes or points moved by whole pixels."""
-    made = rows.values.clone()
+def _shift(rows: Rows, x: Any, y: Any) -> torch.Tensor:
+    """Translate boxes or points by whole pixels."""
+    output = rows.values.clone()
     for k, by in ((0, x), (1, y)):
         by = rows.of(by)
-        by = by.to(made.dtype) if isinstance(by, torch.Tensor) else torch.tensor(by, dtype=made.dtype)
-        made[:, k] += by
-        if rows.format == BoundingBoxFormat.XYXY:
-            made[:, k + 2] += by
-    return made
+        by = by.to(output.dtype) if isinstance(by, torch.Tensor) else torch.tensor(by, dtype=output.dtype)
+        output[:, k] += by
+        if rows.format == BoundingBoxFormat.XYXY:  # the other formats store extents behind the position
+            output[:, k + 2] += by
+    return output
 
 
-def cropped_boxes(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> Rows:
-    """Return boxes in a window, clamped to it."""
-    top, left, height, width = _window(None, rows, top, left, height, width)
+def crop_box_rows(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> Rows:
+    """Translate boxes to the coordinates of a window, and clamp them to it."""
+    top, left, height, width = _as_window(None, rows, top, left, height, width)
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, t: Any, x: Any, h: Any, w: Any) -> Any:
+        def crop_rows(values: torch.Tensor, canvas: Any, t: Any, x: Any, h: Any, w: Any) -> Any:
             return reference.crop_bounding_boxes(values, format=rows.format, top=t, left=x, height=h, width=w, clamping_mode=rows.mode)
 
-        return rows.each(one, top, left, height, width)
-    return rows.changed(_shifted(rows, -left, -top), (height, width)).clamped()
+        return rows.each(crop_rows, top, left, height, width)
+    return rows.with_values(_shift(rows, -left, -top), (height, width)).clamp_to_canvas()
 
 
-def cropped_points(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> Rows:
-    """Return points in a window."""
-    top, left, height, width = _window(None, rows, top, left, height, width)
-    return rows.changed(_shifted(rows, -left, -top), (height, width))
+def crop_point_rows(rows: Rows, top: Any, left: Any, height: Any, width: Any) -> Rows:
+    """Translate points to the coordinates of a window."""
+    top, left, height, width = _as_window(None, rows, top, left, height, width)
+    return rows.with_values(_shift(rows, -left, -top), (height, width))
 
 
-on_coordinates(crop, cropped_boxes, cropped_points)
+on_coordinates(crop, crop_box_rows, crop_point_rows)
 
 
 def crop_bounding_boxes(
     bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: Any, left: Any, height: Any, width: Any, clamping_mode: Any = "soft"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes in a window, and its size."""
-    made = cropped_boxes(of_tensor(bounding_boxes, (0, 0), format, clamping_mode), top, left, height, width)
-    return made.values.reshape(bounding_boxes.shape), (height, width)
+    output = crop_box_rows(of_tensor(bounding_boxes, (0, 0), format, clamping_mode), top, left, height, width)
+    return output.values.reshape(bounding_boxes.shape), (height, width)
 
 
 def crop_keypoints(keypoints: torch.Tensor, top: Any, left: Any, height: Any, width: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points in a window, and its size."""
-    made = cropped_points(of_tensor(keypoints, (0, 0)), top, left, height, width)
-    return made.values.reshape(keypoints.shape), (height, width)
+    output = crop_point_rows(of_tensor(keypoints, (0, 0)), top, left, height, width)
+    return output.values.reshape(keypoints.shape), (height, width)
 
 
 # --- center_crop ---
 
 
 def center_crop(inpt: Any, output_size: Any) -> Any:
-    """Cut the window in the middle out, after padding with 0 where the image is smaller.
+    """Crop the window in the middle, after padding with 0 where the image is smaller.
 
     Args:
         inpt: images, videos, masks, boxes or points.
@@ -131,31 +132,32 @@ def center_crop(inpt: Any, output_size: Any) -> Any:
     >>> center_crop(torch.arange(5).reshape(1, 1, 5), [1, 3]).flatten()
     tensor([1, 2, 3])
     """
-    return dispatched(center_crop, inpt, output_size=output_size)
+    return dispatch(center_crop, inpt, output_size=output_size)
 
 
 def center_window(height: Number, width: Number, output_size: Any) -> tuple[Number, Number, int, int]:
     """Return the window in the middle: top, left, height, width."""
-    h, w = two_sizes(output_size)
-    return _middle(height, h), _middle(width, w), h, w
+    h, w = as_height_width(output_size)
+    return _middle_start(height, h), _middle_start(width, w), h, w
 
 
-def two_sizes(output_size: Any) -> tuple[int, int]:
-    """Return height and width, given as one number or as two."""
+def as_height_width(output_size: Any) -> tuple[int, int]:
+    """Return height and width from one number or two."""
     if isinstance(output_size, int | float):
         return int(output_size), int(output_size)
-    numbers = [int(one) for one in output_size]
+    numbers = [int(extent) for extent in output_size]
     return (numbers[0], numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
-def _middle(extent: Number, size: int) -> Number:
-    """Return where the window starts: (extent - size) / 2, half to even, or half as much padding in front, rounded down."""
+def _middle_start(extent: Number, size: int) -> Number:
+    """Return the start of the window: (extent - size) / 2, half to even; or minus the padding in front, rounded down."""
+    # torchvision pads a smaller image first, with the larger half behind it, and crops afterwards.
     if not isinstance(extent, torch.Tensor):
-        return -((size - extent) // 2) if size > extent else rounded((extent - size) / 2.0)
-    return torch.where(extent < size, -((size - extent) // 2), rounded((extent - size).to(torch.float64) / 2.0))
+        return -((size - extent) // 2) if size > extent else round_half_even((extent - size) / 2.0)
+    return torch.where(extent < size, -((size - extent) // 2), round_half_even((extent - size).to(torch.float64) / 2.0))
 
 
-def _centered(images: Batch, output_size: Any) -> Batch:
+def _center_crop(images: Batch, output_size: Any) -> Batch:
     return window_of(images, *center_window(*size_of(images), output_size))
 
 
@@ -163,40 +165,40 @@ def _central_view(image: torch.Tensor, output_size: Any) -> torch.Tensor | None:
     return None if image.dim() < 2 else _view(image, *center_window(image.shape[-2], image.shape[-1], output_size))
 
 
-center_crop_image, center_crop_video = on_images(center_crop, _centered, view=_central_view)
-center_crop_mask = on_masks(center_crop, _centered, view=_central_view)
+center_crop_image, center_crop_video = on_images(center_crop, _center_crop, view=_central_view)
+center_crop_mask = on_masks(center_crop, _center_crop, view=_central_view)
 
 
 def _window_of_rows(rows: Rows, output_size: Any) -> tuple[Number, Number, int, int]:
-    """Return the window of boxes and points. Unlike that of images, it is rounded to even also where it is larger than the canvas."""
-    h, w = two_sizes(output_size)
-    top, left = ((one.to(torch.float64) if isinstance(one, torch.Tensor) else one) for one in rows.canvas)
-    return rounded((top - h) / 2.0), rounded((left - w) / 2.0), h, w
+    """Return the window of boxes and points, which torchvision rounds to even also where it is larger than the canvas."""
+    h, w = as_height_width(output_size)
+    top, left = ((extent.to(torch.float64) if isinstance(extent, torch.Tensor) else extent) for extent in rows.canvas)
+    return round_half_even((top - h) / 2.0), round_half_even((left - w) / 2.0), h, w
 
 
-def _centered_boxes(rows: Rows, output_size: Any) -> Rows:
-    return cropped_boxes(rows, *_window_of_rows(rows, output_size))
+def _center_crop_boxes(rows: Rows, output_size: Any) -> Rows:
+    return crop_box_rows(rows, *_window_of_rows(rows, output_size))
 
 
-def _centered_points(rows: Rows, output_size: Any) -> Rows:
-    return cropped_points(rows, *_window_of_rows(rows, output_size))
+def _center_crop_points(rows: Rows, output_size: Any) -> Rows:
+    return crop_point_rows(rows, *_window_of_rows(rows, output_size))
 
 
-on_coordinates(center_crop, _centered_boxes, _centered_points)
+on_coordinates(center_crop, _center_crop_boxes, _center_crop_points)
 
 
 def center_crop_bounding_boxes(
     bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int], output_size: Any, clamping_mode: Any = "soft"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes in the window in the middle, and its size."""
-    made = _centered_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), output_size)
-    return made.values.reshape(bounding_boxes.shape), made.canvas
+    output = _center_crop_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), output_size)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
 def center_crop_keypoints(inpt: torch.Tensor, canvas_size: tuple[int, int], output_size: Any) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points in the window in the middle, and its size."""
-    made = _centered_points(of_tensor(inpt, canvas_size), output_size)
-    return made.values.reshape(inpt.shape), made.canvas
+    output = _center_crop_points(of_tensor(inpt, canvas_size), output_size)
+    return output.values.reshape(inpt.shape), output.canvas
 
 
 # --- pad ---
@@ -207,7 +209,7 @@ def pad(inpt: Any, padding: Any, fill: Any = None, padding_mode: str = "constant
 
     Args:
         inpt: images, videos, masks, boxes or points.
-        padding: pixels on every side; or [left and right, top and bottom]; or [left, top, right, bottom]. Negative numbers cut off.
+        padding: pixels on every side; or [left and right, top and bottom]; or [left, top, right, bottom]. Negative numbers crop.
         fill: value of a constant border, by default 0: a number, or one per channel.
         padding_mode: "constant"; "edge" (aa|abc|cc); "reflect" (cb|abc|ba); "symmetric" (ba|abc|cb).
 
@@ -218,7 +220,7 @@ def pad(inpt: Any, padding: Any, fill: Any = None, padding_mode: str = "constant
     >>> pad(torch.ones(1, 1, 1), [1, 0]).flatten()
     tensor([0., 1., 0.])
     """
-    return dispatched(pad, inpt, padding=padding, fill=fill, padding_mode=padding_mode)
+    return dispatch(pad, inpt, padding=padding, fill=fill, padding_mode=padding_mode)
 
 
 def sides(padding: Any, batch_size: int | None) -> tuple[Number, Number, Number, Number]:
@@ -229,16 +231,16 @@ def sides(padding: Any, batch_size: int | None) -> tuple[Number, Number, Number,
         table = padding.torch() if isinstance(padding, Batch) else torch.as_tensor(padding)
         padding = list(table.reshape(len(table), -1).unbind(1))
     if not isinstance(padding, list | tuple):
-        raise TypeError(f"pad: padding should be an integer or a sequence of integers, got {padding!r}")
+        raise TypeError(f"pad: padding must be an integer or a sequence of integers, got {padding!r}")
     if len(padding) not in (1, 2, 4):
         raise ValueError(f"pad: padding must be an int or a sequence of 1, 2 or 4 ints, got {len(padding)}")
-    made = [number("pad", "padding", one, batch_size) for one in padding]
-    if len(made) == 1:
-        made = made * 4
-    return (made[0], made[1], made[0], made[1]) if len(made) == 2 else tuple(made)  # type: ignore[return-value]
+    borders = [number("pad", "padding", border, batch_size) for border in padding]
+    if len(borders) == 1:
+        borders = borders * 4
+    return (borders[0], borders[1], borders[0], borders[1]) if len(borders) == 2 else tuple(borders)  # type: ignore[return-value]
 
 
-def _padded(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
+def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
     left, top, right, bottom = sides(padding, images.batch_size)
     if padding_mode not in PADDING_MODES:
         raise ValueError(f"pad: `padding_mode` should be either 'constant', 'edge', 'reflect' or 'symmetric', but got {padding_mode!r}")
@@ -246,15 +248,18 @@ def _padded(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "
     if padding_mode != "constant" and len(values) > 1:
         raise ValueError(f"pad: padding mode {padding_mode!r} is not supported if fill is not one number")
     height, width = size_of(images)
+    # A reflected border must not need more pixels than the image has; "reflect" leaves out the edge pixel.
     if padding_mode in ("reflect", "symmetric"):
         _check_borders(padding_mode, height, width, left, top, right, bottom)
-    new = height + top + bottom, width + left + right
+    size = height + top + bottom, width + left + right
     if padding_mode != "constant":
-        moved = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
-        return warp_perspective(images, matrix=moved, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*new))
-    return window_of(images, -top, -left, *new, border_fill(images, fill))
+        # A translation that samples the border by its mode; nearest pixels, so that values are copied.
+        matrix = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
+        return warp_perspective(images, matrix=matrix, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*size))
+    return window_of(images, -top, -left, *size, border_fill(images, fill))
 
 
+# torchvision's names, and those of the operators, which follow OpenCV.
 _BORDERS = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
 
 
@@ -265,42 +270,42 @@ def _check_borders(mode: str, height: Number, width: Number, left: Number, top: 
             raise RuntimeError(f"pad: {first_failure(fits)}a {mode} border must be smaller than the image, got {border} for the {axis} {extent}")
 
 
-def _padded_mask(masks: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
+def _pad_mask(masks: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
     if isinstance(fill, list | tuple):
-        raise ValueError("pad: the fill of a mask is one number, got a sequence")
-    return _padded(masks, padding, fill, padding_mode)
+        raise ValueError("pad: fill must be one number for masks, got a sequence")
+    return _pad(masks, padding, fill, padding_mode)
 
 
-pad_image, pad_video = on_images(pad, _padded)
-pad_mask = on_masks(pad, _padded_mask)
+pad_image, pad_video = on_images(pad, _pad)
+pad_mask = on_masks(pad, _pad_mask)
 
 
-def _widened(rows: Rows, padding: Any, padding_mode: str, what: str) -> tuple[Number, Number, tuple[Any, Any]]:
+def _pad_canvas(rows: Rows, padding: Any, padding_mode: str, what: str) -> tuple[Number, Number, tuple[Any, Any]]:
     if padding_mode != "constant":
         raise ValueError(f"pad: padding mode {padding_mode!r} is not supported with {what}, only 'constant'")
-    left, top, right, bottom = sides(padding, numbers_of(rows))
+    left, top, right, bottom = sides(padding, rows.batch_size)
     height, width = rows.canvas
     return left, top, (height + top + bottom, width + left + right)
 
 
-def _padded_boxes(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows:
-    left, top, canvas = _widened(rows, padding, padding_mode, "bounding boxes")
+def _pad_boxes(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows:
+    left, top, canvas = _pad_canvas(rows, padding, padding_mode, "bounding boxes")
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, *by: Any) -> Any:
-            borders = [int(one) for one in by]
+        def pad_rows(values: torch.Tensor, canvas: Any, *by: Any) -> Any:
+            borders = [int(border) for border in by]
             return reference.pad_bounding_boxes(values, format=rows.format, canvas_size=canvas, padding=borders, clamping_mode=rows.mode)
 
-        return rows.each(one, *sides(padding, numbers_of(rows)))
-    return rows.changed(_shifted(rows, left, top), canvas).clamped()
+        return rows.each(pad_rows, *sides(padding, rows.batch_size))
+    return rows.with_values(_shift(rows, left, top), canvas).clamp_to_canvas()
 
 
-def _padded_points(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows:
-    left, top, canvas = _widened(rows, padding, padding_mode, "key points")
-    return rows.changed(_shifted(rows, left, top), canvas)
+def _pad_points(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows:
+    left, top, canvas = _pad_canvas(rows, padding, padding_mode, "key points")
+    return rows.with_values(_shift(rows, left, top), canvas)
 
 
-on_coordinates(pad, _padded_boxes, _padded_points, drops=("fill",))
+on_coordinates(pad, _pad_boxes, _pad_points, drops=("fill",))
 
 
 def pad_bounding_boxes(
@@ -312,16 +317,16 @@ def pad_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes of a padded image, and its size."""
-    made = _padded_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), padding, padding_mode)
-    return made.values.reshape(bounding_boxes.shape), made.canvas
+    output = _pad_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), padding, padding_mode)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
 def pad_keypoints(
     keypoints: torch.Tensor, canvas_size: tuple[int, int], padding: Any, padding_mode: str = "constant"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points of a padded image, and its size."""
-    made = _padded_points(of_tensor(keypoints, canvas_size), padding, padding_mode)
-    return made.values.reshape(keypoints.shape), made.canvas
+    output = _pad_points(of_tensor(keypoints, canvas_size), padding, padding_mode)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- five_crop, ten_crop ---
@@ -340,7 +345,7 @@ def five_crop(inpt: Any, size: Any) -> Any:
     >>> [one.flatten().tolist() for one in five_crop(torch.arange(4).reshape(1, 2, 2), 1)]
     [[0], [1], [2], [3], [0]]
     """
-    return dispatched(five_crop, inpt, size=size)
+    return dispatch(five_crop, inpt, size=size)
 
 
 def ten_crop(inpt: Any, size: Any, vertical_flip: bool = False) -> Any:
@@ -349,7 +354,7 @@ def ten_crop(inpt: Any, size: Any, vertical_flip: bool = False) -> Any:
     >>> len(ten_crop(torch.zeros(3, 8, 8), 4))
     10
     """
-    return dispatched(ten_crop, inpt, size=size, vertical_flip=vertical_flip)
+    return dispatch(ten_crop, inpt, size=size, vertical_flip=vertical_flip)
 
 
 def _five_size(size: Any) -> tuple[int, int]:
@@ -362,19 +367,19 @@ def _five_size(size: Any) -> tuple[int, int]:
     return int(size[0]), int(size[1])
 
 
-def _five(images: Batch, size: Any) -> tuple[Batch, ...]:
+def _five_crop(images: Batch, size: Any) -> tuple[Batch, ...]:
     h, w = _five_size(size)
     height, width = size_of(images)
     fits = (h <= height) & (w <= width) if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor) else h <= height and w <= width
     if not holds(fits):
         raise ValueError(f"five_crop: {first_failure(fits)}requested crop size {(h, w)} is bigger than the input size {(height, width)}")
-    corners = ((0, 0), (0, width - w), (height - h, 0), (height - h, width - w), (_middle(height, h), _middle(width, w)))
+    corners = ((0, 0), (0, width - w), (height - h, 0), (height - h, width - w), (_middle_start(height, h), _middle_start(width, w)))
     return tuple(window_of(images, top, left, h, w) for top, left in corners)
 
 
-def _ten(images: Batch, size: Any, vertical_flip: bool = False) -> tuple[Batch, ...]:
-    return (*_five(images, size), *_five(flip(images, horizontal=int(not vertical_flip), vertical=int(vertical_flip)), size))
+def _ten_crop(images: Batch, size: Any, vertical_flip: bool = False) -> tuple[Batch, ...]:
+    return (*_five_crop(images, size), *_five_crop(flip(images, horizontal=int(not vertical_flip), vertical=int(vertical_flip)), size))
 
 
-five_crop_image, five_crop_video = on_images(five_crop, _five)
-ten_crop_image, ten_crop_video = on_images(ten_crop, _ten)
+five_crop_image, five_crop_video = on_images(five_crop, _five_crop)
+ten_crop_image, ten_crop_video = on_images(ten_crop, _ten_crop)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warps: affine, rotate, perspective and elastic."""
+"""Warps: affine, rotate and perspective."""
 
 import numbers as abstract
 from dataclasses import replace
@@ -13,16 +13,16 @@ from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.geometry.warp import warp_affine
 from ..._numbers import Number, first_failure, holds, number, numbers
-from ._coordinates import Rows, numbers_of, of_tensor, on_coordinates
-from ._dispatch import blended_fills, dispatched, on_images, on_masks, rows, size_of
-from ._interpolation import InterpolationMode, through_floats, warp_filter
+from ._coordinates import Rows, of_tensor, on_coordinates
+from ._dispatch import blend_fills, dispatch, on_images, on_masks, rows, size_of
+from ._interpolation import InterpolationMode, warp_filter, warp_in_float32
 from ._matrices import (
     Matrix,
     about_centers,
     affine_matrix,
     inverse_coefficients,
     projective_coefficients,
-    turned_size,
+    rotated_size,
 )
 
 _NEAREST = InterpolationMode.NEAREST
@@ -38,7 +38,7 @@ def affine(
     fill: Any = None,
     center: Any = None,
 ) -> Any:
-    """Rotate, scale, shear and move. Every number may be one for each sample of a Batch.
+    """Rotate, scale, shear and translate. Every number may be one for each sample of a Batch.
 
     Args:
         inpt: images, videos, masks, boxes or points.
@@ -56,26 +56,27 @@ def affine(
     >>> affine(torch.tensor([[[1, 2, 3]]]), 0, [1, 0], 1.0, [0, 0])
     tensor([[[0, 1, 2]]])
     """
-    given = {"angle": angle, "translate": translate, "scale": scale, "shear": shear, "center": center}
-    return dispatched(affine, inpt, **given, interpolation=interpolation, fill=fill)
+    arguments = {"angle": angle, "translate": translate, "scale": scale, "shear": shear, "center": center}
+    return dispatch(affine, inpt, **arguments, interpolation=interpolation, fill=fill)
 
 
-def _arguments(batch_size: int | None, angle: Any, translate: Any, scale: Any, shear: Any, center: Any) -> tuple[Any, Any, Any, Any, Any]:
+def _affine_arguments(batch_size: int | None, angle: Any, translate: Any, scale: Any, shear: Any, center: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Return the checked arguments of an affine map."""
     angle = _angle("affine", angle, batch_size)
     if not isinstance(translate, list | tuple) and batch_size is None:
-        raise TypeError("affine: argument translate should be a sequence")
+        raise TypeError("affine: translate must be a sequence")
     moved = numbers("affine", "translate", translate, 2, batch_size)
     scale = number("affine", "scale", scale, batch_size)
     positive = scale > 0.0
     if not holds(positive):
-        raise ValueError(f"affine: {first_failure(positive)}argument scale should be positive, got {scale}")
+        raise ValueError(f"affine: {first_failure(positive)}scale must be positive, got {scale}")
+    # As in torchvision: a number shears along x, a sequence of one along both axes.
     if isinstance(shear, abstract.Number):
         shear = (shear, 0.0)
     elif isinstance(shear, list | tuple) and len(shear) == 1:
         shear = (shear[0], shear[0])
     elif batch_size is None and not isinstance(shear, list | tuple):
-        raise TypeError("affine: argument shear should be a number or a sequence of two numbers")
+        raise TypeError("affine: shear must be a number or a sequence of two numbers")
     return angle, moved, scale, numbers("affine", "shear", shear, 2, batch_size), _center("affine", center, batch_size)
 
 
@@ -87,26 +88,28 @@ def _center(op: str, center: Any, batch_size: int | None) -> Any:
     if center is None:
         return None
     if not isinstance(center, list | tuple) and batch_size is None:
-        raise TypeError(f"{op}: argument center should be a sequence")
+        raise TypeError(f"{op}: center must be a sequence")
     return numbers(op, "center", center, 2, batch_size)
 
 
-def _from_middle(center: Any, height: Number, width: Number) -> tuple[Number, Number]:
+def _offset_from_middle(center: Any, height: Number, width: Number) -> tuple[Number, Number]:
     return (0.0, 0.0) if center is None else (center[0] - width * 0.5, center[1] - height * 0.5)
 
 
-def _warped(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None, interpolation: Any, fill: Any, op: str) -> Batch:
+def _warp(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None, interpolation: Any, fill: Any, op: str) -> Batch:
     """Warp images by a map between coordinates relative to the centers of the output and of the input; the size is by default the images'."""
     source = size_of(images)
+    # torchvision computes relative to the centers, the operator from the upper left corner.
     values = rows(*about_centers(matrix, source, source if target is None else target))
     chosen = warp_filter(op, interpolation)
     size = None if target is None else rows(*target)
-    return _blended_affine(images, values, size, chosen, blended_fills(fill, images, op))
+    return _blend_affine(images, values, size, chosen, blend_fills(fill, images, op))
 
 
-def _blended_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
-    given: Any = {"matrix": matrix, "size": size, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
-    return through_floats(images, chosen, lambda pixels: warp_affine(pixels, **given))
+def _blend_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
+    options: Any = {"matrix": matrix, "size": size, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
+    # With a fill, 0 too, torchvision blends border pixels with it; without, the pixels outside count as 0. The results differ.
+    return warp_in_float32(images, chosen, lambda pixels: warp_affine(pixels, **options))
 
 
 def _affine(
@@ -119,10 +122,10 @@ def _affine(
     fill: Any = None,
     center: Any = None,
 ) -> Batch:
-    turn, moved, factor, sheared, fixed = _arguments(images.batch_size, angle, translate, scale, shear, center)
+    turn, moved, factor, sheared, fixed = _affine_arguments(images.batch_size, angle, translate, scale, shear, center)
     height, width = size_of(images)
-    matrix = affine_matrix(_from_middle(fixed, height, width), turn, moved, factor, sheared, inverse=True)
-    return _warped(images, matrix, None, interpolation, fill, "affine")
+    matrix = affine_matrix(_offset_from_middle(fixed, height, width), turn, moved, factor, sheared, inverse=True)
+    return _warp(images, matrix, None, interpolation, fill, "affine")
 
 
 affine_image, affine_video = on_images(affine, _affine)
@@ -135,17 +138,17 @@ def _affine_mask(masks: Batch, angle: Any, translate: Any, scale: Any, shear: An
 affine_mask = on_masks(affine, _affine_mask)
 
 
-def _moved(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tensor:
-    """Return points (R, 2 k) moved by a map."""
-    a, b, c, d, e, f = (rows.of(one) for one in matrix)
-    made = torch.empty_like(points)
+def _move_points(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tensor:
+    """Apply a map to points (R, 2 k)."""
+    a, b, c, d, e, f = (rows.of(number) for number in matrix)
+    output = torch.empty_like(points)
     for k in range(0, points.shape[1], 2):
         x, y = points[:, k], points[:, k + 1]
-        made[:, k], made[:, k + 1] = a * x + b * y + c, d * x + e * y + f
-    return made
+        output[:, k], output[:, k + 1] = a * x + b * y + c, d * x + e * y + f
+    return output
 
 
-def _around(points: torch.Tensor) -> torch.Tensor:
+def _enclosing_boxes(points: torch.Tensor) -> torch.Tensor:
     """Return the smallest boxes around points (R, 2 k)."""
     x, y = points[:, 0::2], points[:, 1::2]
     return torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
@@ -155,33 +158,32 @@ def _four_corners(boxes: torch.Tensor) -> torch.Tensor:
     return boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]]
 
 
-def _smallest_after(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Number, Number]:
-    """Return the smallest x and y of the turned canvas, for each sample."""
+def _smallest_coordinates(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Number, Number]:
+    """Return the smallest x and y of the rotated canvas, for each sample."""
     height, width = canvas
     a, b, c, d, e, f = matrix
     xs, ys = [], []
     for x, y in ((0, 0), (0, height), (width, height), (width, 0)):
         xs.append(torch.as_tensor(a * x + b * y + c, dtype=torch.float64))
         ys.append(torch.as_tensor(d * x + e * y + f, dtype=torch.float64))
-    low_x, low_y = (torch.stack(torch.broadcast_tensors(*one)).amin(0) for one in (xs, ys))
+    low_x, low_y = (torch.stack(torch.broadcast_tensors(*column)).amin(0) for column in (xs, ys))
     return low_x if low_x.dim() else float(low_x), low_y if low_y.dim() else float(low_y)
 
 
 def _affine_rows(rows: Rows, matrix: Matrix, expanded: Any = None) -> Rows:
-    """Move unrotated boxes or points; ``expanded`` is the new canvas with its smallest coordinates."""
+    """Apply a map to unrotated boxes or points; ``expanded`` is the new canvas with its smallest coordinates."""
     boxes = rows.format is not None
-    points = _moved(rows, matrix, _four_corners(rows.corners()) if boxes else rows.real)
-    made, canvas = _around(points) if boxes else points, rows.canvas
+    points = _move_points(rows, matrix, _four_corners(rows.corners()) if boxes else rows.real)
+    values, canvas = _enclosing_boxes(points) if boxes else points, rows.canvas
     if expanded is not None:
         canvas, low_x, low_y = expanded
-        made[:, 0::2] -= _column(rows.of(low_x))
-        made[:, 1::2] -= _column(rows.of(low_y))
-    if not boxes:
-        return rows.changed(made, canvas)
-    moved = Rows(made, canvas, rows.owner, rows.format, rows.mode)
-    if rows.mode is not None:
-        made = moved.within(made, 0)
-    return rows.changed(rows.from_corners(made), canvas)
+        values[:, 0::2] -= _column(rows.of(low_x))
+        values[:, 1::2] -= _column(rows.of(low_y))
+    if boxes:
+        if rows.mode is not None:
+            values = replace(rows, values=values, canvas=canvas).within(values, 0)
+        values = rows.from_corners(values)
+    return rows.with_values(values, canvas)
 
 
 def _column(value: Any) -> Any:
@@ -193,23 +195,23 @@ def _middle_of(rows: Rows, center: Any) -> tuple[Number, Number]:
 
 
 def _affine_boxes(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None) -> Rows:
-    turn, moved, factor, sheared, fixed = _arguments(numbers_of(rows), angle, translate, scale, shear, center)
+    turn, moved, factor, sheared, fixed = _affine_arguments(rows.batch_size, angle, translate, scale, shear, center)
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, *n: Any) -> Any:
+        def move(values: torch.Tensor, canvas: Any, *n: Any) -> Any:
             at = None if fixed is None else list(n[6:])
             return reference.affine_bounding_boxes(
                 values, rows.format, canvas, n[0], [n[1], n[2]], n[3], [n[4], n[5]], center=at, clamping_mode=rows.mode
             )
 
-        return rows.each(one, turn, *moved, factor, *sheared, *(fixed or ()))
+        return rows.each(move, turn, *moved, factor, *sheared, *(fixed or ()))
     if not rows.values.numel():
         return rows
     return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
 
 
 def _affine_points(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None) -> Rows:
-    turn, moved, factor, sheared, fixed = _arguments(numbers_of(rows), angle, translate, scale, shear, center)
+    turn, moved, factor, sheared, fixed = _affine_arguments(rows.batch_size, angle, translate, scale, shear, center)
     return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
 
 
@@ -228,16 +230,16 @@ def affine_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> torch.Tensor:
     """Return the boxes around moved boxes."""
-    made = _affine_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, translate, scale, shear, center)
-    return made.values.reshape(bounding_boxes.shape)
+    output = _affine_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, translate, scale, shear, center)
+    return output.values.reshape(bounding_boxes.shape)
 
 
 def affine_keypoints(
     keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return moved points and the size of the canvas."""
-    made = _affine_points(of_tensor(keypoints, canvas_size), angle, translate, scale, shear, center)
-    return made.values.reshape(keypoints.shape), made.canvas
+    output = _affine_points(of_tensor(keypoints, canvas_size), angle, translate, scale, shear, center)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- rotate ---
@@ -258,75 +260,77 @@ def rotate(inpt: Any, angle: Any, interpolation: Any = InterpolationMode.NEAREST
     tensor([[[2, 4],
              [1, 3]]])
     """
-    return dispatched(rotate, inpt, angle=angle, interpolation=interpolation, expand=expand, center=center, fill=fill)
+    return dispatch(rotate, inpt, angle=angle, interpolation=interpolation, expand=expand, center=center, fill=fill)
 
 
-def _rotated(
+def _rotate(
     images: Batch, angle: Any, interpolation: Any = InterpolationMode.NEAREST, expand: bool = False, center: Any = None, fill: Any = None
 ) -> Batch:
     turn = _angle("rotate", angle, images.batch_size) % 360
     fixed = _center("rotate", center, images.batch_size)
     height, width = size_of(images)
-    unknown = isinstance(height == width, torch.Tensor) and torch.compiler.is_compiling()  # then pixels are interpolated at their centers
-    quarter = fixed is None and not isinstance(turn, torch.Tensor) and turn in (90, 270) and (expand or (not unknown and holds(height == width)))
-    if quarter or (fixed is None and not isinstance(turn, torch.Tensor) and turn in (0, 180)):
-        interpolation = _NEAREST  # pixels are copied
-    matrix = _turning(fixed, turn, height, width)
-    target = _turned_canvas(matrix, turn, height, width, fixed is None) if expand else None
-    return _warped(images, matrix, target, interpolation, fill, "rotate")
+    if fixed is None and not isinstance(turn, torch.Tensor):
+        # Turns that move pixels to pixels copy them exactly, whatever the interpolation. Sizes that are unknown in a graph may not be square.
+        unknown = isinstance(height == width, torch.Tensor) and torch.compiler.is_compiling()
+        if turn in (0, 180) or (turn in (90, 270) and (expand or (not unknown and holds(height == width)))):
+            interpolation = _NEAREST
+    matrix = _rotation_matrix(fixed, turn, height, width)
+    target = _rotated_canvas(matrix, turn, height, width, fixed is None) if expand else None
+    return _warp(images, matrix, target, interpolation, fill, "rotate")
 
 
-def _turning(center: Any, turn: Number, height: Number, width: Number) -> Matrix:
-    """Return the map from the turned image to the image, relative to their middles."""
-    return affine_matrix(_from_middle(center, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
+def _rotation_matrix(center: Any, turn: Number, height: Number, width: Number) -> Matrix:
+    """Return the map from the rotated image to the image, relative to their middles."""
+    return affine_matrix(_offset_from_middle(center, height, width), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=True)
 
 
-def _canvas_of_image(canvas: tuple[Any, Any], turn: Number, center: Any) -> tuple[Any, Any]:
-    """Return the expanded canvas of a turned image of this size."""
-    return _turned_canvas(_turning(center, turn, *canvas), turn, *canvas, center is None)
+def _expanded_canvas(canvas: tuple[Any, Any], turn: Number, center: Any) -> tuple[Any, Any]:
+    """Return the expanded canvas of a rotated image of this size."""
+    return _rotated_canvas(_rotation_matrix(center, turn, *canvas), turn, *canvas, center is None)
 
 
-def _turned_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, about_middle: bool) -> tuple[Any, Any]:
-    """Return height and width of the canvas that holds the turned image; for quarter turns they are exact."""
-    made = turned_size(matrix, height, width)
+def _rotated_canvas(matrix: Matrix, turn: Number, height: Number, width: Number, about_middle: bool) -> tuple[Any, Any]:
+    """Return height and width of the canvas that holds the rotated image; for quarter turns they are exact."""
+    extents = rotated_size(matrix, height, width)
     if not about_middle:
-        return made
+        return extents
+    # Rounding could add a pixel to the sides that a quarter turn only exchanges.
     half, quarter = turn % 180 == 0, turn % 180 == 90
     if not isinstance(turn, torch.Tensor):
-        return (height, width) if half else (width, height) if quarter else made
-    sides = [torch.as_tensor(one) for one in (height, width)]
+        return (height, width) if half else (width, height) if quarter else extents
+    sides = [torch.as_tensor(extent) for extent in (height, width)]
     half, quarter = torch.as_tensor(half), torch.as_tensor(quarter)
-    tall, wide = (torch.where(half, a, torch.where(quarter, b, torch.as_tensor(c))) for a, b, c in zip(sides, sides[::-1], made, strict=True))
+    tall, wide = (torch.where(half, a, torch.where(quarter, b, torch.as_tensor(c))) for a, b, c in zip(sides, sides[::-1], extents, strict=True))
     return tall, wide
 
 
-rotate_image, rotate_video = on_images(rotate, _rotated)
+rotate_image, rotate_video = on_images(rotate, _rotate)
 
 
-def _rotated_mask(masks: Batch, angle: Any, expand: bool = False, center: Any = None, fill: Any = None) -> Batch:
-    return _rotated(masks, angle, _NEAREST, expand, center, fill)
+def _rotate_mask(masks: Batch, angle: Any, expand: bool = False, center: Any = None, fill: Any = None) -> Batch:
+    return _rotate(masks, angle, _NEAREST, expand, center, fill)
 
 
-rotate_mask = on_masks(rotate, _rotated_mask)
+rotate_mask = on_masks(rotate, _rotate_mask)
 
 
-def _rotated_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = None) -> Rows:
-    size = numbers_of(rows)
+def _rotate_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = None) -> Rows:
+    size = rows.batch_size
     turn, fixed = _angle("rotate", angle, size), _center("rotate", center, size)
-    # torchvision has another canvas for boxes, often a pixel smaller than the image's, and none for no boxes.
-    canvas = _canvas_of_image(rows.canvas, turn % 360, fixed) if expand else rows.canvas
+    # The canvas of the image: torchvision computes another one for boxes, often a pixel smaller, and none without boxes.
+    canvas = _expanded_canvas(rows.canvas, turn % 360, fixed) if expand else rows.canvas
     if rows.rotated:
 
-        def one(values: torch.Tensor, old: Any, a: Any, *at: Any) -> Any:
+        def turn_rows(values: torch.Tensor, old: Any, a: Any, *at: Any) -> Any:
             middle = None if fixed is None else list(at)
             return reference.rotate_bounding_boxes(values, rows.format, old, a, expand=expand, center=middle, clamping_mode=rows.mode)
 
-        return replace(rows.each(one, turn, *(fixed or ())), canvas=canvas)
+        return replace(rows.each(turn_rows, turn, *(fixed or ())), canvas=canvas)
     matrix = affine_matrix(_middle_of(rows, fixed), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=False)
-    return _affine_rows(rows, matrix, (canvas, *_smallest_after(rows.canvas, matrix)) if expand else None)
+    return _affine_rows(rows, matrix, (canvas, *_smallest_coordinates(rows.canvas, matrix)) if expand else None)
 
 
-on_coordinates(rotate, _rotated_rows, _rotated_rows, drops=("interpolation", "fill"))
+on_coordinates(rotate, _rotate_rows, _rotate_rows, drops=("interpolation", "fill"))
 
 
 def rotate_bounding_boxes(
@@ -339,16 +343,16 @@ def rotate_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return the boxes around rotated boxes, and the size of the canvas."""
-    made = _rotated_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, expand, center)
-    return made.values.reshape(bounding_boxes.shape), made.canvas
+    output = _rotate_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, expand, center)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
 
 
 def rotate_keypoints(
     keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, expand: bool = False, center: Any = None
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return rotated points and the size of the canvas."""
-    made = _rotated_rows(of_tensor(keypoints, canvas_size), angle, expand, center)
-    return made.values.reshape(keypoints.shape), made.canvas
+    output = _rotate_rows(of_tensor(keypoints, canvas_size), angle, expand, center)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- perspective ---
@@ -372,57 +376,58 @@ def perspective(
     >>> perspective(torch.tensor([[[1, 2, 3]]]), None, None, coefficients=[1, 0, 1, 0, 1, 0, 0, 0])
     tensor([[[2, 3, 0]]])
     """
-    given = {"startpoints": startpoints, "endpoints": endpoints, "coefficients": coefficients}
-    return dispatched(perspective, inpt, **given, interpolation=interpolation, fill=fill)
+    arguments = {"startpoints": startpoints, "endpoints": endpoints, "coefficients": coefficients}
+    return dispatch(perspective, inpt, **arguments, interpolation=interpolation, fill=fill)
 
 
-def _projected(
+def _perspective(
     images: Batch, startpoints: Any, endpoints: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None, coefficients: Any = None
 ) -> Batch:
-    found = projective_coefficients("perspective", startpoints, endpoints, coefficients, images.batch_size)
-    return _blended_perspective(images, rows(*found, 1.0), warp_filter("perspective", interpolation), blended_fills(fill, images, "perspective"))
+    solved = projective_coefficients("perspective", startpoints, endpoints, coefficients, images.batch_size)
+    return _blend_perspective(images, rows(*solved, 1.0), warp_filter("perspective", interpolation), blend_fills(fill, images, "perspective"))
 
 
-def _blended_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:
-    given: Any = {"matrix": matrix, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
-    return through_floats(images, chosen, lambda pixels: warp_perspective(pixels, **given))
+def _blend_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:
+    options: Any = {"matrix": matrix, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
+    return warp_in_float32(images, chosen, lambda pixels: warp_perspective(pixels, **options))
 
 
-perspective_image, perspective_video = on_images(perspective, _projected)
+perspective_image, perspective_video = on_images(perspective, _perspective)
 
 
-def _projected_mask(masks: Batch, startpoints: Any, endpoints: Any, fill: Any = None, coefficients: Any = None) -> Batch:
-    return _projected(masks, startpoints, endpoints, _NEAREST, fill, coefficients)
+def _perspective_mask(masks: Batch, startpoints: Any, endpoints: Any, fill: Any = None, coefficients: Any = None) -> Batch:
+    return _perspective(masks, startpoints, endpoints, _NEAREST, fill, coefficients)
 
 
-perspective_mask = on_masks(perspective, _projected_mask)
+perspective_mask = on_masks(perspective, _perspective_mask)
 
 
-def _projected_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients: Any = None) -> Rows:
+def _perspective_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients: Any = None) -> Rows:
     if not rows.values.numel():
         return rows
-    found = projective_coefficients("perspective", startpoints, endpoints, coefficients, numbers_of(rows))
+    found = projective_coefficients("perspective", startpoints, endpoints, coefficients, rows.batch_size)
     if rows.rotated:
 
-        def one(values: torch.Tensor, canvas: Any, *c: Any) -> Any:
+        def project(values: torch.Tensor, canvas: Any, *c: Any) -> Any:
             return reference.perspective_bounding_boxes(values, rows.format, canvas, None, None, list(c), rows.mode)
 
-        return rows.each(one, *found)
-    p, q, r, s, t, u, g, h = (rows.of(one) for one in inverse_coefficients(found))
+        return rows.each(project, *found)
+    # Points move from the input to the output; the coefficients map the other way, as warps need.
+    p, q, r, s, t, u, g, h = (rows.of(number) for number in inverse_coefficients(found))
     boxes = rows.format is not None
     points = _four_corners(rows.corners()) if boxes else rows.real
-    made = torch.empty_like(points)
+    projected = torch.empty_like(points)
     for k in range(0, points.shape[1], 2):
         x, y = points[:, k], points[:, k + 1]
         over = g * x + h * y + 1.0
-        made[:, k], made[:, k + 1] = (p * x + q * y + r) / over, (s * x + t * y + u) / over
+        projected[:, k], projected[:, k + 1] = (p * x + q * y + r) / over, (s * x + t * y + u) / over
     if not boxes:
-        return rows.changed(made)
-    made = _around(made)
-    return rows.changed(rows.from_corners(rows.within(made, 0) if rows.mode is not None else made))
+        return rows.with_values(projected)
+    projected = _enclosing_boxes(projected)
+    return rows.with_values(rows.from_corners(rows.within(projected, 0) if rows.mode is not None else projected))
 
 
-on_coordinates(perspective, _projected_rows, _projected_rows, drops=("interpolation", "fill"))
+on_coordinates(perspective, _perspective_rows, _perspective_rows, drops=("interpolation", "fill"))
 
 
 def perspective_bounding_boxes(
@@ -435,12 +440,12 @@ def perspective_bounding_boxes(
     clamping_mode: Any = "soft",
 ) -> torch.Tensor:
     """Return the boxes around projected boxes."""
-    made = _projected_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), startpoints, endpoints, coefficients)
-    return made.values.reshape(bounding_boxes.shape)
+    output = _perspective_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), startpoints, endpoints, coefficients)
+    return output.values.reshape(bounding_boxes.shape)
 
 
 def perspective_keypoints(
     keypoints: torch.Tensor, canvas_size: tuple[int, int], startpoints: Any, endpoints: Any, coefficients: Any = None
 ) -> torch.Tensor:
     """Return projected points."""
-    return _projected_rows(of_tensor(keypoints, canvas_size), startpoints, endpoints, coefficients).values.reshape(keypoints.shape)
+    return _perspective_rows(of_tensor(keypoints, canvas_size), startpoints, endpoints, coefficients).values.reshape(keypoints.shape)

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 
-def _made(function: Callable[..., Any], first: str = "inpt", device: bool = True) -> Any:
+def _derive(function: Callable[..., Any], first: str = "inpt", device: bool = True) -> Any:
     """Return a function with DALI's name of the first parameter, and ``device``."""
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     head, *others = inspect.signature(function).parameters.values()
@@ -37,35 +37,35 @@ def _made(function: Callable[..., Any], first: str = "inpt", device: bool = True
     signature = inspect.Signature([head.replace(name=first, kind=kind), *others, *more])
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = signature.bind(*args, **kwargs).arguments
-        place = check_device(call.__name__, given.pop("device", "cpu"))
-        return function(on_device(given.pop(first), place), **given)
+        arguments = signature.bind(*args, **kwargs).arguments
+        place = check_device(call.__name__, arguments.pop("device", "cpu"))
+        return function(on_device(arguments.pop(first), place), **arguments)
 
     call.__name__ = call.__qualname__ = function.__name__
     call.__doc__, call.__signature__ = function.__doc__, signature  # type: ignore[attr-defined]
     return call
 
 
-center_crop = _made(base.center_crop)
-crop = _made(base.crop)
-gaussian_blur = _made(base.gaussian_blur)
+center_crop = _derive(base.center_crop)
+crop = _derive(base.crop)
+gaussian_blur = _derive(base.gaussian_blur)
 get_dimensions = base.get_dimensions
 get_image_size = base.get_image_size
 get_size = base.get_size
-horizontal_flip = _made(base.horizontal_flip)
-normalize = _made(base.normalize, "input_data")
-pad = _made(base.pad)
-pil_to_tensor = _made(base.pil_to_tensor, device=False)
-resize = _made(base.resize)
-resized_crop = _made(base.resized_crop)
-rgb_to_grayscale = _made(base.rgb_to_grayscale)
-to_grayscale = _made(base.to_grayscale)
+horizontal_flip = _derive(base.horizontal_flip)
+normalize = _derive(base.normalize, "input_data")
+pad = _derive(base.pad)
+pil_to_tensor = _derive(base.pil_to_tensor, device=False)
+resize = _derive(base.resize)
+resized_crop = _derive(base.resized_crop)
+rgb_to_grayscale = _derive(base.rgb_to_grayscale)
+to_grayscale = _derive(base.to_grayscale)
 to_tensor = base.to_tensor
-vertical_flip = _made(base.vertical_flip)
+vertical_flip = _derive(base.vertical_flip)
 
 
 def to_pil_image(inpt: Any, mode: str | None = None, input_layout: str = "CHW") -> Any:
-    """Make an image of PIL of a tensor or an array; ``input_layout`` is ``"CHW"`` or ``"HWC"``."""
+    """Convert a tensor or an array to an image of PIL; ``input_layout`` is ``"CHW"`` or ``"HWC"``."""
     if input_layout not in ("CHW", "HWC"):
         raise ValueError(f'to_pil_image: input_layout must be "CHW" or "HWC", got {input_layout!r}')
     if hasattr(inpt, "permute") and input_layout == "HWC":

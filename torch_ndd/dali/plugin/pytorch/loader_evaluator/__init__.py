@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``LoaderEvaluator``: how long a training waits for its loader, and how fast it would be without waiting."""
+"""``LoaderEvaluator``: the time that a training waits for its loader, and its speed without waiting."""
 
 from .loader import LoaderEvaluator
 

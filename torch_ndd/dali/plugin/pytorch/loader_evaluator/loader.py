@@ -15,16 +15,16 @@ _MODES = ("log", "replay")
 
 
 class LoaderEvaluator:
-    """Measure how long each batch of a loader takes, or replay batches from memory.
+    """Measure the time for each batch of a loader, or replay batches from memory.
 
-    A training with ``mode="log"`` and one with ``mode="replay"`` differ by what loading costs.
+    The difference between a training with ``mode="log"`` and one with ``mode="replay"`` is the cost of loading.
 
     Args:
         dataloader: A loader, for example a ``torch.utils.data.DataLoader`` or a DALI iterator.
-        mode: ``"log"`` iterates over the loader and measures; ``"replay"`` keeps the first batches in memory, when it is made, and yields them again
-            and again, as many as the loader has.
-        num_cached_batches: Number of batches to keep.
-        metrics_file: Where :meth:`save_metrics` writes by default; each loop writes it when it ends.
+        mode: ``"log"`` iterates over the loader and measures; ``"replay"`` stores the first batches in memory, in the constructor, and repeats them
+            until there are as many as the loader has.
+        num_cached_batches: Number of batches to store.
+        metrics_file: Default file of :meth:`save_metrics`; each loop writes it at its end.
 
     Raises:
         ValueError: another mode, or a number that is not positive.
@@ -59,19 +59,19 @@ class LoaderEvaluator:
         return len(self.dataloader)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield the batches, and measure how long each of them takes."""
+        """Yield the batches, and measure the time for each."""
         batches = iter(self.dataloader) if self.mode == "log" else itertools.islice(itertools.cycle(self.cached_batches), len(self))
         self.batch_times = []
         self._begun = self._ended = time.perf_counter()
         try:
             while True:
-                asked = time.perf_counter()
+                begin = time.perf_counter()
                 try:
                     batch = next(batches)
                 except StopIteration:
                     break
                 self._ended = time.perf_counter()
-                self.batch_times.append(self._ended - asked)
+                self.batch_times.append(self._ended - begin)
                 yield batch
         finally:
             self._ended = time.perf_counter()
@@ -96,7 +96,7 @@ class LoaderEvaluator:
         }
 
     def save_metrics(self, filename: str | None = None) -> None:
-        """Write the metrics to a file as JSON: ``filename``, or the constructor's ``metrics_file``. Without either, say so and do nothing."""
+        """Write the metrics to a file as JSON: ``filename``, or the constructor's ``metrics_file``. Without either, print a message."""
         target = self.metrics_file if filename is None else filename
         if target is None:
             print("No filename provided for saving metrics")

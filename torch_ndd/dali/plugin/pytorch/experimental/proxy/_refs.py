@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""References to outputs of a pipeline that has not run yet, and what they carry."""
+"""References to outputs of a pipeline that has not run yet, and the inputs that they carry."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 @dataclass
 class Packed:
-    """The samples of one input of a batch, in one buffer: worker processes send it in shared memory."""
+    """The samples of an input of a batch, in one buffer, which worker processes send in shared memory."""
 
     values: torch.Tensor  # of all samples, flat
     shapes: list[tuple[int, ...]]
 
     @classmethod
     def of(cls, name: str, samples: Sequence[Any]) -> "Packed":
-        """Pack samples. Raise TypeError if they are no arrays, or of different types."""
-        arrays = [_array(name, one) for one in samples]
-        dtypes = {one.dtype for one in arrays}
+        """Pack samples. Raise TypeError unless they are arrays of one type."""
+        arrays = [_array(name, array) for array in samples]
+        dtypes = {array.dtype for array in arrays}
         if len(dtypes) > 1:
             raise TypeError(f"DALI proxy: the samples of the input {name!r} have different types in a batch: {sorted(map(str, dtypes))}")
-        values = torch.empty(sum(one.size for one in arrays), dtype=torch.from_numpy(np.empty(0, dtypes.pop())).dtype)
+        values = torch.empty(sum(array.size for array in arrays), dtype=torch.from_numpy(np.empty(0, dtypes.pop())).dtype)
         if values.numel():
-            np.concatenate([one.reshape(-1) for one in arrays], out=values.numpy())
-        return cls(values, [one.shape for one in arrays])
+            np.concatenate([array.reshape(-1) for array in arrays], out=values.numpy())
+        return cls(values, [array.shape for array in arrays])
 
     def batch(self) -> Any:
-        """Return what a pipeline is fed with: a tensor (N, ...), or a list of tensors of different shapes."""
+        """Return the batch for the pipeline: a tensor (N, ...), or a list of tensors of different shapes."""
         if len(set(self.shapes)) == 1:
             return self.values.reshape(len(self.shapes), *self.shapes[0])
         parts = self.values.split([int(np.prod(shape)) for shape in self.shapes])
@@ -42,24 +42,24 @@ def _array(name: str, sample: Any) -> np.ndarray:
         sample = sample.detach().cpu().numpy()
     elif isinstance(sample, bytes | bytearray | memoryview):
         sample = np.frombuffer(sample, np.uint8)
-    made = np.asarray(sample)
-    if made.dtype.kind not in "biuf":
+    array = np.asarray(sample)
+    if array.dtype.kind not in "biuf":
         raise TypeError(f"DALI proxy: a sample of the input {name!r} must be an array, a tensor, a number or bytes, got {type(sample).__name__}")
-    return made.astype(made.dtype.newbyteorder("="), copy=False)
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 class DALIPipelineRunRef:
     """One run of the pipeline on a batch.
 
     Args:
-        batch_id: Number of the worker, and of the batch in it.
+        batch_id: Index of the worker, and index of the batch in it.
         inputs: The batch of each input.
     """
 
     def __init__(self, batch_id: Any, inputs: Mapping[str, Packed] | None = None) -> None:
         self.batch_id = batch_id
         self.inputs = dict(inputs or {})
-        self.outputs: tuple[torch.Tensor, ...] | None = None  # in the main process, once it has run
+        self.outputs: tuple[torch.Tensor, ...] | None = None  # in the main process, after the run
         self.error: BaseException | None = None
 
     def __repr__(self) -> str:
@@ -79,8 +79,8 @@ class DALIOutputSampleRef:
     Args:
         proxy: The proxy that was called.
         pipe_run_ref: The call.
-        output_idx: Number of the output.
-        sample_idx: Number of the call.
+        output_idx: Index of the output.
+        sample_idx: Index of the call.
     """
 
     def __init__(self, proxy: Any, pipe_run_ref: Any, output_idx: int, sample_idx: int) -> None:
@@ -95,7 +95,7 @@ class DALIOutputBatchRef:
 
     Args:
         pipe_run_ref: The run.
-        output_idx: Number of the output.
+        output_idx: Index of the output.
     """
 
     def __init__(self, pipe_run_ref: DALIPipelineRunRef, output_idx: int) -> None:
@@ -105,12 +105,12 @@ class DALIOutputBatchRef:
         return f"DALIOutputBatchRef(pipe_run_ref={self.pipe_run_ref}, output_idx={self.output_idx})"
 
 
-def _collated(batch: Sequence[DALIOutputSampleRef], *, collate_fn_map: Any = None) -> DALIOutputBatchRef:
+def _collate(batch: Sequence[DALIOutputSampleRef], *, collate_fn_map: Any = None) -> DALIOutputBatchRef:
     """Return the reference of a batch of samples."""
     first = batch[0]
-    if any(one.output_idx != first.output_idx or one.proxy is not first.proxy for one in batch):
-        raise RuntimeError("DALI proxy: the references of a batch must be those of one output of one proxy")
-    return DALIOutputBatchRef(first.proxy._run_of([one.pipe_run_ref for one in batch]), first.output_idx)
+    if any(reference.output_idx != first.output_idx or reference.proxy is not first.proxy for reference in batch):
+        raise RuntimeError("DALI proxy: all references of a batch must be to one output of one proxy")
+    return DALIOutputBatchRef(first.proxy.find_run([reference.pipe_run_ref for reference in batch]), first.output_idx)
 
 
-default_collate_fn_map[DALIOutputSampleRef] = _collated
+default_collate_fn_map[DALIOutputSampleRef] = _collate

@@ -13,12 +13,12 @@ import torch
 from torch.utils import data
 from torch.utils.data import get_worker_info
 
-from ....._sources import InputOperation
+from ....._inputs.sources import InputOperation
 from .....pipeline import Pipeline
 from ...torch_utils import to_torch_tensor
 from ._refs import Call, DALIOutputBatchRef, DALIOutputSampleRef, DALIPipelineRunRef, Packed
 
-# How many batches the pipeline gets before the one that the training loop takes. While the loop works on a batch, the next one is in the pipeline.
+# Batches that are issued before the training loop takes the current one: the pipeline works on the next batch while the loop uses this one.
 _AHEAD = 1
 
 
@@ -32,25 +32,25 @@ class Proxy:
     def __init__(self, names: Sequence[str], outputs: int) -> None:
         self._names, self._outputs = tuple(names), outputs
         self._calls = self._runs = 0
-        self._latest: tuple[list[Call], DALIPipelineRunRef] | None = None  # collated last: all outputs share it
+        self._latest: tuple[list[Call], DALIPipelineRunRef] | None = None  # of the latest batch: all outputs share it
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return references to the outputs for one sample."""
         if args:
             if kwargs or len(args) != 1 or len(self._names) != 1:
-                raise TypeError(f"DALI proxy: it takes one sample by position if the pipeline has one input; the inputs are {', '.join(self._names)}")
+                raise TypeError(f"DALI proxy takes one sample by position if the pipeline has one input; the inputs are {', '.join(self._names)}")
             kwargs = {self._names[0]: args[0]}
         if set(kwargs) != set(self._names):
-            raise TypeError(f"DALI proxy: it takes the inputs {', '.join(self._names)}, got {', '.join(kwargs) or 'none'}")
+            raise TypeError(f"DALI proxy takes the inputs {', '.join(self._names)}, got {', '.join(kwargs) or 'none'}")
         call = Call(kwargs)
         self._calls += 1
-        made = tuple(DALIOutputSampleRef(self, call, k, self._calls - 1) for k in range(self._outputs))
-        return made[0] if len(made) == 1 else made
+        references = tuple(DALIOutputSampleRef(self, call, k, self._calls - 1) for k in range(self._outputs))
+        return references[0] if len(references) == 1 else references
 
-    def _run_of(self, calls: list[Call]) -> DALIPipelineRunRef:
+    def find_run(self, calls: list[Call]) -> DALIPipelineRunRef:
         """Return the run of a batch of calls."""
         latest = self._latest
-        if latest is None or len(latest[0]) != len(calls) or any(one is not other for one, other in zip(latest[0], calls, strict=True)):
+        if latest is None or len(latest[0]) != len(calls) or any(call is not other for call, other in zip(latest[0], calls, strict=True)):
             worker = get_worker_info()
             inputs = {name: Packed.of(name, [call.inputs[name] for call in calls]) for name in self._names}
             latest = calls, DALIPipelineRunRef((0 if worker is None else worker.id, self._runs), inputs)
@@ -63,13 +63,13 @@ class Proxy:
 
 
 class DALIServer:
-    """Run a pipeline on what a data set in worker processes gives its :attr:`proxy`.
+    """Run a pipeline on the samples that a data set in worker processes passes to :attr:`proxy`.
 
     The pipeline runs in this process, on the library's threads; there is nothing to start or to stop. Batches run in the order of the loader, so that
     results do not depend on the number of workers.
 
     Args:
-        pipeline: A pipeline with external sources that have names and no source. Its batch size must be at least that of the loader.
+        pipeline: A pipeline with named external sources without a source. Its batch size must be at least that of the loader.
         deterministic: Has no effect: the order of the batches is always that of the loader.
 
     Raises:
@@ -94,12 +94,16 @@ class DALIServer:
         if not isinstance(pipeline, Pipeline):
             raise TypeError(f"DALIServer: pipeline must be a Pipeline, got {type(pipeline).__name__}")
         pipeline.build()
-        names = [one.name for one in pipeline._operations if isinstance(one, InputOperation) and one.group is None and one.named]
+        names = [
+            operation.name
+            for operation in pipeline._graph.operations
+            if isinstance(operation, InputOperation) and operation.group is None and operation.named
+        ]
         if not names:
             raise RuntimeError("DALIServer: the pipeline needs an external source with a name and without a source")
         self._pipeline, self._deterministic = pipeline, deterministic
         self._proxy = Proxy(names, pipeline.num_outputs)
-        self._issued: deque[DALIPipelineRunRef] = deque()  # runs whose outputs were not taken from the pipeline
+        self._issued: deque[DALIPipelineRunRef] = deque()  # runs whose outputs are still in the pipeline
         self._process = os.getpid()
 
     @property
@@ -111,7 +115,7 @@ class DALIServer:
         """Do nothing: the pipeline has its own threads."""
 
     def stop_thread(self) -> None:
-        """Wait for what the pipeline was given, and drop it."""
+        """Wait for the issued runs, and discard them."""
         while self._issued:
             self._take()
 
@@ -131,7 +135,7 @@ class DALIServer:
             RuntimeError: a sample's reference that was not collated, or outputs whose samples have different shapes.
             Exception: the error of the pipeline on this batch.
         """
-        return _mapped(self._output, obj, {})
+        return _map_references(self._output, obj, {})
 
     def _output(self, reference: DALIOutputBatchRef) -> torch.Tensor:
         run = reference.pipe_run_ref
@@ -145,7 +149,7 @@ class DALIServer:
         return run.outputs[reference.output_idx]
 
     def _issue_all(self, obj: Any) -> None:
-        """Give the pipeline all batches that an object refers to."""
+        """Issue all batches that an object refers to."""
 
         def issue(reference: DALIOutputBatchRef) -> DALIOutputBatchRef:
             run = reference.pipe_run_ref
@@ -153,19 +157,20 @@ class DALIServer:
                 self._issue(run)
             return reference
 
-        _mapped(issue, obj, {})
+        _map_references(issue, obj, {})
 
     def _issue(self, run: DALIPipelineRunRef) -> None:
-        """Give the pipeline a batch."""
+        """Feed the pipeline a batch, and issue its run."""
         if os.getpid() != self._process:
-            raise RuntimeError("DALIServer: the pipeline runs in the process that made the server; worker processes use its proxy only")
+            raise RuntimeError("DALIServer: the pipeline runs in the process that created the server; worker processes use only its proxy")
         fed: list[Any] = []
         try:
             for name, packed in run.inputs.items():
-                operation: Any = self._pipeline._operation(name)
+                operation: Any = self._pipeline._graph.find(name)
                 operation.feed(packed.batch())
                 fed.append(operation)
         except Exception as error:
+            # All inputs of a batch are fed, or none: otherwise the next batch would be mixed with this one.
             for operation in fed:
                 operation._fed.pop()
             run.error = error
@@ -184,13 +189,13 @@ class DALIServer:
         try:
             try:
                 outputs = self._pipeline.share_outputs()
-            except StopIteration:  # it was not issued, because a batch before it failed
+            except StopIteration:  # not issued, because a batch before it failed
                 self._pipeline.schedule_run()
                 outputs = self._pipeline.share_outputs()
-            run.outputs = tuple(to_torch_tensor(one, copy=False) for one in outputs)
+            run.outputs = tuple(to_torch_tensor(values, copy=False) for values in outputs)
             self._pipeline.release_outputs()
         except StopIteration:
-            run.error = RuntimeError("DALIServer: the pipeline gave nothing for a batch; do not run it elsewhere")
+            run.error = RuntimeError("DALIServer: the pipeline returned nothing for a batch; do not run it elsewhere")
         except Exception as error:
             run.error = error
 
@@ -198,7 +203,7 @@ class DALIServer:
 _PLAIN = (torch.Tensor, np.ndarray, np.generic, str, bytes, int, float, complex, type, types.ModuleType, types.FunctionType, type(None))
 
 
-def _mapped(function: Any, obj: Any, seen: dict[int, Any]) -> Any:
+def _map_references(function: Any, obj: Any, seen: dict[int, Any]) -> Any:
     """Return a structure with ``function`` applied to all references to batches."""
     if isinstance(obj, DALIOutputBatchRef):
         return function(obj)
@@ -206,21 +211,21 @@ def _mapped(function: Any, obj: Any, seen: dict[int, Any]) -> Any:
         raise RuntimeError("DALIServer.produce_data: a reference to a sample must be collated to a batch first, with torch's default_collate")
     if isinstance(obj, _PLAIN) or id(obj) in seen:
         return seen.get(id(obj), obj)
-    seen[id(obj)] = obj  # ends cycles
-    seen[id(obj)] = made = _mapped_parts(function, obj, seen)
-    return made
+    seen[id(obj)] = obj  # references to an object that is being mapped end here
+    seen[id(obj)] = mapped = _map_parts(function, obj, seen)
+    return mapped
 
 
-def _mapped_parts(function: Any, obj: Any, seen: dict[int, Any]) -> Any:
+def _map_parts(function: Any, obj: Any, seen: dict[int, Any]) -> Any:
     if isinstance(obj, tuple) and hasattr(obj, "_fields"):
-        return type(obj)(*(_mapped(function, one, seen) for one in obj))
+        return type(obj)(*(_map_references(function, item, seen) for item in obj))
     if isinstance(obj, list | tuple):
-        return type(obj)(_mapped(function, one, seen) for one in obj)  # type: ignore[call-arg]
+        return type(obj)(_map_references(function, item, seen) for item in obj)  # type: ignore[call-arg]
     if isinstance(obj, Mapping):
-        made = {key: _mapped(function, one, seen) for key, one in obj.items()}
-        return made if type(obj) is dict else type(obj)(made)  # type: ignore[call-arg]
+        mapped = {key: _map_references(function, item, seen) for key, item in obj.items()}
+        return mapped if type(obj) is dict else type(obj)(mapped)  # type: ignore[call-arg]
     if hasattr(obj, "__dict__"):
-        changed = {key: new for key, old in vars(obj).items() if (new := _mapped(function, old, seen)) is not old}
+        changed = {key: new for key, old in vars(obj).items() if (new := _map_references(function, old, seen)) is not old}
         if changed:
             obj = copy.copy(obj)
             for key, value in changed.items():

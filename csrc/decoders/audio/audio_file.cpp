@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/audio/audio_file.h"
+
+#include "decoders/audio/vorbis_headers.h"
+#include "decoders/codecs/captured_output.h"
+#include "decoders/file_kind.h"
+#include "ndd/error.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ndd {
+namespace {
+
+// Constants of sndfile.h.
+constexpr int kRead = 0x10, kSubtype = 0xffff;
+constexpr int kPcm16 = 0x2, kFloat = 0x6, kDouble = 0x7, kVorbis = 0x60, kOpus = 0x64, kMpeg1 = 0x80, kMpeg3 = 0x82;
+
+// A damaged header may claim more samples than any file can hold. Digital silence compresses best: Opus needs some 30 bytes for 5760
+// samples, FLAC for 65535 samples of each of 8 channels.
+constexpr int64_t kMaxSamplesPerByte = 20'000;
+
+constexpr int64_t kUnknownFrames = std::numeric_limits<int64_t>::max();  // SF_COUNT_MAX
+
+constexpr int64_t kBlock = 8192;  // samples, so that a block fits into the first-level cache
+
+}  // namespace
+
+AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size) {
+  if (size == 0) fail("the file is empty");
+  check_vorbis_headers(data, size);
+  open(view_with_length(data, size));
+  if (!handle_) {
+    // A stream of MPEG audio may have been cut within a frame, which libsndfile does not recognize.
+    AudioView view = view_from_first_frame(data, size);
+    if (view.replaced > 0) open(std::move(view));
+  }
+  if (!handle_) fail("not a sound of a supported format (", sndfile().strerror(nullptr), ")", other_kind(data, size));
+  const AudioView& view = memory_.view;
+  // Counting by decoding is the last resort: it takes as long as decoding.
+  if (view.frames >= 0) info_.frames = view.frames;
+  else if ((view.is_estimated || info_.frames == kUnknownFrames) && info_.channels > 0 && info_.channels <= 1024) count_frames();
+  const bool sane = info_.frames >= 0 && info_.channels > 0 && info_.channels <= 1024 && info_.samplerate > 0 &&
+                    info_.frames <= kMaxSamplesPerByte * static_cast<int64_t>(size) / info_.channels;
+  if (!sane) {
+    // The destructor of an object whose constructor throws does not run, so the handle is closed here.
+    const std::string promised =
+        std::to_string(info_.frames) + " frames of " + std::to_string(info_.channels) + " channels at " + std::to_string(info_.samplerate) + " Hz";
+    sndfile().close(handle_);
+    fail("the header promises ", promised, ", which a file of ", size, " bytes cannot hold");
+  }
+}
+
+// Size that libsndfile is told. It reads no more frames than it estimates from this size and the bit rate of the first frames; bit rates
+// within a stream differ by a factor of up to 20.
+int64_t AudioFile::Memory::stated_size() const { return view.is_estimated ? 20 * size + (int64_t{1} << 16) : size; }
+
+void AudioFile::Memory::read(uint8_t* out, int64_t count) const {
+  const auto begin = static_cast<int64_t>(view.beginning.size());
+  const int64_t first = std::clamp<int64_t>(begin - position, 0, count), second = std::clamp<int64_t>(size - position - first, 0, count - first);
+  if (first > 0) std::memcpy(out, view.beginning.data() + position, static_cast<size_t>(first));
+  if (second > 0) std::memcpy(out + first, rest + position + first - begin, static_cast<size_t>(second));
+  std::memset(out + first + second, 0, static_cast<size_t>(count - first - second));
+}
+
+void AudioFile::open(AudioView view) {
+  static SndfileSource source{
+      [](void* file) { return static_cast<Memory*>(file)->stated_size(); },
+      [](int64_t offset, int whence, void* file) {
+        auto& memory = *static_cast<Memory*>(file);
+        const int64_t from = whence == SEEK_CUR ? memory.position : whence == SEEK_END ? memory.stated_size() : 0;
+        int64_t target;
+        if (__builtin_add_overflow(from, offset, &target) || target < 0) return static_cast<int64_t>(-1);
+        return memory.position = target;
+      },
+      [](void* out, int64_t count, void* file) {
+        auto& memory = *static_cast<Memory*>(file);
+        const int64_t n = std::clamp<int64_t>(memory.stated_size() - memory.position, 0, std::max<int64_t>(count, 0));
+        memory.read(static_cast<uint8_t*>(out), n);
+        memory.position += n;
+        return n;
+      },
+      [](const void*, int64_t, void*) { return static_cast<int64_t>(0); },
+      [](void* file) { return static_cast<Memory*>(file)->position; },
+  };
+  const CaptureOutput capture(messages_);
+  const auto rest = static_cast<int64_t>(size_ - view.replaced), begin = static_cast<int64_t>(view.beginning.size());
+  memory_ = {std::move(view), data_ + view.replaced, begin + rest, 0};
+  info_ = {};
+  handle_ = sndfile().open_virtual(&source, kRead, &info_, &memory_);
+}
+
+// Counts the frames by decoding them: FLAC may leave the length open, and MPEG audio may be interrupted by other data. FLAC decodes 200
+// million samples per second.
+void AudioFile::count_frames() {
+  const SndfileLibrary& library = sndfile();
+  std::vector<int32_t> block(static_cast<size_t>(kBlock) * info_.channels);
+  int64_t count = 0;
+  {
+    const CaptureOutput capture(messages_);
+    for (int64_t got = 1; got > 0; count += got) got = std::max<int64_t>(library.readf_int(handle_, block.data(), kBlock), 0);
+    library.close(handle_);
+  }
+  // Seeking back is not reliable in a damaged stream, so the file is opened again.
+  messages_.clear();
+  open(std::move(memory_.view));
+  if (!handle_) fail("the file changed while it was read");
+  info_.frames = count;
+}
+
+AudioFile::~AudioFile() {
+  const CaptureOutput capture(messages_);
+  sndfile().close(handle_);
+}
+
+bool AudioFile::holds_integers() const {
+  const int type = info_.format & kSubtype;
+  return type != kFloat && type != kDouble && !(type >= kVorbis && type <= kOpus) && !(type >= kMpeg1 && type <= kMpeg3);
+}
+
+template <class T>
+void AudioFile::read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), T* out) {
+  const CaptureOutput capture(messages_);
+  const int64_t frames = read(handle_, out, info_.frames);
+  if (frames != info_.frames) fail_at(frames);
+}
+
+void AudioFile::fail_at(int64_t frames) const {
+  std::string reason = "the sound is damaged: it ends after " + std::to_string(frames) + " of " + std::to_string(info_.frames) + " frames";
+  const std::string details = messages_.substr(0, messages_.find('\n'));
+  fail(details.empty() ? reason : reason + " (" + details + ")");
+}
+
+void AudioFile::read(int16_t* out) { read_frames(sndfile().readf_short, out); }
+void AudioFile::read(int32_t* out) { read_frames(sndfile().readf_int, out); }
+
+// libsndfile converts to float one sample at a time: 1.7 ns per sample of a WAV file, of which reading the integers takes 0.3. So 16-bit
+// files are read as integers and converted here in a loop that the compiler vectorizes.
+void AudioFile::read(float* out) {
+  if ((info_.format & kSubtype) != kPcm16) return read_frames(sndfile().readf_float, out);
+  const CaptureOutput capture(messages_);
+  int16_t block[kBlock];
+  const int64_t step = kBlock / info_.channels;
+  for (int64_t frame = 0; frame < info_.frames;) {
+    const int64_t wanted = std::min(step, info_.frames - frame), got = sndfile().readf_short(handle_, block, wanted);
+    const int64_t samples = std::max<int64_t>(got, 0) * info_.channels;
+    for (int64_t i = 0; i < samples; ++i) out[i] = static_cast<float>(block[i]) * (1.0f / 32768.0f);
+    out += samples;
+    frame += std::max<int64_t>(got, 0);
+    if (got < wanted) fail_at(frame);
+  }
+}
+
+}  // namespace ndd

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// An encoded sound in memory: WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF and the other formats of libsndfile.
+#pragma once
+
+#include "decoders/audio/audio_lengths.h"
+#include "decoders/audio/sndfile_library.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace ndd {
+
+class AudioFile {
+ public:
+  // Opens the file. Throws Error if it is not a sound or its header is not plausible. The memory must outlive the object.
+  AudioFile(const uint8_t* data, size_t size);
+  AudioFile(const AudioFile&) = delete;
+  AudioFile& operator=(const AudioFile&) = delete;
+  ~AudioFile();
+
+  int64_t frames() const { return info_.frames; }
+  int64_t channels() const { return info_.channels; }
+  int rate() const { return info_.samplerate; }
+  // Whether the samples are stored as integers and need no conversion through floats.
+  bool holds_integers() const;
+
+  // Decode all frames, interleaved. Throw Error if the file ends early.
+  void read(int16_t* out);
+  void read(int32_t* out);
+  void read(float* out);
+
+ private:
+  // The file as libsndfile sees it: a replaced beginning, then the bytes of the caller, then zeros.
+  struct Memory {
+    AudioView view;
+    const uint8_t* rest;
+    int64_t size, position;
+    int64_t stated_size() const;
+    void read(uint8_t* out, int64_t count) const;  // at the position; zeros behind the end
+  };
+
+  void open(AudioView view);
+  void count_frames();
+
+  template <class T>
+  void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), T* out);
+
+  [[noreturn]] void fail_at(int64_t frames) const;
+
+  const uint8_t* const data_;
+  const size_t size_;
+  Memory memory_{};
+  std::string messages_;  // printed by the library
+  SndfileInfo info_{};
+  SndfileHandle* handle_ = nullptr;
+};
+
+}  // namespace ndd

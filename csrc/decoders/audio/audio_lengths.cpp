@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/audio/audio_lengths.h"
+
+#include "decoders/encoded_image.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+namespace ndd {
+namespace {
+
+constexpr size_t kMaxSearch = size_t{1} << 16;  // bytes in which the first frame must begin; no frame is longer
+constexpr int kMinFrames = 3;                   // consecutive frames that make a stream: two sync bytes alone occur in any data
+constexpr uint32_t kUnknown = 0xffffffffu;      // a length that libsndfile takes to be "up to the end"
+
+bool has(const uint8_t* data, size_t size, size_t at, const char* text) {
+  const size_t length = std::strlen(text);
+  return at + length <= size && std::memcmp(data + at, text, length) == 0;
+}
+
+// Returns a view in which the first `end` bytes are copied and a number is written over those at `at`.
+AudioView replace_number(const uint8_t* data, size_t end, size_t at, uint64_t number, int bytes, bool little) {
+  AudioView view{{data, data + end}, end};
+  for (int k = 0; k < bytes; ++k) view.beginning[at + k] = static_cast<uint8_t>(number >> 8 * (little ? k : bytes - 1 - k));
+  return view;
+}
+
+AudioView wav_with_length(const uint8_t* data, size_t size) {
+  // A writer that was interrupted leaves the length of the RIFF chunk at zero or at the size of its header. In a complete file an empty data chunk is
+  // legitimate.
+  if (little32(data + 4) > 36 && little32(data + 4) != kUnknown) return {};
+  for (size_t at = 12; at + 8 <= size;) {
+    const uint32_t length = little32(data + at + 4);
+    if (has(data, size, at, "data")) {
+      if (length != 0 || at + 8 == size) return {};
+      return replace_number(data, at + 8, at + 4, kUnknown, 4, true);
+    }
+    at += 8 + size_t{length} + length % 2;
+  }
+  return {};
+}
+
+AudioView caf_with_length(const uint8_t* data, size_t size) {
+  for (size_t at = 8; at + 12 <= size;) {
+    uint64_t length = 0;
+    for (int k = 0; k < 8; ++k) length = length << 8 | data[at + 4 + k];
+    if (has(data, size, at, "data")) return length == ~uint64_t{0} ? replace_number(data, at + 12, at + 4, size - at - 12, 8, false) : AudioView{};
+    if (length > size) return {};
+    at += 12 + static_cast<size_t>(length);
+  }
+  return {};
+}
+
+// The header of a frame of MPEG audio (ISO/IEC 11172-3, 2.4.2.3; 13818-3 for version 2).
+struct Frame {
+  int version = 0, layer = 0;  // 1 or 2 (2.5 counts as 2); 1 to 3
+  int rate = 0;                // Hz
+  int samples = 0;             // per channel
+  bool is_mono = false;
+  size_t size = 0;
+  bool same_stream(const Frame& other) const { return version == other.version && layer == other.layer && rate == other.rate; }
+};
+
+constexpr int kRates[3] = {44100, 48000, 32000};
+constexpr int kBitrates[5][15] = {
+    {0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448},  // version 1, layer 1
+    {0, 32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384},     // layer 2
+    {0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320},      // layer 3
+    {0, 32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256},     // version 2, layer 1
+    {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160},          // layers 2 and 3
+};
+
+std::optional<Frame> frame_at(const uint8_t* data, size_t size, size_t at) {
+  if (size < 4 || at > size - 4 || data[at] != 0xff || (data[at + 1] & 0xe0) != 0xe0) return {};
+  const int version = data[at + 1] >> 3 & 3, layer = 4 - (data[at + 1] >> 1 & 3);  // version 0: 2.5, 2: 2, 3: 1
+  const int bitrate = data[at + 2] >> 4, rate = data[at + 2] >> 2 & 3, padding = data[at + 2] >> 1 & 1;
+  if (version == 1 || layer == 4 || bitrate == 0 || bitrate == 15 || rate == 3) return {};
+  Frame frame;
+  frame.version = version == 3 ? 1 : 2;
+  frame.layer = layer;
+  frame.rate = kRates[rate] >> (version == 3 ? 0 : version == 2 ? 1 : 2);
+  frame.samples = layer == 1 ? 384 : layer == 3 && frame.version == 2 ? 576 : 1152;
+  frame.is_mono = data[at + 3] >> 6 == 3;
+  const int bits = 1000 * kBitrates[frame.version == 1 ? layer - 1 : layer == 1 ? 3 : 4][bitrate];
+  if (layer == 1) frame.size = static_cast<size_t>(12 * bits / frame.rate + padding) * 4;
+  else frame.size = static_cast<size_t>((layer == 3 && frame.version == 2 ? 72 : 144) * bits / frame.rate + padding);
+  return frame;
+}
+
+// Whether kMinFrames frames of one stream follow each other, or at least two up to the end of the file.
+bool frames_begin(const uint8_t* data, size_t size, size_t at) {
+  const auto first = frame_at(data, size, at);
+  if (!first) return false;
+  for (int k = 0; k < kMinFrames; ++k) {
+    const auto frame = frame_at(data, size, at);
+    if (!frame || !frame->same_stream(*first)) return false;
+    at += frame->size;
+    if (at >= size) return k > 0;
+  }
+  return true;
+}
+
+// Whether the first frame holds the length of the stream instead of sound: a Xing, Info or VBRI header, which libsndfile reads.
+bool has_length(const uint8_t* data, size_t size, size_t at) {
+  const Frame frame = *frame_at(data, size, at);
+  if (frame.layer != 3) return false;
+  const size_t side = frame.version == 1 ? (frame.is_mono ? 17 : 32) : (frame.is_mono ? 9 : 17);
+  for (const size_t place : {at + 4 + side, at + 6 + side}) {  // the latter after a checksum
+    if (has(data, size, place, "Xing") || has(data, size, place, "Info")) return true;
+  }
+  return has(data, size, at + 36, "VBRI");
+}
+
+// Counts the samples of a stream from its frame headers, without decoding.
+AudioView count_frames(const uint8_t* data, size_t size, size_t begin) {
+  const auto first = frame_at(data, size, begin);
+  AudioView view{{}, begin, true, 0};
+  bool is_contiguous = true;
+  for (size_t at = begin; at < size;) {
+    const auto frame = frame_at(data, size, at);
+    if (frame && frame->same_stream(*first)) {
+      if (at + frame->size > size) break;  // the last frame is truncated
+      view.frames += frame->samples;
+      at += frame->size;
+      continue;
+    }
+    if (has(data, size, at, "TAG") && size - at == 128) break;  // an ID3v1 tag after the sound
+    // Other data between the frames: the decoder may lose synchronization there, so only decoding gives the number of frames.
+    is_contiguous = false;
+    const auto* next = at + 1 < size ? static_cast<const uint8_t*>(std::memchr(data + at + 1, 0xff, size - at - 1)) : nullptr;
+    if (next == nullptr) break;
+    at = static_cast<size_t>(next - data);
+  }
+  if (!is_contiguous) view.frames = -1;
+  return view;
+}
+
+}  // namespace
+
+AudioView view_with_length(const uint8_t* data, size_t size) {
+  if (size < 64) return {};
+  if (has(data, size, 0, "RIFF") && has(data, size, 8, "WAVE")) return wav_with_length(data, size);
+  if (has(data, size, 0, "caff")) return caf_with_length(data, size);
+  const uint8_t nothing[4] = {};
+  if (has(data, size, 0, ".snd") && std::memcmp(data + 8, nothing, 4) == 0) return replace_number(data, 24, 8, kUnknown, 4, false);
+  size_t at = 0;
+  while (size - at > 10 && std::memcmp(data + at, "ID3", 3) == 0) {  // ID3v2 tags, whose size has 7 bits in each byte
+    at += 10 + (size_t(data[at + 6] & 127) << 21 | size_t(data[at + 7] & 127) << 14 | size_t(data[at + 8] & 127) << 7 | (data[at + 9] & 127));
+    if (at >= size) return {};
+  }
+  if (size - at < 4) return {};
+  if (data[at] != 0xff || (data[at + 1] & 0xe0) != 0xe0) return {};
+  if (!frames_begin(data, size, at)) return view_from_first_frame(data, size);  // libsndfile takes two sync bytes for a frame
+  return has_length(data, size, at) ? AudioView{} : count_frames(data, size, at);
+}
+
+AudioView view_from_first_frame(const uint8_t* data, size_t size) {
+  for (size_t at = 0; at < std::min(size, kMaxSearch); ++at) {
+    if (data[at] == 0xff && frames_begin(data, size, at)) return has_length(data, size, at) ? AudioView{{}, at} : count_frames(data, size, at);
+  }
+  return {};
+}
+
+}  // namespace ndd

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// libsndfile, loaded at run time from the wheel of soundfile: the part of its documented interface that decoding needs. Declared here,
+// because the wheel has no headers.
+#pragma once
+
+#include <cstdint>
+
+namespace ndd {
+
+struct SndfileInfo {
+  int64_t frames;
+  int samplerate, channels, format, sections, seekable;
+};
+
+// SF_VIRTUAL_IO: callbacks through which libsndfile reads memory.
+struct SndfileSource {
+  int64_t (*length)(void* file);
+  int64_t (*seek)(int64_t offset, int whence, void* file);
+  int64_t (*read)(void* out, int64_t count, void* file);
+  int64_t (*write)(const void* in, int64_t count, void* file);
+  int64_t (*tell)(void* file);
+};
+
+struct SndfileHandle;
+
+struct SndfileLibrary {
+  SndfileHandle* (*open_virtual)(SndfileSource* source, int mode, SndfileInfo* info, void* file);
+  int (*close)(SndfileHandle* handle);
+  const char* (*strerror)(SndfileHandle* handle);
+  int64_t (*readf_short)(SndfileHandle* handle, int16_t* out, int64_t frames);
+  int64_t (*readf_int)(SndfileHandle* handle, int32_t* out, int64_t frames);
+  int64_t (*readf_float)(SndfileHandle* handle, float* out, int64_t frames);
+};
+
+// Returns the loaded library. Throws Error with the package to install if it is not loaded.
+const SndfileLibrary& sndfile();
+
+}  // namespace ndd

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/audio/vorbis_headers.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "decoders/encoded_image.h"
+#include "ndd/error.h"
+
+namespace ndd {
+namespace {
+
+constexpr size_t kPageHeader = 27;
+constexpr int kContinued = 1, kFirst = 2;
+// Pages with a wrong checksum are skipped, as by libogg, but only so many: computing a checksum reads up to 65 kB, and a hostile file could
+// begin a page at every fifth byte.
+constexpr int kMaxDamagedPages = 64;
+// The third header, with the codebooks, has a few kB; a comment may hold a picture.
+constexpr size_t kMaxPacketBytes = size_t{64} << 20;
+
+[[noreturn]] void reject(const char* what) { fail("the headers of the Ogg Vorbis file are damaged: ", what); }
+
+// The checksum of Ogg pages (RFC 3533): CRC-32 with polynomial 0x04c11db7, neither reflected nor inverted.
+uint32_t crc(uint32_t value, const uint8_t* bytes, size_t size) {
+  static const std::array<uint32_t, 256> table = [] {
+    std::array<uint32_t, 256> entries{};
+    for (uint32_t i = 0; i < 256; ++i) {
+      entries[i] = i << 24;
+      for (int bit = 0; bit < 8; ++bit) entries[i] = (entries[i] << 1) ^ (entries[i] & 0x80000000u ? 0x04c11db7u : 0u);
+    }
+    return entries;
+  }();
+  for (size_t i = 0; i < size; ++i) value = (value << 8) ^ table[(value >> 24) ^ bytes[i]];
+  return value;
+}
+
+struct Page {
+  const uint8_t* begin = nullptr;
+  size_t header = 0, size = 0;  // bytes: the header with its segment table; the whole page
+  int flags() const { return begin[5]; }
+  uint32_t stream() const { return little32(begin + 14); }
+  uint32_t number() const { return little32(begin + 18); }
+};
+
+class Pages {
+ public:
+  Pages(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
+
+  // Finds the next page with a correct checksum. Returns false at the end of the file.
+  bool find_next(Page& page) {
+    while (static_cast<size_t>(end_ - at_) >= kPageHeader) {
+      const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', static_cast<size_t>(end_ - at_)));
+      if (!found || static_cast<size_t>(end_ - found) < kPageHeader) return false;
+      at_ = found;
+      if (is_page(page)) {
+        at_ += page.size;
+        return true;
+      }
+      ++at_;
+    }
+    return false;
+  }
+
+ private:
+  bool is_page(Page& page) {
+    const auto left = static_cast<size_t>(end_ - at_);
+    if (memcmp(at_, "OggS", 4) != 0 || at_[4] != 0) return false;
+    page = {at_, kPageHeader + at_[26], 0};
+    if (left < page.header) return false;
+    page.size = page.header;
+    for (size_t k = kPageHeader; k < page.header; ++k) page.size += at_[k];
+    if (left < page.size) return false;
+    // The checksum is computed with zeros in its own place.
+    static const uint8_t zeros[4] = {};
+    const uint32_t sum = crc(crc(crc(0, at_, 22), zeros, 4), at_ + 26, page.size - 26);
+    if (sum == little32(at_ + 22)) return true;
+    if (++damaged_ > kMaxDamagedPages) reject("their checksums are wrong");
+    return false;
+  }
+
+  const uint8_t *at_, *end_;
+  int damaged_ = 0;
+};
+
+using Packet = std::vector<uint8_t>;
+
+bool is_header(const Packet& packet, uint8_t kind) { return packet.size() >= 7 && packet[0] == kind && memcmp(packet.data() + 1, "vorbis", 6) == 0; }
+
+void check_identification(const Packet& packet) {
+  if (packet.size() < 30 || little32(&packet[7]) != 0) reject("they are of another version");
+  const int small = packet[28] & 15, large = packet[28] >> 4;
+  const bool sane =
+      packet[11] > 0 && static_cast<int32_t>(little32(&packet[12])) > 0 && small >= 6 && small <= large && large <= 13 && (packet[29] & 1) != 0;
+  if (!sane) reject("channels, rate or block sizes cannot be");
+}
+
+void check_comments(const Packet& packet) {
+  size_t at = 7;
+  const auto skip = [&] {
+    if (packet.size() - at < 4 || little32(&packet[at]) > packet.size() - at - 4) reject("the comments are longer than they can be");
+    at += 4 + little32(&packet[at]);
+  };
+  skip();
+  if (packet.size() - at < 4) reject("the comments end early");
+  const uint32_t count = little32(&packet[at]);
+  at += 4;
+  if (count > (packet.size() - at) / 4) reject("there are more comments than there can be");
+  for (uint32_t k = 0; k < count; ++k) skip();
+  if (at >= packet.size() || (packet[at] & 1) == 0) reject("the comments end early");
+}
+
+}  // namespace
+
+void check_vorbis_headers(const uint8_t* data, size_t size) {
+  if (size < kPageHeader + 8 || memcmp(data, "OggS", 4) != 0) return;
+  const size_t table = kPageHeader + data[26];
+  if (size < table + 7 || memcmp(data + table, "\x01vorbis", 7) != 0) return;
+  Pages pages(data, size);
+  Page page;
+  Packet packet;
+  uint32_t stream = 0, number = 0;
+  int packets = 0;
+  bool open = false;  // the packet continues on the next page
+  for (int count = 0; packets < 3; ++count) {
+    if (!pages.find_next(page)) reject("they are not complete");
+    if (count == 0) {
+      if (!(page.flags() & kFirst)) reject("the first page is missing");
+      stream = page.stream();
+    } else if (page.stream() != stream) {
+      return;  // several streams, among which libsndfile selects one
+    } else if (page.number() != number + 1 || open != ((page.flags() & kContinued) != 0)) {
+      reject("a page is missing");
+    }
+    number = page.number();
+    const uint8_t* content = page.begin + page.header;
+    for (size_t k = kPageHeader; k < page.header && packets < 3; ++k) {
+      const size_t bytes = page.begin[k];
+      if (packet.size() + bytes > kMaxPacketBytes) reject("they are too long");
+      packet.insert(packet.end(), content, content + bytes);
+      content += bytes;
+      open = bytes == 255;  // a packet ends with a segment of fewer bytes
+      if (open) continue;
+      if (!is_header(packet, static_cast<uint8_t>(1 + 2 * packets))) reject("a header is missing");
+      if (packets == 0) check_identification(packet);
+      if (packets == 1) check_comments(packet);
+      ++packets;
+      packet.clear();
+    }
+  }
+}
+
+}  // namespace ndd

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/gpu/gpu_decoder.h"
+
+#ifdef USE_CUDA
+
+#include "decoders/codecs/captured_output.h"
+
+#include <algorithm>
+
+#pragma weak aoti_torch_create_cuda_stream_guard
+#pragma weak aoti_torch_delete_cuda_stream_guard
+#pragma weak aoti_torch_cuda_caching_allocator_raw_alloc
+#pragma weak aoti_torch_cuda_caching_allocator_raw_delete
+
+namespace ndd {
+namespace {
+
+cudaEvent_t make_event() {
+  cudaEvent_t event = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "decoders.image");
+  return event;
+}
+
+// nvJPEG's memory comes from torch's allocator, for the stream that uses it. The library calls these functions while it decodes, on the
+// calling thread; an exception must not cross its C code.
+int allocate_device(void* device, void** data, size_t bytes, cudaStream_t stream) {
+  try {
+    const OnStream scope(*static_cast<const int*>(device), stream);
+    return aoti_torch_cuda_caching_allocator_raw_alloc(bytes, data) == 0 ? 0 : 1;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+int free_device(void* device, void* data, size_t, cudaStream_t stream) {
+  if (data == nullptr) return 0;
+  try {
+    const OnStream scope(*static_cast<const int*>(device), stream);
+    return aoti_torch_cuda_caching_allocator_raw_delete(data) == 0 ? 0 : 1;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+// Returns whether a status is an error, and clears it: otherwise the check after the next launch would report it.
+int outcome(cudaError_t status) {
+  if (status == cudaSuccess) return 0;
+  cudaGetLastError();
+  return 1;
+}
+
+// Calls work(decoder) on the decoder's stream. Returns a status for the codec.
+template <class Work>
+int on_stream_of(void* context, Work work) {
+  try {
+    const GpuDecoder& decoder = *static_cast<const GpuDecoder*>(context);
+    const OnStream scope(decoder.device(), decoder.stream());
+    work(decoder);
+    return 0;
+  } catch (const std::exception&) {
+    return 1;
+  }
+}
+
+int allocate_pinned(void* context, void** data, size_t bytes, cudaStream_t) {
+  return on_stream_of(context, [&](const GpuDecoder& decoder) { *data = decoder.pinned().take(bytes).data; });
+}
+
+int free_pinned(void* context, void* data, size_t, cudaStream_t) {
+  if (data == nullptr) return 0;
+  return on_stream_of(context, [&](const GpuDecoder& decoder) { decoder.pinned().give_back(data, decoder.stream()); });
+}
+
+constexpr size_t kMinBlockBytes = 64 << 10;
+
+}  // namespace
+
+HostBlock PinnedMemory::take(size_t bytes) {
+  const int size = size_class(std::max(bytes, kMinBlockBytes));
+  HostBlock block{nullptr, size_t{1} << size};
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto& free = free_[size];
+    const auto idle = [&](void* data) { return outcome(cudaEventQuery(all_[data].idle)) == 0; };
+    const auto found = std::find_if(free.begin(), free.end(), idle);
+    if (found != free.end()) {
+      block.data = *found;
+      free.erase(found);
+      return block;
+    }
+  }
+  check_cuda(cudaHostAlloc(&block.data, block.bytes, cudaHostAllocDefault), "decoders.image: pinned memory");
+  std::lock_guard<std::mutex> lock(mutex_);
+  all_[block.data] = {size, make_event()};
+  return block;
+}
+
+void PinnedMemory::give_back(void* data, cudaStream_t stream) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Block& block = all_.at(data);
+  check_cuda(cudaEventRecord(block.idle, stream), "decoders.image");
+  free_[block.size].push_back(data);
+}
+
+OnStream::OnStream(int device, cudaStream_t stream) {
+  if (aoti_torch_create_cuda_stream_guard(stream, device, &guard_) != 0) fail("torch rejects a CUDA stream");
+}
+
+OnStream::~OnStream() { aoti_torch_delete_cuda_stream_guard(guard_); }
+
+GpuDecoder::GpuDecoder(int device, PinnedMemory& pinned, bool hardware) : device_(device), pinned_(pinned), hardware_(hardware) {
+  const NvimgcodecLibrary& library = nvimgcodec();
+  if (library.gpu_extensions.empty()) fail("nvImageCodec's GPU decoders are not loaded");
+  const OnStream scope(device,
+                       nullptr);  // restoring the device with cudaSetDevice would create a context on GPU 0, the initial device of every thread
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "decoders.image");
+  issued_ = make_event();
+  for (Block& block : blocks_) block.copied = make_event();
+  device_memory_ = nvimgcodec_struct<nvimgcodecDeviceAllocator_t>(NVIMGCODEC_STRUCTURE_TYPE_DEVICE_ALLOCATOR);
+  device_memory_.device_malloc = allocate_device;
+  device_memory_.device_free = free_device;
+  device_memory_.device_ctx = const_cast<int*>(&device_);
+  pinned_memory_ = nvimgcodec_struct<nvimgcodecPinnedAllocator_t>(NVIMGCODEC_STRUCTURE_TYPE_PINNED_ALLOCATOR);
+  pinned_memory_.pinned_malloc = allocate_pinned;
+  pinned_memory_.pinned_free = free_pinned;
+  pinned_memory_.pinned_ctx = this;
+  auto extensions = library.extensions;
+  extensions.insert(extensions.end(), library.gpu_extensions.begin(), library.gpu_extensions.end());
+  instance_ = std::make_unique<CodecInstance>(extensions);
+}
+
+nvimgcodecDecoder_t GpuDecoder::decoder(const std::string& options) {
+  const auto found = decoders_.find(options);
+  if (found != decoders_.end()) return found->second;
+  CodecBackend backend;
+  backend.kind = hardware_ ? NVIMGCODEC_BACKEND_KIND_HW_GPU_ONLY : NVIMGCODEC_BACKEND_KIND_HYBRID_CPU_GPU;
+  backend.device = device_;
+  backend.device_memory = &device_memory_;
+  backend.pinned_memory = &pinned_memory_;
+  return decoders_[options] = instance_->make_decoder(backend, options);
+}
+
+std::vector<char> GpuDecoder::issue(const std::vector<GpuJob>& jobs, const std::string& options) {
+  std::string messages;
+  CaptureOutput capture(messages);
+  const NvimgcodecLibrary& library = nvimgcodec();
+  std::vector<char> issued(jobs.size(), 0);
+  const auto codec = decoder(options);
+  if (!codec) return issued;
+
+  files_.resize(std::max(files_.size(), jobs.size()), nullptr);
+  parts_.resize(files_.size(), nullptr);
+  images_.resize(files_.size(), nullptr);
+  std::vector<nvimgcodecCodeStream_t> sources;
+  std::vector<nvimgcodecImage_t> targets;
+  std::vector<size_t> which;
+  for (size_t k = 0; k < jobs.size(); ++k) {
+    const GpuJob& job = jobs[k];
+    if (library.CodeStreamCreateFromHostMem(instance_->handle(), &files_[k], job.file.data, job.file.size, nullptr) != NVIMGCODEC_STATUS_SUCCESS)
+      continue;
+    if (job.steps.part && view_part(library, files_[k], *job.steps.part, &parts_[k]) != NVIMGCODEC_STATUS_SUCCESS) continue;
+    auto target = codec_image(job.steps, job.samples, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_DEVICE);
+    target.cuda_stream = stream_;
+    if (library.ImageCreate(instance_->handle(), &images_[k], &target) != NVIMGCODEC_STATUS_SUCCESS) continue;
+    sources.push_back(job.steps.part ? parts_[k] : files_[k]);
+    targets.push_back(images_[k]);
+    which.push_back(k);
+  }
+  if (sources.empty()) return issued;
+  const auto outcomes = decode_images(codec, sources, targets);
+  for (size_t k = 0; k < which.size(); ++k) issued[which[k]] = outcomes[k] == NVIMGCODEC_PROCESSING_STATUS_SUCCESS;
+  return issued;
+}
+
+// Two blocks take turns, so that the CPU decodes into one while the other is being uploaded.
+void* GpuDecoder::staging(size_t bytes) {
+  block_ ^= 1;
+  Block& block = blocks_[block_];
+  check_cuda(cudaEventSynchronize(block.copied), "decoders.image");
+  if (block.memory.bytes < bytes) {
+    if (block.memory.data) pinned_.give_back(block.memory.data, stream_);
+    block.memory = {nullptr, 0};
+    block.memory = pinned_.take(bytes);
+  }
+  return block.memory.data;
+}
+
+void GpuDecoder::upload(void* device_memory, size_t bytes) {
+  Block& block = blocks_[block_];
+  check_cuda(cudaMemcpyAsync(device_memory, block.memory.data, bytes, cudaMemcpyHostToDevice, stream_), "decoders.image");
+  check_cuda(cudaEventRecord(block.copied, stream_), "decoders.image");
+}
+
+void GpuDecoder::join(cudaStream_t other) {
+  check_cuda(cudaEventRecord(issued_, stream_), "decoders.image");
+  check_cuda(cudaStreamWaitEvent(other, issued_, 0), "decoders.image");
+}
+
+void GpuDecoder::finish() { check_cuda(cudaStreamSynchronize(stream_), "decoders.image"); }
+
+GpuDecoders& GpuDecoders::of(int device) {
+  static auto* mutex = new std::mutex;
+  static auto* all = new std::map<int, std::unique_ptr<GpuDecoders>>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  auto& found = (*all)[device];
+  if (!found) found = std::make_unique<GpuDecoders>(device);
+  return *found;
+}
+
+std::unique_ptr<GpuDecoder> GpuDecoders::take() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!idle_.empty()) {
+      auto decoder = std::move(idle_.back());
+      idle_.pop_back();
+      return decoder;
+    }
+  }
+  return std::make_unique<GpuDecoder>(device_, pinned_, false);
+}
+
+void GpuDecoders::give_back(std::unique_ptr<GpuDecoder> decoder) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_.push_back(std::move(decoder));
+}
+
+DecodeTimes GpuDecoders::times() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return times_;
+}
+
+void GpuDecoders::record_time(double DecodeTimes::* which, double nanoseconds_per_pixel) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  update_average(times_.*which, nanoseconds_per_pixel);
+}
+
+// An error accumulator, as in Bresenham's line algorithm: deterministic, and never more than one image from the share.
+bool GpuDecoders::take_cuda_turn(double share) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  credit_ += share;
+  if (credit_ < 1) return false;
+  credit_ -= 1;
+  return true;
+}
+
+}  // namespace ndd
+
+#endif

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decodes JPEGs with nvImageCodec on a GPU, to memory of the caller. The calling thread does the CPU's part of the work, and waits for the
+// hardware engine.
+#pragma once
+
+#ifdef USE_CUDA
+
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include "decoders/codecs/codec_instance.h"
+#include "decoders/codecs/codec_output.h"
+#include "decoders/gpu/gpu_shares.h"
+#include "ndd/cuda.h"
+#include "ndd/stream/host_memory.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+namespace ndd {
+
+// During its lifetime, the device is the thread's current one, and torch allocates for the stream.
+class OnStream {
+ public:
+  OnStream(int device, cudaStream_t stream);
+  ~OnStream();
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+ private:
+  CUDAStreamGuardHandle guard_ = nullptr;
+};
+
+struct GpuJob {
+  EncodedImage file;
+  DecodeSteps steps;
+  void* samples;  // device memory that the codec fills
+};
+
+// Pinned memory for the decoders of a GPU. Nothing is freed, because cudaFreeHost waits for all work of the device, and the codec frees a
+// buffer for each file that is larger than the previous ones. Blocks are powers of two; a returned block is reused once the work that its
+// stream had at that time is done. Torch's pinned memory would be reused immediately: see pinned_host_memory().
+class PinnedMemory {
+ public:
+  HostBlock take(size_t bytes);
+  void give_back(void* data, cudaStream_t stream);
+
+ private:
+  struct Block {
+    int size = 0;  // see size_class()
+    cudaEvent_t idle = nullptr;
+  };
+
+  std::mutex mutex_;
+  std::unordered_map<void*, Block> all_;
+  std::vector<void*> free_[64];  // by size
+};
+
+// A decoder with its own stream, for one thread at a time.
+class GpuDecoder {
+ public:
+  GpuDecoder(int device, PinnedMemory& pinned, bool hardware);
+  GpuDecoder(const GpuDecoder&) = delete;  // the codec keeps its address
+  GpuDecoder& operator=(const GpuDecoder&) = delete;
+
+  int device() const { return device_; }
+  PinnedMemory& pinned() const { return pinned_; }
+  cudaStream_t stream() const { return stream_; }
+  // Whether the device has such a decoder. This and the following functions must be called within OnStream.
+  bool available(const std::string& options) { return decoder(options) != nullptr; }
+  // Issues the decoding of images. Returns for each whether it was accepted; the others need another decoder.
+  std::vector<char> issue(const std::vector<GpuJob>& jobs, const std::string& options);
+  // Returns pinned memory, after waiting for its previous upload.
+  void* staging(size_t bytes);
+  // Copies from the block that staging() returned last.
+  void upload(void* device_memory, size_t bytes);
+  // Makes `other` wait for the work issued so far.
+  void join(cudaStream_t other);
+  // Waits for the work issued so far.
+  void finish();
+
+  bool fed_last = false;  // the latest image went to CUDA
+
+ private:
+  struct Block {
+    HostBlock memory{nullptr, 0};
+    cudaEvent_t copied = nullptr;
+  };
+
+  nvimgcodecDecoder_t decoder(const std::string& options);
+
+  const int device_;
+  PinnedMemory& pinned_;
+  const bool hardware_;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t issued_ = nullptr;
+  std::unique_ptr<CodecInstance> instance_;
+  nvimgcodecDeviceAllocator_t device_memory_;  // referred to by the decoders
+  nvimgcodecPinnedAllocator_t pinned_memory_;
+  std::map<std::string, nvimgcodecDecoder_t> decoders_;  // null if the device has no such decoder
+  std::vector<nvimgcodecCodeStream_t> files_, parts_;  // reused by every call
+  std::vector<nvimgcodecImage_t> images_;
+  Block blocks_[2];
+  int block_ = 0;
+};
+
+struct DecodeCounts {
+  std::atomic<int64_t> hardware{0}, cuda{0}, cpu{0}, refused{0};  // refused: images that the first two rejected
+};
+
+// The decoders of one GPU. Never destroyed, like those of the CPU.
+class GpuDecoders {
+ public:
+  static GpuDecoders& of(int device);
+  explicit GpuDecoders(int device) : device_(device) {}
+
+  std::unique_ptr<GpuDecoder> take();
+  void give_back(std::unique_ptr<GpuDecoder> decoder);
+  // Calls work(decoder) with the decoder of the hardware engines, of which there is one.
+  template <class F>
+  void with_hardware(F work) {
+    std::lock_guard<std::mutex> lock(hardware_mutex_);
+    if (!hardware_) hardware_ = std::make_unique<GpuDecoder>(device_, pinned_, true);
+    work(*hardware_);
+  }
+
+  DecodeTimes times() const;
+  void record_time(double DecodeTimes::* which, double nanoseconds_per_pixel);
+  // Whether the next image goes to CUDA, so that a fraction `share` of them does in the long run.
+  bool take_cuda_turn(double share);
+
+  int device() const { return device_; }
+  DecodeCounts counts;
+  std::atomic<bool> has_hardware{true};  // until none is found
+
+ private:
+  const int device_;
+  PinnedMemory pinned_;
+  mutable std::mutex mutex_;
+  std::mutex hardware_mutex_;
+  std::vector<std::unique_ptr<GpuDecoder>> idle_;
+  std::unique_ptr<GpuDecoder> hardware_;
+  DecodeTimes times_;
+  double credit_ = 0;
+};
+
+class GpuDecoderLease {
+ public:
+  explicit GpuDecoderLease(GpuDecoders& decoders) : decoders_(decoders), decoder_(decoders.take()) {}
+  ~GpuDecoderLease() { decoders_.give_back(std::move(decoder_)); }
+  GpuDecoder* operator->() const { return decoder_.get(); }
+  GpuDecoder& operator*() const { return *decoder_; }
+
+ private:
+  GpuDecoders& decoders_;
+  std::unique_ptr<GpuDecoder> decoder_;
+};
+
+}  // namespace ndd
+
+#endif

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls that repeat earlier ones do not run the operator's body, and their results are those of the first call."""
+
+import gc
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import torch_ndd as ndd
+from torch_ndd._core.operators.definition import OPERATORS
+from torch_ndd._core.values.batch import Batch
+
+CALLS = 5
+
+
+cast_to_anything: Any = ndd.cast  # also to what type checkers refuse
+
+
+def images(seed: int, shape: tuple[int, ...] = (3, 6, 5, 3), dtype: Any = np.uint8) -> Batch:
+    return ndd.batch(np.random.default_rng(seed).integers(0, 256, shape).astype(dtype), layout="HWC")
+
+
+@pytest.fixture
+def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the operators whose bodies have run."""
+    ran: list[str] = []
+    for name in ("flip", "brightness", "crop", "pad", "transforms.rotation"):
+        op = OPERATORS[name]
+
+        def body(*args: Any, _name: str = name, _body: Any = op.body, **given: Any) -> Any:
+            ran.append(_name)
+            return _body(*args, **given)
+
+        monkeypatch.setattr(op, "body", body)
+    return ran
+
+
+def test_fourth_call_skips_the_body(bodies: list[str]) -> None:
+    for k in range(CALLS):
+        given = images(k, (2, 7, 9, 3))
+        flipped = ndd.flip(given, horizontal=0, vertical=1)
+        assert torch.equal(flipped.torch(), given.torch().flip(1))
+        assert flipped.layout == "HWC"
+    assert len(bodies) <= 3
+
+
+def test_plans_of_alternating_shapes_and_types(bodies: list[str]) -> None:
+    shapes = [(2, 3 + k, 5, 3) for k in range(3)]
+    for _ in range(CALLS):
+        for shape in shapes:
+            for dtype in (np.uint8, np.float32):
+                given = images(1, shape, dtype)
+                made = ndd.flip(given, horizontal=1, vertical=1)
+                assert made.dtype == given.dtype
+                assert torch.equal(made.torch(), given.torch().flip(1, 2))
+    assert len(bodies) <= 3 * len(shapes) * 2
+
+
+def test_numbers_that_compare_equal_have_plans_of_their_own() -> None:
+    given = ndd.batch([np.ones(1, np.float32)])
+    for _ in range(CALLS):
+        for value, sign in ((0.0, False), (-0.0, True)):
+            assert bool(torch.signbit(ndd.pad(given, fill_value=value, axes=0, shape=2).torch()[0, 1])) == sign
+        assert cast_to_anything(given, dtype=ndd.types.INT32).dtype == torch.int32
+    assert ndd.types.INT32 == 6
+    with pytest.raises(TypeError):
+        cast_to_anything(given, dtype=6)
+
+
+def test_repeated_call_reads_per_sample_arguments(bodies: list[str]) -> None:
+    given = images(0, (2, 4, 5, 3))
+    for k in range(CALLS):
+        made = ndd.brightness(given, brightness=ndd.batch([1.0, k / 4]), dtype=ndd.float32).torch()
+        assert torch.equal(made[0], given.torch()[0].float())
+        assert torch.equal(made[1], given.torch()[1].float() * (k / 4))
+    assert len(bodies) <= 3
+    for k in range(CALLS):  # read by the body
+        made = ndd.crop(given, crop=[2, 2], crop_pos_x=ndd.batch([k / 4, 0.0]))
+        assert torch.equal(made.torch()[0], given.torch()[0, 1:3, round(k / 4 * 3) : round(k / 4 * 3) + 2])
+
+
+def test_repeated_call_reads_memory_of_the_caller_immediately() -> None:
+    memory = torch.zeros(2, 300, 400, 3, dtype=torch.uint8)
+    given = ndd.as_batch(memory, layout="HWC")
+    for k in range(CALLS):
+        memory.fill_(k)
+        made = ndd.flip(given)
+        memory.fill_(99)
+        assert made.torch().unique().tolist() == [k]
+    for k in range(CALLS):
+        memory[0, 0] = k
+        turned = ndd.as_batch(memory.transpose(1, 2), layout="HWC")  # not contiguous
+        assert torch.equal(ndd.flip(turned).torch(), memory.transpose(1, 2).flip(2))
+
+
+@pytest.mark.parametrize("mode", list(ndd.EvalMode))
+def test_repeated_call_reads_pending_inputs_in_each_mode(mode: ndd.EvalMode) -> None:
+    with mode:
+        for k in range(CALLS):
+            given = images(k, (4, 200, 300, 3))
+            made = ndd.flip(ndd.flip(ndd.flip(given), horizontal=0, vertical=1), vertical=1)
+            assert torch.equal(made.torch(), given.torch())
+
+
+def test_operator_without_inputs_is_repeated(bodies: list[str]) -> None:
+    found = [ndd.transforms.rotation(angle=30.0, batch_size=2).torch() for _ in range(CALLS)]
+    assert len(bodies) <= 3
+    assert all(torch.equal(one, found[0]) for one in found)
+    assert ndd.transforms.rotation(angle=30.0, batch_size=3).batch_size == 3
+    assert type(ndd.transforms.rotation(angle=30.0)) is ndd.Tensor
+
+
+@pytest.mark.parametrize("name", ["random.coin_flip", "random.normal", "batch_permutation", "noise.gaussian", "random_resized_crop"])
+def test_random_operator_draws_at_each_repeated_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, ran = OPERATORS[name], list[int]()
+    body = op.body
+    monkeypatch.setattr(op, "body", lambda *args, **given: (ran.append(1), body(*args, **given))[1])
+    function: Any = {
+        "random.coin_flip": lambda **rng: ndd.random.coin_flip(batch_size=64, **rng),
+        "random.normal": lambda **rng: ndd.random.normal(batch_size=4, shape=[3], **rng),
+        "batch_permutation": lambda **rng: ndd.batch_permutation(batch_size=64, **rng),
+        "noise.gaussian": lambda **rng: ndd.noise.gaussian(images(0, (2, 20, 30, 3)), stddev=5.0, **rng),
+        "random_resized_crop": lambda **rng: ndd.random_resized_crop(images(0, (2, 20, 30, 3)), size=[4, 4], **rng),
+    }[name]
+
+    def sequence(**rng: Any) -> list[bytes]:
+        return [function(**rng).torch().numpy().tobytes() for _ in range(CALLS)]
+
+    ndd.random.set_seed(5)
+    first = sequence()
+    assert len(set(first)) == CALLS
+    ndd.random.set_seed(5)
+    assert sequence() == first
+    assert len(ran) <= 3
+    one, other = ndd.random.RNG(5), ndd.random.RNG(5)
+    assert sequence(rng=one) == sequence(rng=other)
+    assert one.state == other.state
+    with pytest.raises(ValueError, match="rng"):
+        function(rng=3)
+
+
+def test_repeated_call_raises_the_errors_of_the_first() -> None:
+    for k in range(CALLS):
+        for keys in ([1, 0], [300, 0]):
+            given = ndd.batch([np.array(keys, np.int32)])
+            assert ndd.lookup_table(given, keys=[1], values=[2.0]).torch().tolist() == [[2.0 if key == 1 else 0.0 for key in keys]], k
+    for _ in range(CALLS):
+        for last in (1.0, 0.0):
+            axes = ndd.batch([[1.0, 0.0, 0.0], [0.0, 0.0, last]])
+            if last:
+                ndd.transforms.rotation(angle=20.0, axis=axes).evaluate()
+                continue
+            with pytest.raises(RuntimeError, match=r"rotation: axis must be finite and not zero, sample 1(?s:.*)test_repeated_calls"):
+                ndd.transforms.rotation(angle=20.0, axis=axes).evaluate()
+
+
+@pytest.mark.slow
+def test_plans_keep_no_batch_alive() -> None:
+    sizes = []
+    for _ in range(CALLS):
+        given = images(0, (2, 40, 50, 3))
+        made = ndd.flip(given)
+        made.evaluate()
+        del given, made
+        gc.collect()
+        sizes.append(sum(type(one) is torch.Tensor and one.shape == (2, 40, 50, 3) for one in gc.get_objects()))
+    assert sizes == [0] * CALLS
+
+
+def test_threads_share_plans() -> None:
+    failed: list[int] = []
+
+    def work(seed: int) -> None:
+        for k in range(40):
+            given = images(seed, (2, 3 + k % 4, 5, 3))
+            if not torch.equal(ndd.flip(given, vertical=1, horizontal=0).torch(), given.torch().flip(1)):
+                failed.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not failed

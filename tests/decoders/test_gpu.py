@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images decoded on a GPU: the shares of the engines, which stream waits for which, and with ``--device=cuda`` the pixels."""
+
+import ctypes
+import gc
+import io
+import os
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from _fake_cuda import FakeCuda, FakeTensor
+from PIL import Image
+
+import torch_ndd as ndd
+from torch_ndd._core import native
+from torch_ndd._core.work.cuda_work import decode_work, on_decode_stream, record_event
+from torch_ndd._core.work.pending import Pending
+
+# The code for a GPU runs on the CPU: tests/emulated_cuda/decoders.py.
+EMULATED = "NDD_EMULATED_DECODERS" in os.environ
+GPU = -99999 if EMULATED else 0  # its number
+
+hardware_share, cuda_share, is_baseline_jpeg = map(native.c_function, ("ndd_hardware_share", "ndd_cuda_share", "ndd_is_baseline_jpeg"))
+
+
+def _emulator() -> ctypes.CDLL:
+    """Return the library built over the emulated streams, whose own functions are not recorded."""
+    return ctypes.CDLL(str(native.PATH))
+
+
+def encode(pixels: np.ndarray, codec: str = "JPEG", **options: Any) -> np.ndarray:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, codec, **options)
+    return np.frombuffer(file.getvalue(), np.uint8)
+
+
+def gradient(height: int, width: int) -> np.ndarray:
+    y, x = np.mgrid[:height, :width]
+    return np.stack([255 * y / height, 255 * x / width, 255 * (y + x) / (height + width)], -1).astype(np.uint8)
+
+
+# --- shares ---
+
+
+def times(hardware: float, cuda_host: float, cuda_stream: float, cpu: float) -> Any:
+    return (ctypes.c_double * 4)(hardware, cuda_host, cuda_stream, cpu)
+
+
+def shares(*measured: float, threads: int = 4) -> tuple[float, float]:
+    return hardware_share(times(*measured), threads), cuda_share(times(*measured))
+
+
+@pytest.mark.parametrize("measured", [(0.3, 1.6, 1.6, 3.2), (0.3, 1.6, 4.0, 3.2), (2.0, 1.0, 9.0, 3.0), (0.05, 1.0, 1.0, 3.0)], ids=str)
+@pytest.mark.parametrize("threads", [1, 4, 16])
+def test_all_engines_end_at_the_same_time(measured: tuple[float, ...], threads: int) -> None:
+    hardware, cuda_host, cuda_stream, cpu = measured
+    by_hardware, by_cuda = shares(*measured, threads=threads)
+    thread = by_cuda * cuda_host + (1 - by_cuda) * cpu  # a pixel of a thread, on average
+    if by_cuda < 1:
+        assert thread == pytest.approx(by_cuda * cuda_stream)  # neither waits for the other
+    if 0.05 < by_hardware < 0.95:
+        assert by_hardware * hardware == pytest.approx((1 - by_hardware) * max(thread, by_cuda * cuda_stream) / threads)
+
+
+def test_a_gpu_with_time_gets_everything_and_a_busy_one_less() -> None:
+    assert shares(0.3, 1.6, 1.7, 3.2)[1] == 1  # a wait of 6 % is noise
+    busy = [shares(0.3, 1.6, stream, 3.2)[1] for stream in (2.0, 4.0, 16.0, 64.0)]
+    assert busy == sorted(busy, reverse=True)
+    assert busy[0] < 1
+    assert busy[-1] < 0.1
+
+
+def test_either_side_keeps_a_little() -> None:
+    assert shares(1000.0, 1.0, 1.0, 3.0)[0] == 0.05
+    assert shares(0.001, 1.0, 1.0, 3.0)[0] == 0.95
+
+
+def is_baseline(file: np.ndarray) -> bool:
+    return bool(is_baseline_jpeg(file.tobytes(), len(file)))
+
+
+def test_only_baseline_jpegs_are_for_the_gpu() -> None:
+    photo = gradient(40, 60)
+    plain = encode(photo)
+    assert is_baseline(plain)
+    assert is_baseline(encode(photo[..., 0]))
+    assert is_baseline(encode(photo, exif=Image.Exif(), comment=b"a" * 999, optimize=True))
+    assert not is_baseline(encode(photo, progressive=True))
+    assert not is_baseline(encode(photo, "PNG"))
+    assert not any(is_baseline(plain[:n]) for n in (0, 1, 2, 3, 4, 20))
+    frame = bytes(plain).index(b"\xff\xc0")
+    for kind in (0xC1, 0xC2, 0xC3, 0xC5, 0xC9, 0xCF, 0xD9, 0xDA):
+        changed = plain.copy()
+        changed[frame + 1] = kind
+        assert not is_baseline(changed), hex(kind)
+    filled = np.concatenate([plain[:frame], np.full(3, 255, np.uint8), plain[frame:]])
+    assert is_baseline(filled)
+
+
+# --- streams ---
+
+
+@pytest.fixture
+def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    fake = FakeCuda()
+    fake.install(monkeypatch)
+    monkeypatch.setattr("torch_ndd._core.work.cuda_work._decode_streams", {})
+    return fake
+
+
+class Host(Pending):
+    """The CPU's part of the work, which records when it was waited for."""
+
+    def __init__(self, log: list[Any], error: Exception | None = None) -> None:
+        self.log, self.error = log, error
+
+    def __del__(self) -> None:
+        pass
+
+    def wait(self) -> None:
+        self.log.append(("host",))
+        if self.error is not None:
+            raise self.error
+
+
+def decoded(cuda: FakeCuda, error: Exception | None = None) -> tuple[Any, Any]:
+    with on_decode_stream(torch.device("cuda", 0)):
+        stream = torch.cuda.current_stream(0)
+        event = record_event(stream)
+        return stream, decode_work([FakeTensor(cuda, "pixels")], event, Host(cuda.log, error))
+
+
+def test_who_uses_decoded_pixels_waits_for_the_threads_and_then_its_stream_for_theirs(cuda: FakeCuda) -> None:
+    stream, pending = decoded(cuda)
+    assert stream != cuda.current_stream(0)
+    assert cuda.log == []  # the call does not wait
+    pending.wait()
+    mine = cuda.current_stream(0).cuda_stream
+    assert cuda.log == [("host",), ("wait_event", mine, stream.cuda_stream), ("record", "pixels", mine)]
+    assert not pending.done()  # another stream has to wait as well
+
+
+def test_one_stream_a_device_decodes(cuda: FakeCuda) -> None:
+    found = []
+    for index in (0, 1, 0):
+        with on_decode_stream(torch.device("cuda", index)):
+            found.append(torch.cuda.current_stream(index))
+    assert found[0] == found[2] != found[1]
+    assert [one.device_index for one in found] == [0, 1, 0]
+
+
+def test_damaged_pixels_are_reported_before_any_stream_waits(cuda: FakeCuda) -> None:
+    _, pending = decoded(cuda, RuntimeError("damaged"))
+    with pytest.raises(RuntimeError, match="damaged"):
+        pending.wait()
+    assert cuda.log == [("host",)]
+
+
+def test_sync_full_waits_for_the_decoding(cuda: FakeCuda) -> None:
+    with ndd.EvalMode.sync_full, on_decode_stream(torch.device("cuda", 0)):
+        stream = torch.cuda.current_stream(0)
+    assert cuda.log == [("synchronize", stream.cuda_stream)]
+
+
+class Event:
+    """Stands for one that is destroyed with its object."""
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_the_event_stays_until_the_threads_have_recorded_it(dropped: bool) -> None:
+    """It is an attribute of the values, which the work of the threads keeps when nobody else does."""
+    event = Event()
+    known = weakref.ref(event)
+    given = ndd.batch([np.ones((300, 300, 3), np.uint8)] * 8, layout="HWC")
+    with ndd.EvalMode.deferred:
+        made = ndd.brightness(given, brightness=2.0)
+        made.buffer.recorded = event
+        used = ndd.flip(made, horizontal=1)
+    del event, made
+    gc.collect()
+    assert known() is not None
+    if not dropped:
+        used.evaluate()
+    del used
+    gc.collect()
+    assert known() is None
+
+
+def test_a_cuda_graph_cannot_decode(cuda: FakeCuda) -> None:
+    cuda.capturing = True
+    with pytest.raises(RuntimeError, match="cannot be decoded within a CUDA graph"), on_decode_stream(torch.device("cuda", 0)):
+        pass
+
+
+# --- arguments ---
+
+
+def test_arguments_for_a_gpu_do_not_matter_on_the_cpu() -> None:
+    file = ndd.as_tensor(encode(gradient(30, 40)))
+    plain = np.asarray(ndd.decoders.image(file))
+    options: list[dict[str, Any]] = [{"hw_decoder_load": 7.0}, {"hybrid_huffman_threshold": 1}, {"jpeg_fancy_upsampling": True}]
+    for given in options:
+        np.testing.assert_array_equal(np.asarray(ndd.decoders.image(file, **given)), plain)
+
+
+# --- with --device=cuda ---
+
+
+@pytest.fixture
+def emulated(device: str) -> str:
+    """The GPU, or the CPU emulating it."""
+    if device == "cpu" and not EMULATED:
+        pytest.skip("runs with --device=cuda or emulated")
+    return device
+
+
+@pytest.fixture
+def gpu(device: str) -> str:
+    if device == "cpu":
+        pytest.skip("runs with --device=cuda")
+    return device
+
+
+def counted(work: Any) -> dict[str, int]:
+    before = ndd.decoders.engine_counts(GPU)
+    work().evaluate()
+    return {name: count - before[name] for name, count in ndd.decoders.engine_counts(GPU).items()}
+
+
+FILES = [encode(gradient(300 + 7 * k, 400 - 5 * k), quality=90) for k in range(12)]
+
+
+@pytest.mark.parametrize("load", [0.0, 0.5, 1.0, 0.65])
+@pytest.mark.parametrize("output_type", [ndd.types.RGB, ndd.types.BGR, ndd.types.GRAY, ndd.types.YCbCr, ndd.types.ANY_DATA], ids=str)
+def test_the_pixels_are_those_of_the_cpu(emulated: str, output_type: Any, load: float) -> None:
+    files = ndd.as_batch(FILES)
+    expected = ndd.decoders.image(files, output_type=output_type)
+    made = ndd.decoders.image(files, output_type=output_type, device=emulated, hw_decoder_load=load, jpeg_fancy_upsampling=True)
+    for ours, theirs in zip(made.cpu(), expected, strict=True):
+        difference = np.abs(np.asarray(ours).astype(int) - np.asarray(theirs).astype(int))
+        # Smooth images: the inverse DCT of nvJPEG rounds differently, by a level or two.
+        assert difference.max() <= 4
+        assert difference.mean() < 0.6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint16, torch.float16, torch.int8], ids=str)
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8, 5])
+def test_turned_images_of_other_types(emulated: str, dtype: torch.dtype, orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    file = ndd.as_tensor(encode(gradient(120, 200), quality=95, exif=exif))
+    window: dict[str, Any] = {"crop": [50, 31], "crop_pos_x": 0.2, "crop_pos_y": 0.9, "dtype": dtype}
+    expected = np.asarray(ndd.decoders.image_crop(file, **window).torch().float())
+    made = np.asarray(ndd.decoders.image_crop(file, device=emulated, jpeg_fancy_upsampling=True, hw_decoder_load=0.0, **window).cpu().torch().float())
+    levels = 1 if dtype.is_floating_point else torch.iinfo(dtype).max
+    np.testing.assert_allclose(made / levels, expected / levels, atol=4 / 255 if dtype != torch.int8 else 4 / 127)
+
+
+def test_who_decodes_what(emulated: str) -> None:
+    photo = gradient(64, 64)
+    others = [encode(photo, progressive=True), encode(photo, "PNG"), encode(photo, "TIFF"), encode(photo, "WEBP", lossless=True)]
+    counts = counted(lambda: ndd.decoders.image(ndd.as_batch([*FILES, *others]), device=emulated, hw_decoder_load=0.0))
+    assert counts == {"hardware": 0, "cuda": len(FILES), "cpu": len(others), "refused": 0}
+    made = ndd.decoders.image(ndd.as_batch(others[1:]), device=emulated)
+    for one in made.cpu():
+        np.testing.assert_array_equal(np.asarray(one), photo)
+
+
+def test_the_hardware_takes_its_part(emulated: str) -> None:
+    counts = counted(lambda: ndd.decoders.image(ndd.as_batch(FILES), device=emulated, hw_decoder_load=0.5))
+    assert counts["hardware"] + counts["cuda"] + counts["cpu"] == len(FILES)
+    print(f"an hw_decoder_load of 0.5 of {len(FILES)} images: {counts}")
+    assert counts["hardware"] in (0, len(FILES) // 2)  # none where the GPU has no JPEG engines
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_hardware_waits_for_queued_work_on_its_memory(turned: bool) -> None:
+    """The engine ignores its stream; a kernel that was queued before the call still reads the memory that the call gets, or writes to it."""
+    if not EMULATED:
+        pytest.skip("runs emulated")
+    exif = Image.Exif()
+    exif[0x0112] = 6 if turned else 1
+    file = ndd.as_batch([encode(gradient(1000, 1200), exif=exif)])
+    expected = np.asarray(ndd.decoders.image(file, device="cpu", hw_decoder_load=1.0).tensors[0].cpu()).copy()
+    native.release_idle_memory()
+    before = native.empty(expected.shape, torch.uint8, torch.device("cpu")).fill_(7)
+    place, read, written = before.data_ptr(), torch.zeros_like(before), torch.full_like(before, 9)
+    _emulator().ndd_lazy_copy_later(*map(ctypes.c_void_p, (read.data_ptr(), place)), ctypes.c_size_t(read.numel()), 100)
+    _emulator().ndd_lazy_copy_later(*map(ctypes.c_void_p, (place, written.data_ptr())), ctypes.c_size_t(read.numel()), 100)
+    del before
+    made = ndd.decoders.image(file, device="cpu", hw_decoder_load=1.0).evaluate()
+    assert made.buffer.data_ptr() == place  # or the test shows nothing
+    assert (read == 7).all()
+    np.testing.assert_array_equal(np.asarray(made.tensors[0]), expected)
+
+
+@pytest.mark.parametrize("load", [0.0, 1.0])
+def test_damaged_files_raise_or_become_black(emulated: str, load: float) -> None:
+    damaged = FILES[1].copy()
+    damaged[len(damaged) // 3 :] = 0
+    files = ndd.as_batch([FILES[0], damaged, encode(gradient(9, 9), "PNG")[:60], FILES[2]])
+    with pytest.raises(RuntimeError, match="sample 2"):
+        ndd.decoders.image(files, device=emulated, hw_decoder_load=load).evaluate()
+    replaced = ndd.decoders.image(files, device=emulated, hw_decoder_load=load, on_error="replace")
+    assert 2 in [error.index for error in replaced.errors]
+    assert not np.asarray(replaced.tensors[2].cpu()).any()
+    kept = ndd.decoders.image(files, device=emulated, hw_decoder_load=load, on_error="skip")
+    assert kept.batch_size == 4 - len(kept.errors)
+    np.testing.assert_allclose(np.asarray(kept.tensors[0].cpu()), np.asarray(replaced.tensors[0].cpu()), atol=4)
+
+
+def test_the_host_does_not_wait_for_the_gpu(gpu: str) -> None:
+    files = ndd.as_batch(FILES)
+    ndd.decoders.image(files, device=gpu).evaluate()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        torch.cuda._sleep(2_000_000_000)  # about a second on another stream
+        made = ndd.decoders.image(files, device=gpu)
+        made.evaluate()  # the CPU's part
+        assert not torch.cuda.current_stream().query()
+    assert np.asarray(made.tensors[3].cpu()).any()
+
+
+def test_results_that_nobody_wants(gpu: str) -> None:
+    """The threads still record their events."""
+    for _ in range(100):
+        ndd.decoders.image(ndd.as_batch(FILES), device=gpu)
+    assert np.asarray(ndd.decoders.image(ndd.as_batch(FILES), device=gpu).tensors[3].cpu()).any()
+    torch.cuda.synchronize()
+
+
+def test_files_stay_in_host_memory(gpu: str) -> None:
+    with pytest.raises(RuntimeError, match="must be in host memory"):
+        ndd.decoders.image(ndd.as_tensor(FILES[0]).gpu(), device=gpu)
+    with pytest.raises(ValueError, match="hw_decoder_load must be from 0 to 1, got 2"):
+        ndd.decoders.image(ndd.as_tensor(FILES[0]), device=gpu, hw_decoder_load=2.0)
+
+
+def test_ragged_batches_leave_the_memory_flat(gpu: str) -> None:
+    generator = np.random.default_rng(3)
+    for k in range(200):
+        made = ndd.decoders.image(ndd.as_batch([FILES[i] for i in generator.permutation(12)[: generator.integers(1, 12)]]), device=gpu)
+        ndd.resize(made, size=[64, 64]).evaluate()
+        if k == 50:
+            torch.cuda.synchronize()
+            before = torch.cuda.memory_reserved()
+    torch.cuda.synchronize()
+    assert torch.cuda.memory_reserved() <= before + (64 << 20)

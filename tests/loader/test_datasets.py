@@ -1,0 +1,825 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``ndd.DataLoader`` over data sets of torch, several readers in step, iterables and ``ExternalSource``."""
+
+import gc
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import _datasets
+import numpy as np
+import pytest
+import torch
+from _datasets import Fragile, Squares, Stream
+from PIL import Image
+
+import torch_ndd as ndd
+from torch_ndd.readers import EncodedFile
+from torch_ndd.readers.dataset import Activity, _worker_processes
+from torch_ndd.testing import assert_resumable
+
+# Forking beside threads is what this tests.
+pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+CONTEXTS = [None, "fork", "spawn"]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder, random = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
+    for i in range(11):
+        height, width = random.integers(20, 60, 2)
+        Image.fromarray(random.integers(0, 255, (height, width, 3), np.uint8)).save(folder / f"{i:02}.png")
+    return sorted(folder.iterdir())
+
+
+class Boxes:
+    """An object that neither torch nor a Batch can hold."""
+
+    def __init__(self, k: int) -> None:
+        self.k = k
+
+
+@dataclass
+class Pair:
+    number: Any
+    text: Any
+
+
+FILES = ("path", "name", "bytes", "text of a path", "plain bytes")  # decoders take lists of paths and contents
+
+
+class Mixed(torch.utils.data.Dataset[Any]):
+    """Every kind of value."""
+
+    def __init__(self, images: list[Path]) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, k: int) -> dict[str, Any]:
+        path = self.images[k]
+        pil = Image.open(path)
+        return {
+            "pil": pil,
+            "gray": pil.convert("L"),
+            "path": path,
+            "name": EncodedFile(str(path)),
+            "bytes": EncodedFile(path.read_bytes()),
+            "text of a path": str(path),
+            "plain bytes": path.read_bytes(),
+            "array": np.arange(k + 1, dtype=np.int16),
+            "tensor": torch.full((2,), float(k)),
+            "nested": (k, {"half": k / 2, "even": k % 2 == 0}),
+            "numbers": [k, k + 1],
+            "text": f"number {k}",
+            "objects": Boxes(k),
+            "dataclass": Pair(k, f"{k}"),
+        }
+
+
+def test_every_kind_of_value(images: list[Path]) -> None:
+    def fn(batch: dict[str, Any]) -> dict[str, Any]:
+        assert batch["pil"].layout == "HWC"
+        assert all(isinstance(one, str) for one in batch["text of a path"])
+        assert all(isinstance(one, bytes) for one in batch["plain bytes"])
+        return {**batch, **{key: ndd.decoders.image(batch[key]) for key in FILES}}
+
+    batches = list(ndd.DataLoader(Mixed(images), fn, batch_size=4))
+    assert [len(batch["text"]) for batch in batches] == [4, 4, 3]
+    k = 0
+    for batch in batches:
+        for i in range(len(batch["text"])):
+            pixels = torch.from_numpy(np.array(Image.open(images[k])))
+            for key in ("pil", *FILES):
+                assert torch.equal(batch[key][i], pixels)
+            assert batch["gray"][i].shape == (*pixels.shape[:2], 1)
+            assert batch["array"][i].tolist() == list(range(k + 1))
+            assert batch["array"][i].dtype == torch.int16
+            assert batch["tensor"][i].tolist() == [k, k]
+            number, others = batch["nested"]
+            assert (number[i].item(), others["half"][i].item(), others["even"][i].item()) == (k, k / 2, k % 2 == 0)
+            assert [column[i].item() for column in batch["numbers"]] == [k, k + 1]
+            assert batch["text"][i] == f"number {k}"
+            assert batch["objects"][i].k == k
+            assert (batch["dataclass"].number[i].item(), batch["dataclass"].text[i]) == (k, f"{k}")
+            k += 1
+    assert (batches[0]["nested"][0].dtype, batches[0]["nested"][1]["half"].dtype) == (torch.int64, torch.float64)
+
+
+Point = namedtuple("Point", "x y")
+
+ITEMS: dict[str, Callable[[int], Any]] = {
+    "int": lambda k: k,
+    "float": float,
+    "bool": lambda k: k % 2 == 0,
+    "mixed numbers": lambda k: 1.5 if k % 2 else 1,
+    "float64": np.float64,
+    "float32": np.float32,
+    "int8": np.int8,
+    "numpy bool": lambda k: np.bool_(k % 2),
+    "text": lambda k: f"/data/{k}.jpg",
+    "url": lambda k: f"https://example.org/{k}.png",
+    "bytes": lambda k: b"%d" % k,
+    "numpy text": lambda k: np.str_(k),
+    "numpy bytes": lambda k: np.bytes_(b"%d" % k),
+    "tensor": lambda k: torch.full((2, 3), k),
+    "scalar tensor": torch.tensor,
+    "array": lambda k: np.arange(3) + k,
+    "promoted": lambda k: torch.ones(2) if k % 2 else torch.ones(2, dtype=torch.int32),
+    "tuple": lambda k: (torch.full((2,), k), f"/data/img_{k}.jpg"),
+    "tuple of one": lambda k: (k,),
+    "list": lambda k: [k, "a"],
+    "list of texts": lambda k: ["a", f"{k}"],
+    "list of one": lambda k: [k],
+    "lists": lambda k: [[k, 1], [2, 3]],
+    "nested": lambda k: {"a": k, "b": (1, "x", [k, {"c": (2.5, b"y")}])},
+    "dicts in a list": lambda k: [{"id": k}, {"id": 2}],
+    "named tuple": lambda k: Point((k, "a"), {"z": [k]}),
+    "ordered": lambda k: OrderedDict(b=k, a="s"),
+    "default": lambda k: defaultdict(int, a=k),
+    "deque": lambda k: deque([k, 2]),
+    "user dict": lambda k: UserDict(a=k),
+    "size": lambda k: torch.Size([k, 2]),
+    "range": lambda k: range(k, k + 2),
+    "empty": lambda k: {"a": [], "b": "x"},
+}
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    if type(ours) is not type(theirs):
+        return False
+    if isinstance(ours, torch.Tensor):
+        return ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+    if isinstance(ours, Mapping):
+        return list(ours) == list(theirs) and all(same(ours[key], theirs[key]) for key in ours)
+    if isinstance(ours, list | tuple | deque):
+        return len(ours) == len(theirs) and all(map(same, ours, theirs))
+    return ours == theirs
+
+
+class Streamed(torch.utils.data.IterableDataset[Any]):
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items)
+
+
+@pytest.mark.parametrize("kind", ITEMS)
+@pytest.mark.parametrize("options", [{}, {"num_workers": 1, "multiprocessing_context": "fork"}], ids=str)
+def test_collates_as_torch(kind: str, options: dict[str, Any]) -> None:
+    if options and kind not in ("tuple", "nested", "deque", "bytes"):
+        pytest.skip("items are sent to the parent in one way")
+    items = [ITEMS[kind](k) for k in range(5)]
+    theirs = list(torch.utils.data.DataLoader(items, batch_size=2))
+    assert same(list(ndd.DataLoader(items, batch_size=2, **options)), theirs)
+    assert same(list(ndd.DataLoader(Streamed(items), batch_size=2, multiprocessing_context=options.get("multiprocessing_context"))), theirs)
+
+
+def test_a_function_gets_the_parts_of_items() -> None:
+    for item, expected in (((1, "a"), 2), ([1, "a"], 2), (Point(1, "a"), 2), (1, 1), ("a", 1), ({"x": 1}, 1), (Pair(1, 2), 1)):
+        given: list[Any] = []
+        list(ndd.DataLoader([item, item], lambda *parts, given=given: given.append(parts) or parts, batch_size=2))
+        assert len(given[0]) == expected
+
+
+def test_sources_of_every_kind_of_item() -> None:
+    for item in (1, "a", (1, "a"), [1, "a"], ["a", "b"], Pair(1, 2)):
+        ((*_, paths),) = ndd.DataLoader([item, item], batch_size=2, return_paths=True)
+        assert paths == ["list[0]", "list[1]"]
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+@pytest.mark.parametrize("workers", [None, 0, 1, 3])
+def test_equals_torch(context: str | None, workers: int | None) -> None:
+    if context is not None and workers in (0, None):
+        pytest.skip("processes are a number")
+    theirs = torch.utils.data.DataLoader(Squares(11), batch_size=4)
+    ours = ndd.DataLoader(Squares(11), batch_size=4, num_workers=workers, multiprocessing_context=context)
+    assert len(ours) == len(theirs)
+    for _ in range(2):
+        for (x, y), (a, b) in zip(ours, theirs, strict=True):
+            assert torch.equal(x, a)
+            assert torch.equal(y, b)
+            assert (x.dtype, y.dtype) == (a.dtype, b.dtype)
+
+
+def test_fork_server() -> None:
+    loader = ndd.DataLoader(Squares(6), batch_size=3, multiprocessing_context="forkserver", num_workers=1)
+    assert [[values.tolist(), squares.tolist()] for values, squares in loader] == [[[0, 1, 2], [0, 1, 4]], [[3, 4, 5], [9, 16, 25]]]
+
+
+def test_tensor_dataset_and_list_and_subset() -> None:
+    tensors = torch.utils.data.TensorDataset(torch.arange(6), torch.arange(6) ** 2)
+    subset = torch.utils.data.Subset(tensors, [5, 1, 3])
+    assert [x.tolist() for x, _ in ndd.DataLoader(subset, batch_size=2)] == [[5, 1], [3]]
+    assert [x.tolist() for x in ndd.DataLoader([3, 1, 2], batch_size=2)] == [[3, 1], [2]]
+
+
+def test_shuffle_shards_and_state() -> None:
+    def make(rank: int, world: int, size: int) -> ndd.DataLoader:
+        return ndd.DataLoader(Squares(17), batch_size=size, shuffle=True, seed=3, num_workers=2, shard_id=rank, num_shards=world)
+
+    assert assert_resumable(make, worlds=[(1, 1), (2, 3)], batch_sizes=[3]).cuts > 8
+    one = [x.tolist() for x, _ in make(0, 1, 17)]
+    assert sorted(one[0]) == list(range(17)) != one[0]
+    assert [x.tolist() for x, _ in ndd.DataLoader(Squares(17), batch_size=17, shuffle=True, seed=4)] != one
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_iterable_data_sets_are_divided_among_workers(context: str | None) -> None:
+    loader = ndd.DataLoader(Stream(7), batch_size=3, multiprocessing_context=context)
+    for _ in range(2):
+        assert [x.tolist() for x, _ in loader] == [[0, 1, 2], [3, 4, 5], [6]]
+    with pytest.raises(TypeError, match="not known"):
+        len(loader)
+    shards = [[x.tolist() for x, _ in ndd.DataLoader(Stream(7), batch_size=2, shard_id=k, num_shards=2, drop_last=k == 1)] for k in range(2)]
+    assert shards == [[[0, 2], [4, 6]], [[1, 3]]]
+
+
+def test_iterable_resumes() -> None:
+    def make(rank: int, world: int, size: int) -> ndd.DataLoader:
+        return ndd.DataLoader(Stream(13), batch_size=size, shard_id=rank, num_shards=world)
+
+    assert assert_resumable(make, worlds=[(1, 1), (2, 2), (1, 2), (2, 3)], batch_sizes=[3]).cuts > 10
+
+
+def test_external_source() -> None:
+    def epoch() -> Iterator[Any]:
+        yield from range(5)
+
+    loader = ndd.DataLoader(ndd.ExternalSource(epoch, per_sample=True), lambda x: x * 2, batch_size=2)
+    for _ in range(2):
+        assert [x.tolist() for x in loader] == [[0, 2], [4, 6], [8]]
+    next(iter(loader))
+    state = json.loads(json.dumps(loader.state_dict()))
+    fresh = ndd.DataLoader(ndd.ExternalSource(epoch, per_sample=True), lambda x: x * 2, batch_size=2)
+    fresh.load_state_dict(state)
+    assert [x.tolist() for x in fresh] == [[4, 6], [8]]
+    with pytest.raises(TypeError, match="shuffle does not apply to an ExternalSource"):
+        ndd.DataLoader(ndd.ExternalSource(epoch), batch_size=2, shuffle=True)
+
+
+def test_in_step(images: list[Path], tmp_path: Path) -> None:
+    for k in range(11):
+        np.save(tmp_path / f"{k:02}.npy", np.full(3, k, np.int32))
+    arrays = sorted(map(str, tmp_path.iterdir()))
+
+    def readers(**options: Any) -> dict[str, Any]:
+        return {"image": ndd.readers.File(files=images, **options), "mask": ndd.readers.Numpy(files=arrays, **options)}
+
+    def fn(batch: dict[str, Any]) -> dict[str, Any]:
+        files, labels = batch["image"]
+        return {"image": ndd.decoders.image(files), "label": labels, "mask": batch["mask"]}
+
+    loader = ndd.DataLoader(readers(random_shuffle=True), fn, batch_size=4, return_paths=True)
+    seen = []
+    for batch in loader:
+        assert batch["label"].flatten().tolist() == batch["mask"][:, 0].tolist()
+        assert batch["paths"] == [str(images[k]) for k in batch["label"].flatten().tolist()]
+        seen += batch["label"].flatten().tolist()
+    assert sorted(seen) == list(range(11)) != seen
+
+    def make(rank: int, world: int, size: int) -> ndd.DataLoader:
+        given = readers(random_shuffle=True, shard_id=rank, num_shards=world)
+        return ndd.DataLoader(tuple(given.values()), lambda image, mask: (image[1], mask), batch_size=size)
+
+    assert_resumable(make, worlds=[(1, 1), (2, 3)], batch_sizes=[2])
+    datasets = ndd.DataLoader((Squares(5), Squares(5)), lambda a, b: (a[0], b[1]), batch_size=5)
+    assert [(x.tolist(), y.tolist()) for x, y in datasets] == [([0, 1, 2, 3, 4], [0, 1, 4, 9, 16])]
+
+
+def test_in_step_errors(images: list[Path], tmp_path: Path) -> None:
+    short, lost = ndd.readers.File(files=images[:3]), ndd.readers.File(files=[*images[:10], tmp_path / "lost.png"])
+    with pytest.raises(RuntimeError, match=r"same number of samples, got {'a': 11, 'b': 3}"):
+        list(ndd.DataLoader({"a": ndd.readers.File(files=images), "b": short}, batch_size=2))
+    with pytest.raises(RuntimeError, match=r"sample 1 .*'b': .*lost\.png"):
+        list(ndd.DataLoader({"a": ndd.readers.File(files=images), "b": lost}, batch_size=3))
+    with pytest.raises(ValueError, match="random_shuffle must be the same"):
+        ndd.DataLoader((ndd.readers.File(files=images), ndd.readers.File(files=images, random_shuffle=True)), batch_size=2)
+    with pytest.raises(TypeError, match="must be a reader"):
+        ndd.DataLoader({"a": ndd.readers.File(files=images), "b": Stream(3)}, batch_size=2)
+    skipping = {name: ndd.readers.File(files=[*images[:10], tmp_path / "lost.png"], on_error="skip") for name in "ab"}
+    assert sum(len(batch["a"][1]) for batch in ndd.DataLoader(skipping, batch_size=4)) == 10
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_errors_name_the_sample(context: str | None) -> None:
+    loader = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=2)
+    loop = iter(loader)
+    next(loop)
+    with pytest.raises(RuntimeError, match=r"readers\.Dataset: sample 1 \(Fragile\[5\]\): ValueError: five is bad") as caught:
+        next(loop)
+    cause = caught.value.__cause__
+    assert isinstance(cause, ValueError) if context is None else "five is bad" in str(cause) and "__getitem__" in str(cause)
+    skipping = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=2, on_error="skip")
+    assert [x for batch in skipping for x in batch.tolist()] == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert [one.sample for one in skipping.reader.errors] == [5]
+
+
+def test_a_worker_that_dies() -> None:
+    loader = ndd.DataLoader(Fragile(9, kill=3), batch_size=4, multiprocessing_context="fork", num_workers=2)
+    with pytest.raises(RuntimeError, match=r"Fragile\[3\]\): its worker process ended with signal 9"):
+        list(loader)
+    rest = ndd.DataLoader(Fragile(9, kill=3), batch_size=9, multiprocessing_context="fork", num_workers=1, on_error="skip")
+    assert [x for batch in rest for x in batch.tolist()] == [0, 1, 2, 4, 6, 7, 8]
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_worker_that_is_killed_while_it_starts_is_replaced(on_error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = _worker_processes.serve
+
+    def serve_the_third_time(*arguments: Any) -> None:
+        (tmp_path / str(os.getpid())).touch()
+        if len(list(tmp_path.iterdir())) <= 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        serve(*arguments)
+
+    monkeypatch.setattr(_worker_processes, "serve", serve_the_third_time)
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=3, on_error=on_error)
+    for _ in range(2):
+        assert [values.tolist() for values, _ in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert loader.reader.errors == ()
+
+
+def test_workers_that_are_always_killed_while_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_worker_processes, "serve", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"5 worker processes in a row could not start, the last one ended with signal 9 \(SIGKILL\)"):
+            list(loader)
+
+
+def test_a_worker_that_cannot_be_unpickled_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_worker_processes, "serve", lambda *_: os._exit(3))
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
+    with pytest.raises(RuntimeError, match="a worker process could not start: it ended with exit code 3"):
+        list(loader)
+
+
+def test_ctrl_c_does_not_end_workers_that_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = _worker_processes.serve
+
+    def serve_interrupted(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        serve(*arguments)
+
+    monkeypatch.setattr(_worker_processes, "serve", serve_interrupted)
+    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
+    assert len(list(loader)) == 3
+
+
+def test_what_cannot_be_sent() -> None:
+    class Local(Squares):
+        pass
+
+    with pytest.raises(TypeError, match=r"cannot be sent to a worker process.*\"fork\""):
+        list(ndd.DataLoader(Local(3), batch_size=2, multiprocessing_context="spawn"))
+    assert len(list(ndd.DataLoader(Local(3), batch_size=2, multiprocessing_context="fork"))) == 2
+
+
+def test_different_items() -> None:
+    for items, error in (
+        ([(1, 2), (1,)], ValueError),
+        ([{"a": 1}, {"b": 1}], ValueError),
+        ([torch.ones(2), "text"], TypeError),
+        ([torch.ones(2), torch.ones(2, 2)], RuntimeError),
+        ([[1, 2], [1]], ValueError),
+        ([Pair(1, 2), Boxes(1)], TypeError),
+    ):
+        with pytest.raises(error, match="of one batch must have"):
+            list(ndd.DataLoader(items, batch_size=2))
+
+
+def test_items_that_are_no_samples() -> None:
+    for item, error, text in (
+        ((), ValueError, r"at least one part, got \(\)"),
+        ({}, ValueError, r"at least one part, got \{\}"),
+        (torch.ones(2, requires_grad=True), TypeError, "requires grad; return it detached"),
+        ({"a": torch.eye(2).to_sparse()}, TypeError, r"\['a'\]: a tensor has the memory layout torch.sparse_coo"),
+        (2**70, OverflowError, "out of range for int64"),
+    ):
+        with pytest.raises(error, match=text):
+            list(ndd.DataLoader([item, item], batch_size=2))
+
+
+def collate(items: list[Any]) -> dict[str, Any]:
+    return {"x": torch.stack([torch.as_tensor(x) for x, _ in items]), "sum": sum(y for _, y in items)}
+
+
+@pytest.mark.parametrize("context", [None, "fork"])
+def test_collate_fn(context: str | None) -> None:
+    loader = ndd.DataLoader(Squares(5), batch_size=2, collate_fn=collate, multiprocessing_context=context, drop_last=True)
+    assert [(batch["x"].tolist(), batch["sum"]) for batch in loader] == [([0, 1], 1), ([2, 3], 13)]
+    assert loader.stats.samples == 4
+    doubled = ndd.DataLoader(Squares(4), lambda batch: batch["x"] * 2, batch_size=2, collate_fn=collate)
+    assert [x.tolist() for x in doubled] == [[0, 2], [4, 6]]
+
+
+class Epochs(torch.utils.data.Sampler[int]):
+    """An order that depends on the epoch."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return 4
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([(k + self.epoch) % 6 for k in range(4)])
+
+
+@pytest.mark.parametrize("given", [{"sampler": np.arange(3)}, {"sampler": torch.arange(3)}, {"timeout": np.ones(2)}])
+def test_arrays_are_no_defaults(given: dict[str, Any]) -> None:
+    name = next(iter(given))
+    for source in (ndd.ExternalSource(lambda: np.zeros(3)), ndd.readers.File(files=[__file__])):
+        with pytest.raises(TypeError, match=f"DataLoader: {name}"):
+            ndd.DataLoader(source, batch_size=2, **given)
+
+
+def test_samplers_choose_the_samples() -> None:
+    loader = ndd.DataLoader(Squares(6), batch_size=3, sampler=Epochs())
+    assert [[x.tolist() for x, _ in loader] for _ in range(2)] == [[[0, 1, 2], [3]], [[1, 2, 3], [4]]]
+    assert len(loader) == 2
+    weights = [1.0, 0.0, 3.0, 0.0, 2.0, 0.0]
+
+    def weighted(count: int) -> ndd.DataLoader:
+        return ndd.DataLoader(Squares(6), batch_size=5, sampler=torch.utils.data.WeightedRandomSampler(weights, count), seed=2)
+
+    found = Counter(x for batch, _ in weighted(3000) for x in batch.tolist())
+    assert set(found) == {0, 2, 4}
+    assert abs(found[2] - 1500) < 150
+    assert_resumable(lambda *_: weighted(300), cuts=[0, 7, 59], worlds=[(1, 1)], batch_sizes=[5])
+    with pytest.raises(TypeError, match=r"in place of a DistributedSampler .*ndd\.distributed\.shard"):
+        ndd.DataLoader(Squares(6), batch_size=2, sampler=torch.utils.data.DistributedSampler(Squares(6), 2, 0))
+    with pytest.raises(ValueError, match="exclude each other"):
+        ndd.DataLoader(Squares(6), batch_size=2, sampler=Epochs(), shuffle=True)
+    with pytest.raises(TypeError, match="in place of a batch sampler give batch_size"):
+        list(ndd.DataLoader(Squares(6), batch_size=2, sampler=torch.utils.data.BatchSampler(range(6), 2, False)))
+
+
+def test_arguments_of_torch(images: list[Path]) -> None:
+    reader = ndd.readers.File(files=images)
+    for name, value, words in (
+        ("shuffle", True, "random_shuffle=True"),
+        ("num_workers", 4, "set_num_threads"),
+        ("collate_fn", collate, "fn gets"),
+        ("sampler", [1], "list of files"),
+        ("multiprocessing_context", "fork", "no processes"),
+        ("on_error", "skip", "an argument of the reader"),
+        ("batch_sampler", [1], "batch_size"),
+        ("worker_init_fn", collate, "__getitem__"),
+        ("prefetch_factor", 2, "prefetch"),
+        ("timeout", 3, "url_max_seconds"),
+        ("generator", torch.Generator(), "seed"),
+        ("pin_memory_device", "cuda", "device"),
+        ("in_order", False, "in order"),
+    ):
+        with pytest.raises(TypeError, match=rf"DataLoader: {name}\b.*{words}"):
+            ndd.DataLoader(reader, batch_size=2, **{name: value})
+    accepted = {"num_workers": 0, "shuffle": False, "persistent_workers": True, "pin_memory": True, "timeout": 0, "in_order": True}
+    assert len(list(ndd.DataLoader(reader, batch_size=6, **accepted))) == 2
+    with pytest.raises(TypeError, match="unexpected keyword argument 'shufle'"):
+        ndd.DataLoader(Squares(3), batch_size=2, shufle=True)
+    with pytest.raises(TypeError, match="pass batch_size as a keyword"):
+        ndd.DataLoader(Squares(3), 2)
+    with pytest.raises(TypeError, match="shuffle does not apply to an iterable data set"):
+        ndd.DataLoader(Stream(3), batch_size=2, shuffle=True)
+
+
+def test_paths_and_dataset(images: list[Path]) -> None:
+    reader = ndd.readers.File(files=images)
+    loader = ndd.DataLoader(reader, lambda files, labels: labels, batch_size=4, return_paths=True)
+    assert loader.dataset is reader
+    assert [paths for _, paths in loader][2] == [str(one) for one in images[8:]]
+    texts = [paths for *_, paths in ndd.DataLoader(Squares(3), batch_size=2, return_paths=True)]
+    assert texts == [["Squares[0]", "Squares[1]"], ["Squares[2]"]]
+
+
+def test_paths_that_are_no_text_find_their_files(tmp_path: Path) -> None:
+    name = os.path.join(os.fsencode(tmp_path), b"a", b"caf\xe9.jpg")
+    os.mkdir(os.path.dirname(name))
+    try:
+        Path(os.fsdecode(name)).write_bytes(b"123")
+    except OSError:
+        pytest.skip("the file system takes names in UTF-8 only")
+    reader = ndd.readers.File(file_root=tmp_path)
+    ((found, paths),) = ndd.DataLoader(reader, lambda files, _: ndd.get_property(files, key="source_info"), batch_size=1, return_paths=True)
+    assert Path(paths[0]).read_bytes() == b"123"
+    assert bytes(found.flatten().tolist()) == name
+
+
+@pytest.mark.parametrize(
+    ("cores", "options", "advice"),
+    [
+        (0.05, {"num_workers": 2}, "more threads (num_workers)"),
+        (1.9, {"num_workers": 2}, "more threads (num_workers)"),
+        (0.97, {"num_workers": 2}, "its Python code holds the GIL: 2 threads use 1.0 cores; run it in processes (multiprocessing_context)"),
+        (0.97, {"num_workers": 0}, "give it threads (num_workers)"),
+        (0.97, {"num_workers": 1, "multiprocessing_context": "fork"}, "more processes (num_workers)"),
+    ],
+)
+def test_diagnosis_of_workers(cores: float, options: dict[str, Any], advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Activity, "cores", lambda self: cores)
+    loader = ndd.DataLoader(Squares(6, seconds=0.02), batch_size=2, **options)
+    list(loader)
+    assert loader.diagnose().startswith("Reading is the limit")
+    assert f"waits for Squares; {advice}" in loader.diagnose().replace("give it more", "more")
+
+
+def test_activity_counts_busy_cores() -> None:
+    activity = Activity()
+    with activity:
+        time.sleep(0.05)
+    assert activity.cores() < 0.9
+    end = time.thread_time() + 0.05
+    busy = Activity()
+    with busy:
+        while time.thread_time() < end:
+            pass
+    assert 0 < busy.cores() <= 1.05
+
+
+def children() -> set[int]:
+    return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _parent(path) == os.getpid()}
+
+
+def _parent(path: pathlib.Path) -> int:
+    try:
+        return int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_nothing_stays_behind(context: str) -> None:
+    def until(condition: Any) -> bool:
+        end = time.monotonic() + 20
+        while not condition() and time.monotonic() < end:
+            gc.collect()
+            time.sleep(0.02)
+        return bool(condition())
+
+    list(ndd.DataLoader(Squares(3), batch_size=2, multiprocessing_context=context, num_workers=1))  # starts what lasts as long as the process
+    gc.collect()
+    time.sleep(0.2)
+    before, threads = children(), threading.active_count()
+    loader = ndd.DataLoader(Squares(30), batch_size=2, multiprocessing_context=context, num_workers=2)
+    list(islice(iter(loader), 2))
+    started = {process.pid for process, _ in loader.reader._processes._group.running.values()}
+    assert len(started - before) == 2
+    assert started <= children()
+    del loader
+    assert until(lambda: not started & children())
+    assert until(lambda: threading.active_count() <= threads)
+
+
+PARENT = """
+import sys, time
+sys.path.insert(0, {tests!r})
+import torch_ndd as ndd
+from _datasets import Squares
+
+if __name__ == "__main__":
+    loader = ndd.DataLoader(Squares(1000, {seconds}, {marker!r}), batch_size=2, multiprocessing_context={context!r}, num_workers=2)
+    loop = iter(loader)
+    if not {seconds}:
+        next(loop)
+    else:
+        loader.prefetch = 1
+        loader.reader._pool(), loader._thread()
+        loop._submit(loader)
+    print(*[process.pid for process, _ in loader.reader._processes._group.running.values()], flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("seconds", [0, 1000])
+def test_workers_end_with_a_killed_parent(context: str, seconds: int, tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    marker = tmp_path / "marker"
+    script.write_text(PARENT.format(tests=str(Path(_datasets.__file__).parent), context=context, seconds=seconds, marker=str(marker)))
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+        assert parent.stdout is not None
+        pids = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(pids) == 2
+        end = time.monotonic() + 120
+        while seconds and (not marker.exists() or marker.stat().st_size < 2) and time.monotonic() < end:
+            time.sleep(0.05)
+        parent.send_signal(signal.SIGKILL)
+    end = time.monotonic() + 20
+    while any(_runs(pid) for pid in pids) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not any(_runs(pid) for pid in pids)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class Growing(torch.utils.data.Dataset[Any]):
+    """Changes between epochs."""
+
+    def __init__(self) -> None:
+        self.size, self.mosaic = 5, 1
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, k: int) -> tuple[int, int, int]:
+        if k >= self.size:
+            raise IndexError(k)
+        return k, self.mosaic, os.getpid()
+
+    def change(self) -> None:
+        self.size, self.mosaic = self.size + 2, self.mosaic - 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_workers": 0},
+        {"prefetch": 0},
+        {"prefetch_queue_depth": 5},
+        {"num_workers": 2, "multiprocessing_context": "fork"},
+        {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": False},
+    ],
+    ids=str,
+)
+def test_changes_between_epochs_are_seen(options: dict[str, Any]) -> None:
+    data = Growing()
+    loader = ndd.DataLoader(data, batch_size=2, shuffle=True, seed=1, **options)
+    processes = set()
+    for epoch in range(3):
+        assert len(loader) == -(-data.size // 2)
+        numbers, mosaic, pids = (torch.cat(column).tolist() for column in zip(*loader, strict=True))
+        assert sorted(numbers) == list(range(data.size))
+        assert set(mosaic) == {1 - epoch}
+        assert not set(pids) & processes
+        processes |= set(pids) - {os.getpid()}
+        data.change()
+    loader.state_dict()
+    for _ in loader:
+        break
+    data.change()
+    assert sum(len(numbers) for numbers, *_ in loader) == data.size  # also after a loop that was left
+
+
+def test_persistent_workers_keep_their_processes() -> None:
+    data = Growing()
+    loader = ndd.DataLoader(data, batch_size=1, num_workers=1, multiprocessing_context="fork", persistent_workers=True)
+    pids = []
+    for _ in range(2):
+        pids.append({pid.item() for _, _, pid in loader})
+        data.mosaic = 0
+    assert pids[0] == pids[1]
+    stream = ndd.DataLoader(Stream(3), lambda *_: torch.tensor(0), batch_size=1, multiprocessing_context="fork", persistent_workers=True)
+    list(stream)
+    kept = stream.reader._processes
+    list(stream)
+    assert stream.reader._processes is kept
+
+
+class Rates(torch.utils.data.IterableDataset[Any]):
+    rate = 1
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter([self.rate] * 4)
+
+
+@pytest.mark.parametrize("context", [None, "fork"])
+def test_changes_of_iterables_are_seen(context: str | None) -> None:
+    data = Rates()
+    loader = ndd.DataLoader(data, batch_size=2, multiprocessing_context=context)
+    for rate in (1, 2, 3):
+        data.rate = rate
+        assert [batch.tolist() for batch in loader] == [[rate, rate]] * 2
+
+
+def test_changes_in_step_and_of_samplers_are_seen() -> None:
+    one, other = Growing(), Growing()
+    loader = ndd.DataLoader({"a": one, "b": other}, batch_size=2)
+    for _ in range(3):
+        assert sum(len(batch["a"][0]) for batch in loader) == one.size
+        assert len(loader) == -(-one.size // 2)
+        one.change()
+        other.change()
+    weights = torch.tensor([1.0, 0.0])
+    sampler = torch.utils.data.WeightedRandomSampler(weights, 6)
+    sampled = ndd.DataLoader([0, 1], batch_size=2, sampler=sampler)
+    assert {x for batch in sampled for x in batch.tolist()} == {0}
+    sampler.weights = torch.tensor([0.0, 1.0])
+    assert {x for batch in sampled for x in batch.tolist()} == {1}
+
+
+def test_changes_are_seen_by_readers_and_states() -> None:
+    data = Growing()
+    reader = ndd.readers.Dataset(data, 2)
+    for epoch in range(3):
+        for capture in (False, True):
+            steps = [(numbers.torch().tolist(), mosaic.torch().tolist()) for numbers, mosaic, _ in reader.next_epoch(capture=capture)]
+            assert {x for numbers, _ in steps for x in numbers} == set(range(data.size))
+            assert {x for _, mosaic in steps for x in mosaic} == {1 - epoch}
+        data.change()
+    loader = ndd.DataLoader(data, batch_size=2)
+    list(loader)
+    state = loader.state_dict()
+    data.change()
+    resumed = ndd.DataLoader(data, batch_size=2)
+    len(resumed)
+    resumed.load_state_dict(state)
+    assert len(resumed) == len(list(resumed)) == -(-data.size // 2)
+    next(iter(loader))
+    state = loader.state_dict()
+    data.change()
+    with pytest.raises(RuntimeError, match=rf"the state is for {data.size - 2} samples, but the data set has {data.size}"):
+        next(iter(_loaded(data, state)))
+
+
+def _loaded(data: Any, state: dict[str, Any]) -> ndd.DataLoader:
+    loader = ndd.DataLoader(data, batch_size=2)
+    loader.load_state_dict(state)
+    return loader
+
+
+def test_a_list_of_readers_is_read_in_step(images: list[Path]) -> None:
+    readers = [ndd.readers.File(files=images), ndd.readers.File(files=images)]
+    for (files, labels), (_, others) in ndd.DataLoader(readers, batch_size=4):
+        assert len(files) == len(labels)
+        assert torch.equal(labels, others)
+
+
+def test_misspelled_arguments_get_a_suggestion(images: list[Path]) -> None:
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'num_worker'; did you mean 'num_workers'\?"):
+        ndd.DataLoader(Squares(3), batch_size=2, num_worker=2)
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'randomshuffle'; did you mean 'random_shuffle'\?"):
+        ndd.readers.File(files=images, randomshuffle=True)
+
+
+def test_reprs_tell_in_one_line_what_there_is(images: list[Path]) -> None:
+    file = ndd.readers.File(file_root=images[0].parent, file_filters="*.png")
+    source = f"<readers.File file_root={str(images[0].parent)!r}, file_filters='*.png'>"
+    for value, text in (
+        (file, source),
+        (ndd.readers.File(files=images, num_shards=2), "<readers.File files=<list of 11 items>, shard 0 of 2>"),
+        (ndd.DataLoader(Squares(3), collate, batch_size=2), "DataLoader(<Squares of 3 items>, collate, batch_size=2, prefetch=2)"),
+        (ndd.DataLoader(list(range(1000)), batch_size=2), "DataLoader(<list of 1000 items>, batch_size=2, prefetch=2)"),
+        (ndd.DataLoader({"a": file}, batch_size=2), f"DataLoader({{'a': {source}}}, batch_size=2, prefetch=2)"),
+        (ndd.ExternalSource([1]), "ExternalSource(<list of 1 item>)"),
+        (ndd.DataLoader(Stream(3), batch_size=2), "DataLoader(<Stream>, batch_size=2, prefetch=2)"),
+    ):
+        assert repr(value) == text
+
+
+def test_empty_sources_say_what_was_searched(images: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "empty.tar").write_bytes(bytes(10240))
+    root = str(tmp_path)
+    for make, text in (
+        (lambda: ndd.readers.Dataset([]), "no samples found in dataset=<list of 0 items>: the number of input samples: 0"),
+        (lambda: ndd.readers.Webdataset(paths=[f"{root}/empty.tar"], ext="jpg"), f"no samples found in paths=['{root}/empty.tar'], ext='jpg'"),
+        (lambda: ndd.readers.File(file_root=root, file_filters="*.zip"), f'No files found in the subdirectories of "{root}": no file in 1 of them '
+         "matches *.zip"),
+        (lambda: ndd.readers.File(file_root=root, dir_filters="q*"), f'No files found in the subdirectories of "{root}": it has none that match q*'),
+        (lambda: ndd.readers.Numpy(file_root=root), f"No files found in \"{root}\" and its subdirectories whose names match '*.npy'"),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match=re.escape(text)):
+            list(ndd.DataLoader(make(), batch_size=2))
+    with pytest.raises(FileNotFoundError, match=rf"for the classes a in {re.escape(root)}"):
+        ndd.ImageFolder(root)
+
+
+def test_assert_resumable_shows_what_differs() -> None:
+    class Forgetful(ndd.readers.Dataset):
+        def load_state_dict(self, state: dict[str, Any]) -> None:
+            pass
+
+    def make(rank: int, world: int, size: int) -> ndd.readers.Dataset:
+        return Forgetful([(k, np.full((2, 4), k), f"t{k}") for k in range(6)], size)
+
+    with pytest.raises(AssertionError, match=re.escape("batch 0 is [(0, ([0, 0, 0, 0, 0, 0, ...], 't0'))")) as caught:
+        assert_resumable(make, worlds=[(1, 1)], batch_sizes=[1])
+    assert "instead of [(1, ([1, 1, 1, 1, 1, 1, ...], 't1'))" in str(caught.value)

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs and their arguments as JSON."""

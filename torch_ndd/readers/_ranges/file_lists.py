@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of files: those named in a text, and those in a folder and its subdirectories."""
+
+import fnmatch
+import os
+import re
+
+import numpy as np
+
+from ..._core.process.files import text_of
+from ...io._urls import is_url, list_names, read_all
+from .ranges import Ranges, pack_paths
+from .remote import ranges_of
+
+
+def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges:
+    """Return the files of some paths, which start at ``root`` unless they are absolute."""
+    root = b"" if not root else os.path.join(root, b"")
+    begins = offsets[:-1][offsets[:-1] < offsets[1:]]
+    if root and (np.frombuffer(paths, np.uint8)[begins] == ord("/")).any():
+        joined = [os.path.join(root, paths[begin:end]) for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+        return ranges_of(b"", *pack_paths(joined))
+    return ranges_of(root, paths, offsets)
+
+
+def listed_files(op: str, path: bytes, root: bytes | None) -> Ranges:
+    """Return the files named in a text, one per line; relative paths start at ``root`` or at the text's folder. Raise RuntimeError if none."""
+    try:
+        names = [line for line in (line.rstrip(b"\r") for line in text_of(read_all(path)).split(b"\n")) if line]
+    except OSError as error:
+        raise RuntimeError(f'{op}: file_list "{os.fsdecode(path)}" cannot be read: {error.strerror}') from None
+    if not names:
+        raise RuntimeError(f'{op}: No files found in "{os.fsdecode(path)}": the list is empty')
+    return whole_files(os.path.dirname(path) if root is None else root, *pack_paths(names))
+
+
+def files_below(op: str, root: bytes, *patterns: str) -> Ranges:
+    """Return the files in a folder and its subdirectories whose names match one of the patterns. Raise RuntimeError if there are none."""
+    fits = re.compile(os.fsencode("|".join(map(fnmatch.translate, patterns))))
+    names: list[bytes] = []
+    try:
+        here = b"" if is_url(root) else b"."
+        for folder in sorted([here, *list_names(root, re.compile(b""), True)]):
+            names += [os.path.join(folder, name) for name in list_names(os.path.join(root, folder), fits, False)]
+    except OSError as error:
+        raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
+    if not names:
+        raise RuntimeError(
+            f'{op}: No files found in "{os.fsdecode(root)}" and its subdirectories whose names match {" or ".join(map(repr, patterns))}'
+        )
+    return whole_files(root, *pack_paths(names))

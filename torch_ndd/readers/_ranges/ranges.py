@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Byte ranges of files, and whole files, read ahead by native threads into packed batches."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..._core import native
+from ..._core.process.workers import warn_of_refused_threads
+from ..._core.values.batch import Batch, new_batch
+from ..._core.work.bad_samples import UnreadableSamples
+from ..._core.work.sources import Sources as Sources
+
+Path = str | os.PathLike[str]
+
+_range_bytes = torch.ops.ndd.range_bytes.default
+
+
+class Ranges:
+    """Numbered files, or byte ranges in files.
+
+    Neither paths nor ranges are Python objects, because ten million of those would take gigabytes.
+
+    Args:
+        root: Common prefix of all paths; a folder ends with a slash.
+        paths: The concatenated paths.
+        path_offsets: Offsets of the paths in ``paths``, and its length, int64.
+        file: The file of each range, int32; such files stay open for a while. None: range k is the whole file k.
+        begin: The first byte of each, int64.
+        length: Length of each in bytes, int64; negative for the rest of the file.
+    """
+
+    def __init__(
+        self,
+        root: bytes,
+        paths: bytes,
+        path_offsets: np.ndarray,
+        file: np.ndarray | None = None,
+        begin: np.ndarray | None = None,
+        length: np.ndarray | None = None,
+    ) -> None:
+        self.root, self.paths, self.path_offsets = root, paths, np.ascontiguousarray(path_offsets, np.int64)
+        self.offsets_address = self.path_offsets.ctypes.data
+        self.file, self.begin, self.length = file, begin, length
+        self._files: OpenFiles | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of ranges."""
+        return len(self.path_offsets) - 1 if self.file is None else len(self.file)
+
+    def path(self, file: int) -> str:
+        """Return the path of a file as Python has it: bytes that are not text become surrogates, with which ``open`` finds the file."""
+        return os.fsdecode(self.root + self.paths[self.path_offsets[file] : self.path_offsets[file + 1]])
+
+    def place(self, number: int) -> str:
+        """Return where a range is, for messages."""
+        if self.file is None:
+            return self.path(number)
+        path = self.path(int(self.file[number]))
+        return path if self.begin is None else f"{path} at byte {self.begin[number]}"
+
+    def start(self, numbers: np.ndarray) -> "RangeRequest":
+        """Start reading some ranges: numbers (samples,), or (components, samples) for several batches. A negative number is an empty sample."""
+        return RangeRequest(self, numbers)
+
+    def files(self) -> int | None:
+        """Return the native handle of the open files; None for whole files."""
+        if self.file is None:
+            return None
+        if self._files is None or self._files.process != os.getpid():
+            self._files = OpenFiles()
+        return self._files.handle
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_files": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.offsets_address = self.path_offsets.ctypes.data
+
+
+class OpenFiles:
+    """The files that a reader keeps open; closed with this object."""
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self.handle = native.open_files_make()
+        self._owner = native.own_handle(self.handle, native.OF_FILES)
+
+
+class NativeRequest:
+    """A request that native threads are serving."""
+
+    def __init__(self, samples: int) -> None:
+        self.samples = samples
+        self._process = os.getpid()
+        self._handle = self._begin()
+        # A forked child must not release a request that threads of the parent are filling.
+        self._owner = native.own_handle(self._handle, native.OF_READ, only_here=True)
+
+    def _begin(self) -> int:
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        """Wait until everything is read. Raise UnreadableSamples with the reason for each sample that could not be read."""
+        if self._process != os.getpid():  # the child has no reading threads: begin again here
+            NativeRequest.__init__(self, self.samples)
+        while (failed := native.read_wait(self._handle)) < 0:
+            pass  # returns every 100 ms, so that Python handles Ctrl-C
+        warn_of_refused_threads()
+        if failed:
+            reasons: dict[int, str] = {}
+            part = np.empty(1, np.int64)
+            for k in range(failed):
+                reason = native.read_failure(self._handle, k, part.ctypes.data).decode(errors="replace")
+                reasons.setdefault(int(part[0]) % self.samples, reason)
+            raise UnreadableSamples(reasons)
+
+
+class Parts:
+    """A request for each component of some samples, delivered as batches."""
+
+    def finish(self) -> Batch:
+        """Wait and return the bytes of the samples, uint8 (length,). Call once. Raise UnreadableSamples for samples that could not be read."""
+        (batch,) = self.finish_all()
+        return batch
+
+    def finish_all(self) -> tuple[Batch, ...]:
+        """Wait and return one batch per component."""
+        return tuple(packed_batch(*part) for part in self.parts())
+
+    def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
+        """Return the concatenated bytes of all samples and their lengths, for each component."""
+        raise NotImplementedError
+
+
+class RangeRequest(Parts, NativeRequest):
+    """Ranges that are being read, each component of the samples into a batch."""
+
+    def __init__(self, ranges: Ranges, numbers: np.ndarray) -> None:
+        self._ranges = ranges
+        self._components = len(numbers) if numbers.ndim == 2 else 1
+        # As bytes, which ctypes passes directly: taking the address of an array costs 20 us with cold caches.
+        self._given: tuple[bytes | None, ...]
+        if ranges.file is None:
+            self._given = (numbers.astype(np.int32).tobytes(), None, None)
+        else:
+            parts = [ranges.file[numbers], *(None if column is None else column[numbers] for column in (ranges.begin, ranges.length))]
+            parts[0][numbers < 0] = -1
+            kinds = (np.int32, np.int64, np.int64)
+            self._given = tuple(None if part is None else part.astype(kind, copy=False).tobytes() for part, kind in zip(parts, kinds, strict=True))
+        super().__init__(numbers.shape[-1])
+
+    def _native_ranges(self) -> tuple[Any, ...]:
+        """Return the arguments of the native functions."""
+        ranges = self._ranges
+        return ranges.files(), ranges.root, ranges.paths, ranges.offsets_address, *self._given, self._components * self.samples
+
+    def _begin(self) -> int:
+        return native.ranges_start(*self._native_ranges(), self._components)
+
+    def finish(self) -> Batch:
+        """Wait and return the bytes of the samples, of which there is one component."""
+        if self._components != 1:
+            return super().finish()
+        self.wait()
+        lengths = torch.empty((self.samples, 1), dtype=torch.int64)
+        return _packed_batch(_range_bytes(self._handle, lengths), lengths)
+
+    def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
+        """Return the concatenated bytes of all samples and their lengths, for each component."""
+        self.wait()
+        lengths, offsets = tables = np.empty((2, self._components, self.samples), np.int64)
+        address = _address(tables)
+        native.ranges_parts(self._handle, address, address + lengths.nbytes)
+        data = _range_bytes(self._handle, None)
+        if self._components == 1:
+            return [(data, lengths[0])]
+        begins, ends = offsets[:, 0].tolist(), (offsets[:, -1] + lengths[:, -1]).tolist()
+        return [(data[begin:end], row) for begin, end, row in zip(begins, ends, lengths, strict=True)]
+
+
+class RecordRequest(RangeRequest):
+    """Ranges that contain records, parsed by native threads."""
+
+    def output(self, k: int) -> tuple[torch.Tensor, np.ndarray]:
+        """Return the concatenated bytes of output k of all samples and their lengths. Call after :meth:`wait`, once per output."""
+        lengths = np.empty(self.samples, np.int64)
+        native.record_bytes(self._handle, k, lengths.ctypes.data)
+        return torch.ops.ndd.record_output(self._handle, k), lengths
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]  # ten times as fast as `array.ctypes`, which creates a Python object
+
+
+def packed_batch(values: torch.Tensor, lengths: np.ndarray) -> Batch:
+    """Return a Batch of one-dimensional samples that are contiguous in memory."""
+    return _packed_batch(values, torch.from_numpy(lengths[:, None].copy()))
+
+
+def _packed_batch(values: torch.Tensor, shapes: torch.Tensor) -> Batch:
+    lengths = shapes.numpy()
+    if len(lengths) and lengths.item(0) == lengths.item(-1) and (lengths == lengths[0]).all():
+        return new_batch(values.view(len(lengths), lengths.item(0)))
+    return new_batch(values, shapes)
+
+
+def pack_paths(paths: Sequence[Path | bytes]) -> tuple[bytes, np.ndarray]:
+    """Concatenate paths; return them with their offsets."""
+    encoded = [os.fsencode(path) for path in paths]
+    return b"".join(encoded), np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+
+
+def as_paths(paths: Path | Sequence[Path]) -> list[str]:
+    """Return a single path or several as a list."""
+    return [os.fsdecode(paths)] if isinstance(paths, str | bytes | os.PathLike) else [os.fsdecode(path) for path in paths]

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of one or several readers in any order: subsets and concatenations of natively read data sets."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import ConcatDataset, Subset
+
+from ..._core.values.batch import Batch, as_batch
+from ..._core.work.bad_samples import UnreadableSamples
+from .._base import Reader
+from .._summary import brief
+
+
+def flat_dataset(source: Any, native: Any = None) -> Any:
+    """Flatten nested ``Subset`` and ``ConcatDataset`` of native data sets into one native data set; return any other source unchanged.
+
+    ``native`` converts a data set to a native one if possible.
+    """
+    kind = type(source)
+    if kind is Subset:
+        inner = flat_dataset(source.dataset, native)
+        return inner.select_samples(_indices(source.indices, len(inner))) if hasattr(inner, "select_samples") else source
+    if kind is ConcatDataset:
+        parts = [flat_dataset(part, native) for part in source.datasets]
+        joined = parts[0].join_with(parts[1:]) if all(hasattr(part, "join_with") for part in parts) else None
+        return source if joined is None else joined
+    return source if native is None else native(source)
+
+
+def _indices(indices: Any, size: int) -> np.ndarray:
+    found = np.asarray(indices if isinstance(indices, np.ndarray | torch.Tensor) else list(indices), np.int64)
+    outside = found[(found < -size) | (found >= size)]
+    if len(outside):
+        raise IndexError(f"DataLoader: the Subset has index {outside[0]}, but its data set has only {size} items")
+    return found % size if size else found
+
+
+class Selected(Reader):
+    """Sample k is sample ``numbers[k]`` of reader ``which[k]``. All readers have the same outputs."""
+
+    def __init__(self, parts: Sequence[Reader], which: np.ndarray, numbers: np.ndarray, options: Mapping[str, Any]) -> None:
+        super().__init__(None, "cpu", options)  # type: ignore[arg-type]
+        self._op, self._brief = parts[0]._op, brief(tuple(parts))
+        self._parts, self._which, self._numbers = parts, which, numbers
+
+    def scan(self) -> int:
+        for part in self._parts:
+            part._size = part.scan()
+        return len(self._numbers)
+
+    def _source(self, sample: int) -> str:
+        return self._parts[self._which[sample]]._source(int(self._numbers[sample]))
+
+    def start(self, samples: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
+        which, numbers = self._which[samples], self._numbers[samples]
+        started = []
+        for part in np.unique(which).tolist():
+            places = np.flatnonzero(which == part)
+            started.append((part, places, numbers[places], self._parts[part].start(numbers[places])))
+        return started
+
+    def finish(self, request: list[tuple[int, np.ndarray, np.ndarray, Any]], samples: np.ndarray) -> Any:
+        found, reasons, causes = [], {}, {}
+        for part, places, numbers, started in request:
+            try:
+                found.append((places, self._parts[part].finish(started, numbers)))
+            except UnreadableSamples as bad:
+                reasons |= {int(places[k]): reason for k, reason in bad.reasons.items()}
+                causes |= {int(places[k]): cause for k, cause in bad.causes.items()}
+        if reasons:
+            raise UnreadableSamples(reasons, causes)
+        if len(found) == 1:
+            return found[0][1]
+        order = np.argsort(np.concatenate([places for places, _ in found]))
+        return tuple(_merge(column, order) for column in zip(*(outputs for _, outputs in found), strict=True))
+
+    def describe_bottleneck(self) -> tuple[str, str]:
+        return self._parts[0].describe_bottleneck()
+
+
+def _merge(batches: Sequence[Batch], order: np.ndarray) -> Batch:
+    """Merge the samples of batches in this order."""
+    samples = [sample for batch in batches for sample in batch.tensors]
+    merged = as_batch([samples[k] for k in order.tolist()], layout=batches[0].layout)
+    sources = [source for batch in batches for source in batch.sources or ()]
+    merged.sources = tuple(sources[k] for k in order.tolist()) if len(sources) == len(samples) else ()
+    return merged

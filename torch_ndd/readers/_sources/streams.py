@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources without random access: iterable data sets and ``ExternalSource``."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from ..._core.context.states import check_state, equal, keys, row, whole
+from ..dataset import Collated
+from ..dataset._items import collate_outputs, prepare_item
+from ..dataset._worker_processes import Processes, WorkerFailure, describe_error
+from .external_source import ExternalSource
+
+MAX_SHARDS = 1 << 20
+_STATE = keys(
+    version=equal(1),
+    epoch=whole(),
+    taken=row(row(whole(1, MAX_SHARDS), whole())),
+    shard=whole(0, MAX_SHARDS),
+)
+
+
+class Stream:
+    """Epochs of a source without random access. A position is the number of items that all shards together have taken; going there drops items."""
+
+    _op = "DataLoader"
+    max_batch_size: int | None = None
+    num_shards, shard_id = 1, 0
+
+    def __init__(self) -> None:
+        self._epoch = self._taken = 0  # by this shard, as if all batches were full
+        self._before = 0  # by all shards, before the state that was loaded
+        self._resumed = False
+
+    def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
+        """Yield the batches from the position on, each with its number of items of this shard."""
+        raise NotImplementedError
+
+    def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
+        assert batch_size is not None
+        if not self._resumed and (self._taken or self._before):
+            self._next_epoch()
+        return self._rest(batch_size)
+
+    def _rest(self, batch_size: int) -> Iterator[Any]:
+        for batch, count in self._batches(batch_size):
+            self._taken += count
+            self._resumed = False
+            yield batch
+        self._next_epoch()
+
+    def _next_epoch(self) -> None:
+        self._epoch, self._taken, self._before, self._resumed = self._epoch + 1, 0, 0, False
+
+    @property
+    def _position(self) -> int:
+        return self._before + self._taken * self.num_shards
+
+    def locate_next_batch(self) -> tuple[int, int]:
+        return self._epoch, self._position + self.shard_id
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position, equal on all ranks."""
+        return {"version": 1, "epoch": self._epoch, "taken": [[1, self._position]], "shard": 0}
+
+    def parse_state(self, state: Any) -> tuple[int, int]:
+        found = check_state(self._op, _STATE, state)
+        return found["epoch"], found["taken"][0][0] * found["taken"][0][1]
+
+    def move_to(self, state: tuple[int, int]) -> None:
+        (self._epoch, self._before), self._taken, self._resumed = state, 0, True
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make an epoch the next one."""
+        self.move_to((whole()(epoch, f"{self._op}: epoch"), 0))
+
+    def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
+        raise TypeError(f"{self._op}: the number of batches is unknown: the source has no len()")
+
+    def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self.count_batches(batch_size, drop_last)
+
+    def describe_bottleneck(self) -> tuple[str, str]:
+        return "its source", "make the source faster, or give it random access (__getitem__ and __len__), so that items are loaded in parallel"
+
+
+class Numbered:
+    """Items of an iterable by (epoch, number), in ascending order. An earlier number begins a new iteration, a later one drops items."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+        self._items: Iterator[Any] | None = None
+        self._at = (-1, 0)
+
+    def __getitem__(self, key: tuple[int, int]) -> Any:
+        epoch, number = key
+        if self._items is None or epoch != self._at[0] or number < self._at[1]:
+            if hasattr(self._dataset, "set_epoch"):
+                self._dataset.set_epoch(epoch)
+            self._items, self._at = iter(self._dataset), (epoch, 0)
+        items: Any = self._items
+        try:
+            for _ in range(self._at[1], number):
+                next(items)
+            item = next(items)
+        except StopIteration:
+            self._items = None
+            return Ended()
+        except BaseException:
+            self._items = None
+            raise
+        self._at = epoch, number + 1
+        return item
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_dataset": self._dataset, "_items": None, "_at": (-1, 0)}
+
+
+class Ended:
+    """Marks the end of the items: worker processes cannot pass StopIteration on."""
+
+
+class IterableReader(Stream):
+    """An iterable data set: shard k of n takes item k, k + n, ... It is iterated over once per epoch, on one thread or in one process."""
+
+    def __init__(
+        self, dataset: Any, shard_id: int, num_shards: int, context: Any, keeps_process: bool, collate: Callable[[list[Any]], Any] | None
+    ) -> None:
+        super().__init__()
+        self._op = f"DataLoader({type(dataset).__name__})"
+        self._dataset, self._collate, self._context, self._keeps_process = dataset, collate, context, keeps_process
+        self.shard_id, self.num_shards = shard_id, num_shards
+        self._items, self._processes = Numbered(dataset), cast(Processes | None, None)
+
+    def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
+        processes = self._processes
+        if processes is not None and not self._keeps_process:  # the data set may have changed
+            self._processes = None
+            processes._group.end_in_background()
+        return super().begin_pass(batch_size)
+
+    def _item(self, number: int) -> Any:
+        key = (self._epoch, number)
+        try:
+            if self._context is not None:
+                if self._processes is None:
+                    self._processes = Processes(self._context, 1, self._items, self._collate is not None, self)
+                return self._processes.item(key)
+            item = self._items[key]
+            return item if self._collate is not None else prepare_item(item)
+        except WorkerFailure as error:
+            raise RuntimeError(f"{self._op}: sample {number}: {error}") from (error.__cause__ or error)
+        except Exception as error:
+            raise RuntimeError(f"{self._op}: sample {number}: {describe_error(error)}") from error
+
+    def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
+        number = self._position + self.shard_id
+        ended = False
+        while not ended:
+            items: list[Any] = []
+            while len(items) < batch_size:
+                item = self._item(number)
+                if isinstance(item, Ended):
+                    ended = True
+                    break
+                items.append(item)
+                number += self.num_shards
+            if items:
+                yield self._join_samples(items), batch_size
+
+    def _join_samples(self, items: list[Any]) -> Any:
+        if self._collate is not None:
+            return Collated(self._collate(items), len(items), ())
+        return collate_outputs(items)
+
+    def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self._batches_after(0, batch_size, drop_last)
+
+    def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return self._batches_after(self._position, batch_size, drop_last)
+
+    def _batches_after(self, position: int, batch_size: int | None, drop_last: bool) -> int:
+        if not hasattr(self._dataset, "__len__"):
+            return super().count_batches(batch_size, drop_last)
+        assert batch_size is not None
+        count = (max(0, len(self._dataset) - position) + self.num_shards - 1 - self.shard_id) // self.num_shards
+        return count // batch_size if drop_last else -(-count // batch_size)
+
+    def describe_bottleneck(self) -> tuple[str, str]:
+        what, advice = super().describe_bottleneck()
+        return type(self._dataset).__name__, advice if what else ""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_processes": None}
+
+
+class ExternalReader(Stream):
+    """The batches of an ``ExternalSource``; StopIteration ends an epoch. A state is the number of its batches."""
+
+    def __init__(self, source: ExternalSource) -> None:
+        super().__init__()
+        self._op, self._source = "DataLoader(ExternalSource)", source
+        self._asked = 0  # batches of this epoch
+
+    def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
+        wanted = self._position
+        if wanted < self._asked:
+            self._source._items = None  # an iterable and a generator function begin again
+            self._asked = 0
+        with contextlib.suppress(StopIteration):
+            while self._asked < wanted:
+                self._next(batch_size)
+            while True:
+                yield self._next(batch_size), 1
+        self._asked = 0
+        self._source._items = None
+
+    def _next(self, batch_size: int) -> Any:
+        outputs = self._source(batch_size=batch_size)
+        self._asked += 1
+        return outputs if isinstance(outputs, tuple) else (outputs,)

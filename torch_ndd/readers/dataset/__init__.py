@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Any map-style ``torch.utils.data.Dataset`` as a reader."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from typing_extensions import Unpack, override
+
+from ..._core.context.device import DeviceLike
+from ..._core.process.fork_locks import new_lock
+from ..._core.process.workers import Workers
+from ..._core.work.bad_samples import UnreadableSamples
+from .._base import LoaderOptions
+from .._order import Order
+from .._threads import READING_THREADS, ThreadedReader
+from ._items import collate_outputs, first_sample, prepare_item
+from ._worker_processes import Processes, WorkerFailure, describe_error
+
+
+class Dataset(ThreadedReader):
+    """Read a map-style data set: any object with ``__getitem__`` and ``__len__``.
+
+    Its items become what torch's ``default_collate`` makes of them, with Batches in place of tensors: tensors and arrays a Batch, which may be
+    ragged; numbers a Batch (N,); texts and bytes a list; of tuples, lists, named tuples and mappings each part. What torch refuses: PIL images become
+    a Batch ``HWC``; files marked by a ``pathlib`` path or :class:`EncodedFile` the encoded files, a Batch uint8 (length,), which
+    :func:`torch_ndd.decoders.image` decodes; of dataclasses each field; other objects a list. An item without parts is the only output.
+
+    ``__getitem__`` is called on threads, by default a few more than cores, at the same time for several items. It works in parallel as far as it
+    releases the GIL (decoding, NumPy, torch, files). One that does not is called in processes: ``multiprocessing_context="fork"`` or ``"spawn"``.
+    Random numbers that it draws itself are not part of the reader's state. The data set may change between epochs, also in size: nothing of an epoch
+    is read before it begins.
+
+    Args:
+        dataset: the data set.
+        max_batch_size: default batch size of :meth:`next_epoch`.
+        device: ``"cpu"``.
+        collate_fn: called with the list of a batch's items; its result is the output, in place of Batches.
+        multiprocessing_context: ``"fork"``, ``"spawn"``, ``"forkserver"`` or a context of ``multiprocessing``: call ``__getitem__`` in processes.
+        persistent_workers: keep the processes, and their copies of the data set, for the next epoch. By default each epoch has new ones, which see
+            what has changed in the data set.
+        num_workers: number of threads or processes. 0 calls it on the thread that reads, one item after the other.
+        sampler: an iterable of indices with ``__len__``, like those of ``torch.utils.data``. It is iterated over once per epoch, after
+            ``set_epoch(epoch)`` if it has that; a ``generator`` of its own is seeded with the reader's seed and the epoch, so that an epoch resumes.
+        **loader: Sharding, shuffling, padding, read-ahead and bad samples, see :class:`LoaderOptions`.
+
+    Raises:
+        TypeError: a data set without ``__getitem__`` or ``__len__``, or that cannot be sent to processes; indices that are not integers.
+        ValueError: a negative ``num_workers``, ``sampler`` with ``random_shuffle``.
+        RuntimeError: at any step, for an item that cannot be read; the message names it, and its cause is the data set's exception.
+
+    >>> reader = Dataset([(torch.arange(k), k % 2) for k in range(3)], 2)
+    >>> for values, labels in reader:
+    ...     print(values.shape, labels.torch())
+    [(0,), (1,)] tensor([0, 1])
+    [(2,)] tensor([0])
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        max_batch_size: int | None = None,
+        device: DeviceLike = "cpu",
+        *,
+        collate_fn: Any = None,
+        multiprocessing_context: Any = None,
+        num_workers: int | None = None,
+        persistent_workers: bool | None = False,
+        sampler: Any = None,
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        if not hasattr(dataset, "__getitem__") or (sampler is None and not hasattr(dataset, "__len__")):
+            raise TypeError(f"{self._op}: dataset must have __getitem__ and __len__, got {type(dataset).__name__}")
+        if num_workers is not None and num_workers < 0:
+            raise ValueError(f"{self._op}: num_workers must not be negative, got {num_workers}")
+        if sampler is not None:
+            self._check_sampler(sampler)
+        self._dataset, self._collate, self._sampler = dataset, collate_fn, sampler
+        self._context, self._workers, self._keeps_processes = multiprocessing_context, num_workers, bool(persistent_workers)
+        self._processes: Processes | None = None
+        self._begun = False  # an epoch
+        self._activity = Activity()
+
+    _can_change = True
+
+    def _begin_source(self) -> None:
+        processes, begun, self._begun = self._processes, self._begun, True
+        if begun and processes is not None and not self._keeps_processes:
+            self._processes = None
+            processes._group.end_in_background()
+
+    def _check_sampler(self, sampler: Any) -> None:
+        if self._random_shuffle or self._shuffle_after_epoch:
+            raise ValueError(f"{self._op}: sampler and random_shuffle exclude each other: both define the order of the samples")
+        if isinstance(sampler, torch.utils.data.DistributedSampler):
+            raise TypeError(f"{self._op}: sampler: in place of a DistributedSampler give num_shards and shard_id: **ndd.distributed.shard()")
+        if not hasattr(sampler, "__iter__") or not hasattr(sampler, "__len__"):
+            raise TypeError(f"{self._op}: sampler must be an iterable of indices with __len__, got {type(sampler).__name__}")
+
+    @override
+    def scan(self) -> int:
+        return len(self._dataset if self._sampler is None else self._sampler)
+
+    def _customize_order(self, order: Order) -> Order:
+        if self._sampler is None:
+            return order
+        return SampledOrder(**{field.name: getattr(order, field.name) for field in fields(order)}, indices=self._indices)
+
+    def _indices(self, epoch: int) -> np.ndarray:
+        """Return the indices that the sampler yields in an epoch."""
+        sampler: Any = self._sampler
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+        generator = getattr(sampler, "generator", None)
+        seeded = hasattr(sampler, "generator")
+        if seeded:
+            first = self._state.seeds[0] if generator is None else generator.initial_seed()
+            sampler.generator = torch.Generator().manual_seed((first + 1_000_003 * epoch) % 2**63)
+        try:
+            found = list(sampler)
+        finally:
+            if seeded:
+                sampler.generator = generator
+        if len(found) != self._size:
+            raise RuntimeError(f"{self._op}: the sampler yields {len(found)} indices, but its length is {self._size}")
+        if not all(hasattr(index, "__index__") for index in found):
+            wrong = next(index for index in found if not hasattr(index, "__index__"))
+            raise TypeError(f"{self._op}: the sampler must yield integers, got {wrong!r}; in place of a batch sampler give batch_size")
+        return np.asarray(found, np.int64)
+
+    def _source(self, sample: int) -> str:
+        files = getattr(self._dataset, "samples", None)  # of torchvision's DatasetFolder
+        if isinstance(files, Sequence) and 0 <= sample < len(files) and isinstance(files[sample], tuple) and isinstance(files[sample][0], str):
+            return files[sample][0]
+        return f"{type(self._dataset).__name__}[{sample}]"
+
+    def _pool(self) -> Workers:
+        if self._executor is None or self._process != os.getpid():
+            count = (READING_THREADS if self._context is None else os.cpu_count() or 1) if self._workers is None else max(1, self._workers)
+            self._processes = None
+            self._activity = Activity()  # a forked child has none of the threads that were active
+            self._executor, self._process = Workers(count, self._op, self), os.getpid()
+        if self._context is not None and self._processes is None:  # also where Ctrl-C has interrupted their start
+            try:
+                self._processes = Processes(self._context, self._executor.max_workers, self._dataset, self._collate is not None, self)
+            except TypeError as error:
+                raise TypeError(f"{self._op}: {error}") from error.__cause__
+        return self._executor
+
+    def _read(self, sample: int, processes: Processes | None = None) -> Any:
+        with self._activity:
+            if processes is not None:
+                return processes.item(sample)
+            item = self._dataset[sample]
+            return item if self._collate is not None else prepare_item(item)
+
+    @override
+    def start(self, samples: np.ndarray) -> Any:
+        if self._workers == 0 and self._context is None:
+            return None
+        pool = self._pool()
+        return [pool.submit(self._read, sample, self._processes) for sample in samples.tolist()]
+
+    @override
+    def finish(self, request: Any, samples: np.ndarray) -> Any:
+        if request is not None and self._process != os.getpid():
+            request = self.start(samples)
+        reads = [partial(self._read, sample) for sample in samples.tolist()] if request is None else [future.result for future in request]
+        return self._join_samples(reads, samples)
+
+    def _join_samples(self, reads: Sequence[Callable[[], Any]], samples: np.ndarray) -> Any:
+        items, causes, reasons = [], {}, {}
+        for k, read in enumerate(reads):
+            try:
+                items.append(read())
+            except WorkerFailure as error:
+                reasons[k], causes[k] = str(error), error.__cause__ or error
+            except Exception as error:
+                reasons[k], causes[k] = describe_error(error), error
+        if reasons:
+            raise UnreadableSamples(reasons, causes)
+        if self._collate is not None:
+            return Collated(self._collate(items), len(items), tuple(map(self._source, samples.tolist())))
+        return collate_outputs(items, tuple(map(self._source, samples.tolist())))
+
+    def _first(self, outputs: Any) -> Any:
+        if isinstance(outputs, Collated):
+            return outputs.value
+        return first_sample(outputs)
+
+    @override
+    def describe_bottleneck(self) -> tuple[str, str]:
+        workers = self._executor.max_workers if self._executor is not None else 1
+        cores = self._activity.cores()
+        if self._processes is not None:
+            advice = "give it more processes (num_workers), or let it return paths, whose files are read and decoded by native threads"
+        elif self._workers == 0:
+            advice = "give it threads (num_workers)"
+        elif workers > 1 and 0.4 < cores < 1.3:
+            advice = f"its Python code holds the GIL: {workers} threads use {cores:.1f} cores; run it in processes (multiprocessing_context)"
+        else:
+            advice = "give it more threads (num_workers), or let it return paths, whose files are read and decoded by native threads"
+        return type(self._dataset).__name__, advice
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_processes": None}
+
+
+class Collated:
+    """The result of a ``collate_fn``, with the number of its samples."""
+
+    def __init__(self, value: Any, samples: int, sources: tuple[str, ...]) -> None:
+        self.value, self.samples, self.sources = value, samples, sources
+
+
+@dataclass(frozen=True)
+class SampledOrder(Order):
+    """The order of a sampler, which is iterated over once per pass."""
+
+    indices: Callable[[int], np.ndarray] = field(default=lambda epoch: np.zeros(0, np.int64), compare=False)
+
+    @property
+    def _has_table(self) -> bool:
+        return True
+
+    def _table(self, passes: int) -> np.ndarray:
+        found = self._passes.get(passes)
+        if found is None:
+            found = self.indices(passes)
+            for old in [key for key in self._passes if key >= 0][:-1]:
+                del self._passes[old]
+            self._passes[passes] = found
+        return found
+
+
+class Activity:
+    """Measures how many cores concurrent calls use together while any of them runs."""
+
+    def __init__(self) -> None:
+        self._lock = new_lock()
+        self._active = 0
+        self._since = self._elapsed = self._cpu = 0.0
+        self._local = threading.local()
+
+    def __enter__(self) -> None:
+        self._local.cpu = time.thread_time()
+        with self._lock:
+            if not self._active:
+                self._since = time.perf_counter()
+            self._active += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._cpu += time.thread_time() - self._local.cpu
+            self._active -= 1
+            if not self._active:
+                self._elapsed += time.perf_counter() - self._since
+
+    def cores(self) -> float:
+        """Return CPU seconds per second."""
+        with self._lock:
+            elapsed = self._elapsed + (time.perf_counter() - self._since if self._active else 0.0)
+            return self._cpu / elapsed if elapsed else 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__()

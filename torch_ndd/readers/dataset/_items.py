@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The items of a ``torch.utils.data.Dataset`` as batches: what torch's ``default_collate`` makes of them, with Batches in place of tensors."""
+
+import copy
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data._utils.collate import default_collate_fn_map
+
+from ..._core.values.batch import Batch, new_batch
+from ..._core.values.tensor import Tensor
+from ...io._urls import read_all
+from .._threads import pack_samples
+
+
+class EncodedFile:
+    """Marks an encoded file in an item of a data set: a loader reads it where the item is made, and ``fn`` gets a Batch of encoded files.
+
+    A ``pathlib.Path`` in an item is such a mark too. A ``str`` or ``bytes`` is not: it stays as it is, like in torch.
+
+    Args:
+        source: the path or the URL of the file, or its contents.
+
+    Raises:
+        TypeError: another source.
+
+    >>> from torch_ndd.readers import EncodedFile
+    >>> loader = ndd.DataLoader([(EncodedFile(b"abc"), "a text"), (EncodedFile(b"de"), "another")], batch_size=2)
+    >>> next(iter(loader))
+    [[tensor([97, 98, 99], dtype=torch.uint8), tensor([100, 101], dtype=torch.uint8)], ('a text', 'another')]
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | bytes | bytearray | memoryview) -> None:
+        if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview):
+            raise TypeError(f"EncodedFile: source must be a path, a URL or the contents of a file, got {type(source).__name__}")
+        self.source = source
+
+    def __repr__(self) -> str:
+        source = self.source
+        what = repr(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else f"{memoryview(source).nbytes} bytes"
+        return f"EncodedFile({what})"
+
+
+class File:
+    """The contents of a file, still encoded."""
+
+    def __init__(self, content: bytes, path: str | None) -> None:
+        self.content, self.path = content, path
+
+
+class Pixels:
+    """The pixels of a PIL image, (H, W, C)."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+
+class Items(tuple[Any, ...]):
+    """The outputs for items that are neither named tuples nor mappings: the arguments of a loader's function."""
+
+    value: Any
+    """The items in the containers of torch's ``default_collate``, for loaders without a function."""
+    samples: int
+    sources: tuple[str, ...]
+
+
+_PLAIN = (str, bytes, bool, int, float, complex, np.generic, np.ndarray, torch.Tensor, type(None))
+
+
+def prepare_item(value: Any) -> Any:
+    """Prepare an item for :func:`collate`, on the thread or in the process that loaded it.
+
+    Marked files are read, and PIL images become pixels.
+    """
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, EncodedFile | os.PathLike):
+        return _read(value.source if isinstance(value, EncodedFile) else value)
+    if (pil := sys.modules.get("PIL.Image")) is not None and isinstance(value, pil.Image):
+        return Pixels(_pixels(value))
+    if isinstance(value, Mapping):
+        named = {key: prepare_item(entry) for key, entry in value.items()}
+        return value if all(entry is value[key] for key, entry in named.items()) else with_entries(value, named)
+    if isinstance(value, Sequence):
+        parts = [prepare_item(part) for part in value]
+        return value if all(map(_is, parts, value)) else with_parts(value, parts)
+    if is_dataclass(value):
+        return with_fields(value, {name: prepare_item(part) for name, part in fields_of(value).items()})
+    return value
+
+
+def _is(one: Any, other: Any) -> bool:
+    return one is other
+
+
+def _read(source: Any) -> File:
+    if isinstance(source, bytes | bytearray | memoryview):
+        return File(bytes(source), None)
+    path = os.fsdecode(source)
+    return File(read_all(path), path)
+
+
+def _pixels(image: Any) -> np.ndarray:
+    array = np.array(image if image.mode not in ("P", "1", "YCbCr", "HSV", "LAB") else image.convert("RGB" if image.mode != "1" else "L"))
+    return array if array.ndim == 3 else array[:, :, None]
+
+
+def is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+
+
+def with_fields(value: Any, fields: Mapping[str, Any]) -> Any:
+    """Return a copy of a dataclass with other values, also of fields that its constructor does not take."""
+    clone = copy.copy(value)
+    for name, entry in fields.items():
+        object.__setattr__(clone, name, entry)
+    return clone
+
+
+def with_entries(value: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
+    """Return a mapping of the same type with other values; a dict if the type cannot be built from them, like torch."""
+    try:
+        if not isinstance(value, MutableMapping):
+            return type(value)(entries)  # type: ignore[call-arg]
+        clone = copy.copy(value)
+        clone.update(entries)
+        return clone
+    except TypeError:
+        return entries
+
+
+def with_parts(value: Sequence[Any], parts: list[Any]) -> Any:
+    """Return a sequence of the same type with other values; a list if the type cannot be built from them, like torch."""
+    try:
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            return type(value)(*parts)
+        if not isinstance(value, MutableSequence):
+            return type(value)(parts)  # type: ignore[call-arg]
+        clone = copy.copy(value)
+        for k, part in enumerate(parts):
+            clone[k] = part
+        return clone
+    except TypeError:
+        return parts
+
+
+def collate_outputs(items: Sequence[Any], sources: tuple[str, ...] = ()) -> Any:
+    """Return the items of a batch as a reader's outputs: a mapping, a named tuple, or :class:`Items`."""
+    first = items[0]
+    if isinstance(first, Mapping | tuple) and not first:
+        raise ValueError(f"an item must have at least one part, got {first!r}")
+    value = collate(items)
+    for leaf in leaves(value):
+        if not leaf.sources:
+            leaf.sources = sources
+    if isinstance(value, Mapping) or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        return value
+    has_parts = isinstance(first, Sequence) and not isinstance(first, str | bytes)
+    outputs = Items(value if has_parts else (value,))
+    outputs.value, outputs.samples, outputs.sources = value, len(items), sources
+    return outputs
+
+
+def collate(items: Sequence[Any], where: str = "") -> Any:
+    """Collate the items of a batch into one structure of Batches; values that are not tensors stay as they are, in a list or a tuple."""
+    first = items[0]
+    if isinstance(first, str | bytes) or _is_leaf(first):
+        return _column(items, where)
+    if isinstance(first, Mapping):
+        for item in items:
+            if not isinstance(item, Mapping) or item.keys() != first.keys():
+                raise ValueError(f"{where or 'the items'} of one batch must have the same keys, {list(first)}, got {item!r:.200}")
+        return with_entries(first, {key: collate([item[key] for item in items], f"{where}[{key!r}]") for key in first})
+    if isinstance(first, Sequence):
+        for item in items:
+            if not isinstance(item, Sequence) or isinstance(item, str | bytes) or len(item) != len(first):
+                what = f"one with {len(item)}" if isinstance(item, Sequence) else f"one {type(item).__name__}"
+                raise ValueError(
+                    f"{where or 'the items'} of one batch must have the same number of parts, got one with {len(first)} and {what}; "
+                    "an array or a tensor may have any shape, and a collate_fn may do anything"
+                )
+        parts = [collate(column, f"{where}[{k}]") for k, column in enumerate(zip(*items, strict=True))]
+        return parts if isinstance(first, tuple) and not hasattr(first, "_fields") else with_parts(first, parts)
+    if is_dataclass(first):
+        for item in items:
+            if type(item) is not type(first):
+                raise TypeError(f"{where or 'the items'} of one batch must have one type, got {type(first).__name__} and {type(item).__name__}")
+        rows = [fields_of(item) for item in items]
+        return with_fields(first, {name: collate([row[name] for row in rows], f"{where}.{name}") for name in rows[0]})
+    return _column(items, where)
+
+
+def _is_leaf(value: Any) -> bool:
+    """Return whether torch's ``default_collate`` has a function for this value: it comes before mappings and sequences."""
+    return any(isinstance(value, kind) for kind in default_collate_fn_map)
+
+
+def _column(values: Any, where: str) -> Any:
+    first = values[0]
+    if isinstance(first, str | bytes):
+        return values
+    kinds = {_kind(value) for value in values}
+    if kinds == {"number", "array"}:
+        kinds, values = {"array"}, [value if isinstance(value, np.ndarray | torch.Tensor) else np.asarray(value) for value in values]
+    if len(kinds) > 1:
+        found = " and ".join(sorted({type(value).__name__ for value in values}))
+        raise TypeError(f"{where or 'the items'} of one batch must have one type, got {found}")
+    kind = kinds.pop()
+    if kind == "file":
+        files = pack_samples([np.frombuffer(value.content, np.uint8) for value in values])
+        if all(value.path is not None for value in values):
+            files.sources = tuple(value.path for value in values)
+        return files
+    if kind == "pixels":
+        return pack_samples([value.array for value in values], "HWC")
+    if kind == "array":
+        return _batch_of_arrays(values, where)
+    if kind == "number":
+        return new_batch(_numbers(values, where))
+    for known, function in default_collate_fn_map.items():  # types that the user has registered, and Tensors
+        if isinstance(first, known):
+            return function(values, collate_fn_map=default_collate_fn_map)
+    return values
+
+
+def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
+    first = values[0]
+    for value in values:
+        if isinstance(value, torch.Tensor) and (value.requires_grad or value.layout != torch.strided or value.is_nested):
+            wrong = "requires grad; return it detached" if value.requires_grad else f"has the memory layout {value.layout}; return it dense"
+            raise TypeError(f"{where or 'the items'}: a tensor {wrong}, or give a collate_fn")
+    if len({value.dtype for value in values}) > 1:  # torch.stack promotes
+        tensors = [torch.from_numpy(np.require(value, requirements=["C", "W"])) if isinstance(value, np.ndarray) else value for value in values]
+        common = reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
+        values = [tensor.to(common) for tensor in tensors]
+    return _with_type(pack_samples(values, _LAYOUTS.get(type(first).__name__) if isinstance(first, torch.Tensor) else None), values)
+
+
+def _numbers(values: Sequence[Any], where: str) -> torch.Tensor:
+    """Convert numbers to a tensor of the dtype that torch chooses."""
+    first = values[0]
+    try:
+        if isinstance(first, np.generic):
+            return torch.as_tensor(values)
+        return torch.tensor(values, dtype=torch.float64 if isinstance(first, float) else torch.complex128 if isinstance(first, complex) else None)
+    except (OverflowError, RuntimeError, ValueError):
+        raise OverflowError(f"{where or 'the items'}: a number is out of range for int64, got {values!r:.200}") from None
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, File):
+        return "file"
+    if isinstance(value, Pixels):
+        return "pixels"
+    if isinstance(value, torch.Tensor) or (isinstance(value, np.ndarray) and value.dtype.kind in "biufc"):
+        return "array"
+    return "number" if isinstance(value, bool | int | float | complex | np.bool_ | np.number) else "object"
+
+
+_LAYOUTS = {"Image": "CHW", "Video": "FCHW"}  # of torchvision's tv_tensors
+
+
+def _with_type(batch: Batch, values: Sequence[Any]) -> Any:
+    """Return the batch as the class of tv_tensors that its samples have."""
+    tv_types = sys.modules.get("torchvision.tv_tensors")
+    first = values[0]
+    if tv_types is None or not isinstance(first, tv_types.TVTensor):
+        return batch
+    from ..._core.values import tv_tensors  # needs torchvision, which the samples come from
+
+    if isinstance(first, tv_types.BoundingBoxes):
+        sizes = [tuple(value.canvas_size) for value in values]
+        return tv_tensors.BoundingBoxes(batch, format=first.format, canvas_size=sizes)
+    if isinstance(first, tv_types.Mask):
+        return tv_tensors.Mask(batch)
+    if isinstance(first, getattr(tv_types, "KeyPoints", ())):
+        return tv_tensors.KeyPoints(batch, canvas_size=[tuple(value.canvas_size) for value in values])
+    return batch
+
+
+def leaves(value: Any) -> Iterator[Batch]:
+    """Yield the Batches of a structure of :func:`collate`."""
+    if isinstance(value, Batch):
+        yield value
+    else:
+        for part in _parts(value):
+            yield from leaves(part)
+
+
+def count_of(outputs: Any) -> int:
+    """Return the number of samples of a reader's outputs."""
+    if isinstance(outputs, Items):
+        return outputs.samples
+    first = next(leaves(outputs), None)
+    return _texts(outputs) if first is None else first.batch_size
+
+
+def _texts(value: Any) -> int:
+    """Return the number of samples of a structure without a Batch."""
+    parts = _parts(value)
+    return _texts(parts[0]) if parts else len(value)
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return the parts of a structure; a list or tuple with one plain value per sample has none."""
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return list(value) if any(isinstance(part, Batch | Tensor | Mapping | list | tuple) or is_dataclass(part) for part in value) else []
+    return list(fields_of(value).values()) if is_dataclass(value) else []
+
+
+def first_sample(value: Any) -> Any:
+    """Return the first sample of a structure of Batches."""
+    if isinstance(value, Batch):
+        return value.nth(0)
+    return map_parts(first_sample, value) if _parts(value) else value[0]
+
+
+def map_parts(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to the parts of a structure."""
+    if isinstance(value, Mapping):
+        return with_entries(value, {key: function(part) for key, part in value.items()})
+    if isinstance(value, Items):
+        return tuple(function(part) for part in value)
+    if isinstance(value, Sequence):
+        return with_parts(value, [function(part) for part in value])
+    return with_fields(value, {name: function(part) for name, part in fields_of(value).items()})

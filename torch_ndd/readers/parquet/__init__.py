@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of Parquet files."""
+
+import importlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import numpy as np
+from typing_extensions import Unpack, override
+
+from ..._core import native
+from ..._core.context.device import DeviceLike
+from ..._core.process.files import check_regular, open_regular
+from ..._core.process.fork_locks import new_lock
+from ..._core.process.limits import check_sample
+from ..._core.process.workers import Workers
+from ..._core.values.batch import Batch
+from ..._core.work.bad_samples import UnreadableSamples
+from ...io._url_files import RangeFile
+from ...io._urls import call_filesystem, filesystem, find_urls, is_url, read_all, reason_of
+from .._base import Reader
+from .._options import DecodingOptions
+from .._ranges.ranges import Path, Sources, as_paths
+from ._columns import gathered_bytes, is_bytes, is_unsupported, promised_bytes, to_batch
+
+# Batches are made on this many threads; Arrow decodes without the GIL.
+_THREADS = 2
+# Row groups kept in memory: at least the latest two, and more up to this many bytes.
+_KEPT_BYTES = 256 * 2**20
+# In file order each is needed for one or two batches, and the next ones reuse its memory: fresh memory costs as much as reading.
+_KEPT_IN_ORDER = 32 * 2**20
+_FILES_KEPT = 16
+# A row group whose values may be more than the limit is read in at least this many parts.
+_PARTS = 16
+
+
+class Parquet(Reader):
+    """Read rows of Parquet files: dicts of columns.
+
+    Numbers, booleans, dates and times become scalars, lists of equal lengths arrays with one dimension per depth, bytes and text uint8 (length,).
+    Each field of a structure is a column, ``name.field``; a structure of ``bytes`` and ``path``, the form in which Hugging Face stores images and
+    audio, is a column ``name`` of file contents. Missing numbers are NaN in a column of floats, missing bytes and text are empty; a sample with any
+    other missing value cannot be read.
+
+    Rows are read by row group, and the latest row groups stay in memory. In random order a row group is read about as often as it has rows, unless
+    all row groups in use fit in memory: 256 MB.
+
+    Args:
+        max_batch_size: Default batch size of :meth:`next_epoch`.
+        name: Ignored, like ``num_inputs``; accepted for consistency with the other readers.
+        device: ``"cpu"``.
+        path: A file, a folder of ``.parquet`` files, a pattern with ``*``, a URL of any of these (``hf://datasets/...``), or several.
+        columns: Columns to deliver, in this order; by default all.
+        max_sample_bytes: The largest row group to decode, as a protection against small files that promise a lot; by default the environment
+            variable ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
+        loader: Options of all readers, see :class:`LoaderOptions`.
+
+    Raises:
+        RuntimeError: at the first step, for files that cannot be read or have different columns, columns that do not exist or cannot become samples,
+            or without pyarrow (``torch_ndd[parquet]``); at any step, for a row that cannot be read.
+
+    >>> import pathlib, tempfile
+    >>> import pyarrow, pyarrow.parquet
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "x.parquet")
+    >>> pyarrow.parquet.write_table(pyarrow.table({"label": [3, 1, 2], "text": ["a", "bc", "def"]}), path)
+    >>> (batch,) = Parquet(path=path).next_epoch(3)
+    >>> batch["label"].torch().tolist(), batch["text"].shape
+    ([3, 1, 2], [(1,), (2,), (3,)])
+    """
+
+    def __init__(
+        self,
+        max_batch_size: int | None = None,
+        name: str | None = None,
+        device: DeviceLike = "cpu",
+        num_inputs: int | None = None,
+        *,
+        path: Path | Sequence[Path],
+        columns: str | Sequence[str] | None = None,
+        **loader: Unpack[DecodingOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        self._given = as_paths(path)
+        self._columns = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
+        self._paths: list[str] | None = None
+        self._selected: list[_Column] = []
+        self._groups = np.zeros((0, 2), np.int64)  # file, and number in the file, of each row group
+        self._begins = np.zeros(1, np.int64)  # the first row of each
+        self._reset()
+
+    def _reset(self) -> None:
+        self._process = 0
+        self._executor: Workers | None = None
+        self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
+        self._tables: OrderedDict[int, Future[Any]] = OrderedDict()
+        self._sizes: dict[int, int] = {}  # of those that are read
+        self._cache_lock = new_lock()
+
+    @override
+    def scan(self) -> int:
+        if self._paths is None:
+            _arrow()
+            paths = [path for source in self._given for path in self._find_files(source)]
+            if not paths:
+                raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
+            with Workers(8, self._op) as executor:
+                footers = list(executor.map(self._footer, paths))
+            schema = footers[0].schema_arrow
+            self._selected = self._select_columns(schema)
+            wanted = [schema.field(column.field) for column in self._selected]
+            groups, rows = [], []
+            for number, (path, footer) in enumerate(zip(paths, footers, strict=True)):
+                schema = footer.schema_arrow
+                if any(field.name not in schema.names or schema.field(field.name).type != field.type for field in wanted):
+                    raise RuntimeError(f'{self._op}: "{path}" does not have the columns of "{paths[0]}"')
+                counts = [footer.metadata.row_group(k).num_rows for k in range(footer.metadata.num_row_groups)]
+                if sum(counts) != footer.metadata.num_rows or min(counts, default=0) < 0:
+                    raise RuntimeError(f'{self._op}: "{path}" is damaged: its row groups do not have the {footer.metadata.num_rows} rows of the file')
+                groups += [(number, k) for k in range(len(counts))]
+                rows += counts
+                footer.close()
+            if not sum(rows):
+                raise RuntimeError(f"{self._op}: No rows found in {', '.join(self._given)}")
+            self._groups, self._begins = np.array(groups, np.int64), np.cumsum([0, *rows], dtype=np.int64)
+            self._paths = paths
+        return int(self._begins[-1])
+
+    def _find_files(self, source: str) -> list[str]:
+        """Return the files of a path, a folder or a pattern."""
+        try:
+            if is_url(source):
+                if any(wildcard in source for wildcard in "*?["):
+                    return find_urls(source)
+                fs, _ = filesystem(source)
+                if source.endswith(".parquet") or not call_filesystem(source, "isdir", kind="listing"):
+                    return [source]
+                found = [fs.unstrip_protocol(name) for name in call_filesystem(source, "find", kind="listing")]
+            elif os.path.isdir(source):
+                found = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
+            elif any(wildcard in source for wildcard in "*?[") and not os.path.exists(source):
+                found = importlib.import_module("glob").glob(source, recursive=True)
+                return sorted(name for name in found if os.path.isfile(name))
+            else:
+                return [source]
+        except (OSError, RuntimeError) as error:
+            raise RuntimeError(f'{self._op}: "{source}" cannot be read: {reason_of(error)}') from None
+        return sorted(name for name in found if name.endswith(".parquet") and not os.path.basename(name).startswith((".", "_")))
+
+    def _footer(self, path: str) -> Any:
+        try:
+            return _open_file(path)
+        except Exception as error:
+            raise RuntimeError(f'{self._op}: "{path}" cannot be read: {_other_kind(path) or reason_of(error)}') from None
+
+    def _select_columns(self, schema: Any) -> "list[_Column]":
+        types, columns = _arrow().types, []
+        for field in schema:
+            if types.is_struct(field.type):
+                inner = {field.type.field(k).name: field.type.field(k).type for k in range(field.type.num_fields)}
+                if inner.keys() == {"bytes", "path"} and is_bytes(inner["bytes"], types) and is_bytes(inner["path"], types):
+                    columns.append((_Column(field.name, field.name, None), inner["bytes"]))
+                else:
+                    columns += [(_Column(f"{field.name}.{inner_name}", field.name, inner_name), kind) for inner_name, kind in inner.items()]
+            else:
+                columns.append((_Column(field.name, field.name, ""), field.type))
+        known = {column.name: (column, kind) for column, kind in columns}
+        if self._columns is None:
+            usable = [column for column, kind in columns if not is_unsupported(kind, types)]
+            if not usable:
+                found = ", ".join(f"{name} ({kind})" for name, (_, kind) in known.items())
+                raise RuntimeError(f"{self._op}: none of the columns can be converted to samples: {found}")
+            return usable
+        if not self._columns:
+            raise RuntimeError(f"{self._op}: columns is an empty list")
+        for name in self._columns:
+            if name not in known:
+                raise RuntimeError(f"{self._op}: column {name!r} not found; available: {', '.join(known)}")
+            if is_unsupported(known[name][1], types):
+                raise RuntimeError(f"{self._op}: cannot convert column {name!r} to samples: its type is {known[name][1]}")
+        return [known[name][0] for name in self._columns]
+
+    def _row(self, sample: int) -> tuple[int, int]:
+        """Return the row group of a sample and its row there."""
+        group = int(np.searchsorted(self._begins, sample, "right")) - 1
+        return group, int(sample - self._begins[group])
+
+    def _source(self, sample: int) -> str:
+        assert self._paths is not None
+        group, _ = self._row(sample)
+        file = self._groups[group, 0]
+        first = np.searchsorted(self._groups[:, 0], file)
+        return f"{self._paths[file]} at row {sample - self._begins[first]}"
+
+    @override
+    def start(self, samples: np.ndarray) -> "Future[dict[str, Batch]]":
+        if self._process != os.getpid():
+            self._reset()
+            self._process = os.getpid()
+        if self._executor is None:
+            self._executor = Workers(_THREADS, self._op, self)
+        return self._executor.submit(self._read_batch, samples)
+
+    @override
+    def finish(self, request: "Future[dict[str, Batch]]", samples: np.ndarray) -> dict[str, Batch]:
+        if self._process != os.getpid():
+            request = self.start(samples)
+        outputs = request.result()
+        for batch in outputs.values():
+            batch.sources = Sources(self._source, samples)
+        return outputs
+
+    def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
+        arrow = _arrow()
+        group_of = np.searchsorted(self._begins, samples, "right") - 1
+        groups, place = np.unique(group_of, return_inverse=True)
+        tables, reasons = [], {}
+        for k, group in enumerate(groups.tolist()):
+            try:
+                table = self._table(group)
+                expected = self._begins[group + 1] - self._begins[group]
+                if table.num_rows != expected:
+                    raise RuntimeError(f"the row group has {table.num_rows} rows instead of {expected}")
+                tables.append(table)
+            except Exception as error:
+                reasons |= dict.fromkeys(np.flatnonzero(place == k).tolist(), f"its row group cannot be read: {reason_of(error)}")
+        if reasons:
+            raise UnreadableSamples(reasons)
+        # Take the rows group by group, then permute them to the order of the samples.
+        order = np.argsort(place, kind="stable")
+        rows_of = [(samples - self._begins[group_of])[order[place[order] == k]] for k in range(len(groups))]
+        chosen = [arrow.array(rows) for rows in rows_of]
+        inverse = arrow.array(np.argsort(order, kind="stable"))
+        outputs, path = {}, None
+        for column in self._selected:
+            whole = gathered_bytes([column.whole(table.column(column.field), arrow) for table in tables], rows_of, order, arrow)
+            if whole is not None:
+                outputs[column.name] = whole
+                continue
+            parts = [column.of(table.column(column.field), rows, arrow) for table, rows in zip(tables, chosen, strict=True)]
+            array = parts[0] if len(parts) == 1 else arrow.concat_arrays(parts)
+            array = array.take(inverse)
+            if column.inner is None:
+                path = self._folders(samples) if path is None else path
+                array = _with_files(array, path, arrow)
+            try:
+                outputs[column.name] = to_batch(array, arrow)
+            except UnreadableSamples as bad:
+                reasons |= {k: f"column {column.name!r}: {reason}" for k, reason in bad.reasons.items()}
+            except Exception as error:
+                raise UnreadableSamples(dict.fromkeys(range(len(samples)), f"column {column.name!r}: {reason_of(error)}")) from None
+        if reasons:
+            raise UnreadableSamples(reasons)
+        return outputs
+
+    def _folders(self, samples: np.ndarray) -> list[str]:
+        assert self._paths is not None
+        return [self._paths[self._groups[self._row(sample)[0], 0]].rpartition("/")[0] for sample in samples.tolist()]
+
+    def _table(self, group: int) -> Any:
+        """Return a row group from the cache; the first thread that needs it loads it, others wait for its future."""
+        with self._cache_lock:
+            future = self._tables.get(group)
+            mine = future is None
+            if future is None:
+                future = self._tables[group] = Future()
+            self._tables.move_to_end(group)
+        if mine:
+            try:
+                future.set_result(self._load_group(group))
+            except BaseException as error:
+                with self._cache_lock:
+                    self._tables.pop(group, None)
+                future.set_exception(error)
+                raise
+            with self._cache_lock:
+                self._sizes[group] = future.result().nbytes
+                done = [k for k in self._tables if k in self._sizes]
+                total = sum(self._sizes[k] for k in done)
+                for k in done[:-2]:
+                    if total > (_KEPT_BYTES if self._random_shuffle or self._shuffle_after_epoch else _KEPT_IN_ORDER):
+                        del self._tables[k]
+                        total -= self._sizes.pop(k)
+        return future.result()
+
+    def _load_group(self, group: int) -> Any:
+        assert self._paths is not None
+        number, k = self._groups[group].tolist()
+        with self._cache_lock:
+            found = self._files.get(number)
+            if found is None:
+                found = self._files[number] = (_open_file(self._paths[number]), threading.Lock())
+                if len(self._files) > _FILES_KEPT:
+                    self._files.popitem(last=False)
+            self._files.move_to_end(number)
+        file, lock = found
+        names = list(dict.fromkeys(column.field for column in self._selected))
+        with lock:
+            size, longest = promised_bytes(file.metadata.row_group(k), names)
+            check_sample(f"row group {k} has", size, self._max_sample_bytes)
+            if (
+                longest * file.metadata.row_group(k).num_rows > self._max_sample_bytes
+            ):  # repeated values of a dictionary can exceed the size in the footer
+                return self._load_group_in_parts(file, k, names, max(1, self._max_sample_bytes // (_PARTS * longest)))
+            read = partial(file.read_row_group, k, columns=names, use_threads=False)
+            return read().combine_chunks()
+
+    def _load_group_in_parts(self, file: Any, k: int, names: list[str], rows: int) -> Any:
+        """Read a row group in parts, and stop when it exceeds the size limit."""
+        parts, size = [], 0
+        for part in file.iter_batches(rows, [k], names, use_threads=False):
+            parts.append(part)
+            size += part.nbytes
+            check_sample(f"row group {k} has more than", size, self._max_sample_bytes)
+        return _arrow().Table.from_batches(parts, parts[0].schema if parts else file.schema_arrow).combine_chunks()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {**state, "_executor": None, "_files": OrderedDict(), "_tables": OrderedDict(), "_sizes": {}, "_cache_lock": None, "_process": 0}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._cache_lock = new_lock()
+
+
+class _Column:
+    """The origin of the values of a column: a field, a field of a structure, or (``inner`` None) a file in a structure."""
+
+    def __init__(self, name: str, field: str, inner: str | None) -> None:
+        self.name, self.field, self.inner = name, field, inner
+
+    def whole(self, column: Any, arrow: Any) -> Any:
+        """Return all rows, without files that are stored as a path."""
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        if isinstance(array, arrow.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
+        field = "bytes" if self.inner is None else self.inner
+        return arrow.compute.struct_field(array, field) if field else array
+
+    def of(self, column: Any, rows: Any, arrow: Any) -> Any:
+        """Return the chosen rows."""
+        array = column.take(rows)
+        array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
+        if isinstance(array, arrow.ChunkedArray):
+            array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
+        return arrow.compute.struct_field(array, self.inner) if self.inner else array
+
+
+def _with_files(array: Any, folders: list[str], arrow: Any) -> Any:
+    """Return the contents of files that are stored inline or as a path."""
+    contents, paths = arrow.compute.struct_field(array, "bytes"), arrow.compute.struct_field(array, "path")
+    if not contents.null_count:
+        return contents
+    values = contents.to_pylist()
+    for k in np.flatnonzero(~np.asarray(contents.is_valid())).tolist():
+        path = paths[k].as_py()
+        if path is not None:
+            path = os.fsdecode(path)
+            full = path if is_url(path) or os.path.isabs(path) or not folders[k] else f"{folders[k]}/{path}"
+            try:
+                values[k] = read_all(full)
+            except (OSError, RuntimeError) as error:
+                raise UnreadableSamples({k: f"{full}: {reason_of(error)}"}) from None
+    return arrow.array(values, arrow.large_binary())
+
+
+def _other_kind(path: str) -> str:
+    """Return what a local file is if not Parquet, for the message; else an empty string."""
+    try:
+        with open_regular(path) as file:
+            kind = native.file_kind(file.read(512))
+    except OSError:
+        return ""
+    return f"it is {kind}, not a Parquet file" if kind not in ("", "a Parquet file") else ""
+
+
+def _arrow() -> Any:
+    try:
+        arrow = importlib.import_module("pyarrow")
+        importlib.import_module("pyarrow.parquet")
+        importlib.import_module("pyarrow.compute")
+    except ImportError:
+        raise RuntimeError("readers.Parquet: Parquet files need pyarrow: pip install torch_ndd[parquet]") from None
+    return arrow
+
+
+def _open_file(path: str) -> Any:
+    parquet = _arrow().parquet
+    if not is_url(path):
+        check_regular(path)
+        return parquet.ParquetFile(path, pre_buffer=False)  # pre-buffering reads on more threads: 34 ms of CPU time for 52 MB, 29 ms without
+    return parquet.ParquetFile(RangeFile(path), pre_buffer=True)

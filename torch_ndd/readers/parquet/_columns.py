@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrow columns as batches."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..._core import native
+from ..._core.values.batch import Batch, empty, new_batch, ragged_batch
+from ..._core.work.bad_samples import UnreadableSamples
+from .._ranges.ranges import packed_batch
+
+
+def is_bytes(kind: Any, types: Any) -> bool:
+    """Return whether a type holds bytes or text."""
+    tests = (types.is_binary, types.is_large_binary, types.is_string, types.is_large_string, types.is_fixed_size_binary)
+    return any(test(kind) for test in tests)
+
+
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}  # of a decoded value, by the type in a Parquet file; 8 bytes or an offset for all others
+
+
+def promised_bytes(group: Any, fields: Sequence[str]) -> tuple[int, int]:
+    """Return the bytes that the metadata of a row group promise for some fields, and the most that one value of its dictionaries may have."""
+    total = longest = 0
+    for k in range(group.num_columns):
+        column = group.column(k)
+        if column.path_in_schema.partition(".")[0] not in fields:
+            continue
+        width = _WIDTHS.get(column.physical_type, 8)
+        total += max(column.total_uncompressed_size, width * max(column.num_values, 0))
+        if column.physical_type.endswith("BYTE_ARRAY") and any("DICTIONARY" in encoding for encoding in column.encodings):
+            longest = max(longest, column.total_uncompressed_size)
+    return max(total, group.num_rows), longest
+
+
+def is_list(kind: Any, types: Any) -> bool:
+    """Return whether a type is a list type."""
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def number_type(kind: Any, types: Any) -> np.dtype | None:
+    """Return the NumPy dtype of numbers, booleans, dates and times; None for other types."""
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return np.dtype(kind.to_pandas_dtype())
+    if types.is_temporal(kind) and kind.bit_width in (32, 64):
+        return np.dtype(np.int64 if kind.bit_width == 64 else np.int32)
+    return None
+
+
+def is_unsupported(kind: Any, types: Any) -> bool:
+    """Return whether values of this type cannot become a batch."""
+    while is_list(kind, types):
+        kind = kind.value_type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return not is_bytes(kind, types) and number_type(kind, types) is None
+
+
+def to_batch(array: Any, arrow: Any) -> Batch:
+    """Convert a column: numbers to scalars, lists to arrays, bytes and text to uint8. Raise UnreadableSamples for missing or irregular values."""
+    types = arrow.types
+    if types.is_dictionary(array.type):
+        if is_bytes(array.type.value_type, types):
+            size = arrow.compute.sum(arrow.compute.binary_length(array.dictionary).take(array.indices)).as_py() or 0
+            native.check_memory(size, "the values of a column that its file holds once")
+        array = array.dictionary_decode()
+    if is_bytes(array.type, types):
+        return _bytes(array, arrow)
+    if is_list(array.type, types):
+        return _lists(array, arrow)
+    return new_batch(torch.from_numpy(_numbers(array, arrow, np.arange(len(array)))))
+
+
+def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.ndarray, arrow: Any) -> Batch | None:
+    """Gather rows of several byte or text arrays into a batch with one copy; ``place`` is the position of each row. None for other cases."""
+    types = arrow.types
+    begins, lengths = np.empty((2, len(place)), np.int64)
+    kept, at = [], 0
+    for array, chosen in zip(arrays, rows, strict=True):
+        if array.null_count or not is_bytes(array.type, types) or types.is_fixed_size_binary(array.type):
+            return None
+        large = array.cast(arrow.large_binary())
+        _, offsets, data = large.buffers()
+        if offsets is None or data is None:
+            return None
+        ends = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
+        first, last, end = ends[chosen], ends[chosen + 1], at + len(chosen)
+        if (first < 0).any() or (last < first).any() or (last > data.size).any():
+            return None
+        begins[place[at:end]], lengths[place[at:end]] = data.address + first, last - first
+        kept.append(large)
+        at = end
+    values = empty([int(lengths.sum())], torch.uint8, torch.device("cpu"))
+    native.gather(None, 1, begins.ctypes.data, lengths.ctypes.data, len(place), values.data_ptr())
+    del kept
+    return packed_batch(values, lengths)
+
+
+def _bytes(array: Any, arrow: Any) -> Batch:
+    large = array.cast(arrow.large_binary()) if not arrow.types.is_large_binary(array.type) else array
+    if large.null_count:
+        large = large.fill_null(b"")  # a null of a fixed size has bytes
+    _, offsets, data = large.buffers()
+    ends = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1] if offsets is not None else np.zeros(1, np.int64)
+    lengths = np.diff(ends)
+    content = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data is not None and len(lengths) else np.zeros(0, np.uint8)
+    if (lengths < 0).any() or lengths.sum() != len(content):
+        raise ValueError("a column of bytes is damaged")
+    return packed_batch(torch.from_numpy(content.copy()), lengths)
+
+
+def _numbers(array: Any, arrow: Any, sample: np.ndarray) -> np.ndarray:
+    """Return the values; ``sample`` holds the sample of each one."""
+    if arrow.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    dtype = number_type(array.type, arrow.types)
+    assert dtype is not None
+    if array.null_count and dtype.kind != "f":
+        missing = sample[~np.asarray(array.is_valid())]
+        raise UnreadableSamples(dict.fromkeys(missing.tolist(), "a number is missing (null)"))
+    if arrow.types.is_temporal(array.type):
+        array = array.view(arrow.int64() if dtype.itemsize == 8 else arrow.int32())
+    return np.require(array.to_numpy(zero_copy_only=False), dtype, ["C", "W", "O"])
+
+
+def _lists(array: Any, arrow: Any) -> Batch:
+    count = len(array)
+    sample = np.arange(count)
+    if array.null_count:
+        missing = np.flatnonzero(~np.asarray(array.is_valid()))
+        raise UnreadableSamples(dict.fromkeys(missing.tolist(), "a list is missing (null)"))
+    extents: list[np.ndarray] = []  # of each dimension, per sample
+    rows = np.ones(count, np.int64)  # lists per sample at this depth
+    while is_list(array.type, arrow.types):
+        if array.null_count:
+            missing = sample[~np.asarray(array.is_valid())]
+            raise UnreadableSamples(dict.fromkeys(missing.tolist(), "a list is missing (null)"))
+        if arrow.types.is_fixed_size_list(array.type):
+            lengths = np.full(len(array), array.type.list_size, np.int64)
+        else:
+            lengths = np.asarray(arrow.compute.list_value_length(array)).astype(np.int64)
+        first = np.minimum(np.cumsum(rows) - rows, max(len(lengths) - 1, 0))
+        extent = np.where(rows > 0, lengths[first] if len(lengths) else 0, 0)
+        ragged = np.flatnonzero(lengths != np.repeat(extent, rows))
+        if len(ragged):
+            raise UnreadableSamples(dict.fromkeys(sample[ragged].tolist(), "its lists are of different lengths"))
+        extents.append(extent)
+        sample = np.repeat(sample, lengths)
+        rows = rows * extent
+        array = array.flatten()
+    if is_bytes(array.type, arrow.types):
+        raise ValueError("lists of bytes or text are not supported")
+    values, shapes = torch.from_numpy(_numbers(array, arrow, sample)), np.stack(extents, 1)
+    if len(values) != shapes.prod(1).sum():
+        raise ValueError("a column of lists is damaged")
+    if count and (shapes == shapes[0]).all():
+        return new_batch(values.view(count, *shapes[0].tolist()))
+    return ragged_batch(values, shapes)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base class of the video readers."""
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from ... import types
+from ..._core.context.device import DeviceLike
+from ..._core.values.batch import Batch, new_batch
+from ..._core.work.bad_samples import BadSample
+from ...decoders._video import Video as OpenVideo
+from ...decoders._video import codec, padded_frames, reason
+from ...io._urls import is_url
+from ...ops.color.space import color_space_conversion
+from .._options import DecodingOptions
+from .._threads import Array, ThreadedReader
+from ._index import Limits, Listed, VideoIndex, from_folder, from_list, sequences, spans, uniform_frames
+
+Path = str | os.PathLike[str]
+_FRAME_NUMBERS = {"none": "none", "scalar": "scalar", "sequence": "sequence", False: "none", True: "scalar"}
+
+
+class SequenceOptions(DecodingOptions, total=False):
+    """Options of every video reader; see :class:`readers.Video`."""
+
+    enable_frame_num: str | bool | None
+    enable_timestamps: bool | None
+    file_list: Path | None
+    file_root: Path | None
+    filenames: Path | Sequence[Path] | None
+    image_type: types.DALIImageType | None
+    labels: Any
+    scalar_labels: bool
+    step: int | None
+    stride: int | None
+
+
+class VideoReader(ThreadedReader):
+    """Base class of the video readers. Subclasses set the attributes they have arguments for."""
+
+    _layouts: ClassVar[Sequence[str | None]] = ("FHWC",)
+    _limits = Limits(frames=False, start_up=True, end_up=False)
+    _pad_mode = "none"
+    _fill = torch.zeros(1, dtype=torch.uint8)
+    _uniform = False
+    _dtype = torch.uint8
+    _normalized = False
+    _public_name = ""  # if it differs from that of the class
+
+    def __init__(self, max_batch_size: int | None, device: DeviceLike, sequence_length: int, options: SequenceOptions) -> None:
+        super().__init__(max_batch_size, device, options)
+        self._op = self._public_name or self._op
+        enable_frame_num, image_type = options.get("enable_frame_num"), options.get("image_type")
+        if enable_frame_num is not None and enable_frame_num not in _FRAME_NUMBERS:
+            raise RuntimeError(f"{self._op}: Invalid enable_frame_num value: {enable_frame_num!r}; it must be 'none', 'scalar' or 'sequence'")
+        self._frame_numbers = _FRAME_NUMBERS[enable_frame_num or "none"]
+        self._timestamps = bool(options.get("enable_timestamps"))
+        self._image_type = types.RGB if image_type is None else image_type
+        if self._image_type not in (types.RGB, types.YCbCr):
+            raise RuntimeError(f"{self._op}: Invalid image type: {image_type!r}; it must be types.RGB or types.YCbCr")
+        file_list, file_root, filenames, labels = (options.get(name) for name in ("file_list", "file_root", "filenames", "labels"))
+        self._file_list = os.fspath(file_list) if file_list else None
+        self._file_root = os.fspath(file_root) if file_root else None
+        paths = [filenames] if isinstance(filenames, str | os.PathLike) else list(filenames or ())
+        self._filenames = [os.fspath(path) for path in paths]
+        if sum(map(bool, (self._file_list, self._file_root, self._filenames))) != 1:
+            raise RuntimeError(f"{self._op}: one of file_list, file_root and filenames must be given, and only one")
+        self._labels = None if labels is None else self._checked_labels(labels)
+        self._scalar_labels = bool(options.get("scalar_labels"))
+        stride = options.get("stride")
+        self._frames, self._stride, self._advance = int(sequence_length), int(stride or 1), int(options.get("step") or -1)
+        if self._frames < 1 or self._stride < 1:
+            raise RuntimeError(f"{self._op}: sequence_length and stride must be positive, got {sequence_length} and {stride}")
+        if self._advance < 1:
+            self._advance = self._frames * self._stride
+        self._index: VideoIndex | None = None
+        self._opened = threading.local()
+
+    def describe_bottleneck(self) -> tuple[str, str]:
+        fewer = "read fewer frames (sequence_length, a larger step), store smaller videos with more key frames"
+        return "frames to be decoded", f"{fewer}, or read further ahead (prefetch_queue_depth)"
+
+    def _checked_labels(self, labels: Any) -> np.ndarray:
+        values = np.asarray(labels)
+        if not self._filenames or values.ndim != 1 or len(values) != len(self._filenames):
+            raise RuntimeError(
+                f"{self._op}: Number of provided files and labels should match: {len(self._filenames)} filenames and {values.size} labels"
+            )
+        return values.astype(np.int32)
+
+    def scan(self) -> int:
+        codec()
+        if self._index is None:
+            if self._file_list is not None:
+                listed = from_list(self._op, self._file_list)
+            elif self._file_root is not None:
+                listed = from_folder(self._op, self._file_root)
+            else:
+                labels = [0] * len(self._filenames) if self._labels is None else self._labels.tolist()
+                listed = [Listed(path, label) for path, label in zip(self._filenames, labels, strict=True)]
+            found = spans(self._op, listed, self._limits, self._max_sample_bytes, self._cannot_open)
+            if self._uniform:
+                used = [span for span in found if span.end > span.start]
+                columns = [np.array([span[k] for span in used], kind) for k, kind in enumerate((np.int32, np.int64, np.int64))]
+            else:
+                columns = list(sequences(found, self._frames, self._advance, self._stride, self._pad_mode != "none"))
+            self._index = VideoIndex(listed, *columns)
+            self._remote = any(is_url(entry.path) for entry in listed)
+        return self._index.size
+
+    def _cannot_open(self, path: str, reason: str) -> None:
+        """Handle a video that cannot be opened. Its number of sequences is unknown, so it can only be left out."""
+        if self._on_error == "raise":
+            raise RuntimeError(f'{self._op}: "{path}" cannot be opened: {reason}; on_error="skip" leaves such files out')
+        self._errors.append(BadSample(-1, path, reason))
+
+    def _source(self, sample: int) -> str:
+        assert self._index is not None
+        return self._index.source(sample)
+
+    def _open(self, path: str) -> OpenVideo:
+        """Return a video, keeping the last one of this thread open, because consecutive sequences are often from the same video."""
+        if getattr(self._opened, "path", None) != path:
+            self._opened.video, self._opened.path = OpenVideo(path, max_bytes=self._max_sample_bytes), path
+        return self._opened.video
+
+    def _read(self, sample: int) -> tuple[Array, ...]:
+        try:
+            return self._sequence(sample)
+        except MemoryError:
+            raise
+        except Exception as error:  # torchcodec has several types
+            raise RuntimeError(reason(error)) from None
+
+    def _sequence(self, sample: int) -> tuple[Array, ...]:
+        index = self._index
+        assert index is not None
+        listed, start, end = index.listed[index.video[sample]], int(index.start[sample]), int(index.end[sample])
+        video = self._open(listed.path)
+        video.check(self._frames, self._dtype.itemsize)
+        if self._uniform:
+            numbers = uniform_frames(start, end, self._frames)
+        else:
+            numbers = padded_frames(start + self._stride * np.arange(self._frames, dtype=np.int64), end, self._pad_mode)
+        frames, seconds = video.frames(numbers, self._fill)
+        outputs: list[Array] = [frames]
+        if self._labels is not None or not self._filenames:
+            outputs.append(np.array(listed.label, np.int64) if self._scalar_labels else np.array([listed.label], np.int32))
+        if self._frame_numbers != "none":
+            outputs.append(np.array([start], np.int32) if self._frame_numbers == "scalar" else numbers.astype(np.int32))
+        if self._timestamps:
+            outputs.append(seconds)
+        return tuple(outputs)
+
+    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...]:
+        frames, *others = super().finish(request, samples)
+        sources = frames.sources
+        if self._image_type == types.YCbCr:
+            frames = color_space_conversion(frames, image_type=types.RGB, output_type=types.YCbCr)
+        frames = self._resize(frames)
+        if frames.dtype != self._dtype or self._normalized:
+            values = frames.wait().to(self._dtype)
+            frames = new_batch(values / 255 if self._normalized else values, frames.ragged_shapes, frames.layout, fixed=frames.shared_extents)
+        frames.sources = sources
+        return frames, *others
+
+    def _resize(self, frames: Batch) -> Batch:
+        """Return the frames in the requested size."""
+        return frames
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_opened": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._opened = threading.local()
