@@ -31,6 +31,13 @@ from ._core.values.batch import empty_batch as empty_batch
 from .ops._outputs import like as like
 from .ops._outputs import resized as resized
 
+# fmt: off
+__all__ = [
+    "Batch", "DeviceLike", "Double", "PerSample", "Random", "ShapeArg", "Shared", "T", "empty_batch", "include_folder", "launch", "like", "load",
+    "load_library", "operator", "resized",
+]
+# fmt: on
+
 _FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off")
 
 

@@ -19,3 +19,10 @@ from ._policies import auto_augment as auto_augment
 from ._policies import rand_augment as rand_augment
 from ._policies import trivial_augment as trivial_augment
 from ._timm import timm_arguments as timm_arguments
+
+# fmt: off
+__all__ = [
+    "RAND_AUGMENT", "TRIVIAL_AUGMENT_WIDE", "Augmentation", "aug_mix", "auto_augment", "cutmix", "elastic", "mixup", "mixup_or_cutmix", "mosaic",
+    "rand_augment", "random_erasing", "timm_arguments", "trivial_augment",
+]
+# fmt: on

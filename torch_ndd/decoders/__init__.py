@@ -13,3 +13,18 @@ from .image_window import image_slice as image_slice
 from .inflate import inflate as inflate
 from .numpy import numpy as numpy
 from .video import video as video
+
+__all__ = [
+    "Cache",
+    "CacheStats",
+    "audio",
+    "cache",
+    "engine_counts",
+    "image",
+    "image_crop",
+    "image_random_crop",
+    "image_slice",
+    "inflate",
+    "numpy",
+    "video",
+]

@@ -12,6 +12,8 @@ from ._cache import Cache, CacheArguments
 from ._decode import FILLS, DecodeArguments, Target, decode
 from ._files import decoder
 
+__all__ = ["image", "image_random_crop"]
+
 
 @decoder(name="decoders.image", host_inputs=True, fills=FILLS)
 def image(

@@ -13,6 +13,8 @@ from ._cache import Cache, CacheArguments
 from ._decode import FILLS, DecodeArguments, Target, decode, sizes_of
 from ._files import decoder
 
+__all__ = ["image_crop", "image_slice"]
+
 
 @decoder(name="decoders.image_crop", host_inputs=True, fills=FILLS)
 def image_crop(

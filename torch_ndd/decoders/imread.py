@@ -13,6 +13,8 @@ from ._cache import Cache
 from ._files import path_bytes
 from .image import image
 
+__all__ = ["imread"]
+
 
 def imread(
     filepaths: Any,

@@ -19,6 +19,8 @@ from .._core.values.tensor import check_layout
 from ._decode import sample_name
 from ._files import decoder
 
+__all__ = ["inflate", "inflated"]
+
 # Decompresses into a known number of bytes or raises ValueError.
 _Inflate = Callable[[memoryview, int], bytes]
 

@@ -9,6 +9,8 @@ from .._core.values.batch import Batch, empty_packed
 from .._core.values.dispatch import submit
 from ._files import decoder
 
+__all__ = ["numpy"]
+
 _shapes = native.kernel("npy_shapes", writes=(-1,))
 _MOST_DIMENSIONS = 32
 

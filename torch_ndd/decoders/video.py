@@ -21,6 +21,8 @@ from ._files import decoder
 from ._video import EndsEarlyError, Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
 
+__all__ = ["video"]
+
 
 @decoder(name="decoders.video", kernel=None)
 def video(

@@ -2,3 +2,5 @@
 """Reading files whose paths are data."""
 
 from . import file as file
+
+__all__ = ["file"]

@@ -19,6 +19,8 @@ from ._progress import Progress
 from ._shards import name_of, read_record, write_shard
 from ._target import ANNOTATIONS, CLASSES, SUMMARY, WORK, Target
 
+__all__ = ["Summary", "pack", "shards_of"]
+
 _DIGEST = f"{WORK}/digest"
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data set readers: epochs of batches or samples, read ahead by native threads."""
 
+import warnings
+
 from .._core.work.bad_samples import BadSample as BadSample
-from .._core.work.bad_samples import BadSample as ReadError  # noqa: F401 (former name)
 from ._base import LoaderOptions as LoaderOptions
 from ._base import Reader as Reader
 from ._items import EncodedFile as EncodedFile
@@ -21,3 +22,17 @@ from .tfrecord import TFRecord as TFRecord
 from .video import Video as Video
 from .video import VideoResize as VideoResize
 from .webdataset import Webdataset as Webdataset
+
+# fmt: off
+__all__ = [
+    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "LoaderOptions", "MXNet", "NemoAsr", "Numpy", "Parquet", "Reader",
+    "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset", "merge_states",
+]
+# fmt: on
+
+
+def __getattr__(name: str) -> object:
+    if name == "ReadError":
+        warnings.warn("readers.ReadError is deprecated; use readers.BadSample", DeprecationWarning, stacklevel=2)
+        return BadSample
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,6 +11,8 @@ from ..decoders._video import pad_mode as checked_pad_mode
 from ._video_index import Limits
 from ._video_reader import SequenceOptions, VideoReader
 
+__all__ = ["Video"]
+
 
 class Video(VideoReader):
     """Read sequences of frames from videos like :class:`readers.Video`, with several ways to pad the end of a video.

@@ -19,6 +19,8 @@ from ._files import files_below, listed_files, whole_files
 from ._ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
 from ._remote import RemoteRanges, native_request
 
+__all__ = ["Numpy"]
+
 _POLICIES = native.numbers("numpy.Policy")
 _STARTS, _ENDS = ("roi_start", "rel_roi_start"), ("roi_end", "rel_roi_end", "roi_shape", "rel_roi_shape")
 

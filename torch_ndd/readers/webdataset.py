@@ -23,6 +23,8 @@ from ._remote import ranges_of
 from ._scan import TAR, refuse, scan
 from ._tar_headers import BLOCK, is_whole, mismatches, name_of, split_name
 
+__all__ = ["Webdataset"]
+
 _DTYPES = (
     torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
     torch.float64,

@@ -23,6 +23,8 @@ from ..readers._choice import OfTorch, dataset_reader, with_order
 from ..readers._items import together
 from ..readers._selected import Selected
 
+__all__ = ["IMG_EXTENSIONS", "CocoDetection", "ImageFolder", "PathLike", "default_loader"]
+
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 PathLike = str | os.PathLike[str]

@@ -22,3 +22,10 @@ from .._core.values.tv_tensors import is_rotated_bounding_format as is_rotated_b
 from .._core.values.tv_tensors import is_typed as is_typed
 from .._core.values.tv_tensors import set_return_type as set_return_type
 from .._core.values.tv_tensors import wrap as wrap
+
+# fmt: off
+__all__ = [
+    "IMAGE_ENDINGS", "BoundingBoxFormat", "BoundingBoxes", "ClampingMode", "Image", "KeyPoints", "Mask", "TVTensor", "Typed", "Video",
+    "box_columns", "canvas_sizes", "is_batch_of", "is_rotated_bounding_format", "is_typed", "set_return_type", "wrap",
+]
+# fmt: on

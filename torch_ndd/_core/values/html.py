@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from ...show import show
+from ..._show import show
 
 _MOST_BYTES = 64 << 20  # of a batch that is drawn unasked
 _MOST_SAMPLES = 16

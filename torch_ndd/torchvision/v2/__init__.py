@@ -19,3 +19,16 @@ from ._classes import *  # noqa: F403
 from ._timm import from_timm as from_timm
 from ._translate import from_torchvision as from_torchvision
 from .functional import InterpolationMode as InterpolationMode
+
+__all__ = [
+    "AutoAugmentPolicy",
+    "InterpolationMode",
+    "check_type",
+    "from_timm",
+    "from_torchvision",
+    "functional",
+    "get_bounding_boxes",
+    "get_keypoints",
+    "has_all",
+    "has_any",
+]
