@@ -15,8 +15,6 @@ from .._core.values.dispatch import submit
 from ._files import decoder
 from ._sndfile import load
 
-__all__ = ["audio", "lengths"]
-
 _shapes = native.kernel("audio_shapes", writes=(-1,))
 _DTYPES = (torch.float32, torch.int16, torch.int32)
 

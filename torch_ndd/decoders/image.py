@@ -7,12 +7,11 @@ import torch
 
 from .. import types
 from .._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T
+from .._core.work.bad_samples import OnError
 from ..ops.geometry._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
-from ._cache import Cache, CacheArguments
+from ._cache import Cache, CacheArguments, CacheType
 from ._decode import FILLS, DecodeArguments, Target, decode
 from ._files import decoder
-
-__all__ = ["image", "image_random_crop"]
 
 
 @decoder(name="decoders.image", host_inputs=True, fills=FILLS)
@@ -30,7 +29,7 @@ def image(
     cache_debug: bool = False,
     cache_size: int = 0,
     cache_threshold: int = 0,
-    cache_type: str = "",
+    cache_type: CacheType = "",
     device_memory_padding: Hint[int] = 16777216,
     device_memory_padding_jpeg2k: Hint[int] = 0,
     dtype: torch.dtype = torch.uint8,
@@ -41,7 +40,7 @@ def image(
     jpeg_fancy_upsampling: bool = False,
     max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,
@@ -132,7 +131,7 @@ def image_random_crop(
     cache_debug: bool = False,
     cache_size: int = 0,
     cache_threshold: int = 0,
-    cache_type: str = "",
+    cache_type: CacheType = "",
     device_memory_padding: Hint[int] = 16777216,
     device_memory_padding_jpeg2k: Hint[int] = 0,
     dtype: torch.dtype = torch.uint8,
@@ -144,7 +143,7 @@ def image_random_crop(
     max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
     num_attempts: int = 10,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,

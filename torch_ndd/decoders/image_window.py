@@ -7,13 +7,12 @@ import torch
 
 from .. import types
 from .._core.operators.operator import DeviceLike, Hint, ShapeArg, T
-from ..ops.geometry._crop_window import CropArguments, CropWindow, crop_window
+from .._core.work.bad_samples import OnError
+from ..ops.geometry._crop_window import CropArguments, CropWindow, Rounding, crop_window
 from ..ops.geometry.slice import SliceArguments, slice_window
-from ._cache import Cache, CacheArguments
+from ._cache import Cache, CacheArguments, CacheType
 from ._decode import FILLS, DecodeArguments, Target, decode, sizes_of
 from ._files import decoder
-
-__all__ = ["image_crop", "image_slice"]
 
 
 @decoder(name="decoders.image_crop", host_inputs=True, fills=FILLS)
@@ -30,7 +29,7 @@ def image_crop(
     cache_debug: bool = False,
     cache_size: int = 0,
     cache_threshold: int = 0,
-    cache_type: str = "",
+    cache_type: CacheType = "",
     crop: ShapeArg[Sequence[float]] | None = None,
     crop_d: ShapeArg[float] | None = None,
     crop_h: ShapeArg[float] | None = None,
@@ -48,11 +47,11 @@ def image_crop(
     jpeg_fancy_upsampling: bool = False,
     max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,
-    rounding: str = "round",
+    rounding: Rounding = "round",
     split_stages: Hint[bool] = False,
     use_chunk_allocator: Hint[bool] = False,
     use_fast_idct: bool = False,
@@ -111,7 +110,7 @@ def image_slice(
     cache_debug: bool = False,
     cache_size: int = 0,
     cache_threshold: int = 0,
-    cache_type: str = "",
+    cache_type: CacheType = "",
     device_memory_padding: Hint[int] = 16777216,
     device_memory_padding_jpeg2k: Hint[int] = 0,
     dtype: torch.dtype = torch.uint8,
@@ -125,7 +124,7 @@ def image_slice(
     memory_stats: Hint[bool] = False,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,

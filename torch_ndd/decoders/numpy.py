@@ -9,8 +9,6 @@ from .._core.values.batch import Batch, empty_packed
 from .._core.values.dispatch import submit
 from ._files import decoder
 
-__all__ = ["numpy"]
-
 _shapes = native.kernel("npy_shapes", writes=(-1,))
 _MOST_DIMENSIONS = 32
 

@@ -12,8 +12,6 @@ from ._decode import Options, check_files, output_type_name, read_headers, sampl
 from ._files import decoder
 from ._scale import JPEG2000
 
-__all__ = ["peek_image_shape"]
-
 _DTYPES = (torch.int32, torch.uint32, torch.int64, torch.uint64, torch.float32, torch.float64)
 _ANY_SIZE = 2**62
 

@@ -2,12 +2,13 @@
 """Selecting polygons, pixels and objects of masks."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from .._core import native
 from .._core.operators.operator import DeviceLike, PerSample, Random, T, Varying, launch, operator
+from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, empty_batch, empty_packed
 from ._columns import extents_of
 from ._outputs import columns_of
@@ -125,7 +126,7 @@ def random_object_bbox(
     class_weights: Varying[Sequence[float]] | None = None,
     classes: Varying[Sequence[int]] | None = None,
     foreground_prob: PerSample[float] = 1.0,
-    format: str = "anchor_shape",
+    format: Literal["anchor_shape", "start_end", "box"] = "anchor_shape",
     ignore_class: bool = False,
     k_largest: int | None = None,
     output_class: bool = False,
@@ -171,8 +172,7 @@ def random_object_bbox(
         raise RuntimeError(f"{op}: the mask must have 1 to {_MOST_DIMENSIONS} dimensions, got {mask.ndim}")
     if not isinstance(format, str):
         raise TypeError(f"{op}: format must be a str, got {format!r}")
-    if format not in _FORMATS:
-        raise RuntimeError(f"{op}: format must be one of {', '.join(_FORMATS)}, got {format!r}")
+    check_choice(op, "format", format, _FORMATS)
     if ignore_class and (classes is not None or class_weights is not None or output_class):
         raise RuntimeError(f"{op}: with ignore_class there are no classes, class_weights and output_class")
     if k_largest is not None and (isinstance(k_largest, bool) or not isinstance(k_largest, int)):

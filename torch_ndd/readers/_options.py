@@ -3,9 +3,9 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, get_args, is_typeddict
+from typing import Any, TypedDict, get_args, is_typeddict
 
-OnError = Literal["raise", "skip", "replace"]
+from .._core.work.bad_samples import OnError
 
 
 class LoaderOptions(TypedDict, total=False):

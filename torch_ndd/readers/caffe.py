@@ -16,8 +16,6 @@ from ._lmdb import LmdbReader
 from ._protobuf import BYTES, FIXED32, fields, int32, packed_float, packed_int32
 from ._ranges import Path
 
-__all__ = ["MULTI_LABEL_DENSE", "MULTI_LABEL_SPARSE", "MULTI_LABEL_WEIGHTED_SPARSE", "NO_LABEL", "SINGLE_LABEL", "Caffe", "Caffe2"]
-
 
 class Caffe(LmdbReader):
     """Read LMDB databases of Caffe, whose values are ``Datum`` messages.

@@ -24,8 +24,6 @@ from ._options import DecodingOptions
 from ._ranges import Path, Ranges, Sources, pack_paths
 from ._threads import packed
 
-__all__ = ["COCO"]
-
 _PARSED = "annotations_file", "images", "ltrb", "ratio", "skip_empty", "size_threshold", "avoid_class_remapping", "save_preprocessed_annotations"
 
 

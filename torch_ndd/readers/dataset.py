@@ -23,8 +23,6 @@ from ._order import Order
 from ._threads import READING_THREADS, ThreadedReader
 from ._worker_processes import Processes, WorkerFailure, told
 
-__all__ = ["Activity", "Collated", "Dataset", "SampledOrder"]
-
 
 class Dataset(ThreadedReader):
     """Read a map-style data set: any object with ``__getitem__`` and ``__len__``.

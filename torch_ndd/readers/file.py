@@ -21,8 +21,6 @@ from ._base import LoaderOptions, Reader
 from ._files import whole_files
 from ._ranges import Path, Sources, as_paths, pack_paths
 
-__all__ = ["ENDINGS", "FILE_FILTERS", "File"]
-
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
 FILE_FILTERS = tuple("*." + ending for ending in ENDINGS)
 

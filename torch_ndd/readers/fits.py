@@ -28,8 +28,6 @@ from ._ranges import Path, Ranges, as_paths, pack_paths
 from ._remote import RemoteRanges
 from ._threads import ThreadedReader
 
-__all__ = ["Fits"]
-
 _in_astropy = ForkGate()
 
 

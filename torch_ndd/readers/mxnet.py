@@ -18,8 +18,6 @@ from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batc
 from ._remote import native_request
 from ._scan import RECORDIO, columns, record_ranges, refuse
 
-__all__ = ["MXNet"]
-
 
 class MXNet(Reader):
     """Read the images of RecordIO files: tuples of their bytes, uint8 (length,), and labels, float32 (labels,), or int64 ()

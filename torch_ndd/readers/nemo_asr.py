@@ -29,8 +29,6 @@ from ._ranges import Path, as_paths, pack_paths
 from ._remote import ranges_of
 from ._threads import Array, ThreadedReader, packed
 
-__all__ = ["NemoAsr"]
-
 _DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
 
 # Whether an entry is a much shorter part of its file, which is better sought than decoded with the rest.

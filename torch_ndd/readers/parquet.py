@@ -28,8 +28,6 @@ from ._columns import gathered_bytes, is_bytes, promised_bytes, to_batch, unsupp
 from ._options import DecodingOptions
 from ._ranges import Path, Sources, as_paths
 
-__all__ = ["Parquet"]
-
 # Batches are made on this many threads; Arrow decodes without the GIL.
 _THREADS = 2
 # Row groups kept in memory: at least the latest two, and more up to this many bytes.

@@ -18,8 +18,6 @@ from ._ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batc
 from ._remote import native_request
 from ._scan import TFRECORD, UNCHECKED_TFRECORD, columns, record_ranges, refuse
 
-__all__ = ["TFRecord"]
-
 _DTYPES = (torch.int64, torch.uint8, torch.float32)
 
 

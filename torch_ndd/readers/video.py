@@ -15,8 +15,6 @@ from ..ops.geometry.resize import resize
 from ._video_index import Limits
 from ._video_reader import SequenceOptions, VideoReader
 
-__all__ = ["Video", "VideoOptions", "VideoResize"]
-
 
 class VideoOptions(SequenceOptions, total=False):
     """Options of :class:`Video` and :class:`VideoResize`."""

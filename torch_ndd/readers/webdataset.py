@@ -4,7 +4,7 @@
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from typing_extensions import Unpack
 from .. import types
 from .._core.context.device import DeviceLike
 from .._core.process.files import opened_text
+from .._core.suggestions import check_choice
 from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import read_all
 from ._archive_paths import expanded
@@ -23,7 +24,7 @@ from ._remote import ranges_of
 from ._scan import TAR, refuse, scan
 from ._tar_headers import BLOCK, is_whole, mismatches, name_of, split_name
 
-__all__ = ["Webdataset"]
+MissingComponent = Literal["empty", "skip", "error"]
 
 _DTYPES = (
     torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
@@ -89,7 +90,7 @@ class Webdataset(Reader):
         decode: bool = False,
         dtypes: Any = None,
         index_paths: Path | Sequence[Path] | None = None,
-        missing_component_behavior: str | None = None,
+        missing_component_behavior: MissingComponent | None = None,
         **loader: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
@@ -119,8 +120,7 @@ class Webdataset(Reader):
     def _check(self) -> None:
         if not self._ext:
             raise RuntimeError(f"{self._op}: ext is empty")
-        if self._missing not in ("empty", "skip", "error"):
-            raise RuntimeError(f'{self._op}: missing_component_behavior must be "empty", "skip" or "error", got "{self._missing}"')
+        check_choice(self._op, "missing_component_behavior", self._missing, get_args(MissingComponent))
         if len(self._dtypes) != len(self._ext):
             raise RuntimeError(f"{self._op}: there are {len(self._dtypes)} dtypes for {len(self._ext)} outputs")
         for dtype in self._dtypes:

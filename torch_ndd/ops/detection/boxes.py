@@ -2,13 +2,14 @@
 """Bounding boxes that follow the transformations of an image, and their encoding for detectors."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, PerSample, ShapeArg, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._formulas import per_sample
 from .._outputs import like
@@ -16,7 +17,8 @@ from ..geometry._canvas import rotated_canvas
 from ._boxes import check_boxes, check_labels, check_table, mapped_boxes, rotation_maps
 
 _MODES = native.numbers("boxes.Mode")
-_LAYOUTS = ("xyXY", "xyWH")
+BoxLayout = Literal["xyXY", "xyWH"]
+_LAYOUTS = get_args(BoxLayout)
 
 
 def _corners(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -118,11 +120,11 @@ def bbox_rotate(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     angle: ShapeArg[float],
-    bbox_layout: str = "xyXY",
+    bbox_layout: BoxLayout = "xyXY",
     bbox_normalized: bool = True,
     input_shape: ShapeArg[Sequence[int]],
     keep_size: bool = False,
-    mode: str = "expand",
+    mode: Literal["expand", "halfway", "fixed"] = "expand",
     remove_threshold: float = 0.1,
     shape_layout: str = "HW",
     size: ShapeArg[Sequence[float]] | None = None,
@@ -157,8 +159,7 @@ def bbox_rotate(
     with_size = _checked(op, boxes, labels, bbox_layout, remove_threshold)
     if not isinstance(mode, str):
         raise TypeError(f"{op}: mode must be a str, got {mode!r}")
-    if mode not in _MODES:
-        raise RuntimeError(f"{op}: mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    check_choice(op, "mode", mode, _MODES)
     if size is not None and keep_size:
         raise RuntimeError(f"{op}: give one of size and keep_size")
     angles, planes = numbers(angle), plane_extents(op, "input_shape", input_shape, shape_layout)
@@ -194,7 +195,7 @@ def bbox_transform(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     MT: ShapeArg[Sequence[float] | Sequence[Sequence[float]]],
-    bbox_layout: str = "xyXY",
+    bbox_layout: BoxLayout = "xyXY",
     bbox_normalized: bool = False,
     input_shape: ShapeArg[Sequence[int]] | None = None,
     output_shape: ShapeArg[Sequence[int]] | None = None,
@@ -263,8 +264,7 @@ def _checked(op: str, boxes: Batch, labels: Any, bbox_layout: Any, remove_thresh
         check_labels(op, boxes, labels)
     if not isinstance(bbox_layout, str):
         raise TypeError(f"{op}: bbox_layout must be a str, got {bbox_layout!r}")
-    if bbox_layout not in _LAYOUTS:
-        raise RuntimeError(f"{op}: bbox_layout must be one of {', '.join(_LAYOUTS)}, got {bbox_layout!r}")
+    check_choice(op, "bbox_layout", bbox_layout, _LAYOUTS)
     if isinstance(remove_threshold, bool) or not isinstance(remove_threshold, int | float):
         raise TypeError(f"{op}: remove_threshold must be a number, got {remove_threshold!r}")
     if not 0 <= remove_threshold <= 1:

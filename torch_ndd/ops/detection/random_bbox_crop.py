@@ -3,17 +3,19 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, Random, ShapeArg, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from ._boxes import Kept, check_labels, check_table, on_host
 from .boxes import numbers
 
-_THRESHOLD_TYPES = ("iou", "overlap")
+ThresholdType = Literal["iou", "overlap"]
+_THRESHOLD_TYPES = get_args(ThresholdType)
 _AXES = "xyz"
 _search = native.kernel("random_bbox_crop_search")
 _BEST = 2  # status in the results: no window was valid
@@ -40,7 +42,7 @@ def random_bbox_crop(
     quiet: bool = False,
     scaling: Sequence[float] | None = None,
     shape_layout: str | None = None,
-    threshold_type: str = "iou",
+    threshold_type: ThresholdType = "iou",
     thresholds: float | Sequence[float] = 0.0,
     total_num_attempts: int | None = None,
     rng: Random = None,
@@ -105,9 +107,7 @@ def random_bbox_crop(
     scales = _range(op, "scaling", scaling if scaling is not None else (1.0, 1.0), (2,))
     ratios = _range(op, "aspect_ratio", aspect_ratio if aspect_ratio is not None else (1.0, 1.0), (2, 6))
     levels = _levels(op, thresholds)
-    if threshold_type not in _THRESHOLD_TYPES:
-        kind = RuntimeError if isinstance(threshold_type, str) else TypeError
-        raise kind(f"{op}: threshold_type must be one of {', '.join(_THRESHOLD_TYPES)}, got {threshold_type!r}")
+    check_choice(op, "threshold_type", threshold_type, _THRESHOLD_TYPES, RuntimeError if isinstance(threshold_type, str) else TypeError)
     prune = -1.0
     if bbox_prune_threshold is not None:
         (prune,) = _range(op, "bbox_prune_threshold", [bbox_prune_threshold], (1,))

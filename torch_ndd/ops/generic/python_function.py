@@ -4,7 +4,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from ..._core.context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default
 from ..._core.operators import capture
 from ..._core.operators.call import delivered, first_sources, given_batches
 from ..._core.process.weak import WeakValues
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, batch, empty_batch, new_batch
 from ..._core.values.pipeline_values import unwrap
 from ..._core.values.tensor import Tensor, new_tensor
@@ -22,7 +23,7 @@ from ..._core.work.cuda_work import on_stream, stream_work
 from ..._core.work.host_functions import queue
 from .._outputs import like
 
-_FORMS = ("numpy", "torch", "cupy")
+Form = Literal["numpy", "torch", "cupy"]
 _numbers = itertools.count(1)
 _functions: "WeakValues[PythonOperator]" = WeakValues()  # by number, for compiled graphs
 
@@ -39,15 +40,15 @@ class PythonOperator:
         shape: Any = None,
         dtype: Any = None,
         layout: Any = None,
-        form: str | None = None,
+        form: Form | None = None,
         rng: bool = False,
     ) -> None:
         if not callable(function):
             raise TypeError(f"python_function: the first argument must be a function, got {function!r}")
         if isinstance(num_outputs, bool) or not isinstance(num_outputs, int) or num_outputs < 1:
             raise ValueError(f"python_function: num_outputs must be a positive int, got {num_outputs!r}")
-        if form is not None and form not in _FORMS:
-            raise ValueError(f"python_function: form must be one of {', '.join(_FORMS)}, got {form!r}")
+        if form is not None:
+            check_choice("python_function", "form", form, get_args(Form), ValueError)
         self.function, self.batched, self.form, self.draws = function, bool(batched), form, bool(rng)
         self.name = getattr(function, "__name__", type(function).__name__)
         self.shapes = _per_output("shape", shape, num_outputs)
@@ -364,7 +365,7 @@ def python_function(
     shape: Any = None,
     dtype: Any = None,
     layout: Any = None,
-    form: str | None = None,
+    form: Form | None = None,
     rng: bool | RNG = False,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
@@ -427,7 +428,7 @@ def python_operator(
     shape: Any = None,
     dtype: Any = None,
     layout: Any = None,
-    form: str | None = None,
+    form: Form | None = None,
     rng: bool = False,
 ) -> Callable[[Callable[..., Any]], PythonOperator]: ...
 def python_operator(
@@ -439,7 +440,7 @@ def python_operator(
     shape: Any = None,
     dtype: Any = None,
     layout: Any = None,
-    form: str | None = None,
+    form: Form | None = None,
     rng: bool = False,
 ) -> Any:
     """Make an operator of a Python function: a decorator, with or without arguments. See :func:`python_function` for them.

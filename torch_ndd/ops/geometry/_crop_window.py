@@ -3,10 +3,11 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._columns import (
     Column,
@@ -27,8 +28,10 @@ from .._columns import (
     whole,
 )
 
-POLICIES = ("error", "pad", "trim_to_shape")
-ROUNDING = ("round", "truncate", "half_to_even")
+Policy = Literal["error", "pad", "trim_to_shape"]
+POLICIES = get_args(Policy)
+Rounding = Literal["round", "truncate", "half_to_even"]
+_ROUNDINGS = get_args(Rounding)
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
 
 
@@ -83,10 +86,8 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
 
 def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
     policy, rounding = arguments.out_of_bounds_policy, arguments.rounding
-    if policy not in POLICIES:
-        raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
-    if rounding not in ROUNDING:
-        raise RuntimeError(f"{op}: rounding={rounding!r} is not one of {', '.join(ROUNDING)}")
+    check_choice(op, "out_of_bounds_policy", policy, POLICIES)
+    check_choice(op, "rounding", rounding, _ROUNDINGS)
     sizes = _sizes(op, arguments)
     start: list[Column] = []
     extent: list[Column] = []

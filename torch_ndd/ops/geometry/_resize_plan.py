@@ -11,11 +11,12 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
+from ..._core.suggestions import check_choice
 from .._columns import in_sample
 
 Column = float | np.ndarray | torch.Tensor
@@ -23,8 +24,10 @@ _ARRAYS = (np.ndarray, torch.Tensor)
 
 _PLAIN = frozenset((type(None), bool, int, float, str, tuple))  # arguments that are no tensors
 
-MODES = ("default", "stretch", "not_larger", "not_smaller")
-ROUNDINGS = ("round", "truncate", "ceil")
+Mode = Literal["default", "stretch", "not_larger", "not_smaller"]
+MODES = get_args(Mode)
+SizeRounding = Literal["round", "truncate", "ceil"]
+SIZE_ROUNDINGS = get_args(SizeRounding)
 
 
 @dataclass(frozen=True)
@@ -106,8 +109,7 @@ def plan_resize(
     limits = max_size if isinstance(max_size, list | tuple) else (max_size,)
     if not all(one is None or isinstance(one, int | float) for one in limits):
         raise TypeError(f"{op}: max_size must be a number or a sequence of numbers, got {max_size!r}")
-    if size_rounding not in ROUNDINGS:
-        raise RuntimeError(f"{op}: size_rounding={size_rounding!r} is not one of {', '.join(ROUNDINGS)}")
+    check_choice(op, "size_rounding", size_rounding, SIZE_ROUNDINGS)
     separate = (size, resize_x, resize_y, resize_z, resize_shorter, resize_longer)
     arguments = (*separate, max_size, roi_start, roi_end, sizes, scales, alignment, size_rounding)
     arguments = tuple([tuple(v) if isinstance(v, list) else v for v in arguments])
@@ -244,8 +246,8 @@ def _wanted_size(
     given = [way for way, present in ways.items() if present]
     if len(given) != 1:
         raise RuntimeError(f"{op}: give exactly one of size; resize_x, resize_y, resize_z; resize_shorter; resize_longer (got {given or 'none'})")
-    if mode is not None and mode not in MODES:
-        raise RuntimeError(f"{op}: mode={mode!r} is not one of {', '.join(MODES)}")
+    if mode is not None:
+        check_choice(op, "mode", mode, MODES)
     if shorter is not None or longer is not None:
         if mode is not None:
             raise RuntimeError(f"{op}: mode cannot be combined with {given[0]}")
@@ -260,8 +262,8 @@ def _wanted_size(
 
 def _wanted_sizes(op: str, axes: int, sizes: object, scales: object, mode: str | None) -> tuple[Sequence[Column], str]:
     """Return sizes or scales of any axes in the same form. Scales are returned unchanged."""
-    if mode is not None and mode not in MODES:
-        raise RuntimeError(f"{op}: mode={mode!r} is not one of {', '.join(MODES)}")
+    if mode is not None:
+        check_choice(op, "mode", mode, MODES)
     if scales is None:
         return columns(op, "sizes", _broadcast(sizes, axes), axes), mode or "default"
     if mode in ("not_larger", "not_smaller"):

@@ -13,7 +13,7 @@ from .._columns import Column
 from .._formulas import mirrored, normal, per_channel, saturate
 from .._outputs import check_per_channel, columns_of, output_type
 from ..color import _pixel_chain
-from ._crop_window import CROP_LAYOUTS, CropArguments, crop_window
+from ._crop_window import CROP_LAYOUTS, CropArguments, Policy, Rounding, crop_window
 
 
 @operator(layouts=CROP_LAYOUTS)
@@ -33,9 +33,9 @@ def crop(
     dtype: torch.dtype | None = None,
     fill_values: PerSample[Sequence[float]] = 0.0,
     image_type: Hint[Any] = None,
-    out_of_bounds_policy: str = "error",
+    out_of_bounds_policy: Policy = "error",
     output_dtype: Any = None,
-    rounding: str = "round",
+    rounding: Rounding = "round",
 ) -> T:
     """Crop a window of a given size: ``out[y, x] = in[start_y + y, start_x + x]``, ``start = round(crop_pos * (extent - size))``.
 
@@ -120,11 +120,11 @@ def crop_mirror_normalize(
     image_type: Hint[Any] = None,
     mean: PerSample[Sequence[float]] = 0.0,
     mirror: PerSample[int] = 0,
-    out_of_bounds_policy: str = "error",
+    out_of_bounds_policy: Policy = "error",
     output_dtype: Any = None,
     output_layout: str | None = None,
     pad_output: bool = False,
-    rounding: str = "round",
+    rounding: Rounding = "round",
     scale: float = 1.0,
     shift: float = 0.0,
     std: PerSample[Sequence[float]] = 1.0,

@@ -4,7 +4,7 @@
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,16 +13,19 @@ from ... import types
 from ..._core import native
 from ..._core.operators.call import Launch
 from ..._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from .._columns import choose, extents_of, rows
 from .._outputs import resized
 from ..reductions import reduced_axes as reduced_axes
-from ._crop_window import CropArguments, CropWindow, window_in
+from ._crop_window import CropArguments, CropWindow, Rounding, window_in
 from ._interpolation import filters_of
 from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
-from ._resize_plan import ResizePlan, plan_resize, spatial_axes, swapped
+from ._resize_plan import Mode, ResizePlan, SizeRounding, plan_resize, spatial_axes, swapped
 
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW", "FCDHW", "CFDHW")
+Rule = Literal["dali", "torch", "pillow", "pillow_12"]
+_RULES = native.numbers("resize.Rule")
 _ARRAYS = (np.ndarray, np.generic)
 
 
@@ -41,7 +44,7 @@ def resize(
     max_size: float | Sequence[float] | None = None,
     min_filter: ShapeArg[types.DALIInterpType] | None = None,
     minibatch_size: Hint[int] = 32,
-    mode: str | None = None,
+    mode: Mode | None = None,
     resize_longer: ShapeArg[float] | None = None,
     resize_shorter: ShapeArg[float] | None = None,
     resize_x: ShapeArg[float] | None = None,
@@ -50,10 +53,10 @@ def resize(
     roi_end: ShapeArg[Sequence[float]] | None = None,
     roi_relative: bool = False,
     roi_start: ShapeArg[Sequence[float]] | None = None,
-    rule: str = "dali",
+    rule: Rule = "dali",
     save_attrs: bool = False,
     size: ShapeArg[Sequence[float]] | None = None,
-    size_rounding: str = "round",
+    size_rounding: SizeRounding = "round",
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
 ) -> T:
@@ -120,7 +123,7 @@ def resize_crop_mirror(
     min_filter: ShapeArg[types.DALIInterpType] | None = None,
     minibatch_size: Hint[int] = 32,
     mirror: ShapeArg[int] = 0,
-    mode: str | None = None,
+    mode: Mode | None = None,
     resize_longer: ShapeArg[float] | None = None,
     resize_shorter: ShapeArg[float] | None = None,
     resize_x: ShapeArg[float] | None = None,
@@ -129,8 +132,8 @@ def resize_crop_mirror(
     roi_end: ShapeArg[Sequence[float]] | None = None,
     roi_relative: bool = False,
     roi_start: ShapeArg[Sequence[float]] | None = None,
-    rounding: str = "round",
-    rule: str = "dali",
+    rounding: Rounding = "round",
+    rule: Rule = "dali",
     size: ShapeArg[Sequence[float]] | None = None,
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
@@ -203,12 +206,12 @@ def tensor_resize(
     max_size: float | Sequence[float] | None = None,
     min_filter: ShapeArg[types.DALIInterpType] | None = None,
     minibatch_size: Hint[int] = 32,
-    mode: str | None = None,
+    mode: Mode | None = None,
     roi_end: ShapeArg[Sequence[float]] | None = None,
     roi_relative: bool = False,
     roi_start: ShapeArg[Sequence[float]] | None = None,
     scales: ShapeArg[Sequence[float]] | None = None,
-    size_rounding: str = "round",
+    size_rounding: SizeRounding = "round",
     sizes: ShapeArg[Sequence[float]] | None = None,
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
@@ -284,7 +287,7 @@ def random_resized_crop(
     num_attempts: int = 10,
     random_area: Range = DEFAULT_AREA,
     random_aspect_ratio: Range = DEFAULT_ASPECT_RATIO,
-    rule: str = "dali",
+    rule: Rule = "dali",
     size: int | Sequence[int],
     temp_buffer_hint: Hint[int] = 0,
     rng: Random = None,
@@ -349,12 +352,8 @@ def _resized(
     return launch
 
 
-_RULES = native.numbers("resize.Rule")
-
-
 def _rule(op: str, rule: str) -> int:
-    if rule not in _RULES:
-        raise ValueError(f"{op}: rule must be one of {', '.join(_RULES)}, got {rule!r}")
+    check_choice(op, "rule", rule, _RULES, ValueError)
     return _RULES[rule]
 
 

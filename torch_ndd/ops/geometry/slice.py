@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._axes import axes_of_samples, named_axes, usual_layout
 from .._columns import (
@@ -28,7 +29,7 @@ from .._columns import (
     whole,
 )
 from .._outputs import check_per_channel, output_type
-from ._crop_window import POLICIES, CropWindow, trimmed
+from ._crop_window import POLICIES, CropWindow, Policy, trimmed
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64)
 
@@ -218,7 +219,7 @@ def slice(
     image_type: Hint[Any] = None,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
-    out_of_bounds_policy: str = "error",
+    out_of_bounds_policy: Policy = "error",
     output_dtype: Any = None,
     rel_end: ShapeArg[Sequence[float]] | None = None,
     rel_shape: ShapeArg[Sequence[float]] | None = None,
@@ -257,8 +258,7 @@ def slice(
     """
     op, arrays, policy = "slice", data, out_of_bounds_policy
     assert isinstance(arrays, Batch)
-    if policy not in POLICIES:
-        raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
+    check_choice(op, "out_of_bounds_policy", policy, POLICIES)
     if arrays.ndim == 0:
         raise RuntimeError(f"{op}: a number has no axes to cut a window from")
     named = start, rel_start, end, rel_end, shape, rel_shape

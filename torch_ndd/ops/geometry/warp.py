@@ -3,14 +3,15 @@
 
 import math
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, get_args
 
 import torch
 
 from ... import types
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._columns import extents_of, holds, in_sample
 from .._outputs import frames_of, like, resized
@@ -20,7 +21,9 @@ from ._resize_plan import columns, single, spatial_axes
 LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC", "CHW", "FCHW", "CDHW", "FCDHW")
 PLANE_LAYOUTS = ("HWC", "FHWC", "HW", "FHW", "CHW", "FCHW")
 
-BORDERS = tuple(native.numbers("warp.Border"))
+Border = Literal["constant", "replicate", "reflect", "reflect_101", "wrap"]
+BORDERS = native.numbers("warp.Border")
+PixelOrigin = Literal["corner", "center"]
 _NEAREST_OR_LINEAR = {types.INTERP_NN: "INTERP_NN", types.INTERP_LINEAR: "INTERP_LINEAR"}
 _UP_TO_CUBIC = {**_NEAREST_OR_LINEAR, types.INTERP_CUBIC: "INTERP_CUBIC"}
 _UP_TO_LANCZOS = {**_UP_TO_CUBIC, types.INTERP_LANCZOS3: "INTERP_LANCZOS3"}
@@ -150,13 +153,13 @@ def warp_perspective(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    border_mode: str = "constant",
+    border_mode: Border = "constant",
     fade: bool = False,
     fill_value: PerSample[float | Sequence[float]] = 0.0,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
     inverse_map: bool = True,
     matrix: PerSample[Sequence[float] | Sequence[Sequence[float]]] | None = None,
-    pixel_origin: str = "corner",
+    pixel_origin: PixelOrigin = "corner",
     size: ShapeArg[Sequence[float]] | None = None,
 ) -> T:
     """Warp images by a projective map.
@@ -189,12 +192,12 @@ def warp_perspective(
     images: Batch = input  # type: ignore[assignment]
     first, _, frames = _space(images)
     _check_matrix(op, images, matrix_input, matrix, (3, 3), frames)
-    border, centered = _one_of(op, "border_mode", border_mode, BORDERS), _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
+    border, centered = BORDERS[_choice(op, "border_mode", border_mode, BORDERS)], _is_centered(op, pixel_origin)
     canvas = _extents(images, first, 2) if size is None else _given_size(op, size, 2, broadcast=True)
     made = frames_of(images, matrix_input)  # type: ignore[arg-type]
     out = resized(images, (first, first + 1), canvas, frames=made)
     interpolation = _interpolation(op, interp_type, _UP_TO_CUBIC)
-    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centered), fade, first, frames or made is not None]
+    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), centered, fade, first, frames or made is not None]
     return launch(out, arguments)
 
 
@@ -211,7 +214,7 @@ def remap(
     fade: bool = False,
     fill_value: PerSample[float | Sequence[float]] = 0.0,
     interp: types.DALIInterpType = types.INTERP_LINEAR,
-    pixel_origin: str = "corner",
+    pixel_origin: PixelOrigin = "corner",
     relative: bool = False,
 ) -> T:
     """Sample every output pixel at a given point of the input: ``out[x, y] = in[mapx[x, y], mapy[x, y]]``.
@@ -246,13 +249,13 @@ def remap(
     for a, b in zip((heights, widths), _map_extents(op, "mapy", ys, images, frames), strict=True):
         if not torch.compiler.is_compiling() and not _equal(a, b):
             raise RuntimeError(f"{op}: mapx and mapy must have the same shape, got {xs.shape} and {ys.shape}")
-    centered = _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
+    centered = _is_centered(op, pixel_origin)
     made = frames_of(images, xs)
     if made is None:
         made = frames_of(images, ys)
     out = resized(images, (first, first + 1), (heights, widths), frames=made)
     interpolation = _interpolation(op, interp, _UP_TO_LANCZOS, "interp")
-    return launch(out, [fill_value, interpolation, bool(centered), relative, fade, first, frames or made is not None])
+    return launch(out, [fill_value, interpolation, centered, relative, fade, first, frames or made is not None])
 
 
 @operator(layouts=PLANE_LAYOUTS)
@@ -402,12 +405,13 @@ def _equal(a: Any, b: Any) -> bool:
     return bool((a == b).all()) if isinstance(a, torch.Tensor) else bool((b == a).all()) if isinstance(b, torch.Tensor) else a == b
 
 
-def _one_of(op: str, argument: str, value: Any, names: Sequence[str]) -> int:
-    if not isinstance(value, str):
-        raise TypeError(f"{op}: {argument} must be a str, got {value!r}")
-    if value not in names:
-        raise RuntimeError(f"{op}: {argument} must be one of {', '.join(names)}, got {value!r}")
-    return names.index(value)
+def _choice(op: str, argument: str, value: Any, choices: Collection[str]) -> Any:
+    check_choice(op, argument, value, choices, RuntimeError if isinstance(value, str) else TypeError)
+    return value
+
+
+def _is_centered(op: str, pixel_origin: str) -> bool:
+    return _choice(op, "pixel_origin", pixel_origin, get_args(PixelOrigin)) == "center"
 
 
 def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:

@@ -3,11 +3,12 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from ..._core.operators.operator import DeviceLike, ShapeArg, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch, new_batch
 from .._axes import axes_of_samples
 from .._columns import (
@@ -389,8 +390,12 @@ def copy(input: T, /, *, batch_size: int | None = None, device: DeviceLike | Non
     return like(input)
 
 
+Property = Literal["layout", "source_info"]
+_PROPERTIES = get_args(Property)
+
+
 @operator(kernel=None)
-def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, key: Any) -> T:
+def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, key: Property) -> T:
     """Return a property of the data as bytes, uint8; empty if it is unknown.
 
     Args:
@@ -406,9 +411,7 @@ def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLi
     """
     arrays = input
     assert isinstance(arrays, Batch)
-    if not isinstance(key, str) or key not in ("layout", "source_info"):
-        kind = RuntimeError if isinstance(key, str) else TypeError
-        raise kind(f'get_property: key must be "layout" or "source_info", got {key!r}')
+    check_choice("get_property", "key", key, _PROPERTIES, RuntimeError if isinstance(key, str) else TypeError)
     device_ = arrays.buffer.device
     count = arrays.batch_size
     if key == "layout" or not arrays.sources:

@@ -9,8 +9,8 @@ from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.values.batch import Batch
+from ....ops.geometry.resize import Rule, resize_crop_mirror
 from ....ops.geometry.resize import resize as resample
-from ....ops.geometry.resize import resize_crop_mirror
 from ... import tv_tensors
 from ..._draws import to_int
 from ..._numbers import Number, first_failure, holds, number, numbers
@@ -114,7 +114,7 @@ def _filtered(interpolation: Any, antialias: bool | None) -> tuple[Interpolation
     return mode, smooth
 
 
-def _resampled(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: str = "torch", **region: Any) -> Batch:
+def _resampled(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: Rule = "torch", **region: Any) -> Batch:
     rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else rule
     return resample(images, size=rows(height, width), interp_type=FILTERS[mode], antialias=antialias, rule=rule, **region)
 
@@ -125,7 +125,7 @@ def _resized(
     interpolation: Any = InterpolationMode.BILINEAR,
     max_size: int | None = None,
     antialias: bool | None = True,
-    rule: str = "torch",
+    rule: Rule = "torch",
 ) -> Batch:
     mode, smooth = _filtered(interpolation, antialias)
     height, width = size_of(images)
@@ -155,7 +155,7 @@ def resized_by_pillow(inpt: Batch, size: Any, interpolation: Any, max_size: int 
     return inpt.over(made) if tv_tensors.is_typed(inpt) else made
 
 
-def resized_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: str, crop: Any) -> Any:
+def resized_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: Rule, crop: Any) -> Any:
     """Resize a Batch of images and cut the window in the middle out, of which alone pixels are computed. None where an image is smaller than it."""
     images = as_images("resize", inpt)
     mode, smooth = _filtered(interpolation, antialias)
@@ -265,7 +265,7 @@ def _window_resized(
     size: Any,
     interpolation: Any = InterpolationMode.BILINEAR,
     antialias: bool | None = True,
-    rule: str = "torch",
+    rule: Rule = "torch",
 ) -> Batch:
     named = (("top", top), ("left", left), ("height", height), ("width", width))
     y, x, h, w = (number("resized_crop", name, value, images.batch_size) for name, value in named)
