@@ -15,7 +15,7 @@ from ._outputs import columns_of
 from .detection._boxes import on_host
 
 _FORMATS = native.numbers("random_object_bbox.Format")
-_MOST_DIMENSIONS = 6
+_MAX_DIMENSIONS = 6
 _plan = native.kernel("select_masks_plan", writes=(-3, -2, -1))
 
 
@@ -54,11 +54,11 @@ def select_masks(
     assert isinstance(ids, Batch)
     assert isinstance(rows, Batch)
     assert isinstance(points, Batch)
-    for name, given, ndim in (("mask_ids", ids, 1), ("polygons", rows, 2), ("vertices", points, 2)):
-        if given.ndim != ndim:
-            raise RuntimeError(f"{op}: {name} must have {ndim} dimension{'s'[: ndim > 1]}, got {given.ndim}")
-        if name != "vertices" and given.dtype is not torch.int32:
-            raise RuntimeError(f"{op}: {name} must be int32, got {given.dtype}")
+    for name, value, ndim in (("mask_ids", ids, 1), ("polygons", rows, 2), ("vertices", points, 2)):
+        if value.ndim != ndim:
+            raise RuntimeError(f"{op}: {name} must have {ndim} dimension{'s'[: ndim > 1]}, got {value.ndim}")
+        if name != "vertices" and value.dtype is not torch.int32:
+            raise RuntimeError(f"{op}: {name} must be int32, got {value.dtype}")
     if rows.batch_size and rows.shared_extent(1) != 3:
         raise RuntimeError(f"{op}: polygons must have 3 columns: mask, first vertex, end; got the shapes {rows.shape}")
     host_ids, host_rows = on_host(ids), on_host(rows)
@@ -168,8 +168,8 @@ def random_object_bbox(
     del cache_objects
     if mask.dtype.is_floating_point:
         raise RuntimeError(f"{op}: the mask must have integers or bool, got {mask.dtype}")
-    if not 1 <= mask.ndim <= _MOST_DIMENSIONS:
-        raise RuntimeError(f"{op}: the mask must have 1 to {_MOST_DIMENSIONS} dimensions, got {mask.ndim}")
+    if not 1 <= mask.ndim <= _MAX_DIMENSIONS:
+        raise RuntimeError(f"{op}: the mask must have 1 to {_MAX_DIMENSIONS} dimensions, got {mask.ndim}")
     if not isinstance(format, str):
         raise TypeError(f"{op}: format must be a str, got {format!r}")
     check_choice(op, "format", format, _FORMATS)
