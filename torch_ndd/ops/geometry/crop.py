@@ -10,7 +10,7 @@ from ..._core.operators.definition import Packed
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._columns import Column
-from .._formulas import normal, per_channel, saturate
+from .._formulas import mirror_axis, normal, per_channel, saturate
 from .._outputs import check_per_channel, columns_of, output_type
 from ..color import _pixel_chain
 from ._crop_window import CROP_LAYOUTS, CropArguments, Policy, Rounding, crop_window
