@@ -16,6 +16,7 @@ import torch
 from .._core.values.batch import Batch, as_batch
 from ..ops import reductions
 from ..ops.color.adjust import brightness, posterize, saturation
+from ..ops.color.histogram import Rule as HistogramRule
 from ..ops.color.histogram import autocontrast, equalize
 from ..ops.color.jitter import color_jitter
 from ..ops.color.levels import invert, solarize
@@ -165,7 +166,7 @@ def _stretch_contrast(images: Batch, _: Batch) -> Batch:
     return autocontrast(images)
 
 
-def _equalize(images: Batch, _: Batch, rule: str = "opencv") -> Batch:
+def _equalize(images: Batch, _: Batch, rule: HistogramRule = "opencv") -> Batch:
     # The rules count 256 levels.
     if images.dtype.is_floating_point:
         return cast(equalize(cast(images * 255.0, dtype=torch.uint8), rule=rule) * (1 / 255), dtype=images.dtype)

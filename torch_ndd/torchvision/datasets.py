@@ -23,6 +23,8 @@ from ..readers._sources.choice import OfTorch, dataset_reader, with_order
 from ..readers._sources.selected import Selected
 from ..readers.dataset._items import collate
 
+__all__ = ["IMG_EXTENSIONS", "CocoDetection", "ImageFolder", "PathLike", "default_loader"]
+
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
 PathLike = str | os.PathLike[str]

@@ -14,6 +14,7 @@ from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.geometry.flip import flip
 from ....ops.geometry.slice import slice as cut
+from ....ops.geometry.warp import Border
 from ..._draws import round_half_even
 from ..._numbers import Number, first_failure, holds, number
 from ._coordinates import Rows, of_tensor, on_coordinates
@@ -260,7 +261,7 @@ def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "con
 
 
 # torchvision's names, and those of the operators, which follow OpenCV.
-_BORDERS = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
+_BORDERS: dict[str, Border] = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
 
 
 def _check_borders(mode: str, height: Number, width: Number, left: Number, top: Number, right: Number, bottom: Number) -> None:
