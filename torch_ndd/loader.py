@@ -37,6 +37,7 @@ from .readers._sources.streams import Stream
 from .readers._summary import brief
 from .readers.dataset import Collated
 from .readers.dataset._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
+from .readers.dataset._worker_processes import Context
 
 __all__ = ["DataLoader", "Diagnosis"]
 
@@ -160,7 +161,7 @@ class DataLoader:
         sampler: Any = None,
         num_workers: int | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: Context | None = None,
         pin_memory: bool = False,
         persistent_workers: bool | None = None,
         return_paths: bool = False,

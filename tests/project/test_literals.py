@@ -12,7 +12,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+import torch
 from _public_api import MODULES, definition
+from PIL import Image
 from test_operators import CASES
 
 import torch_ndd as ndd
@@ -46,6 +48,16 @@ def file_of(tmp_path: Path, name: str = "0.npy") -> str:
     return str(tmp_path / name)
 
 
+def images() -> ndd.Batch:
+    return ndd.batch(np.zeros((2, 4, 4, 3), np.float32), layout="HWC")
+
+
+def image_folder(folder: Path) -> Any:
+    (folder / "cat").mkdir(exist_ok=True)
+    Image.new("RGB", (2, 2)).save(folder / "cat" / "0.png")
+    return ndd.torchvision.ImageFolder(folder, ndd.torchvision.v2.ToImage())
+
+
 Call = Callable[..., Any]
 _video = {"sequence_length": 1}
 # How to call what is not an operator, up to the check of the argument.
@@ -54,6 +66,11 @@ CALLS: dict[str, Call] = {
     "imread": lambda folder, **choice: ndd.imread(file_of(folder), cache_size=1, **choice).cpu(),
     "decoders.cache": lambda folder, **choice: ndd.decoders.cache("1MB", **choice),
     "pack.pack": lambda folder, **choice: sys.modules["torch_ndd.pack"].pack(folder, folder / "packed", **choice),
+    "augment.auto_augment": lambda folder, **choice: ndd.augment.auto_augment(images(), **choice),
+    "augment.cutmix": lambda folder, **choice: ndd.augment.cutmix(images(), [0, 1], num_classes=2, **choice),
+    "augment.mixup": lambda folder, **choice: ndd.augment.mixup(images(), [0, 1], num_classes=2, **choice),
+    "augment.mixup_or_cutmix": lambda folder, **choice: ndd.augment.mixup_or_cutmix(images(), [0, 1], num_classes=2, **choice),
+    "augment.random_erasing": lambda folder, **choice: ndd.augment.random_erasing(images(), **choice),
     "patch_positions": lambda folder, **choice: ndd.patch_positions([1, 1, 1], **choice),
     "sizes.fit": lambda folder, **choice: ndd.sizes.fit([1, 1], shortest=1, **choice),
     "python_function": lambda folder, **choice: ndd.python_function(np.negative, [1], **choice),
@@ -73,6 +90,22 @@ CALLS: dict[str, Call] = {
     "readers.Webdataset": lambda folder, **choice: drain(ndd.readers.Webdataset(paths=[file_of(folder)], ext=["jpg"], **choice)),
     "experimental.readers.Fits": lambda folder, **choice: ndd.experimental.readers.Fits(files=[file_of(folder)], **choice),
     "experimental.readers.Video": lambda folder, **choice: ndd.experimental.readers.Video(filenames=[file_of(folder)], **_video, **choice),
+    "DataLoader": lambda folder, **choice: ndd.DataLoader([1], batch_size=1, **choice),
+    "torchvision.DataLoader": lambda folder, **choice: ndd.torchvision.DataLoader(image_folder(folder) if "unknown" in choice else [1], **choice),
+    "torchvision.Mixup": lambda folder, **choice: ndd.torchvision.Mixup(**choice),
+    "torchvision.from_timm": lambda folder, **choice: ndd.torchvision.from_timm(**choice),
+    "torchvision.from_torchvision": lambda folder, **choice: ndd.torchvision.from_torchvision([], **choice),
+    "torchvision.v2.functional.clamp_bounding_boxes": lambda folder, **choice: ndd.torchvision.v2.functional.clamp_bounding_boxes(
+        torch.zeros(1, 4), "XYXY", (1, 1), **choice
+    ),
+    "torchvision.v2.functional.pad": lambda folder, **choice: ndd.torchvision.v2.functional.pad(images(), 0, **choice),
+    "torchvision.v2.functional.pad_bounding_boxes": lambda folder, **choice: ndd.torchvision.v2.functional.pad_bounding_boxes(
+        torch.zeros(1, 4), "XYXY", (1, 1), 0, **choice
+    ),
+    "torchvision.v2.functional.pad_keypoints": lambda folder, **choice: ndd.torchvision.v2.functional.pad_keypoints(
+        torch.zeros(1, 2), (1, 1), 0, **choice
+    ),
+    "transformers.from_naflex": lambda folder, **choice: sys.modules["torch_ndd.transformers"].from_naflex(**choice),
     "torchvision.tv_tensors.BoundingBoxes": lambda folder, **choice: ndd.torchvision.tv_tensors.BoundingBoxes(
         ndd.batch(np.zeros((1, 1, 4))), format="XYXY", canvas_size=(1, 1), **choice
     ),

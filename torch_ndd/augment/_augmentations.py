@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from .._core.suggestions import similar
 from .._core.values.batch import Batch, as_batch
 from ..ops import reductions
 from ..ops.color.adjust import brightness, posterize, saturation
@@ -273,7 +274,8 @@ def resolve_augmentations(op: str, augmentations: Sequence[Any], known: Sequence
     for augmentation in augmentations:
         if isinstance(augmentation, str):
             if augmentation not in by_name:
-                raise ValueError(f"{op}: unknown augmentation {augmentation!r}; the names are {', '.join(by_name)}; others must be an Augmentation")
+                hint = similar(augmentation, by_name) or "; others must be an Augmentation"
+                raise ValueError(f"{op}: unknown augmentation {augmentation!r}; the names are {', '.join(by_name)}{hint}")
             augmentation = by_name[augmentation]
         elif not isinstance(augmentation, Augmentation):
             raise TypeError(f"{op}: augmentations must be names or of type Augmentation, got {augmentation!r}")

@@ -22,6 +22,16 @@ Sizes = "list[tuple[int, int]]"
 ClampingMode = Literal["soft", "hard"] | None
 
 wrap: Any = _single.wrap
+
+
+def as_box_format(op: str, format: BoundingBoxFormat | str) -> BoundingBoxFormat:
+    """Return a format of boxes from its name, in any case."""
+    if not isinstance(format, str) or isinstance(format, BoundingBoxFormat):
+        return format
+    check_choice(op, "format", format.upper(), BoundingBoxFormat.__members__, ValueError)
+    return BoundingBoxFormat[format.upper()]
+
+
 IMAGE_ENDINGS = ("HWC", "CHW")
 
 
@@ -163,7 +173,7 @@ class BoundingBoxes(_OnCanvas):
 
     def __init__(self, data: Any, *, format: BoundingBoxFormat | str, canvas_size: Any, clamping_mode: ClampingMode = "soft") -> None:
         super().__init__(data)
-        self.format = BoundingBoxFormat[format.upper()] if isinstance(format, str) else format
+        self.format = as_box_format("BoundingBoxes", format)
         if clamping_mode is not None:
             check_choice("BoundingBoxes", "clamping_mode", clamping_mode, ("soft", "hard"), ValueError)
         self.clamping_mode = clamping_mode
