@@ -37,6 +37,17 @@ def public_modules() -> Iterator[ModuleType]:
 MODULES = list(public_modules())
 
 
+def dali_modules() -> Iterator[ModuleType]:
+    """Yield the modules for DALI programs, whose names are DALI's; only those in C++ and other frameworks cannot be imported."""
+    for name in sorted(["torch_ndd.dali", *(module.name for module in pkgutil.walk_packages(ndd.dali.__path__, "torch_ndd.dali."))]):
+        if not re.search(r"\._", name):
+            try:
+                yield importlib.import_module(name)
+            except ImportError as error:
+                if "no plugin for" not in str(error) and (error.name or "").partition(".")[0] not in OPTIONAL:
+                    raise
+
+
 # Signatures are taken from the sources, so that they are the same with every version of Python.
 
 
