@@ -11,6 +11,8 @@ from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader
 
+__all__ = ["DataModule"]
+
 
 def _parent() -> Any:
     try:
