@@ -19,7 +19,7 @@ from .._merge import merge_outputs
 from .._options import OnError
 from .._order import Position
 from .._shared_steps import MAX_EPOCH, SharedSteps
-from .._sources.inner import InnerSource, check_kinds, kinds_of
+from .._sources.inner import InnerSource, OutputCheck
 from .._state import State
 from .._summary import brief
 from ..dataset._items import leaves
@@ -132,7 +132,7 @@ class Mix(SharedSteps):
         self._can_change = any(source.reader._can_change for source in self._sources)
         self._sizes: list[int] | None = None
         self._begins = np.zeros(1, np.int64)
-        self._kinds: tuple[str, dict[str, Any]] | None = None  # of the outputs, and whose
+        self._check: OutputCheck | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -249,11 +249,12 @@ class Mix(SharedSteps):
     def start(self, samples: np.ndarray) -> "_Request":
         which = self._sources_of(samples)
         order = np.argsort(which, kind="stable")
-        counts = np.bincount(which, minlength=len(self._sources))
-        ends, parts = np.cumsum(counts), []
-        for source in np.flatnonzero(counts).tolist():
-            numbers = samples[order[ends[source] - counts[source] : ends[source]]] - self._begins[source]
-            parts.append((source, numbers, self._sources[source].start(numbers)))
+        begin, sorted_samples, parts = 0, samples[order], []
+        for source, count in enumerate(np.bincount(which).tolist()):
+            if count:
+                numbers = sorted_samples[begin : begin + count] - self._begins[source]
+                parts.append((source, numbers, self._sources[source].start(numbers)))
+                begin += count
         return _Request(which, order, parts)
 
     @override
@@ -277,25 +278,27 @@ class Mix(SharedSteps):
             places = np.empty(len(samples), np.int64)
             places[request.order] = np.arange(len(samples))
             merged = merge_outputs(outputs, places)
-            for leaf, *parts in zip(leaves(merged), *map(leaves, outputs), strict=True):
-                if any(part.sources for part in parts):
-                    leaf.sources = Sources(self._path, samples)
+            for leaf in leaves(merged):
+                leaf.sources = Sources(self._path, samples)
         source = new_batch(torch.from_numpy(request.which))
         source.sources = Sources(self._path, samples)
         return {**merged, "source": source} if isinstance(merged, Mapping) else (*merged, source)
 
     def _check_outputs(self, outputs: Mapping[int, Any]) -> None:
         """Raise ValueError unless all outputs have the same names, dtypes and dimensions; the first time also for sources that are not in the batch."""
-        kinds = [(self._sources[source].what, kinds_of(output)) for source, output in outputs.items()]
-        if self._kinds is None:
-            if any(isinstance(output, Mapping) and "source" in output for output in outputs.values()):
+        if self._check is None:
+            first = next(iter(outputs))
+            if isinstance(outputs[first], Mapping) and "source" in outputs[first]:
                 raise ValueError(f"{self._op}: output 'source' has the name of the source's number; rename it with ndd.Source(reader, fn)")
-            others = [source for k, source in enumerate(self._sources) if k not in outputs]
-            kinds += [(source.what, kinds_of(output)) for source in others if (output := source.probe()) is not None]
-            check_kinds(self._op, kinds)
-            self._kinds = kinds[0]
+            check = OutputCheck(self._op, self._sources[first].what, outputs[first])
+            for k, source in enumerate(self._sources):
+                if k not in outputs and (probed := source.probe()) is not None:
+                    check.check(source.what, probed)
         else:
-            check_kinds(self._op, [self._kinds, *kinds])
+            check = self._check
+        for k, output in outputs.items():
+            check.check(self._sources[k].what, output)
+        self._check = check
 
     @override
     def describe_bottleneck(self) -> tuple[str, str]:

@@ -56,7 +56,9 @@ class Schedule:
     """
 
     def __init__(self, weights: Sequence[int], block: int = 1, begin: int = 0) -> None:
-        self.weights = np.asarray(weights, np.int64)
+        whole = np.asarray(weights, np.int64)
+        # Several periods are one of larger weights; a short one would be read piece by piece.
+        self.weights = whole * max(1, _PART // int(whole.sum()))
         self.block, self.period = block, int(self.weights.sum())
         self._begin = begin * block
         self._parts: list[_Part | None] = [None] * max(1, -(-self.period // _PART))
