@@ -196,7 +196,7 @@ def test_hidden_folders_are_left_out_with_a_warning(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for name in ("cat/1.jpg", "dog/2.jpg", ".ipynb_checkpoints/1-checkpoint.jpg", "cat/.ipynb_checkpoints/1-checkpoint.jpg"):
         save_image(source / name)
-    with pytest.warns(UserWarning, match=r"hidden folders in .* are left out: .ipynb_checkpoints") as told:
+    with pytest.warns(UserWarning, match=r"hidden folders in .*: .ipynb_checkpoints") as told:
         data = ndd.ImageFolder(source)
     assert (len(told), data.classes, data.targets) == (1, ["cat", "dog"], [0, 1])
     assert told[0].filename == __file__
