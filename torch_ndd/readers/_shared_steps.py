@@ -199,13 +199,13 @@ class SharedSteps(Reader):
 
     @override
     def _substitute(
-        self, samples: np.ndarray, bad: list[int], good: np.ndarray, after: Position, following: Position, walk: Blocks | None
+        self, policy: str, samples: np.ndarray, bad: list[int], good: np.ndarray, after: Position, following: Position, walk: Blocks | None
     ) -> tuple[np.ndarray, Position, Position, int]:
         assert self._order is not None
         if not len(good):  # all ranks take the same number of steps, so this one needs a sample
-            samples, following = self._order.take(following, 1 if self._on_error == "skip" else len(samples))
+            samples, following = self._order.take(following, 1 if policy == "skip" else len(samples))
             return samples, after, following, 0
-        if self._on_error == "skip":
+        if policy == "skip":
             return good, after, following, 0
         samples, groups, groups_of_good = samples.copy(), self._groups(samples), self._groups(good)
         for group in np.unique(groups[bad]):

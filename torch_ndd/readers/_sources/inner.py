@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers and data sets inside another reader, which takes their samples by number."""
 
+import copy
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -110,6 +111,20 @@ class InnerSource:
     def path(self, sample: int) -> str:
         """Return where a sample is."""
         return self.reader._source(sample)
+
+    @property
+    def has_functions(self) -> bool:
+        """Whether functions change what is read."""
+        return bool(self._functions)
+
+    def narrow(self, column: str) -> "InnerSource":
+        """Return a source that reads only this column, if samples can be read in part; else this one."""
+        reader = self.reader if self._functions else self.reader.narrow(column)
+        if reader is self.reader:
+            return self
+        narrow = copy.copy(self)
+        narrow.reader = reader
+        return narrow
 
     def start(self, samples: np.ndarray) -> Any:
         """Start to read samples."""

@@ -108,6 +108,12 @@ class Dataset(ThreadedReader):
     def scan(self) -> int:
         return len(self._dataset if self._sampler is None else self._sampler)
 
+    @override
+    def list_labels(self) -> np.ndarray | None:
+        targets = getattr(self._dataset, "targets", None)  # of torchvision's data sets
+        found = None if targets is None else np.asarray(targets)
+        return found if found is not None and found.ndim == 1 and len(found) == len(self._dataset) else None
+
     def _customize_order(self, order: Order) -> Order:
         if self._sampler is None:
             return order

@@ -13,7 +13,7 @@ from typing_extensions import override
 from ..._core.context.device import DeviceLike
 from ..._core.context.states import MAX_COUNT, format_value, one_of, row, rows, text, whole, yes_or_no
 from ..._core.values.batch import new_batch
-from ..._core.work.bad_samples import UnreadableSamples
+from ..._core.work.bad_samples import LeftOut, UnreadableSamples
 from ..._core.work.sources import Sources
 from .._merge import merge_outputs
 from .._options import OnError
@@ -262,16 +262,18 @@ class Mix(SharedSteps):
         outputs, begin = [], 0
         reasons: dict[int, str] = {}
         causes: dict[int, BaseException] = {}
+        kind: type[UnreadableSamples] = LeftOut
         for source, numbers, started in request.parts:
             places = request.order[begin : begin + len(numbers)]
             begin += len(numbers)
             try:
                 outputs.append(self._sources[source].finish(started, numbers))
             except UnreadableSamples as bad:
+                kind = kind if isinstance(bad, LeftOut) else UnreadableSamples
                 reasons |= {int(places[k]): reason for k, reason in bad.reasons.items()}
                 causes |= {int(places[k]): cause for k, cause in bad.causes.items()}
         if reasons:
-            raise UnreadableSamples(reasons, causes)
+            raise kind(reasons, causes)
         self._check_outputs({part[0]: output for part, output in zip(request.parts, outputs, strict=True)})
         merged = outputs[0]
         if len(outputs) > 1:
