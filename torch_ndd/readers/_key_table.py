@@ -26,7 +26,7 @@ class KeyTable:
     def __init__(self, read_keys: Callable[[], Iterator[Keys]], size: int, salt: int, compare: Callable[[int, int], None]) -> None:
         self.is_number = False
         for attempt in range(MAX_ATTEMPTS):
-            self._salt = np.uint64((salt + attempt * int(_ODD)) % 2**64)
+            self._salt = (salt + attempt) % 2**64
             hashes, at = np.empty(size, np.uint64), 0
             for keys in read_keys():
                 found = hash_keys(keys, self._salt)
@@ -48,7 +48,7 @@ class KeyTable:
         return np.where(self._hashes[at] == hashes, self._places[at], -1)
 
 
-def hash_keys(keys: Keys, salt: np.uint64) -> np.ndarray:
+def hash_keys(keys: Keys, salt: int) -> np.ndarray:
     """Return a 64-bit hash of each key."""
     lengths = np.diff(keys.begins)
     hashes = np.empty(len(lengths), np.uint64)
@@ -56,7 +56,7 @@ def hash_keys(keys: Keys, salt: np.uint64) -> np.ndarray:
         chosen = np.flatnonzero(lengths == length)
         words = np.zeros((len(chosen), -(-length // 8) * 8), np.uint8)
         words[:, :length] = keys.data[keys.begins[chosen][:, None] + np.arange(length)]
-        state = np.full(len(chosen), salt + np.uint64(length) * _ODD, np.uint64)
+        state = np.full(len(chosen), (salt + length * int(_ODD)) % 2**64, np.uint64)
         for column in words.view("<u8").T if length else ():
             state = _scramble((state ^ column) * _ODD)
         hashes[chosen] = _scramble(state)
