@@ -28,7 +28,14 @@ def numbers(reader: ndd.readers.Reader, name: str, batch_size: int = 3) -> list[
     return [value for batch in reader.next_epoch(batch_size) for value in batch[name].torch().tolist()]
 
 
-@pytest.mark.parametrize("keys", [["a", "bb", "", "d" * 50, "ee", "ü"], [b"a", b"bb", b"", b"dd", b"e", b"f"], [5, -1, 0, 2**62, 7, 8]], ids=["text", "bytes", "int"])
+KEYS: dict[str, list[Any]] = {
+    "text": ["a", "bb", "", "d" * 50, "ee", "ü"],
+    "bytes": [b"a", b"bb", b"", b"dd", b"e", b"f"],
+    "int": [5, -1, 0, 2**62, 7, 8],
+}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_values_of_the_same_key_come_together(keys: list[Any]) -> None:
     reader = Join(rows(keys, "x"), rows(keys[::-1], "y"), on="key")
     batches = list(reader.next_epoch(3))
@@ -177,7 +184,8 @@ def test_a_collision_of_different_keys_is_resolved(monkeypatch: pytest.MonkeyPat
 def test_a_key_with_the_hash_of_another_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Join(rows("axc", "x"), rows("cab", "y"), on="key", missing="skip", max_batch_size=3)
     reader.prepare_order()
-    monkeypatch.setattr(KeyTable, "find", lambda self, keys: np.array([{"a": 1, "c": 0}.get(keys.content(k).decode(), 2) for k in range(len(keys.begins) - 1)]))
+    places = {b"a": 1, b"c": 0, b"x": 2}
+    monkeypatch.setattr(KeyTable, "find", lambda self, keys: np.array([places[keys.content(k)] for k in range(len(keys.begins) - 1)]))
     (batch,) = reader
     assert batch["y"].torch().tolist() == [1, 0]
 

@@ -5,7 +5,7 @@ import json
 import math
 import pickle
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -403,15 +403,15 @@ def test_nodes() -> None:
     other = nodes.Reader(partial(Mix, {"a": Numbers(8), "b": Numbers(8, 100)}), batch_size=4, output_names=("value", "source"))
     other.reset(node.state_dict())
     rest = [batch["value"].torch().tolist() for batch in other]
-    assert sorted(sum(first + rest, [])) == [*range(8), *range(100, 108)]
+    assert sorted(number for part in first + rest for number in part) == [*range(8), *range(100, 108)]
 
 
 @pytest.fixture
-def trainer() -> Iterator[Any]:
+def trainer() -> Any:
     lightning = pytest.importorskip("lightning")
     import torch_ndd.lightning  # noqa: F401
 
-    yield lightning
+    return lightning
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -422,7 +422,7 @@ def test_lightning_resumes_a_mix(trainer: Any, tmp_path: Path) -> None:
             self.layer, self.seen = torch.nn.Linear(1, 1), []
 
         def training_step(self, batch: Any, index: int) -> torch.Tensor:
-            values, source = batch
+            values, _ = batch
             self.seen.append(values.tolist())
             return self.layer(values.float()[:, None]).sum()
 
@@ -455,7 +455,8 @@ import torch_ndd as ndd
 sys.path[:0] = {paths!r}
 from readers._numbers import Numbers
 dist.init_process_group("gloo")
-mix = ndd.readers.Mix({{"a": Numbers(41), "b": Numbers(17, 100)}}, weights={{"a": 3, "b": 2}}, epoch="once", pad_shards=True, **ndd.distributed.shard())
+sources = {{"a": Numbers(41), "b": Numbers(17, 100)}}
+mix = ndd.readers.Mix(sources, weights={{"a": 3, "b": 2}}, epoch="once", pad_shards=True, **ndd.distributed.shard())
 if {state!r}:
     mix.load_state_dict(json.loads({state!r}))
 seen = []

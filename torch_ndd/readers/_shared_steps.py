@@ -31,7 +31,8 @@ class StepOrder(Order):
 
     Rank r takes positions ``n + r * b`` to ``n + (r + 1) * b`` of a step that begins at n. The last m < R * b positions of an epoch are divided:
     ``n + m * r // R`` to ``n + m * (r + 1) // R``; with ``pad_shards`` each rank has ``ceil(m / R)``, and repeats a neighbor where it has fewer.
-    The offset of a :class:`Position` is n; for worker k of W of a torch DataLoader, n of the first of the next W steps, of which the worker takes the k-th.
+    The offset of a :class:`Position` is n. Worker k of W of a torch DataLoader takes every W-th step: for it n is that of the first of the next W, of
+    which it takes number k.
     """
 
     _windows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, compare=False, repr=False)

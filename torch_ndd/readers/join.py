@@ -27,8 +27,8 @@ class Join(Reader):
     """Join two data sets by a key: dicts of the outputs of both.
 
     The samples, their order and the state are those of ``left``. At the first step the keys of ``right`` are read once, without the other columns of
-    :class:`Parquet`, into a table of 64-bit hashes and sample numbers, 16 bytes per sample. Each batch then reads its samples of ``right`` by number, and
-    compares the keys.
+    :class:`Parquet`, into a table of 64-bit hashes and sample numbers, 16 bytes per sample. Each batch then reads its samples of ``right`` by number,
+    and compares the keys.
 
     Args:
         left: a reader with named outputs, built without shards; a map-style data set whose items are dicts; or a :class:`torch_ndd.Source` that

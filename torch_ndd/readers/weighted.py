@@ -16,14 +16,15 @@ from ._sources.inner import InnerSource
 from ._state import State
 from ._summary import brief
 
+_BLOCK = 32  # weights
 _MASK = 2**64 - 1
 
 
 class Weighted(SharedSteps):
     """Draw samples of a data set with replacement, each with a probability in proportion to its weight.
 
-    Draw n of epoch e depends on the seed, e and n only: it is found by a random number of a counter-based generator in the cumulative weights, without
-    those before it. So an epoch resumes at any step on any number of ranks, whose steps share consecutive draws like those of :class:`Mix`. The
+    Draw n of epoch e depends on the seed, e and n only: a number of a counter-based generator is looked up in the cumulative weights, without the
+    draws before it. So an epoch resumes at any step on any number of ranks, whose steps share consecutive draws like those of :class:`Mix`. The
     cumulative weights take 8 bytes for each sample of the data set. The outputs are those of the source.
 
     Args:
@@ -31,9 +32,9 @@ class Weighted(SharedSteps):
         max_batch_size: default batch size of :meth:`next_epoch`.
         device: ``"cpu"``.
         weights: a number for each sample, 0 or more, in any scale.
-        balanced: in place of weights: the name of a column of labels. Each class is drawn equally often. Of a tuple of outputs, ``"label"`` is the last
-            one. The labels are read at the first step: without the samples where the reader knows them (:class:`File`, columns of :class:`Parquet`,
-            ``targets`` of torchvision's data sets), else from all samples.
+        balanced: in place of weights: the name of a column of labels. Each class is drawn equally often. Of a tuple of outputs, ``"label"`` is the
+            last one. The labels are read at the first step: without the samples where the reader knows them (:class:`File`, columns of
+            :class:`Parquet`, ``targets`` of torchvision's data sets), else from all samples.
         samples_per_epoch: draws of an epoch; by default the number of samples.
         seed: seed of the draws.
         shard_id, num_shards: of this process, ``**ndd.distributed.shard()``.
@@ -122,7 +123,9 @@ class Weighted(SharedSteps):
     def _read_labels(self, size: int) -> np.ndarray:
         assert self._balanced is not None
         known = self._inner.reader.list_labels() if self._balanced == "label" else None
-        return np.concatenate([read_values(column) for column in read_column(self._op, self._inner, self._balanced, size)]) if known is None else known
+        if known is not None:
+            return known
+        return np.concatenate([read_values(column) for column in read_column(self._op, self._inner, self._balanced, size)])
 
     @override
     def _begin_source(self) -> None:
@@ -140,6 +143,7 @@ class Weighted(SharedSteps):
             pad_shards=self._pad_shards,
             seed=self._state.seeds[0],
             totals=self._totals,
+            blocks=self._totals[_BLOCK - 1 :: _BLOCK].copy(),
             running=self._state.era or _Running(0, 0),
         )
 
@@ -195,7 +199,10 @@ class _WeightedOrder(StepOrder):
     """Draws as positions."""
 
     totals: np.ndarray = field(default_factory=lambda: np.ones(1), compare=False)
-    running: _Running = _Running(0, 0)
+    """The cumulative weights."""
+    blocks: np.ndarray = field(default_factory=lambda: np.ones(0), compare=False)
+    """The last one of every whole block."""
+    running: _Running = _Running(0, 0)  # noqa: RUF009 (immutable)
 
     @override
     def count(self, epoch: int) -> int:
@@ -208,8 +215,12 @@ class _WeightedOrder(StepOrder):
         numbers = (generator.random_raw(end - begin) >> np.uint64(11)) * 2.0**-53
         # The product may be rounded up to the total, behind the last sample that has a weight.
         places = np.minimum(numbers * self.totals[-1], np.nextafter(self.totals[-1], 0))
-        order = np.argsort(places)  # neighbors are found in the same part of a large table: 0.2 us instead of 0.6 us each with 10^8 weights
+        # Neighbors are found in the same part of the table of blocks, which fits into the cache, and then in one block: with 10^8 weights that takes
+        # 0.9 us for each, and 5 us by searching all of them.
+        order = np.argsort(places)
+        found = places[order]
+        begins = np.searchsorted(self.blocks, found, "right") * _BLOCK
+        rows = np.minimum(begins[:, None] + np.arange(_BLOCK), len(self.totals) - 1)
         samples = np.empty(len(places), np.int64)
-        samples[order] = np.searchsorted(self.totals, places[order], "right")
+        samples[order] = begins + (self.totals[rows] <= found[:, None]).sum(1)
         return samples
-

@@ -14,10 +14,10 @@ from ..._core.values.batch import Batch, as_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._limits import UrlLimits, using
 from .._base import Reader
-from .choice import OfTorch, reader_of
 from .._summary import brief
 from ..dataset import Collated
 from ..dataset._items import count_of, fields_of, is_dataclass, parts_of
+from .choice import OfTorch, reader_of
 
 Fn = Callable[..., Any]
 
@@ -29,8 +29,8 @@ class Source:
 
     Args:
         reader: a reader of :mod:`torch_ndd.readers`, or a map-style data set.
-        fn: called with the outputs for the samples of this source in a batch, or with the dict where they are named. It returns a Batch, a tensor or an
-            array with one row per sample, or several in a tuple or a dict.
+        fn: called with the outputs for the samples of this source in a batch, or with the dict where they are named. It returns a Batch, or a tensor
+            or array with one row per sample, or several in a tuple or a dict.
 
     Raises:
         TypeError: ``fn`` cannot be called.

@@ -3,7 +3,6 @@
 
 import operator
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,10 +36,10 @@ class Mix(SharedSteps):
     The outputs are those of the sources, which must be equal (names, dtypes, dimensions), and ``source``: the number of each sample's source in
     :attr:`names`, int64 (), as the last part of a tuple or as ``"source"`` of a dict. :class:`torch_ndd.Source` changes the outputs of a source.
 
-    Sources are interleaved evenly: after any n samples a source with the share w has delivered n * w of them, at most two more or fewer. The order does
-    not depend on the number of ranks or the batch size. A step of R ranks with batches of b takes R * b consecutive samples of it, the first b for
-    rank 0, so that every rank has the mix; the rest of an epoch is divided among the ranks. A source begins its next pass when it has delivered all of
-    its samples, in the same epoch or in a later one.
+    Sources are interleaved evenly: after any n samples a source with the share w has delivered n * w of them, at most two more or fewer. The order
+    does not depend on the number of ranks or the batch size. A step of R ranks with batches of b takes R * b consecutive samples of it, the first b
+    for rank 0, so that every rank has the mix; the rest of an epoch is divided among the ranks. A source begins its next pass when it has delivered
+    all of its samples, in the same epoch or in a later one.
 
     A state fits any number of ranks and any batch size, and other weights and sources too: sources go on where they were, a new one begins with its
     first pass, and the running epoch keeps its length.
@@ -225,7 +224,9 @@ class Mix(SharedSteps):
             elif epoch == running + 1 and at == order.count(running):
                 era = order.era
             else:
-                raise ValueError(f"{self._op}: set_epoch({epoch}) is unknown after a change of weights in epoch {order.era.epoch}; load a state instead")
+                raise ValueError(
+                    f"{self._op}: set_epoch({epoch}) is unknown after a change of weights in epoch {order.era.epoch}; load a state instead"
+                )
             self._order = None
             self._state, self._resumed = self._state.moved_to(Position(epoch), 0)._replace(era=era), False
 
@@ -287,7 +288,7 @@ class Mix(SharedSteps):
         return {**merged, "source": source} if isinstance(merged, Mapping) else (*merged, source)
 
     def _check_outputs(self, outputs: Mapping[int, Any]) -> None:
-        """Raise ValueError unless all outputs have the same names, dtypes and dimensions; the first time also for sources that are not in the batch."""
+        """Raise ValueError unless all outputs have the same names and types. The first time, sources that are not in the batch are checked too."""
         if self._check is None:
             first = next(iter(outputs))
             if isinstance(outputs[first], Mapping) and "source" in outputs[first]:

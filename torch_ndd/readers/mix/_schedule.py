@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact interleaving: which source delivers position n of a mix, a pure function of the weights.
 
-Item j of source i, from 0, is due at (2j + 1) / (2 W_i). Positions are the order of the due times; of equal ones the earlier source comes first. So after n
-samples the counts of the sources are the Sainte-Lague apportionment of n, and the sequence has the period of all W_i together.
+Item j of source i, from 0, is due at (2j + 1) / (2 W_i). Positions are the order of the due times; of equal ones the earlier source comes first. So
+after n samples the counts of the sources are the Sainte-Lague apportionment of n, and the sequence has the period of all W_i together.
 """
 
 import bisect
