@@ -15,7 +15,7 @@ from ..._core.work.bad_samples import UnreadableSamples
 from ...io._limits import UrlLimits, using
 from .._base import Reader
 from .._summary import brief
-from ..dataset import Collated
+from ..dataset import Collated, Dataset
 from ..dataset._items import count_of, fields_of, is_dataclass, parts_of
 from .choice import OfTorch, reader_of
 
@@ -116,6 +116,11 @@ class InnerSource:
     def has_functions(self) -> bool:
         """Whether functions change what is read."""
         return bool(self._functions)
+
+    @property
+    def delivers_items(self) -> bool:
+        """Whether the outputs are those of a data set's items, unchanged."""
+        return not self._functions and isinstance(self.reader, Dataset) and self.reader.delivers_items
 
     def narrow(self, column: str) -> "InnerSource":
         """Return a source that reads only this column, if samples can be read in part; else this one."""

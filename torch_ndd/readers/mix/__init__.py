@@ -2,7 +2,7 @@
 """Several data sets as one, in given proportions."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,8 @@ from .._shared_steps import MAX_EPOCH, SharedSteps
 from .._sources.inner import InnerSource, OutputCheck
 from .._state import State
 from .._summary import brief
-from ..dataset._items import leaves
+from ..dataset import Dataset, collect_items
+from ..dataset._items import collate_outputs, leaves
 from ._order import Era, MixOrder, count_positions
 from ._schedule import MAX_PERIOD, MAX_SOURCES
 from ._weights import check_temperature, check_weights, whole_weights
@@ -129,6 +130,11 @@ class Mix(SharedSteps):
         self._sources = [InnerSource(self._op, name, f"the source {name!r}", source) for name, source in sources.items()]
         self._needs = {f"{source.name}: {what}": path for source in self._sources for what, path in source.reader._needs.items()}
         self._can_change = any(source.reader._can_change for source in self._sources)
+        data_sets = [source.reader for source in self._sources if isinstance(source.reader, Dataset)]
+        for reader in data_sets[1:]:  # as many threads as for one data set
+            reader.share_threads(data_sets[0])
+        # Items of data sets are collated once, in the order of the batch: by source and then together takes 0.5 ms more for 64 items of 5 sources.
+        self._data_sets = data_sets if len(data_sets) == len(self._sources) and all(source.delivers_items for source in self._sources) else None
         self._sizes: list[int] | None = None
         self._begins = np.zeros(1, np.int64)
         self._check: OutputCheck | None = None
@@ -260,6 +266,26 @@ class Mix(SharedSteps):
 
     @override
     def finish(self, request: "_Request", samples: np.ndarray) -> Any:
+        merged = self._finish_parts(request, samples) if self._data_sets is None else self._finish_items(request, self._data_sets, samples)
+        source = new_batch(torch.from_numpy(request.which))
+        source.sources = Sources(self._path, samples)
+        return {**merged, "source": source} if isinstance(merged, Mapping) else (*merged, source)
+
+    def _finish_items(self, request: "_Request", data_sets: Sequence[Dataset], samples: np.ndarray) -> Any:
+        """Return the outputs of a batch of items."""
+        reads, begin = np.empty(len(samples), object), 0
+        for source, numbers, started in request.parts:
+            reads[request.order[begin : begin + len(numbers)]] = data_sets[source].list_reads(started, numbers)
+            begin += len(numbers)
+        items = collect_items(reads.tolist())
+        if self._check is None:
+            self._check = self._compare_sources({int(k): collate_outputs([items[n]]) for k, n in zip(*np.unique(request.which, True), strict=True)})
+        outputs = collate_outputs(items, Sources(self._path, samples))
+        self._check.check("a batch", outputs)
+        return outputs
+
+    def _finish_parts(self, request: "_Request", samples: np.ndarray) -> Any:
+        """Return the outputs of the sources of a batch as one."""
         outputs, begin = [], 0
         reasons: dict[int, str] = {}
         causes: dict[int, BaseException] = {}
@@ -275,33 +301,31 @@ class Mix(SharedSteps):
                 causes |= {int(places[k]): cause for k, cause in bad.causes.items()}
         if reasons:
             raise kind(reasons, causes)
-        self._check_outputs({part[0]: output for part, output in zip(request.parts, outputs, strict=True)})
-        merged = outputs[0]
-        if len(outputs) > 1:
-            places = np.empty(len(samples), np.int64)
-            places[request.order] = np.arange(len(samples))
-            merged = merge_outputs(outputs, places)
-            for leaf in leaves(merged):
-                leaf.sources = Sources(self._path, samples)
-        source = new_batch(torch.from_numpy(request.which))
-        source.sources = Sources(self._path, samples)
-        return {**merged, "source": source} if isinstance(merged, Mapping) else (*merged, source)
-
-    def _check_outputs(self, outputs: Mapping[int, Any]) -> None:
-        """Raise ValueError unless all outputs have the same names and types. The first time, sources that are not in the batch are checked too."""
+        by_source = {part[0]: output for part, output in zip(request.parts, outputs, strict=True)}
         if self._check is None:
-            first = next(iter(outputs))
-            if isinstance(outputs[first], Mapping) and "source" in outputs[first]:
-                raise ValueError(f"{self._op}: output 'source' has the name of the source's number; rename it with ndd.Source(reader, fn)")
-            check = OutputCheck(self._op, self._sources[first].what, outputs[first])
-            for k, source in enumerate(self._sources):
-                if k not in outputs and (probed := source.probe()) is not None:
-                    check.check(source.what, probed)
-        else:
-            check = self._check
-        for k, output in outputs.items():
-            check.check(self._sources[k].what, output)
-        self._check = check
+            self._check = self._compare_sources(by_source)
+        for source, output in by_source.items():
+            self._check.check(self._sources[source].what, output)
+        if len(outputs) == 1:
+            return outputs[0]
+        places = np.empty(len(samples), np.int64)
+        places[request.order] = np.arange(len(samples))
+        merged = merge_outputs(outputs, places)
+        for leaf in leaves(merged):
+            leaf.sources = Sources(self._path, samples)
+        return merged
+
+    def _compare_sources(self, outputs: Mapping[int, Any]) -> OutputCheck:
+        """Return the check of outputs. Raise ValueError unless all sources have the same; those without outputs here read a sample for it."""
+        found = {k: outputs[k] if k in outputs else source.probe() for k, source in enumerate(self._sources)}
+        known = [(self._sources[k].what, output) for k, output in found.items() if output is not None]
+        (what, first), *others = known
+        if isinstance(first, Mapping) and "source" in first:
+            raise ValueError(f"{self._op}: output 'source' has the name of the source's number; rename it with ndd.Source(reader, fn)")
+        check = OutputCheck(self._op, what, first)
+        for what, output in others:
+            check.check(what, output)
+        return check
 
     @override
     def describe_bottleneck(self) -> tuple[str, str]:
