@@ -250,6 +250,22 @@ def test_lengths(ranks: int, padded: bool) -> None:
             taken += 1
 
 
+def test_a_reader_may_be_several_sources() -> None:
+    reader = ndd.readers.Dataset(list(range(10)))
+    mix = Mix({"often": reader, "seldom": reader}, weights={"often": 2, "seldom": 1}, epoch=9)
+    assert next(mix.next_epoch(9))[0].torch().tolist() == [0, 0, 1, 2, 1, 3, 4, 2, 5]
+
+
+@pytest.mark.parametrize("order", ["interleaved", "shuffled"])
+def test_blocks_are_of_one_source(order: Any) -> None:
+    mix = Mix({"a": Numbers(5000), "b": Numbers(5000)}, block=64, order=order, max_batch_size=64, epoch=8192)
+    sources = [source.torch() for _, source in mix]
+    assert all((source == source[0]).all() for source in sources)
+    assert sum(int(source[0]) for source in sources) == 64
+    huge = Mix({"a": Numbers(5), "b": Numbers(5)}, block=1 << 40, epoch=1 << 39)
+    assert huge.list_order(0, 1 << 38, 4).tolist() == [4, 0, 1, 2]
+
+
 def test_two_loops_and_a_loop_that_is_left() -> None:
     loader = ndd.DataLoader(Mix({"a": Numbers(6), "b": Numbers(6, 10)}), lambda values, source: values, batch_size=4)
     for _ in loader:

@@ -120,9 +120,16 @@ def test_classes_are_balanced(kind: str, tmp_path: Path) -> None:
     assert next(iter(ndd.DataLoader(reader, batch_size=4))) is not None
 
 
-def test_a_batch_of_a_mix_of_weighted_data_sets_is_rejected_for_its_order() -> None:
-    mix = ndd.readers.Mix({"a": Weighted(Numbers(5), weights=np.ones(5))})
-    assert mix.state_dict()["weights"] == [["a", 1, 5]]
+def test_readers_with_an_order_of_their_own_are_no_sources() -> None:
+    weighted, mix = Weighted(Numbers(5), weights=np.ones(5)), ndd.readers.Mix({"a": Numbers(5)})
+    for make in (
+        lambda: ndd.readers.Mix({"a": weighted}),
+        lambda: Weighted(mix, weights=np.ones(5)),
+        lambda: ndd.readers.Join(mix, Numbers(5), on="key"),
+        lambda: ndd.DataLoader({"a": Numbers(5), "b": weighted}, batch_size=2),
+    ):
+        with pytest.raises(TypeError, match="determines the order of its samples itself"):
+            make()
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,8 @@ class SharedSteps(Reader):
 
         :meta private:
         """
-        return self.prepare_order().samples_at(epoch, begin, begin + count)
+        with self._lock:  # the order keeps what it has computed
+            return self.prepare_order().samples_at(epoch, begin, begin + count)
 
     def count_epoch_samples(self, epoch: int) -> int:
         """Return the number of samples in an epoch of all ranks.

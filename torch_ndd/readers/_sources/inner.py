@@ -14,6 +14,7 @@ from ..._core.values.batch import Batch, as_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._limits import UrlLimits, using
 from .._base import Reader
+from .._shared_steps import SharedSteps
 from .._summary import brief
 from ..dataset import Collated, Dataset
 from ..dataset._items import count_of, fields_of, is_dataclass, parts_of
@@ -78,6 +79,8 @@ def inner_reader(op: str, what: str, source: Any) -> tuple[Reader, list[Fn]]:
         functions = functions if before is None else [before, *functions]
     if not isinstance(reader, Reader):
         raise TypeError(f"{op}: {what} needs random access: {type(source).__name__} can only be read from its begin")
+    if isinstance(reader, SharedSteps):
+        raise TypeError(f"{op}: {what} is a {reader._op}, which determines the order of its samples itself; give its sources")
     for attribute, (option, default) in _OF_OUTER.items():
         if (value := getattr(reader, attribute)) != default:
             raise ValueError(f"{op}: {what} has {option}={value!r}, which belongs here: {op}(..., {option}={value!r})")

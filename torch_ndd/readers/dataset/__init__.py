@@ -161,7 +161,7 @@ class Dataset(ThreadedReader):
 
         :meta private:
         """
-        if (self._context, self._workers, other._context, other._workers) == (None,) * 4:
+        if other is not self and (self._context, self._workers, other._context, other._workers) == (None,) * 4:
             self._lender = other
 
     def _pool(self) -> Workers:

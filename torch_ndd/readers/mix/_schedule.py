@@ -74,10 +74,7 @@ class Schedule:
             found.append(part.sources[at : at + end - slot])
             slot += len(found[-1])
         slots = found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.uint16), *found])
-        if self.block == 1:
-            return slots
-        skipped = first % self.block
-        return np.repeat(slots, self.block)[skipped : skipped + count]
+        return slots if self.block == 1 else slots[np.arange(first, last) // self.block - first // self.block]
 
     def counts(self, position: int) -> np.ndarray:
         """Return how many positions before this one each source has, int64; slots before ``begin`` count too."""
