@@ -203,7 +203,7 @@ class Mix(SharedSteps):
         checked = check_weights(self._op, weights, self._names)
         with self._lock:
             order, (epoch, at) = self._steps(), self._state.position
-            base = tuple(order.delivered(epoch, at).tolist())
+            base = tuple(order.count_samples(epoch, at).tolist())
             if at and not self._resumed:  # a loop was left early: its epoch is over
                 epoch, at, base = epoch + 1, 0, (0,) * len(base) if order.once else base
             self._weights, self._temperature = checked, None
@@ -390,7 +390,7 @@ class Mix(SharedSteps):
         era = Era(base, epoch, content["since"] - at, length)
         if settings != _Settings(tuple(order.names), tuple(order.weights), tuple(order.sizes), order.block, order.shuffled):
             before = self._build(order.size, settings, era, found.seeds[0])
-            counts = dict(zip(names, before.delivered(epoch, at).tolist(), strict=True))
+            counts = dict(zip(names, before.count_samples(epoch, at).tolist(), strict=True))
             base = tuple(counts.get(name, 0) for name in self._names)
             era = Era(base, epoch, -at, at + sum(order.sizes) - sum(base) if order.once else length)
         return found._replace(era=era)
