@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of Parquet files."""
 
+import copy
 import importlib
 import os
 import threading
@@ -129,6 +130,13 @@ class Parquet(Reader):
             self._groups, self._begins = np.array(groups, np.int64), np.cumsum([0, *rows], dtype=np.int64)
             self._paths = paths
         return int(self._begins[-1])
+
+    @override
+    def narrow(self, column: str) -> "Parquet":
+        reader = copy.copy(self)
+        reader._columns, reader._paths = [column], None
+        reader.scan()
+        return reader
 
     def _find_files(self, source: str) -> list[str]:
         """Return the files of a path, a folder or a pattern."""
