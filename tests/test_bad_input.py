@@ -218,7 +218,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         r"brightness: Inconsistent batch size: 2 != 3 \(argument 'brightness'\)",
     ),
-    "batch_size": (lambda: ndd.brightness(images(), batch_size=3), ValueError, "brightness: .*batch_size=3, but another argument is a Batch of 2"),
+    "batch_size": (
+        lambda: ndd.brightness(images(), batch_size=3),
+        ValueError,
+        "brightness: Inconsistent batch size: batch_size=3, but another argument is a Batch of 2",
+    ),
     "argument name": (lambda: ndd.brightness(images(), brightnes=2), TypeError, "brightness.*'brightnes'; did you mean 'brightness'"),
     "sparse": (lambda: ndd.cast(torch.zeros(3, 3).to_sparse(), dtype="u8"), TypeError, "cast: input 0: .*sparse"),
     "gradient": (lambda: ndd.cast(torch.zeros(3, requires_grad=True), dtype="u8"), RuntimeError, "cast: input 0: .*grad"),

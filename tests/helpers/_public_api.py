@@ -8,10 +8,11 @@ import inspect
 import pkgutil
 import re
 import sys
-from collections.abc import Iterator
+import typing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import torch_ndd as ndd
 from torch_ndd._core.operators.operator import OPERATORS
@@ -111,8 +112,55 @@ def methods(value: type, node: ast.ClassDef, name: str) -> Iterator[str]:
         yield f"{name}.{member.name}{signature(member)}{kind}"
 
 
+# Arguments with a fixed set of strings.
+
+# The result of decoders.cache, and the decorator's own table of kernels.
+INTERNAL = ("decoders.Cache", "extension.operator")
+
+
+def choices(annotation: Any) -> tuple[str, ...]:
+    """Return the strings of the Literals in an annotation."""
+    if typing.get_origin(annotation) is Literal:
+        return tuple(value for value in typing.get_args(annotation) if isinstance(value, str) and value)
+    return tuple(value for part in typing.get_args(annotation) for value in choices(part))
+
+
+def choice_arguments(function: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
+    """Return the arguments of a function that take one of a few strings, and these."""
+    hints = inspect.get_annotations(function)
+    hints.update({name: hint for unpacked in hints.values() for part in typing.get_args(unpacked) for name, hint in _options(part).items()})
+    return {name: found for name, hint in hints.items() if name != "return" and (found := choices(hint))}
+
+
+def _options(hint: Any) -> dict[str, Any]:
+    return typing.get_type_hints(hint) if typing.is_typeddict(hint) else {}
+
+
+def functions_with_choices() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the functions and classes with arguments that take one of a few strings, the arguments and the strings."""
+    seen = set()
+    for name, operator in OPERATORS.items():
+        if not operator.body.__module__.startswith("torch_ndd."):  # defined by another test
+            continue
+        seen.add(definition(operator.body)[0])
+        for argument, strings in choice_arguments(operator.body).items():
+            yield name, argument, strings
+    for module in MODULES:
+        for name in module.__all__:
+            value, path = getattr(module, name), f"{module.__name__}.{name}".removeprefix("torch_ndd.")
+            if not callable(value) or not hasattr(value, "__qualname__") or path in INTERNAL:
+                continue
+            origin, node = definition(value)
+            if origin not in seen and node is not None:
+                seen.add(origin)
+                function = value.__init__ if isinstance(value, type) else value
+                if getattr(function, "__module__", "").startswith("torch_ndd"):  # not a constructor of torchvision's
+                    for argument, strings in choice_arguments(function).items():
+                        yield path, argument, strings
+
+
 def api_lines() -> Iterator[str]:
-    """Yield one line per public module, function, class, method and constant; names of one object after its first are aliases."""
+    """Yield one line per public module, function, class, method and constant (names of one object after its first are aliases), then the strings."""
     seen: dict[str, str] = {}
     for module in MODULES:
         yield module.__name__
@@ -134,6 +182,9 @@ def api_lines() -> Iterator[str]:
             elif isinstance(node, ast.ClassDef):
                 yield f"class {path}({', '.join(map(ast.unparse, node.bases))})"
                 yield from methods(value, node, path)
+    yield "strings"
+    for name, argument, strings in sorted(functions_with_choices()):
+        yield f"{name}({argument}): {' | '.join(strings)}"
 
 
 if __name__ == "__main__":

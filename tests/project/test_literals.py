@@ -2,41 +2,20 @@
 """Arguments that take one of a few strings: the annotation lists what the code accepts, and nothing else."""
 
 import dataclasses
-import inspect
 import re
 import sys
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from _public_api import MODULES, definition
+from _public_api import functions_with_choices
 from PIL import Image
 from test_operators import CASES
 
 import torch_ndd as ndd
-from torch_ndd._core.operators.operator import OPERATORS
-
-
-def choices(annotation: Any) -> tuple[str, ...]:
-    """Return the strings of the Literals in an annotation."""
-    if typing.get_origin(annotation) is Literal:
-        return tuple(value for value in typing.get_args(annotation) if isinstance(value, str) and value)
-    return tuple(value for part in typing.get_args(annotation) for value in choices(part))
-
-
-def choice_arguments(function: Callable[..., Any]) -> dict[str, tuple[str, ...]]:
-    """Return the arguments of a function that take one of a few strings, and these."""
-    hints = inspect.get_annotations(function)
-    hints.update({name: hint for unpacked in hints.values() for part in typing.get_args(unpacked) for name, hint in _options(part).items()})
-    return {name: found for name, hint in hints.items() if name != "return" and (found := choices(hint))}
-
-
-def _options(hint: Any) -> dict[str, Any]:
-    return typing.get_type_hints(hint) if typing.is_typeddict(hint) else {}
 
 
 def drain(reader: Any) -> None:
@@ -113,30 +92,8 @@ CALLS: dict[str, Call] = {
         ndd.batch(np.zeros((1, 1, 4))), format="XYXY", canvas_size=(1, 1), **choice
     ),
 }
-# The result of decoders.cache, and the decorator's own table of kernels.
-INTERNAL = ("decoders.Cache", "extension.operator")
 # An argument on which the other one depends.
 NEEDED = {"cache_type": {"cache_size": 1}}
-
-
-def functions_with_choices() -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    seen = set()
-    for name, operator in OPERATORS.items():
-        seen.add(definition(operator.body)[0])
-        for argument, strings in choice_arguments(operator.body).items():
-            yield name, argument, strings
-    for module in MODULES:
-        for name in module.__all__:
-            value, path = getattr(module, name), f"{module.__name__}.{name}".removeprefix("torch_ndd.")
-            if not callable(value) or not hasattr(value, "__qualname__") or path in INTERNAL:
-                continue
-            origin, node = definition(value)
-            if origin not in seen and node is not None:
-                seen.add(origin)
-                function = value.__init__ if isinstance(value, type) else value
-                if getattr(function, "__module__", "").startswith("torch_ndd"):  # not a constructor of torchvision's
-                    for argument, strings in choice_arguments(function).items():
-                        yield path, argument, strings
 
 
 CHOICES = list(functions_with_choices())

@@ -14,6 +14,7 @@ from ._columns import extents_of
 from ._outputs import columns_of
 from .detection._boxes import on_host
 
+Format = Literal["anchor_shape", "start_end", "box"]
 _FORMATS = native.numbers("random_object_bbox.Format")
 _MAX_DIMENSIONS = 6
 _plan = native.kernel("select_masks_plan", writes=(-3, -2, -1))
@@ -126,7 +127,7 @@ def random_object_bbox(
     class_weights: Varying[Sequence[float]] | None = None,
     classes: Varying[Sequence[int]] | None = None,
     foreground_prob: PerSample[float] = 1.0,
-    format: Literal["anchor_shape", "start_end", "box"] = "anchor_shape",
+    format: Format = "anchor_shape",
     ignore_class: bool = False,
     k_largest: int | None = None,
     output_class: bool = False,

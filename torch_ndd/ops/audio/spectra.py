@@ -2,7 +2,7 @@
 """Audio features: spectra, mel bands, decibels, cepstral coefficients."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -12,6 +12,9 @@ from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._columns import extents_of, smaller
 from .._outputs import like, resized
+
+SpectrogramLayout = Literal["ft", "tf"]
+MelFormula = Literal["slaney", "htk"]
 
 
 def check_float32(op: str, input: Batch) -> None:
@@ -46,7 +49,7 @@ def spectrogram(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     center_windows: bool = True,
-    layout: Literal["ft", "tf"] = "ft",
+    layout: SpectrogramLayout = "ft",
     nfft: int | None = None,
     power: int = 2,
     reflect_padding: bool = True,
@@ -91,7 +94,7 @@ def spectrogram(
         raise RuntimeError(f"spectrogram: nfft must not be less than window_length={window_length}, got {nfft}")
     if power not in (1, 2):
         raise RuntimeError(f"spectrogram: power must be 1 or 2, got {power}")
-    check_choice("spectrogram", "layout", layout, ("ft", "tf"))
+    check_choice("spectrogram", "layout", layout, get_args(SpectrogramLayout))
     window = None if window_fn is None else _window(window_fn, window_length)
     samples = _length("spectrogram", input)  # type: ignore[arg-type]
     least = 1 if center_windows else window_length
@@ -136,7 +139,7 @@ def mel_filter_bank(
     device: DeviceLike | None = None,
     freq_high: float = 0.0,
     freq_low: float = 0.0,
-    mel_formula: Literal["slaney", "htk"] = "slaney",
+    mel_formula: MelFormula = "slaney",
     nfilter: int = 128,
     normalize: bool = True,
     sample_rate: float = 44100.0,
@@ -173,7 +176,7 @@ def mel_filter_bank(
             f"mel_filter_bank: freq_low and freq_high must satisfy 0 <= freq_low < freq_high <= sample_rate / 2 = {sample_rate / 2}, "
             f"got {freq_low} and {freq_high}"
         )
-    check_choice("mel_filter_bank", "mel_formula", mel_formula, ("slaney", "htk"))
+    check_choice("mel_filter_bank", "mel_formula", mel_formula, get_args(MelFormula))
     out = resized(input, [axis], [nfilter])  # type: ignore[arg-type]
     arguments = [axis, float(sample_rate), float(freq_low), float(high), nfilter, mel_formula == "htk", normalize]
     return launch(out, arguments)
@@ -257,6 +260,7 @@ def to_decibels(
     return like(input, torch.float32)
 
 
+Border = Literal["zero", "clamp", "reflect"]
 BORDERS = native.numbers("preemphasis_filter.Border")
 
 
@@ -267,7 +271,7 @@ def preemphasis_filter(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    border: Literal["zero", "clamp", "reflect"] = "clamp",
+    border: Border = "clamp",
     dtype: torch.dtype | None = None,
     preemph_coeff: PerSample[float] = 0.97,
 ) -> T:

@@ -13,6 +13,7 @@ from ..._core.values.batch import Batch, empty_batch
 from .._channels import channels_of, is_other
 from .._columns import extents_of, sample_shape
 
+Algorithm = Literal["bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv"]
 _ALGORITHMS = {f"{name.replace('_', '')}_ocv": number for name, number in native.numbers("debayer.Algorithm").items()}
 
 
@@ -23,7 +24,7 @@ def debayer(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    algorithm: Literal["bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv"] | None = None,
+    algorithm: Algorithm | None = None,
     blue_position: PerSample[Sequence[int]],
 ) -> T:
     """Interpolate the colors of a Bayer mosaic, in which every pixel has one of red, green and blue.

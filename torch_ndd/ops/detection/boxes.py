@@ -16,6 +16,7 @@ from .._outputs import like
 from ..geometry._canvas import rotated_canvas
 from ._boxes import check_boxes, check_labels, check_table, mapped_boxes, rotation_maps
 
+RotateMode = Literal["expand", "halfway", "fixed"]
 _MODES = native.numbers("boxes.Mode")
 BoxLayout = Literal["xyXY", "xyWH"]
 _LAYOUTS = get_args(BoxLayout)
@@ -124,7 +125,7 @@ def bbox_rotate(
     bbox_normalized: bool = True,
     input_shape: ShapeArg[Sequence[int]],
     keep_size: bool = False,
-    mode: Literal["expand", "halfway", "fixed"] = "expand",
+    mode: RotateMode = "expand",
     remove_threshold: float = 0.1,
     shape_layout: str = "HW",
     size: ShapeArg[Sequence[float]] | None = None,

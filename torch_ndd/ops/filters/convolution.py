@@ -2,7 +2,7 @@
 """Convolutions."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 
@@ -123,6 +123,8 @@ def sharpness(input: T, /, *, batch_size: int | None = None, device: DeviceLike 
     return launch(like(images), [sharpness, (images.layout or "").index("H")])
 
 
+Border = Literal["reflect_101", "reflect_1001", "clamp", "wrap", "constant"]
+Mode = Literal["same", "valid"]
 BORDERS = native.numbers("filter.Border")
 
 
@@ -136,9 +138,9 @@ def filter(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     anchor: PerSample[int | Sequence[int]] = -1,
-    border: Literal["reflect_101", "reflect_1001", "clamp", "wrap", "constant"] = "reflect_101",
+    border: Border = "reflect_101",
     dtype: torch.dtype | None = None,
-    mode: Literal["same", "valid"] = "same",
+    mode: Mode = "same",
 ) -> T:
     """Correlate images or volumes with weights: ``out[y, x] = sum of filter[i, j] * in[y + i - anchor_y, x + j - anchor_x]``.
 
@@ -175,7 +177,7 @@ def filter(
     if fill is not None and fill.ndim > (1 if frames and (fill.layout or "").startswith("F") else 0):
         raise RuntimeError(f"filter: fill_value must be a number, or one for each frame, got an array with {fill.ndim} dimensions")
     check_choice("filter", "border", border, BORDERS)
-    check_choice("filter", "mode", mode, ("same", "valid"))
+    check_choice("filter", "mode", mode, get_args(Mode))
     extents = extents_of(images)[first : first + spatial]
     if mode == "valid":
         inner = [extents[a] - extents_of(weights)[outer + a] + 1 for a in range(spatial)]
