@@ -107,6 +107,7 @@ class Reader(IterableDataset):
         self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False
         self._order: Order | None = None
+        self._whole: tuple[Order, Order] | None = None  # an order, and that of all its shards
         self._size: int | None = None  # of the data set, once scanned
         self._resumed = False  # a state was restored: the next loop of PyTorch's protocol yields the rest of its epoch
         self._ahead: deque[Ahead] = deque()
@@ -280,6 +281,26 @@ class Reader(IterableDataset):
             return order
         with self._lock:
             return self._build_order()
+
+    def list_order(self, epoch: int, begin: int, count: int) -> np.ndarray:
+        """Return the sample numbers ``begin`` to ``begin + count`` of an epoch, int64, in the order of a single rank; fewer at the epoch's end.
+
+        It does not depend on the shard or the position of this reader. :meth:`start` and :meth:`finish` read the samples.
+
+        :meta private:
+        """
+        with self._lock:
+            order = self._current_order()
+            if self._whole is None or self._whole[0] is not order:
+                self._whole = order, order.of_all_shards()
+            return self._whole[1].rest(Position(epoch, begin), count)
+
+    def count_epoch_samples(self, epoch: int) -> int:
+        """Return the number of samples of an epoch on all ranks together.
+
+        :meta private:
+        """
+        return self._current_order().size
 
     def _customize_order(self, order: Order) -> Order:
         """Return the order to use; subclasses may replace it."""
