@@ -159,6 +159,7 @@ from .ops.shape.reshape import transpose as transpose
 from .ops.shape.sequence import element_extract as element_extract
 from .ops.shape.sequence import sequence_rearrange as sequence_rearrange
 from .readers._sources.external_source import ExternalSource as ExternalSource
+from .readers._sources.inner import Source as Source
 from .show import show as show
 from .torchvision.datasets import ImageFolder as ImageFolder
 from .types import DataType as DataType

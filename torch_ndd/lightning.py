@@ -170,7 +170,7 @@ class _TrainLoader:
             return {**self.loader.state_dict(), "ended": False}
         steps = self._trainer.fit_loop.epoch_loop.batch_progress.current.ready
         state = self._states.get(steps) or self.loader.state_dict()
-        begun = any(taken for _, taken in state["reader"]["taken"])
+        begun = self.loader.reader.has_begun(state["reader"])
         return {**state, "ended": bool(begun and self._trainer.is_last_batch), "steps": steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

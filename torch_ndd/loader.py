@@ -248,20 +248,20 @@ class DataLoader:
         """Return the next batch, None at the end. Runs on a thread of the loader, in the caller's mode, device and thread pool."""
         reader, watch, outputs = self.reader, self._watch, None
         try:
-            with watch.reading():
-                generator, (epoch, _) = self._generator(), self.reader.locate_next_batch()
+            # One stream for all batches: torch's allocator keeps the memory of each stream apart.
+            stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
+            context = EvalContext(thread_pool=caller.own_pool, device_id=caller.device_id, cuda_stream=stream)
+            generator, (epoch, _) = self._generator(), self.reader.locate_next_batch()
+            with watch.reading(), mode, context, using_rng(generator):  # a mix calls the functions of its sources
                 outputs = next(batches, None)
             if outputs is None:
                 return None
             samples = outputs.samples if isinstance(outputs, Collated) else count_of(outputs)
-            if self.drop_last and samples < (self.batch_size or 1):
+            if self.drop_last and reader.is_incomplete(samples, self.batch_size or 1):
                 return self._prepare(batches, mode, caller)  # which ends the reader's epoch
             after = reader.state_dict()
             watch.samples += samples
             watch.note_sources(epoch, _sources(outputs))
-            # One stream for all batches: torch's allocator keeps the memory of each stream apart.
-            stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
-            context = EvalContext(thread_pool=caller.own_pool, device_id=caller.device_id, cuda_stream=stream)
             with watch.calling(), mode, context, using_rng(generator):
                 functions = [fn for fn in (self._before, self.fn) if fn is not None]
                 result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and not functions) else outputs

@@ -13,6 +13,7 @@ from .coco import COCO as COCO
 from .dataset import Dataset as Dataset
 from .dataset._items import EncodedFile as EncodedFile
 from .file import File as File
+from .mix import Mix as Mix
 from .mxnet import MXNet as MXNet
 from .nemo_asr import NemoAsr as NemoAsr
 from .numpy import Numpy as Numpy

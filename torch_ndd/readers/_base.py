@@ -247,6 +247,11 @@ class Reader(IterableDataset):
             size = self._size = self.scan()
         if not size:
             raise RuntimeError(f"{self._op}: no samples found in {self._brief or 'the source'}: the number of input samples: 0")
+        self._order = self._create_order(size)
+        return self._order
+
+    def _create_order(self, size: int) -> Order:
+        """Return the order of a data set of this many samples, from the current state."""
         if size < self.num_shards:
             raise RuntimeError(
                 f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self.num_shards}"
@@ -268,8 +273,7 @@ class Reader(IterableDataset):
             self._state.position.passes,
             self._state.history,
         )
-        self._order = self._customize_order(order)
-        return self._order
+        return self._customize_order(order)
 
     def prepare_order(self) -> Order:
         """Return the order of the samples; scan them first if needed.
@@ -377,21 +381,38 @@ class Reader(IterableDataset):
             if failed > self._order.size + count:
                 raise RuntimeError(f"{self._op}: none of the {self._order.size} samples can be read; the last one: {self._errors[-1].reason}")
             good = samples[~np.isin(samples, list(found))]
-            if self._on_error == "replace":
-                if len(good):
-                    samples = samples.copy()
-                    samples[sorted(reasons)] = np.resize(good, len(reasons))
-                else:
-                    samples, following = self._order.take(following, len(samples))
-            else:
-                more, after = _take(self._order, after, len(samples) - len(good), walk)
-                drawn += len(samples) - len(good)
-                samples = np.concatenate([good, more])
-                while len(ahead) > 1:  # replacements were taken from what was read ahead
-                    ahead.pop()
+            samples, after, following, more = self._substitute(samples, sorted(reasons), good, after, following, walk)
+            drawn += more
+            while more and len(ahead) > 1:  # the substitutes were taken from what was read ahead
+                ahead.pop()
             request = self.start(samples)
         ahead.clear()
         return None, after, drawn
+
+    def _substitute(
+        self, samples: np.ndarray, bad: list[int], good: np.ndarray, after: Position, following: Position, walk: Blocks | None
+    ) -> tuple[np.ndarray, Position, Position, int]:
+        """Return the samples to read in place of a batch that has bad ones, by ``on_error``.
+
+        Args:
+            samples: the batch.
+            bad: positions of bad samples in it.
+            good: its other samples.
+            after: the position after the batch.
+            following: where to look for samples if the whole batch is bad.
+
+        Returns:
+            The samples, both positions, and how many samples were taken from those after the batch.
+        """
+        if self._on_error == "skip":
+            more, after = _take(self._order, after, len(samples) - len(good), walk)  # type: ignore[arg-type]
+            return np.concatenate([good, more]), after, following, len(samples) - len(good)
+        if not len(good):
+            samples, following = self._order.take(following, len(samples))  # type: ignore[union-attr]
+            return samples, after, following, 0
+        samples = samples.copy()
+        samples[bad] = np.resize(good, len(bad))
+        return samples, after, following, 0
 
     @property
     def errors(self) -> tuple[BadSample, ...]:
@@ -575,6 +596,20 @@ class Reader(IterableDataset):
         before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
         return state["epoch"], before + taken * shards + state["shard"]
 
+    def has_begun(self, state: dict[str, Any]) -> bool:
+        """Return whether a result of :meth:`state_dict` counts any sample of its epoch.
+
+        :meta private:
+        """
+        return any(taken for _, taken in state["taken"])
+
+    def is_incomplete(self, samples: int, batch_size: int) -> bool:
+        """Return whether a batch of this many samples is what remained at the end of an epoch.
+
+        :meta private:
+        """
+        return samples < batch_size
+
     def describe_bottleneck(self) -> tuple[str, str]:
         """Return what a loader waits for, and advice on how to speed it up.
 
@@ -628,6 +663,4 @@ def _is_begun(state: State) -> bool:
 
 
 def _take(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:
-    if walk is None:
-        return order.take(position, count)
-    return order.rest(position, count, walk), Position(position.passes, position.offset + count)
+    return order.take(position, count) if walk is None else order.walk(position, count, walk)

@@ -169,6 +169,10 @@ class Order:
         inside = places < self._count_delivered(passes)
         return self._pad_to_shard(passes, places if self.pad_last_batch and inside[0] else places[inside])
 
+    def walk(self, position: Position, count: int, blocks: Blocks) -> tuple[np.ndarray, Position]:
+        """Return the next ``count`` samples of this pass as :meth:`rest` does, and the position after them."""
+        return self.rest(position, count, blocks), Position(position.passes, position.offset + count)
+
     def _cut(self, passes: int, begin: int, count: int) -> np.ndarray:
         """Return samples of a pass that no other number of shards has begun."""
         return self._table(passes)[begin : begin + count].copy() if self._has_table else np.arange(begin, begin + count)
