@@ -16,6 +16,7 @@ from torch import uint32 as uint32
 from torch import uint64 as uint64
 
 from . import augment as augment
+from . import batches as batches
 from . import capture as capture
 from . import checkpoint as checkpoint
 from . import decoders as decoders

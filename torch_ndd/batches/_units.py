@@ -164,6 +164,16 @@ class Steps(Iterator[Step]):
         return Step([last if again else part for part, again in zip(parts, repeated, strict=True)], repeated, after)
 
 
+def count_units(rules: Rules, remaining: Remaining, epoch: int, cursor: Cursor, costs_of: CostsOf) -> int:
+    """Return the number of units from ``cursor`` to the end of an epoch."""
+    units, last = 0, -(-remaining.count() // rules.window)
+    while cursor.window < last:
+        planned, _ = plan(rules, remaining, epoch, cursor, costs_of)
+        units += len(planned) - (cursor.units - cursor.before)
+        cursor = Cursor(0, cursor.window + 1)
+    return units
+
+
 def share(units: list[Unit], ranks: int, budgets: np.ndarray) -> list[Unit]:
     """Split the costliest unit of several samples in two until there is one for each rank, as far as possible."""
     units = list(units)

@@ -7,7 +7,7 @@ import json
 import operator
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
@@ -306,6 +306,23 @@ class Reader(IterableDataset):
         """
         return self._current_order().size
 
+    def order_state(self) -> dict[str, Any]:
+        """Return what :meth:`list_order` depends on, equal on all ranks: a state for :meth:`parse_state`.
+
+        :meta private:
+        """
+        with self._lock:
+            return encode_state(self._state._replace(position=Position(self._state.position.passes), history=(), errors=0), 1, 0, self._shuffled)
+
+    def list_costs(self, column: str) -> np.ndarray:
+        """Return a number for each sample, (N,) or (N, k), without reading the samples. NaN stands for a missing one.
+
+        Raise ValueError unless the source has such numbers under this name.
+
+        :meta private:
+        """
+        raise ValueError(f"{self._op}: it has no column {column!r} of numbers to plan batches with; compute them with batches.measure, or pass an array")
+
     def _customize_order(self, order: Order) -> Order:
         """Return the order to use; subclasses may replace it."""
         return order
@@ -369,13 +386,8 @@ class Reader(IterableDataset):
                 ahead.popleft()
                 return outputs, after, drawn
             except UnreadableSamples as bad:
-                reasons, causes = bad.reasons, bad.causes
-            first = min(reasons)
-            if self._on_error == "raise":
-                raise RuntimeError(f"{self._op}: sample {first} ({self._source(int(samples[first]))}): {reasons[first]}") from causes.get(first)
-            found = {int(samples[k]): reason for k, reason in reasons.items()}
-            self._errors.extend(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
-            self._state = self._state._replace(errors=self._state.errors + len(found))
+                reasons = bad.reasons
+                found = self._note_bad(samples, bad)
             failed += len(found)
             # Without this bound a data set of only bad samples would be searched forever.
             if failed > self._order.size + count:
@@ -413,6 +425,25 @@ class Reader(IterableDataset):
         samples = samples.copy()
         samples[bad] = np.resize(good, len(bad))
         return samples, after, following, 0
+
+    def _note_bad(self, samples: np.ndarray, bad: UnreadableSamples) -> dict[int, str]:
+        """Record samples that could not be read, and return the reasons by their numbers. Raise RuntimeError with ``on_error="raise"``."""
+        first = min(bad.reasons)
+        if self._on_error == "raise":
+            source, cause = self._source(int(samples[first])), bad.causes.get(first)
+            raise RuntimeError(f"{self._op}: sample {first} ({source}): {bad.reasons[first]}") from cause
+        found = {int(samples[k]): reason for k, reason in bad.reasons.items()}
+        self.note_errors(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
+        return found
+
+    def note_errors(self, errors: Iterable[BadSample]) -> None:
+        """Add to :attr:`errors`.
+
+        :meta private:
+        """
+        found = list(errors)
+        self._errors.extend(found)
+        self._state = self._state._replace(errors=self._state.errors + len(found))
 
     @property
     def errors(self) -> tuple[BadSample, ...]:

@@ -108,6 +108,15 @@ class Dataset(ThreadedReader):
     def scan(self) -> int:
         return len(self._dataset if self._sampler is None else self._sampler)
 
+    @override
+    def list_costs(self, column: str) -> np.ndarray:
+        if column not in (getattr(self._dataset, "column_names", None) or ()):  # of a Hugging Face data set
+            return super().list_costs(column)
+        values = np.asarray(self._dataset[column])
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"{self._op}: column {column!r} holds {values.dtype}, not numbers")
+        return values
+
     def _customize_order(self, order: Order) -> Order:
         if self._sampler is None:
             return order
