@@ -182,7 +182,9 @@ class DataLoader:
         if batches is not None:
             for name, other in (("batch_size", batch_size is not None), ("drop_last", drop_last)):
                 if other:
-                    raise ValueError(f"DataLoader: {name} and batches exclude each other: batches decide the size of a batch, and what ends an epoch (end=)")
+                    raise ValueError(
+                        f"DataLoader: {name} and batches exclude each other: batches decide the size of a batch, and what ends an epoch (end=)"
+                    )
             self.reader = BatchSource(self.reader, batches, **shard)
         self.batches = batches
         self.dataset = reader

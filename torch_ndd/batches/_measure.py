@@ -53,7 +53,9 @@ def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
     if all(_gather(os.path.exists(path))):
         found = np.load(path, mmap_mode="r", allow_pickle=False)
         if len(found) != size:
-            raise ValueError(f'{op}: "{os.fspath(path)}" has costs of {len(found)} samples, but the reader has {size}; delete it to compute them again')
+            raise ValueError(
+                f'{op}: "{os.fspath(path)}" has costs of {len(found)} samples, but the reader has {size}; delete it to compute them again'
+            )
         check_costs(op, found, None)
         return found
     begin, end = size * rank // ranks, size * (rank + 1) // ranks

@@ -12,9 +12,7 @@ ORDERS = native.numbers("batches.Order")
 _UNLIMITED = 2**62
 
 
-def plan_window(
-    costs: np.ndarray, budgets: np.ndarray, max_samples: int | None, fit: str, order: str, key: tuple[int, int, int]
-) -> list[np.ndarray]:
+def plan_window(costs: np.ndarray, budgets: np.ndarray, max_samples: int | None, fit: str, order: str, key: tuple[int, int, int]) -> list[np.ndarray]:
     """Cut samples into units: the sorted numbers of the samples of each unit, int64, in the order of the units.
 
     ``costs`` are float64 (n, k), ``budgets`` (k,); ``key`` is the seed, the epoch and the window, with which units are shuffled.

@@ -76,7 +76,7 @@ class Batches:
         """
         if self.too_long == "alone":
             return np.ones(len(places), bool)
-        within = (costs <= self.budgets).all(1)
+        within: np.ndarray = np.all(costs <= self.budgets, axis=1)
         if self.too_long == "raise" and not within.all():
             row = int(np.argmin(within))
             cost, budget = (_readable(values) for values in (costs[row], self.budgets))
@@ -299,18 +299,20 @@ KINDS: Mapping[str, type[Batches]] = {kind.__name__: kind for kind in (Packed, B
 
 def _check_budget(op: str, budget: Any) -> float | list[float]:
     """Return a budget, or a list of several, as numbers that JSON has."""
-    values = budget.tolist() if hasattr(budget, "tolist") else budget
-    several = isinstance(values, Sequence) and not isinstance(values, str)
-    numbers_ = list(values) if several else [values]
-    for value in numbers_:
-        if isinstance(value, bool) or not isinstance(value, numbers.Real):
-            raise TypeError(f"{op}: budget must be a number or a list of numbers, got {budget!r}")
-        if not (math.isfinite(value) and value >= 1):
-            raise ValueError(f"{op}: budget must be finite and at least 1, got {value!r}")
-    if not 1 <= len(numbers_) <= MAX_KINDS:
-        raise ValueError(f"{op}: budget must have 1 to {MAX_KINDS} numbers, got {len(numbers_)}")
-    numbers_ = [int(value) if isinstance(value, numbers.Integral) else float(value) for value in numbers_]
-    return numbers_ if several else numbers_[0]
+    plain = budget.tolist() if hasattr(budget, "tolist") else budget
+    found = [_check_number(op, value, budget) for value in (plain if isinstance(plain, list | tuple) else [plain])]
+    if not 1 <= len(found) <= MAX_KINDS:
+        raise ValueError(f"{op}: budget must have 1 to {MAX_KINDS} numbers, got {len(found)}")
+    return found if isinstance(plain, list | tuple) else found[0]
+
+
+def _check_number(op: str, value: Any, budget: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{op}: budget must be a number or a list of numbers, got {budget!r}")
+    number = int(value) if isinstance(value, numbers.Integral) else float(value)
+    if not (math.isfinite(number) and number >= 1):
+        raise ValueError(f"{op}: budget must be finite and at least 1, got {value!r}")
+    return number
 
 
 def _readable(values: np.ndarray) -> str:
@@ -319,7 +321,7 @@ def _readable(values: np.ndarray) -> str:
 
 def parse_settings(value: Any, name: str) -> Batches:
     """Return the batches of a result of :meth:`Batches.settings`, without costs. Raise ValueError for anything else."""
-    if not isinstance(value, dict) or value.get("type") not in KINDS:
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str) or value["type"] not in KINDS:
         raise ValueError(f"{name} must be the settings of {', '.join(KINDS)}")
     arguments = {key: entry for key, entry in value.items() if key != "type"}
     kind = KINDS[value["type"]]

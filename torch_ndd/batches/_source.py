@@ -102,7 +102,9 @@ class BatchSource:
         if not isinstance(batches, Batches):
             raise TypeError(f"{self._op}: batches must be one of batches.Packed, Bucketed and Balanced, got {batches!r}")
         if not isinstance(reader, Reader):
-            raise TypeError(f"{self._op}: batches needs random access, but the source can only be read from its beginning; use a reader or a map-style data set")
+            raise TypeError(
+                f"{self._op}: batches needs random access, but the source can only be read from its beginning; use a reader or a map-style data set"
+            )
         self.reader, self.batches = reader, batches
         self._listed = Listed(reader)
         self.shard_id, self.num_shards = self._choose_shard(shard_id, num_shards)
@@ -131,7 +133,9 @@ class BatchSource:
         shards = whole(1)(1 if num_shards is None else num_shards, f"{self._op}: num_shards")
         found = whole(0, shards - 1)(0 if shard_id is None else shard_id, f"{self._op}: shard_id"), shards
         if own not in ((0, 1), found):
-            raise ValueError(f"{self._op}: the reader has shard {own[0]} of {own[1]}, but the loader shard {found[0]} of {found[1]}; give it to one of them")
+            raise ValueError(
+                f"{self._op}: the reader has shard {own[0]} of {own[1]}, but the loader shard {found[0]} of {found[1]}; give it to one of them"
+            )
         return found
 
     def _new_totals(self) -> Totals:
@@ -294,7 +298,9 @@ class BatchSource:
         plans = []
         for (batches, units), (window, before, check) in zip(entries, windows, strict=True):
             if before > units or window > units or (batches.divides and before != window):
-                raise ValueError(f"{self._op}: not a valid saved state: 'windows' has {before} units before window {window}, but only {units} were delivered")
+                raise ValueError(
+                    f"{self._op}: not a valid saved state: 'windows' has {before} units before window {window}, but only {units} were delivered"
+                )
             plans.append((batches, Cursor(units, window, before, check)))
         *history, (batches, cursor) = plans
         if batches.settings() != self.batches.settings():  # what it delivered is removed from the epoch, and the rest planned again

@@ -4,7 +4,7 @@
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -59,9 +59,9 @@ class Step(NamedTuple):
 class Rules(Protocol):
     """What the settings of batches decide."""
 
-    window: int
-    divides: bool
+    divides: ClassVar[bool]
     """Whether ranks divide a unit, rather than take one each."""
+    window: int
     budgets: np.ndarray
     end: str
 
@@ -76,6 +76,11 @@ class Rules(Protocol):
 
 CostsOf = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Maps positions in an epoch to those that are delivered at all, and their costs, float64 (n, k)."""
+
+
+_OTHER_COSTS = (
+    "DataLoader: the costs of the samples are not those with which the saved state was made; load it with the same costs, or begin an epoch with set_epoch"
+)
 
 
 class Remaining(NamedTuple):
@@ -109,14 +114,11 @@ class Remaining(NamedTuple):
 def plan(rules: Rules, remaining: Remaining, epoch: int, cursor: Cursor, costs_of: CostsOf) -> tuple[list[Unit], int]:
     """Return the units of the cursor's window, and the checksum of its costs. Raise ValueError if the cursor does not fit it."""
     places, costs = costs_of(remaining.cut(cursor.window * rules.window, rules.window))
-    check = zlib.crc32(costs)
+    check = zlib.crc32(costs.tobytes())
     whole = Unit(places, costs)
     units = [whole.take(rows) for rows in rules.cut(costs, epoch, cursor.window)] if len(places) else []
     if cursor.units > cursor.before and (check != cursor.check or cursor.units - cursor.before > len(units)):
-        raise ValueError(
-            "DataLoader: the costs of the samples are not those with which the saved state was made; load it with the same costs, or begin an epoch "
-            "with set_epoch"
-        )
+        raise ValueError(_OTHER_COSTS)
     return units, check
 
 
@@ -126,6 +128,8 @@ class Steps(Iterator[Step]):
     def __init__(self, rules: Rules, remaining: Remaining, epoch: int, cursor: Cursor, costs_of: CostsOf, ranks: int) -> None:
         self._rules, self._remaining, self._epoch, self._costs_of, self._ranks = rules, remaining, epoch, costs_of, ranks
         self._next = cursor  # where the next window to plan begins
+        if cursor.units and cursor.window * rules.window >= remaining.count():
+            raise ValueError(_OTHER_COSTS)
         self._units: deque[tuple[Unit, Cursor]] = deque()  # planned, each with the cursor behind it
 
     def _fill(self, count: int) -> None:

@@ -321,7 +321,9 @@ class Reader(IterableDataset):
 
         :meta private:
         """
-        raise ValueError(f"{self._op}: it has no column {column!r} of numbers to plan batches with; compute them with batches.measure, or pass an array")
+        raise ValueError(
+            f"{self._op}: it has no column {column!r} of numbers to plan batches with; compute them with batches.measure, or pass an array"
+        )
 
     def _customize_order(self, order: Order) -> Order:
         """Return the order to use; subclasses may replace it."""
