@@ -49,9 +49,14 @@ def take(state: Any, batches: Any, ranks: int, count: int | None) -> tuple[list[
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_every_cut_of_an_epoch(kind: str) -> None:
-    worlds = [(1, 1), (2, 2), (2, 3), (3, 1), (3, 3), (5, 2)]
-    resumed = assert_resumable(lambda rank, world, size: loader(MAKERS[kind](SIZES[size % 3]), rank, world), worlds=worlds, batch_sizes=(1, 2))
-    assert resumed.cuts > 50
+    def make_loader(rank: int, world: int, size: int) -> ndd.DataLoader:
+        batches = MAKERS[kind](SIZES[size % 3])
+        batches.cost = COSTS[:60]
+        return ndd.DataLoader(range(60), number, batches=batches, shard_id=rank, num_shards=world, shuffle=True, seed=5, prefetch=0)
+
+    worlds = [(1, 1), (2, 2), (2, 3), (3, 1), (5, 2)]
+    resumed = assert_resumable(make_loader, worlds=worlds, batch_sizes=(1, 2))
+    assert resumed.cuts > 10
     assert resumed.state_bytes < 1000
 
 

@@ -137,13 +137,10 @@ def resolve_costs(op: str, cost: Any, listed: Listed, kinds: int | None, size: i
     if cost is None:
         raise ValueError(f"{op}: cost is missing: the numbers of samples, the name of a column, or a function")
     if isinstance(cost, str):
-        try:
-            if cost != "pixels":
-                return _known(op, reader.list_costs(cost), listed, kinds, samples)
-        except ValueError:
-            if cost != "seconds":
-                raise
-        return ReadCosts(op, listed, _count_pixels if cost == "pixels" else _measure_seconds, kinds, samples)
+        column = _column(cost, listed)
+        if column is None:
+            return ReadCosts(op, listed, _count_pixels if cost == "pixels" else _measure_seconds, kinds, samples)
+        return _known(op, column, listed, kinds, samples)
     if isinstance(cost, FromHeaders):
         return ReadCosts(op, listed, partial(_of_sizes, cost.function), kinds, samples)
     if callable(cost):
@@ -151,6 +148,18 @@ def resolve_costs(op: str, cost: Any, listed: Listed, kinds: int | None, size: i
     if isinstance(cost, Mapping):
         cost = np.concatenate(list(_of_sources(op, cost, reader)))
     return _known(op, cost, listed, kinds, samples)
+
+
+def _column(name: str, listed: Listed) -> np.ndarray | None:
+    """Return a column of the reader; None if headers have these numbers."""
+    if name == "pixels":
+        return None
+    try:
+        return listed.reader.list_costs(name)
+    except ValueError:
+        if name != "seconds":
+            raise
+        return None
 
 
 def _known(op: str, values: Any, listed: Listed, kinds: int | None, samples: int) -> KnownCosts:
