@@ -161,6 +161,9 @@ class _TrainLoader:
         return _TrainLoop(self)
 
     def __len__(self) -> int:
+        batches = self.loader.batches
+        if batches is not None and not batches.divides:  # Lightning asks once, and would cut off longer epochs
+            raise TypeError("lightning.DataModule: epochs of batches by cost differ in their number of steps")
         # Lightning subtracts the steps before the checkpoint from this. If the checkpoint had larger batches or more processes, these steps and the
         # rest of the epoch are more than an epoch; if they are fewer, this loader just ends.
         return max(len(self.loader), self._length)

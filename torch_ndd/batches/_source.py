@@ -3,7 +3,6 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,8 +22,7 @@ MAX_PLANS = 64  # of an epoch that was resumed with other settings
 _MAX_CHUNK = 256
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What a batch is part of: the last argument of a loader's function with ``batches=``, or the key ``"plan"`` of its dict."""
 
     cost: Any
