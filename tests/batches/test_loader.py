@@ -78,7 +78,7 @@ def test_epochs_differ_and_repeat(kind: str) -> None:
     assert both[0][:half] != both[0][half : 2 * half]
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=9), ranks=st.integers(1, 6), end=st.sampled_from(["share", "drop"]))
 def test_few_samples_on_many_ranks(sizes: list[int], ranks: int, end: str) -> None:
     loaders = [

@@ -7,17 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 from batches._plain_planner import PLANNERS, balance
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from benchmarks._costs import BUDGETS, sample_costs
 from torch_ndd.batches import Balanced, Bucketed, Packed, Preview
 
 whole_costs = st.lists(st.integers(0, 20), min_size=1, max_size=60)
 decimal_costs = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.7, 1.0, 1.1, 2.5, 19.9]), min_size=1, max_size=60)
+# A loaded machine may take long for any example.
+unhurried = settings(deadline=None)
 limits = st.one_of(st.none(), st.integers(1, 5))
 
 
-def settings(fit: str, budget: Any, **options: Any) -> Packed | Bucketed:
+def packed_or_bucketed(fit: str, budget: Any, **options: Any) -> Packed | Bucketed:
     return Bucketed(budget, **options) if fit == "padded" else Packed(budget, fit=fit, **options)
 
 
@@ -26,10 +29,11 @@ def tolist(preview: Preview) -> Any:
 
 
 @pytest.mark.parametrize("fit", PLANNERS)
+@unhurried
 @given(costs=st.one_of(whole_costs, decimal_costs), budget=st.sampled_from([1, 3.3, 20, 37]), window=st.integers(1, 70), most=limits)
 @example(costs=[0.1] * 12, budget=1, window=70, most=None)
 def test_units_of_each_window_follow_the_rules(fit: str, costs: list[float], budget: float, window: int, most: int | None) -> None:
-    preview = settings(fit, budget, window=window, order="first", max_samples=most, too_long="alone").preview(costs)
+    preview = packed_or_bucketed(fit, budget, window=window, order="first", max_samples=most, too_long="alone").preview(costs)
     expected = []
     for begin in range(0, len(costs), window):
         part = [(float(cost),) for cost in costs[begin : begin + window]]
@@ -39,9 +43,10 @@ def test_units_of_each_window_follow_the_rules(fit: str, costs: list[float], bud
 
 
 @pytest.mark.parametrize("fit", ["first", "best"])
+@unhurried
 @given(costs=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), min_size=1, max_size=40), most=limits)
 def test_several_costs_each_have_a_budget(fit: str, costs: list[tuple[int, int]], most: int | None) -> None:
-    preview = settings(fit, [20, 12], order="first", max_samples=most).preview(costs)
+    preview = packed_or_bucketed(fit, [20, 12], order="first", max_samples=most).preview(costs)
     assert tolist(preview) == sorted(sorted(unit) for unit in PLANNERS[fit](costs, (20, 12), most or float("inf")))
 
 
@@ -50,6 +55,7 @@ def test_several_lengths_of_padded_batches() -> None:
     assert tolist(Bucketed([10, 6], order="first").preview([[5, 1], [1, 4], [2, 3], [2, 2]])) == [[0, 2], [1], [3]]
 
 
+@unhurried
 @given(costs=whole_costs, samples=st.integers(1, 20), ranks=st.integers(1, 6), equal=st.booleans())
 def test_balanced_steps_follow_the_rules(costs: list[int], samples: int, ranks: int, equal: bool) -> None:
     preview = Balanced(samples, equal=equal).preview(costs, ranks=ranks)
@@ -61,6 +67,7 @@ def test_balanced_steps_follow_the_rules(costs: list[int], samples: int, ranks: 
 
 
 @pytest.mark.parametrize("order", ["first", "shuffled", "similar"])
+@unhurried
 @given(costs=whole_costs, window=st.integers(1, 70), seed=st.integers(-(2**63), 2**64 - 1), epoch=st.integers(0, 3))
 def test_an_order_moves_only_whole_units(order: str, costs: list[int], window: int, seed: int, epoch: int) -> None:
     first = tolist(Packed(20, window=window, order="first").preview(costs))
@@ -98,6 +105,7 @@ def test_orders_depend_on_seed_epoch_and_window() -> None:
 
 
 @pytest.mark.parametrize("batches", [Packed(10), Packed(10, fit="best"), Bucketed(10), Packed([10, 50], window=16)], ids=repr)
+@unhurried
 @given(data=st.data())
 def test_units_are_within_budget_and_hold_each_sample_once(batches: Any, data: st.DataObject) -> None:
     kinds = len(batches.budgets)
@@ -109,6 +117,7 @@ def test_units_are_within_budget_and_hold_each_sample_once(batches: Any, data: s
         assert (used <= batches.budgets).all()
 
 
+@unhurried
 @given(costs=st.lists(st.integers(0, 10), min_size=1, max_size=80), ranks=st.integers(1, 7), end=st.sampled_from(["share", "drop"]))
 def test_steps_have_a_unit_for_each_rank(costs: list[int], ranks: int, end: str) -> None:
     preview = Packed(10, window=20, end=end).preview(costs, ranks=ranks)
@@ -178,3 +187,48 @@ def test_bad_arguments(make: Any, message: str) -> None:
 def test_arguments_of_another_type(make: Any) -> None:
     with pytest.raises(TypeError, match=r"batches.Packed: (budget|costs) must be"):
         make()
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_figures_of_real_distributions(kind: str) -> None:
+    """The windows are those of the defaults; a quarter of the samples is enough for the means."""
+    costs = sample_costs(kind, 16384)
+    for fit in ("first", "best"):
+        figures = Packed(BUDGETS[kind], fit=fit).preview(costs, ranks=8).figures
+        assert figures.fill is not None
+        assert figures.fill >= 0.985
+        assert figures.load <= 1.01
+        assert figures.samples == len(costs)
+    padding = Bucketed(BUDGETS[kind]).preview(costs, ranks=8).figures.padding
+    assert padding is not None
+    assert padding < 0.01
+    assert Balanced(8 * 32).preview(costs, ranks=8).figures.load <= 1.002
+
+
+def test_ranks_have_similar_attention() -> None:
+    costs = sample_costs("vlm")
+    similar, shuffled = (Packed(BUDGETS["vlm"], order=order).preview(costs, ranks=8).figures.attention for order in ("similar", "shuffled"))
+    assert similar <= 1.15 < shuffled
+
+
+def test_similar_units_show_no_trend() -> None:
+    costs = sample_costs("vlm")
+    preview = Packed(BUDGETS["vlm"]).preview(costs)
+    squares = [float((costs[unit] ** 2).sum()) for unit in preview]
+    assert abs(np.corrcoef(squares, np.arange(len(squares)))[0, 1]) < 0.05
+
+
+def test_figures_are_those_of_the_units() -> None:
+    costs = np.random.default_rng(1).integers(1, 30, 500)
+    preview = Packed(60, window=100, end="drop").preview(costs, ranks=3)
+    loads = np.array([[costs[part].sum() for part in step] for step in preview.steps], float)
+    squares = np.array([[(costs[part] ** 2).sum() for part in step] for step in preview.steps], float)
+    figures = preview.figures
+    assert figures.load == pytest.approx((loads.max(1) / loads.mean(1)).mean())
+    assert figures.attention == pytest.approx(squares.max(1).sum() / squares.mean(1).sum())
+    assert figures.fill == pytest.approx(loads.sum() / (60 * loads.size))
+    assert (figures.steps, figures.units) == (len(preview.steps), loads.size)
+    padded = Bucketed(60, window=100, end="drop").preview(costs, ranks=3)
+    sizes = [costs[part].max() * len(part) for step in padded.steps for part in step]
+    assert padded.figures.padding == pytest.approx(1 - sum(costs[part].sum() for step in padded.steps for part in step) / sum(sizes))
+    assert padded.figures.fill == pytest.approx(sum(sizes) / (60 * len(sizes)))

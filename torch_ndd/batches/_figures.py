@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._units import Step, Unit
+from ._units import Step
 
 
 class Figures(NamedTuple):
@@ -20,7 +20,7 @@ class Figures(NamedTuple):
     padding: float | None
     """Part of padded batches that is padding, or of the budget of packed sequences that is empty; None without a budget."""
     load: float
-    """Mean over the steps of the largest cost of a rank divided by the mean cost."""
+    """Mean over the steps of the largest cost of a rank divided by the mean cost; without a last step that had too few samples."""
     attention: float
     """The same of sums of squared costs: the largest of each step added up, divided by the sum of the means."""
 
@@ -36,30 +36,24 @@ class Totals:
     def __init__(self, budgets: np.ndarray | None, padded: bool) -> None:
         self._budgets, self._padded = budgets, padded
         self._samples = self._units = self._steps = 0
+        self._compared = 0  # steps whose ranks are compared: all but one with too few units, unless there is no other
         self._used = self._cost = np.zeros(1 if budgets is None else len(budgets))
         self._load = self._largest = self._mean = 0.0
 
     def add(self, step: Step) -> None:
         """Add a step of all ranks."""
-        units = [unit for unit, again in zip(step.parts, step.repeated, strict=True) if not again]
-        for unit in units:
-            self.add_unit(unit)
+        for unit, again in zip(step.parts, step.repeated, strict=True):
+            if not again:
+                self._samples, self._units = self._samples + len(unit.places), self._units + 1
+                self._cost = self._cost + unit.cost
+                self._used = self._used + (unit.longest * len(unit.places) if self._padded else unit.cost)
         self._steps += 1
-        loads = self._loads(step.parts, units)
-        self._load += loads.max() / loads.mean() if loads.any() else 1.0
-        squares = np.array([(unit.costs[:, 0] ** 2).sum() for unit in step.parts])
-        self._largest, self._mean = self._largest + squares.max(), self._mean + squares.mean()
-
-    def _loads(self, parts: list[Unit], units: list[Unit]) -> np.ndarray:
-        if self._budgets is None:
-            return np.array([unit.cost[0] for unit in parts])
-        return np.array([(unit.cost / self._budgets).max() for unit in parts])
-
-    def add_unit(self, unit: Unit) -> None:
-        """Add a unit, for how full it is."""
-        self._samples, self._units = self._samples + len(unit.places), self._units + 1
-        self._cost = self._cost + unit.cost
-        self._used = self._used + (unit.costs.max(0) * len(unit.places) if self._padded else unit.cost)
+        if not step.whole and self._compared:
+            return
+        ranks, shares, squares = len(step.parts), [unit.share for unit in step.parts], [unit.square for unit in step.parts]
+        self._compared += 1
+        self._load += max(shares) / (sum(shares) / ranks) if any(shares) else 1.0
+        self._largest, self._mean = self._largest + max(squares), self._mean + sum(squares) / ranks
 
     def figures(self) -> Figures:
         """Return the figures up to now."""
@@ -67,7 +61,7 @@ class Totals:
         if self._budgets is not None and self._units:
             fill = float((self._used / self._budgets).max() / self._units)
             padding = 1 - float((self._cost / np.maximum(self._used, 1e-300)).max()) if self._padded else 1 - fill
-        load = self._load / self._steps if self._steps else 1.0
+        load = self._load / self._compared if self._compared else 1.0
         return Figures(self._samples, self._units, self._steps, fill, padding, load, self._largest / self._mean if self._mean else 1.0)
 
 

@@ -44,14 +44,14 @@ class Batches:
             raise ValueError(f"{self._op}: {argument} must be {' or '.join(map(repr, words))}, got {value!r}{similar(str(value), words)}")
         return value
 
-    def cut(self, costs: np.ndarray, epoch: int, window: int) -> list[np.ndarray]:
+    def cut(self, costs: np.ndarray, epoch: int, window: int) -> _planner.Cut:
         """Return the units of a window.
 
         :meta private:
         """
         raise NotImplementedError
 
-    def divide(self, costs: np.ndarray, ranks: int, step: int) -> list[np.ndarray]:
+    def divide(self, costs: np.ndarray, ranks: int, step: int) -> _planner.Cut:
         """Return the part of each rank of a unit.
 
         :meta private:
@@ -156,7 +156,7 @@ class _Windowed(Batches):
     def _size(self) -> dict[str, Any]:
         return {"budget": self.budget}
 
-    def cut(self, costs: np.ndarray, epoch: int, window: int) -> list[np.ndarray]:
+    def cut(self, costs: np.ndarray, epoch: int, window: int) -> _planner.Cut:
         return _planner.plan_window(costs, self.budgets, self.max_samples, self._fit, self.order, (self.seed, epoch, window))
 
 
@@ -287,10 +287,10 @@ class Balanced(Batches):
     def _size(self) -> dict[str, Any]:
         return {"samples": self.samples}
 
-    def cut(self, costs: np.ndarray, epoch: int, window: int) -> list[np.ndarray]:
-        return [np.arange(len(costs))]
+    def cut(self, costs: np.ndarray, epoch: int, window: int) -> _planner.Cut:
+        return _planner.Cut(np.arange(len(costs)), np.array([len(costs)]))
 
-    def divide(self, costs: np.ndarray, ranks: int, step: int) -> list[np.ndarray]:
+    def divide(self, costs: np.ndarray, ranks: int, step: int) -> _planner.Cut:
         return _planner.balance(costs, self.budgets, ranks, step, self.equal)
 
 
