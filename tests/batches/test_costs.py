@@ -87,6 +87,30 @@ def test_headers_that_cannot_be_read(tmp_path: Path) -> None:
         assert (second, other) == ([4], 144)
 
 
+def test_files_are_read_as_far_as_their_size_is(tmp_path: Path) -> None:
+    """A JPEG may have metadata in front of its size; a PNG may have its orientation behind its pixels."""
+    paths = jpegs(tmp_path, SIZES)
+    content = paths[1].read_bytes()
+    comments = b"".join(b"\xff\xfe" + (60_002).to_bytes(2, "big") + bytes(60_000) for _ in range(6))
+    paths[1].write_bytes(content[:2] + comments + content[2:])
+    turned = Image.fromarray(np.zeros((30, 70, 3), np.uint8))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned.save(tmp_path / "5.jpg", exif=exif)
+    turned.save(tmp_path / "6.png", exif=exif)
+    noise = np.random.default_rng(0).integers(0, 256, (90, 80, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "7.png")
+    reader = ndd.readers.File(files=[*paths, *(tmp_path / name for name in ("5.jpg", "6.png", "7.png"))])
+    seen = []
+
+    def area(sizes: Any) -> Any:
+        seen.extend(sizes.tolist())
+        return sizes.prod(1)
+
+    assert measure(reader, from_headers(area), tmp_path / "costs.npy").tolist() == [*PIXELS, 2100, 2100, 7200]
+    assert seen[-8:] == [[10, 20], [30, 10], [8, 8], [5, 40], [12, 12], [70, 30], [70, 30], [90, 80]]
+
+
 def wav(seconds: float) -> bytes:
     file = io.BytesIO()
     with wave.open(file, "wb") as sound:

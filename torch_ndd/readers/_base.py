@@ -143,6 +143,13 @@ class Reader(IterableDataset):
         """
         raise NotImplementedError
 
+    def start_heads(self, samples: np.ndarray, size: int) -> Any:
+        """Start reading the samples like :meth:`start`, but of files possibly no more than the first ``size`` bytes.
+
+        :meta private:
+        """
+        return self.start(samples)
+
     def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
         """Wait for a request of :meth:`start` and return its batches. Raise UnreadableSamples for samples that cannot be read.
 

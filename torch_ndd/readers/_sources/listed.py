@@ -115,13 +115,14 @@ class Listed:
             rows[places] = np.resize(alike if len(alike) else good, len(places))
         return rows
 
-    def read(self, samples: np.ndarray) -> Readable:
-        """Return the samples that can be read, without a record of the others."""
+    def read(self, samples: np.ndarray, head: int | None = None) -> Readable:
+        """Return the samples that can be read, without a record of the others; of files possibly no more than the first ``head`` bytes."""
         rows = np.arange(len(samples))
         while len(rows):
             try:
                 with using(self.reader._url_limits):
-                    return Readable(self.reader.finish(self.reader.start(samples[rows]), samples[rows]), rows)
+                    request = self.reader.start(samples[rows]) if head is None else self.reader.start_heads(samples[rows], head)
+                    return Readable(self.reader.finish(request, samples[rows]), rows)
             except UnreadableSamples as bad:
                 if self.raises:
                     with self.reader._lock:
