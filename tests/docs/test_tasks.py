@@ -76,7 +76,7 @@ def test_video_clips(data: Any, run: Run) -> None:
 
 def test_webdataset_task_runs(data: Any, run: Run) -> None:
     printed = run("webdataset", *data.tars)
-    labels = [int(one) for line in printed for one in line.split("[")[2].rstrip("]").split(",")]
+    labels = [int(value) for line in printed for value in line.split("[")[2].rstrip("]").split(",")]
     assert sorted(labels) == list(range(8))
 
 
@@ -123,7 +123,7 @@ def test_corrupt_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
 def test_boxes_of_the_coco_task_follow_turned_images() -> None:
     """Of images with an EXIF orientation, to which COCO's boxes do not refer."""
     parsed = ast.parse((TASKS / "coco.py").read_text())
-    parsed.body = [one for one in parsed.body if isinstance(one, ast.FunctionDef)]
+    parsed.body = [value for value in parsed.body if isinstance(value, ast.FunctionDef)]
     names: dict[str, Any] = {"ndd": ndd}
     exec(compile(parsed, "coco.py", "exec"), names)
     pixels = np.zeros((60, 120, 3), np.uint8)

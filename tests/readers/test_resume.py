@@ -231,7 +231,7 @@ def test_states_that_are_none(files: list[Path]) -> None:
             maker(files)(0, 1, 2).load_state_dict(state)
     other = maker(files[:5])(0, 1, 2)
     other.load_state_dict(good)
-    with pytest.raises(RuntimeError, match="13 samples, and here are 5"):
+    with pytest.raises(RuntimeError, match="for 13 samples, but the data set has 5"):
         next(iter(other))
 
 

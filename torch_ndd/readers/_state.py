@@ -203,7 +203,7 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if not ended:
             counts[state["shard"]] = state["taken"][-1][1]
     if len(counts) != len(running) or len(states) != shards or None in counts or not all(isinstance(state, int) for state in counts.values()):
-        raise ValueError(f"merge_states: there must be state state of each of {shards} shards, got those of {sorted(map(str, counts))}")
+        raise ValueError(f"merge_states: there must be one state of each of {shards} shards, got those of {sorted(map(str, counts))}")
     everything = first["size"] or 0
     taken = [counts.get(shard, everything) for shard in range(shards)]
     history = [[n, count if isinstance(count, int) else list(count)] for n, count in first["taken"][:-1]]
