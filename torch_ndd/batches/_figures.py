@@ -26,7 +26,7 @@ class Figures(NamedTuple):
 
     def __str__(self) -> str:
         filled = [] if self.fill is None or self.padding is None else [f"units are filled to {self.fill:.1%}", f"padding is {self.padding:.1%}"]
-        balance = f"the costliest rank has {self.load:.4g} times the mean cost, {self.attention:.4g} times the mean of squares"
+        balance = f"the costliest rank of a step has {self.load:.3f} times the mean cost, {self.attention:.3f} times the mean of squared costs"
         return ", ".join([*filled, balance])
 
 

@@ -30,7 +30,7 @@ class Ranges:
         path_offsets: Offsets of the paths in ``paths``, and its length, int64.
         file: The file of each range, int32; such files stay open for a while. None: range k is the whole file k.
         begin: The first byte of each, int64.
-        length: Length of each in bytes, int64; negative for the rest of the file.
+        length: Length of each in bytes, int64; -1 for the rest of the file.
     """
 
     def __init__(
