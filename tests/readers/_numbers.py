@@ -32,25 +32,28 @@ class Numbers(ndd.readers.Reader):
         return None
 
     def finish(self, request: Any, samples: np.ndarray) -> Any:
-        if bad := np.flatnonzero(np.isin(samples, self._bad)).tolist():
+        if len(self._bad) and (bad := np.flatnonzero(np.isin(samples, self._bad)).tolist()):
             raise UnreadableSamples(dict.fromkeys(bad, "it is bad"))
         self.read += samples.tolist()
         return (new_batch(torch.from_numpy(samples + self._first_number)),)
 
 
-def interleave(weights: Sequence[int], count: int, block: int = 1, sizes: Sequence[int] | None = None) -> list[int]:
-    """Return the sources of the first positions by due times: one heap of fractions. With ``sizes`` each source ends after its samples."""
-    found: list[int] = []
+def walk_schedule(weights: Sequence[int], block: int = 1, sizes: Sequence[int] | None = None) -> Iterator[int]:
+    """Yield the sources of positions by due times, in fractions. With ``sizes`` each source ends after its samples."""
     taken = [0] * len(weights)
-    while len(found) < count:
+    while True:
         due = [(Fraction(2 * (n // block) + 1, 2 * w), k) for k, (n, w) in enumerate(zip(taken, weights, strict=True)) if not sizes or n < sizes[k]]
         if not due:
-            break
+            return
         source = min(due)[1]
-        run = block if not sizes else min(block, sizes[source] - taken[source])
-        found += [source] * run
-        taken[source] += run
-    return found[:count]
+        for _ in range(block if not sizes else min(block, sizes[source] - taken[source])):
+            taken[source] += 1
+            yield source
+
+
+def interleave(weights: Sequence[int], count: int, block: int = 1, sizes: Sequence[int] | None = None) -> list[int]:
+    """Return the sources of the first positions."""
+    return list(islice(walk_schedule(weights, block, sizes), count))
 
 
 def count_epoch(weights: Sequence[int], sizes: Sequence[int], policy: Any, block: int = 1) -> int:
@@ -59,15 +62,14 @@ def count_epoch(weights: Sequence[int], sizes: Sequence[int], policy: Any, block
         return policy
     if policy == "once":
         return sum(sizes)
-    taken, position = [0] * len(weights), 0
-    for source in interleave(weights, 10 * sum(weights) * (1 + sum(sizes)) * block, block):
+    taken = [0] * len(weights)
+    for position, source in enumerate(walk_schedule(weights, block)):
         if policy == "first" and taken[source] == sizes[source]:
             return position
         taken[source] += 1
-        position += 1
         if policy == "all" and all(n >= size for n, size in zip(taken, sizes, strict=True)):
-            return position
-    raise AssertionError("the epoch does not end")
+            return position + 1
+    raise AssertionError("the schedule ends")
 
 
 class World:

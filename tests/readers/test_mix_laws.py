@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def assert_each_once_in_a_pass(numbers: list[int], sizes: list[int]) -> None:
             assert set(one_pass) <= set(range(size))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_positions_are_exactly_those_of_the_due_times_for_all_ranks_and_batch_sizes(seed: int) -> None:
     rng = random.Random(seed)
     sizes, weights, arguments = draw(rng)
@@ -86,7 +87,7 @@ def test_ranks_share_the_rest_of_an_epoch() -> None:
     assert padded[-1][0] == steps[-1][1]  # a neighbor
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_steps_of_any_ranks_and_batch_sizes_after_kills_equal_those_of_one_rank(seed: int) -> None:
     rng = random.Random(100 + seed)
     sizes, weights, arguments = draw(rng)
@@ -112,7 +113,7 @@ def test_steps_of_any_ranks_and_batch_sizes_after_kills_equal_those_of_one_rank(
         assert_each_once_in_a_pass([number for numbers in found for number in numbers], sizes)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_a_change_of_weights_repeats_and_loses_no_sample(seed: int) -> None:
     rng = random.Random(200 + seed)
     sizes, weights, arguments = draw(rng)
@@ -227,8 +228,8 @@ def test_shuffled_windows_have_the_counts_of_the_interleaved_order() -> None:
     for begin in range(0, 10_000, 4096):
         assert Counter(plain[begin : begin + 4096]) == Counter(shuffled[begin : begin + 4096])
     assert plain[:4096] != shuffled[:4096]
-    runs = sum(a == b for a, b in zip(shuffled, shuffled[1:], strict=False))
-    assert runs > 1.2 * sum(a == b for a, b in zip(plain, plain[1:], strict=False))
+    runs = sum(a == b for a, b in pairwise(shuffled))
+    assert runs > 1.2 * sum(a == b for a, b in pairwise(plain))
 
 
 @pytest.mark.parametrize("block", [1, 4])

@@ -13,6 +13,7 @@ from .coco import COCO as COCO
 from .dataset import Dataset as Dataset
 from .dataset._items import EncodedFile as EncodedFile
 from .file import File as File
+from .join import Join as Join
 from .mix import Mix as Mix
 from .mxnet import MXNet as MXNet
 from .nemo_asr import NemoAsr as NemoAsr
@@ -22,3 +23,4 @@ from .tfrecord import TFRecord as TFRecord
 from .video import Video as Video
 from .video import VideoResize as VideoResize
 from .webdataset import Webdataset as Webdataset
+from .weighted import Weighted as Weighted

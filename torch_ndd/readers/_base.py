@@ -25,7 +25,7 @@ from .._core.suggestions import similar
 from .._core.values.batch import Batch
 from .._core.values.html import table
 from .._core.values.tensor import Tensor
-from .._core.work.bad_samples import BadSample, UnreadableSamples
+from .._core.work.bad_samples import BadSample, LeftOut, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
 from ._options import LoaderOptions as LoaderOptions
@@ -156,6 +156,20 @@ class Reader(IterableDataset):
         :meta private:
         """
         raise NotImplementedError
+
+    def list_labels(self) -> np.ndarray | None:
+        """Return the label of each sample, (N,), if they are known without reading the samples.
+
+        :meta private:
+        """
+        return None
+
+    def narrow(self, column: str) -> "Reader":
+        """Return a reader of the same samples with this output only, if they can be read in part; else this one.
+
+        :meta private:
+        """
+        return self
 
     def _begin_source(self) -> None:
         """Prepare a source that can change for an epoch."""
@@ -395,14 +409,15 @@ class Reader(IterableDataset):
                 ahead.popleft()
                 return outputs, after, drawn
             except UnreadableSamples as bad:
+                policy = "skip" if isinstance(bad, LeftOut) else self._on_error
                 reasons = bad.reasons
                 found = self._note_bad(samples, bad)
             failed += len(found)
             # Without this bound a data set of only bad samples would be searched forever.
             if failed > self._order.size + count:
-                raise RuntimeError(f"{self._op}: none of the {self._order.size} samples can be read; the last one: {self._errors[-1].reason}")
+                raise RuntimeError(f"{self._op}: none of the {self._order.size} samples can be read; the last one: {found.popitem()[1]}")
             good = samples[~np.isin(samples, list(found))]
-            samples, after, following, more = self._substitute(samples, sorted(reasons), good, after, following, walk)
+            samples, after, following, more = self._substitute(policy, samples, sorted(reasons), good, after, following, walk)
             drawn += more
             while more and len(ahead) > 1:  # the substitutes were taken from what was read ahead
                 ahead.pop()
@@ -410,12 +425,25 @@ class Reader(IterableDataset):
         ahead.clear()
         return None, after, drawn
 
+    def _note_bad(self, samples: np.ndarray, bad: UnreadableSamples) -> dict[int, str]:
+        """Record samples that could not be read, and return the reasons by their numbers. Raise RuntimeError with ``on_error="raise"``."""
+        found = {int(samples[k]): reason for k, reason in bad.reasons.items()}
+        if isinstance(bad, LeftOut):
+            return found
+        if self._on_error == "raise":
+            first = min(bad.reasons)
+            source = self._source(int(samples[first]))
+            raise RuntimeError(f"{self._op}: sample {first} ({source}): {bad.reasons[first]}") from bad.causes.get(first)
+        self.note_errors(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
+        return found
+
     def _substitute(
-        self, samples: np.ndarray, bad: list[int], good: np.ndarray, after: Position, following: Position, walk: Blocks | None
+        self, policy: str, samples: np.ndarray, bad: list[int], good: np.ndarray, after: Position, following: Position, walk: Blocks | None
     ) -> tuple[np.ndarray, Position, Position, int]:
-        """Return the samples to read in place of a batch that has bad ones, by ``on_error``.
+        """Return the samples to read in place of a batch that has bad ones.
 
         Args:
+            policy: ``"skip"`` or ``"replace"``.
             samples: the batch.
             bad: positions of bad samples in it.
             good: its other samples.
@@ -425,7 +453,7 @@ class Reader(IterableDataset):
         Returns:
             The samples, both positions, and how many samples were taken from those after the batch.
         """
-        if self._on_error == "skip":
+        if policy == "skip":
             more, after = _take(self._order, after, len(samples) - len(good), walk)  # type: ignore[arg-type]
             return np.concatenate([good, more]), after, following, len(samples) - len(good)
         if not len(good):
@@ -434,16 +462,6 @@ class Reader(IterableDataset):
         samples = samples.copy()
         samples[bad] = np.resize(good, len(bad))
         return samples, after, following, 0
-
-    def _note_bad(self, samples: np.ndarray, bad: UnreadableSamples) -> dict[int, str]:
-        """Record samples that could not be read, and return the reasons by their numbers. Raise RuntimeError with ``on_error="raise"``."""
-        first = min(bad.reasons)
-        if self._on_error == "raise":
-            source, cause = self._source(int(samples[first])), bad.causes.get(first)
-            raise RuntimeError(f"{self._op}: sample {first} ({source}): {bad.reasons[first]}") from cause
-        found = {int(samples[k]): reason for k, reason in bad.reasons.items()}
-        self.note_errors(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
-        return found
 
     def note_errors(self, errors: Iterable[BadSample]) -> None:
         """Add to :attr:`errors`.

@@ -31,7 +31,8 @@ class StepOrder(Order):
 
     Rank r takes positions ``n + r * b`` to ``n + (r + 1) * b`` of a step that begins at n. The last m < R * b positions of an epoch are divided:
     ``n + m * r // R`` to ``n + m * (r + 1) // R``; with ``pad_shards`` each rank has ``ceil(m / R)``, and repeats a neighbor where it has fewer.
-    The offset of a :class:`Position` is n; for worker k of W of a torch DataLoader, n of the first of the next W steps, of which the worker takes the k-th.
+    The offset of a :class:`Position` is n. Worker k of W of a torch DataLoader takes every W-th step: for it n is that of the first of the next W, of
+    which it takes number k.
     """
 
     _windows: dict[tuple[int, int], np.ndarray] = field(default_factory=dict, compare=False, repr=False)
@@ -199,13 +200,13 @@ class SharedSteps(Reader):
 
     @override
     def _substitute(
-        self, samples: np.ndarray, bad: list[int], good: np.ndarray, after: Position, following: Position, walk: Blocks | None
+        self, policy: str, samples: np.ndarray, bad: list[int], good: np.ndarray, after: Position, following: Position, walk: Blocks | None
     ) -> tuple[np.ndarray, Position, Position, int]:
         assert self._order is not None
         if not len(good):  # all ranks take the same number of steps, so this one needs a sample
-            samples, following = self._order.take(following, 1 if self._on_error == "skip" else len(samples))
+            samples, following = self._order.take(following, 1 if policy == "skip" else len(samples))
             return samples, after, following, 0
-        if self._on_error == "skip":
+        if policy == "skip":
             return good, after, following, 0
         samples, groups, groups_of_good = samples.copy(), self._groups(samples), self._groups(good)
         for group in np.unique(groups[bad]):
@@ -224,7 +225,8 @@ class SharedSteps(Reader):
 
         :meta private:
         """
-        return self.prepare_order().samples_at(epoch, begin, begin + count)
+        with self._lock:  # the order keeps what it has computed
+            return self.prepare_order().samples_at(epoch, begin, begin + count)
 
     @override
     def count_epoch_samples(self, epoch: int) -> int:

@@ -180,6 +180,12 @@ class File(Reader):
         labels = samples.astype(kind) if index.labels is None else index.labels.take(samples).astype(kind, copy=False)
         return files, new_batch(torch.from_numpy(labels if self._scalar_labels else labels[:, None]))
 
+    @override
+    def list_labels(self) -> np.ndarray | None:
+        size = self.scan()
+        assert self._index is not None
+        return np.arange(size) if self._index.labels is None else self._index.labels
+
     @property
     def classes(self) -> list[str]:
         """Names of the subdirectories of ``file_root`` in the order of their labels. Raise RuntimeError if the files come from a list."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..._core.work.bad_samples import UnreadableSamples
 from .._base import Reader
+from .._shared_steps import SharedSteps
 from .._summary import brief
 from ..dataset._items import Items, first_sample
 
@@ -45,6 +46,8 @@ class InStep(Reader):
         for name, reader in parts.items():
             if not isinstance(reader, Reader):
                 raise TypeError(f"readers in step: {name!r} must be a reader or a map-style data set, got {type(reader).__name__}")
+            if isinstance(reader, SharedSteps):
+                raise TypeError(f"readers in step: {name!r} is a {reader._op}, which determines the order of its samples itself; use readers.Join")
         (first_name, first), *others = parts.items()
         for name, reader in others:
             for attribute, option in _SAME.items():

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers and data sets inside another reader, which takes their samples by number."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,14 +12,17 @@ import torch
 from ..._core.context.rng import RNG, using_rng
 from ..._core.values.batch import Batch, as_batch
 from ..._core.work.bad_samples import UnreadableSamples
-from ...io._limits import using
+from ...io._limits import UrlLimits, using
 from .._base import Reader
-from .choice import OfTorch, reader_of
+from .._shared_steps import SharedSteps
 from .._summary import brief
-from ..dataset import Collated
+from ..dataset import Collated, Dataset
 from ..dataset._items import count_of, fields_of, is_dataclass, parts_of
+from .choice import OfTorch, reader_of
 
 Fn = Callable[..., Any]
+
+_NO_LIMITS = nullcontext()
 
 
 class Source:
@@ -25,8 +30,8 @@ class Source:
 
     Args:
         reader: a reader of :mod:`torch_ndd.readers`, or a map-style data set.
-        fn: called with the outputs for the samples of this source in a batch, or with the dict where they are named. It returns a Batch, a tensor or an
-            array with one row per sample, or several in a tuple or a dict.
+        fn: called with the outputs for the samples of this source in a batch, or with the dict where they are named. It returns a Batch, or a tensor
+            or array with one row per sample, or several in a tuple or a dict.
 
     Raises:
         TypeError: ``fn`` cannot be called.
@@ -74,6 +79,8 @@ def inner_reader(op: str, what: str, source: Any) -> tuple[Reader, list[Fn]]:
         functions = functions if before is None else [before, *functions]
     if not isinstance(reader, Reader):
         raise TypeError(f"{op}: {what} needs random access: {type(source).__name__} can only be read from its begin")
+    if isinstance(reader, SharedSteps):
+        raise TypeError(f"{op}: {what} is a {reader._op}, which determines the order of its samples itself; give its sources")
     for attribute, (option, default) in _OF_OUTER.items():
         if (value := getattr(reader, attribute)) != default:
             raise ValueError(f"{op}: {what} has {option}={value!r}, which belongs here: {op}(..., {option}={value!r})")
@@ -90,27 +97,51 @@ class InnerSource:
     def __init__(self, op: str, name: str, what: str, source: Any) -> None:
         self.name, self.what, self._op = name, what, op
         self.reader, self._functions = inner_reader(op, what, source)
+        # Only where there are limits: entering them takes 2 us, for each source of a batch.
+        self._limits = None if self.reader._url_limits == UrlLimits() else self.reader._url_limits
 
     def scan(self) -> int:
         """Return the number of samples. Raise RuntimeError for none."""
-        with using(self.reader._url_limits):
+        with self._limited():
             size = self.reader._size = self.reader.scan()
         if not size:
             raise RuntimeError(f"{self._op}: {self.what} has no samples")
         return size
 
+    def _limited(self) -> AbstractContextManager[None]:
+        return _NO_LIMITS if self._limits is None else using(self._limits)
+
     def path(self, sample: int) -> str:
         """Return where a sample is."""
         return self.reader._source(sample)
 
+    @property
+    def has_functions(self) -> bool:
+        """Whether functions change what is read."""
+        return bool(self._functions)
+
+    @property
+    def delivers_items(self) -> bool:
+        """Whether the outputs are those of a data set's items, unchanged."""
+        return not self._functions and isinstance(self.reader, Dataset) and self.reader.delivers_items
+
+    def narrow(self, column: str) -> "InnerSource":
+        """Return a source that reads only this column, if samples can be read in part; else this one."""
+        reader = self.reader if self._functions else self.reader.narrow(column)
+        if reader is self.reader:
+            return self
+        narrow = copy.copy(self)
+        narrow.reader = reader
+        return narrow
+
     def start(self, samples: np.ndarray) -> Any:
         """Start to read samples."""
-        with using(self.reader._url_limits):
+        with self._limited():
             return self.reader.start(samples)
 
     def finish(self, request: Any, samples: np.ndarray) -> Any:
         """Return the outputs: a tuple or a dict of Batches and other columns. Raise UnreadableSamples for bad samples."""
-        with using(self.reader._url_limits):
+        with self._limited():
             outputs = self.reader.finish(request, samples)
         outputs = outputs.value if isinstance(outputs, Collated) else outputs
         for function in self._functions:
@@ -118,10 +149,12 @@ class InnerSource:
         if isinstance(outputs, Mapping):
             found: Any = {name: _as_column(column) for name, column in outputs.items()}
         else:
-            found = tuple(map(_as_column, outputs if isinstance(outputs, tuple) else (outputs,)))
-        for name, column in named(found):
-            if (count := count_of(column)) != len(samples):
-                raise ValueError(f"{self._op}: {self.what}: {name} has {count} samples for {len(samples)}")
+            found = tuple([_as_column(column) for column in (outputs if isinstance(outputs, tuple) else (outputs,))])
+        for key in found if isinstance(found, dict) else range(len(found)):
+            column = found[key]
+            count = column.batch_size if isinstance(column, Batch) else count_of(column)
+            if count != len(samples):
+                raise ValueError(f"{self._op}: {self.what}: output {key!r} has {count} samples for {len(samples)}")
         return found
 
     def probe(self) -> Any:
@@ -138,14 +171,6 @@ def _as_column(column: Any) -> Any:
     return as_batch(column) if isinstance(column, torch.Tensor | np.ndarray) else column
 
 
-def named(outputs: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the outputs with their names."""
-    if isinstance(outputs, Mapping):
-        yield from ((f"output {name!r}", column) for name, column in outputs.items())
-    else:
-        yield from ((f"output {k}", column) for k, column in enumerate(outputs))
-
-
 class _Kind(NamedTuple):
     """What outputs of two sources must have in common."""
 
@@ -158,11 +183,33 @@ class _Kind(NamedTuple):
         return f"{str(self.dtype).removeprefix('torch.')} with {self.dimensions} dimensions{layout}"
 
 
-def kinds_of(outputs: Any) -> dict[str, Any]:
+class OutputCheck:
+    """Checks that all sources have the same outputs as the first one."""
+
+    def __init__(self, op: str, what: str, outputs: Any) -> None:
+        self._op, self._what, self._kinds = op, what, _kinds_of(outputs)
+        self._plain = type(outputs) is tuple and all(type(column) is Batch for column in outputs)
+
+    def check(self, what: str, outputs: Any) -> None:
+        """Raise ValueError for other names, dtypes, dimensions or layouts."""
+        if self._plain and type(outputs) is tuple and len(outputs) == len(self._kinds):  # nearly always, and for each source of a batch
+            for column, kind in zip(outputs, self._kinds.values(), strict=True):
+                if type(column) is not Batch or column.buffer.dtype is not kind[0] or column.ndim != kind[1] or column.layout != kind[2]:
+                    break
+            else:
+                return
+        found = _kinds_of(outputs)
+        for name in [*self._kinds, *found]:
+            if (other := found.get(name)) != (first := self._kinds.get(name)):
+                have = [f"{where} has {kind or 'none'}" for where, kind in ((what, other), (self._what, first))]
+                raise ValueError(f"{self._op}: {name} differs: {' and '.join(have)}; make them equal with ndd.Source(reader, fn)")
+
+
+def _kinds_of(outputs: Any) -> dict[str, Any]:
     """Return the type of each output and of its parts, by name."""
     found: dict[str, Any] = {}
-    for name, column in named(outputs):
-        _note_kinds(name, column, found)
+    for key, column in outputs.items() if isinstance(outputs, dict) else enumerate(outputs):
+        _note_kinds(f"output {key!r}", column, found)
     return found
 
 
@@ -180,14 +227,3 @@ def _note_kinds(name: str, value: Any, found: dict[str, Any]) -> None:
             _note_kinds(f"{name}[{k}]", part, found)
     else:
         found[name] = f"a list of {type(value[0]).__name__}"
-
-
-def check_kinds(op: str, kinds: Sequence[tuple[str, dict[str, Any]]]) -> None:
-    """Raise ValueError unless all sources have the same outputs."""
-    (first_what, first), *others = kinds
-    for what, found in others:
-        for name in [*first, *found]:
-            ours, theirs = found.get(name), first.get(name)
-            if ours != theirs:
-                have = [f"{where} has {kind or 'none'}" for where, kind in ((what, ours), (first_what, theirs))]
-                raise ValueError(f"{op}: {name} differs: {' and '.join(have)}; make them equal with ndd.Source(reader, fn)")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..._core.work.bad_samples import BadSample, UnreadableSamples
+from ..._core.work.bad_samples import BadSample, LeftOut, UnreadableSamples
 from ...io._limits import using
 from .._base import Reader
 from .._order import Position
@@ -98,14 +98,15 @@ class Listed:
             except UnreadableSamples as bad:
                 with reader._lock:
                     reader._note_bad(samples[rows], bad)
-                rows = self._substitute(samples, rows, sorted(bad.reasons))
+                skips = self.reader._on_error == "skip" or isinstance(bad, LeftOut)
+                rows = self._substitute(samples, rows, sorted(bad.reasons), skips)
             request = self.start(samples[rows])
         return Readable(None, rows)
 
-    def _substitute(self, samples: np.ndarray, rows: np.ndarray, bad: list[int]) -> np.ndarray:
+    def _substitute(self, samples: np.ndarray, rows: np.ndarray, bad: list[int], skips: bool) -> np.ndarray:
         good = np.delete(rows, bad)
         good = good[~np.isin(samples[good], samples[rows[bad]])]  # the bad ones may have been there twice
-        if self.reader._on_error == "skip" or not len(good):
+        if skips or not len(good):
             return good
         groups = self.reader._groups(samples) if isinstance(self.reader, SharedSteps) else np.zeros(len(samples), np.int64)
         rows = rows.copy()

@@ -67,7 +67,7 @@ class Items(tuple[Any, ...]):
     value: Any
     """The items in the containers of torch's ``default_collate``, for loaders without a function."""
     samples: int
-    sources: tuple[str, ...]
+    sources: Sequence[str]
 
 
 _PLAIN = (str, bytes, bool, int, float, complex, np.generic, np.ndarray, torch.Tensor, type(None))
@@ -154,7 +154,7 @@ def with_parts(value: Sequence[Any], parts: list[Any]) -> Any:
         return parts
 
 
-def collate_outputs(items: Sequence[Any], sources: tuple[str, ...] = ()) -> Any:
+def collate_outputs(items: Sequence[Any], sources: Sequence[str] = ()) -> Any:
     """Return the items of a batch as a reader's outputs: a mapping, a named tuple, or :class:`Items`."""
     first = items[0]
     if isinstance(first, Mapping | tuple) and not first:

@@ -2,8 +2,7 @@
 """Several data sets as one, in given proportions."""
 
 import operator
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,16 +12,17 @@ from typing_extensions import override
 from ..._core.context.device import DeviceLike
 from ..._core.context.states import MAX_COUNT, format_value, one_of, row, rows, text, whole, yes_or_no
 from ..._core.values.batch import new_batch
-from ..._core.work.bad_samples import UnreadableSamples
+from ..._core.work.bad_samples import LeftOut, UnreadableSamples
 from ..._core.work.sources import Sources
 from .._merge import merge_outputs
 from .._options import OnError
 from .._order import Position
 from .._shared_steps import MAX_EPOCH, SharedSteps
-from .._sources.inner import InnerSource, check_kinds, kinds_of
+from .._sources.inner import InnerSource, OutputCheck
 from .._state import State
 from .._summary import brief
-from ..dataset._items import leaves
+from ..dataset import Dataset, collect_items
+from ..dataset._items import collate_outputs, leaves
 from ._order import Era, MixOrder, count_positions
 from ._schedule import MAX_PERIOD, MAX_SOURCES
 from ._weights import check_temperature, check_weights, whole_weights
@@ -37,10 +37,10 @@ class Mix(SharedSteps):
     The outputs are those of the sources, which must be equal (names, dtypes, dimensions), and ``source``: the number of each sample's source in
     :attr:`names`, int64 (), as the last part of a tuple or as ``"source"`` of a dict. :class:`torch_ndd.Source` changes the outputs of a source.
 
-    Sources are interleaved evenly: after any n samples a source with the share w has delivered n * w of them, at most two more or fewer. The order does
-    not depend on the number of ranks or the batch size. A step of R ranks with batches of b takes R * b consecutive samples of it, the first b for
-    rank 0, so that every rank has the mix; the rest of an epoch is divided among the ranks. A source begins its next pass when it has delivered all of
-    its samples, in the same epoch or in a later one.
+    Sources are interleaved evenly: after any n samples a source with the share w has delivered n * w of them, at most two more or fewer. The order
+    does not depend on the number of ranks or the batch size. A step of R ranks with batches of b takes R * b consecutive samples of it, the first b
+    for rank 0, so that every rank has the mix; the rest of an epoch is divided among the ranks. A source begins its next pass when it has delivered
+    all of its samples, in the same epoch or in a later one.
 
     A state fits any number of ranks and any batch size, and other weights and sources too: sources go on where they were, a new one begins with its
     first pass, and the running epoch keeps its length.
@@ -130,9 +130,14 @@ class Mix(SharedSteps):
         self._sources = [InnerSource(self._op, name, f"the source {name!r}", source) for name, source in sources.items()]
         self._needs = {f"{source.name}: {what}": path for source in self._sources for what, path in source.reader._needs.items()}
         self._can_change = any(source.reader._can_change for source in self._sources)
+        data_sets = [source.reader for source in self._sources if isinstance(source.reader, Dataset)]
+        for reader in data_sets[1:]:  # as many threads as for one data set
+            reader.share_threads(data_sets[0])
+        # Items of data sets are collated once, in the order of the batch: by source and then together takes 0.5 ms more for 64 items of 5 sources.
+        self._data_sets = data_sets if len(data_sets) == len(self._sources) and all(source.delivers_items for source in self._sources) else None
         self._sizes: list[int] | None = None
         self._begins = np.zeros(1, np.int64)
-        self._kinds: tuple[str, dict[str, Any]] | None = None  # of the outputs, and whose
+        self._check: OutputCheck | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -225,7 +230,9 @@ class Mix(SharedSteps):
             elif epoch == running + 1 and at == order.count(running):
                 era = order.era
             else:
-                raise ValueError(f"{self._op}: set_epoch({epoch}) is unknown after a change of weights in epoch {order.era.epoch}; load a state instead")
+                raise ValueError(
+                    f"{self._op}: set_epoch({epoch}) is unknown after a change of weights in epoch {order.era.epoch}; load a state instead"
+                )
             self._order = None
             self._state, self._resumed = self._state.moved_to(Position(epoch), 0)._replace(era=era), False
 
@@ -261,53 +268,76 @@ class Mix(SharedSteps):
     def start(self, samples: np.ndarray) -> "_Request":
         which = self._sources_of(samples)
         order = np.argsort(which, kind="stable")
-        counts = np.bincount(which, minlength=len(self._sources))
-        ends, parts = np.cumsum(counts), []
-        for source in np.flatnonzero(counts).tolist():
-            numbers = samples[order[ends[source] - counts[source] : ends[source]]] - self._begins[source]
-            parts.append((source, numbers, self._sources[source].start(numbers)))
+        begin, sorted_samples, parts = 0, samples[order], []
+        for source, count in enumerate(np.bincount(which).tolist()):
+            if count:
+                numbers = sorted_samples[begin : begin + count] - self._begins[source]
+                parts.append((source, numbers, self._sources[source].start(numbers)))
+                begin += count
         return _Request(which, order, parts)
 
     @override
     def finish(self, request: "_Request", samples: np.ndarray) -> Any:
+        merged = self._finish_parts(request, samples) if self._data_sets is None else self._finish_items(request, self._data_sets, samples)
+        source = new_batch(torch.from_numpy(request.which))
+        source.sources = Sources(self._path, samples)
+        return {**merged, "source": source} if isinstance(merged, Mapping) else (*merged, source)
+
+    def _finish_items(self, request: "_Request", data_sets: Sequence[Dataset], samples: np.ndarray) -> Any:
+        """Return the outputs of a batch of items."""
+        reads, begin = np.empty(len(samples), object), 0
+        for source, numbers, started in request.parts:
+            reads[request.order[begin : begin + len(numbers)]] = data_sets[source].list_reads(started, numbers)
+            begin += len(numbers)
+        items = collect_items(reads.tolist())
+        if self._check is None:
+            self._check = self._compare_sources({int(k): collate_outputs([items[n]]) for k, n in zip(*np.unique(request.which, True), strict=True)})
+        outputs = collate_outputs(items, Sources(self._path, samples))
+        self._check.check("a batch", outputs)
+        return outputs
+
+    def _finish_parts(self, request: "_Request", samples: np.ndarray) -> Any:
+        """Return the outputs of the sources of a batch as one."""
         outputs, begin = [], 0
         reasons: dict[int, str] = {}
         causes: dict[int, BaseException] = {}
+        kind: type[UnreadableSamples] = LeftOut
         for source, numbers, started in request.parts:
             places = request.order[begin : begin + len(numbers)]
             begin += len(numbers)
             try:
                 outputs.append(self._sources[source].finish(started, numbers))
             except UnreadableSamples as bad:
+                kind = kind if isinstance(bad, LeftOut) else UnreadableSamples
                 reasons |= {int(places[k]): reason for k, reason in bad.reasons.items()}
                 causes |= {int(places[k]): cause for k, cause in bad.causes.items()}
         if reasons:
-            raise UnreadableSamples(reasons, causes)
-        self._check_outputs({part[0]: output for part, output in zip(request.parts, outputs, strict=True)})
-        merged = outputs[0]
-        if len(outputs) > 1:
-            places = np.empty(len(samples), np.int64)
-            places[request.order] = np.arange(len(samples))
-            merged = merge_outputs(outputs, places)
-            for leaf, *parts in zip(leaves(merged), *map(leaves, outputs), strict=True):
-                if any(part.sources for part in parts):
-                    leaf.sources = Sources(self._path, samples)
-        source = new_batch(torch.from_numpy(request.which))
-        source.sources = Sources(self._path, samples)
-        return {**merged, "source": source} if isinstance(merged, Mapping) else (*merged, source)
+            raise kind(reasons, causes)
+        by_source = {part[0]: output for part, output in zip(request.parts, outputs, strict=True)}
+        if self._check is None:
+            self._check = self._compare_sources(by_source)
+        for source, output in by_source.items():
+            self._check.check(self._sources[source].what, output)
+        if len(outputs) == 1:
+            return outputs[0]
+        places = np.empty(len(samples), np.int64)
+        places[request.order] = np.arange(len(samples))
+        merged = merge_outputs(outputs, places)
+        for leaf in leaves(merged):
+            leaf.sources = Sources(self._path, samples)
+        return merged
 
-    def _check_outputs(self, outputs: Mapping[int, Any]) -> None:
-        """Raise ValueError unless all outputs have the same names, dtypes and dimensions; the first time also for sources that are not in the batch."""
-        kinds = [(self._sources[source].what, kinds_of(output)) for source, output in outputs.items()]
-        if self._kinds is None:
-            if any(isinstance(output, Mapping) and "source" in output for output in outputs.values()):
-                raise ValueError(f"{self._op}: output 'source' has the name of the source's number; rename it with ndd.Source(reader, fn)")
-            others = [source for k, source in enumerate(self._sources) if k not in outputs]
-            kinds += [(source.what, kinds_of(output)) for source in others if (output := source.probe()) is not None]
-            check_kinds(self._op, kinds)
-            self._kinds = kinds[0]
-        else:
-            check_kinds(self._op, [self._kinds, *kinds])
+    def _compare_sources(self, outputs: Mapping[int, Any]) -> OutputCheck:
+        """Return the check of outputs. Raise ValueError unless all sources have the same; those without outputs here read a sample for it."""
+        found = {k: outputs[k] if k in outputs else source.probe() for k, source in enumerate(self._sources)}
+        known = [(self._sources[k].what, output) for k, output in found.items() if output is not None]
+        (what, first), *others = known
+        if isinstance(first, Mapping) and "source" in first:
+            raise ValueError(f"{self._op}: output 'source' has the name of the source's number; rename it with ndd.Source(reader, fn)")
+        check = OutputCheck(self._op, what, first)
+        for what, output in others:
+            check.check(what, output)
+        return check
 
     @override
     def describe_bottleneck(self) -> tuple[str, str]:

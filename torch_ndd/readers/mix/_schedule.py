@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact interleaving: which source delivers position n of a mix, a pure function of the weights.
 
-Item j of source i, from 0, is due at (2j + 1) / (2 W_i). Positions are the order of the due times; of equal ones the earlier source comes first. So after n
-samples the counts of the sources are the Sainte-Lague apportionment of n, and the sequence has the period of all W_i together.
+Item j of source i, from 0, is due at (2j + 1) / (2 W_i). Positions are the order of the due times; of equal ones the earlier source comes first. So
+after n samples the counts of the sources are the Sainte-Lague apportionment of n, and the sequence has the period of all W_i together.
 """
 
 import bisect
@@ -56,7 +56,9 @@ class Schedule:
     """
 
     def __init__(self, weights: Sequence[int], block: int = 1, begin: int = 0) -> None:
-        self.weights = np.asarray(weights, np.int64)
+        whole = np.asarray(weights, np.int64)
+        # Several periods are one of larger weights; a short one would be read piece by piece.
+        self.weights = whole * max(1, _PART // int(whole.sum()))
         self.block, self.period = block, int(self.weights.sum())
         self._begin = begin * block
         self._parts: list[_Part | None] = [None] * max(1, -(-self.period // _PART))
@@ -72,10 +74,7 @@ class Schedule:
             found.append(part.sources[at : at + end - slot])
             slot += len(found[-1])
         slots = found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.uint16), *found])
-        if self.block == 1:
-            return slots
-        skipped = first % self.block
-        return np.repeat(slots, self.block)[skipped : skipped + count]
+        return slots if self.block == 1 else slots[np.arange(first, last) // self.block - first // self.block]
 
     def counts(self, position: int) -> np.ndarray:
         """Return how many positions before this one each source has, int64; slots before ``begin`` count too."""

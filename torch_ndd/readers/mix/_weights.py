@@ -29,10 +29,13 @@ def _exact(op: str, name: str, weight: Any) -> Fraction:
     """Return a number as its decimals say: 0.1 is a tenth, not the nearest binary fraction."""
     if isinstance(weight, bool) or not isinstance(weight, numbers.Real | Decimal):
         raise TypeError(f"{op}: weights[{name!r}] must be a positive number, got {weight!r}")
-    exact = isinstance(weight, numbers.Rational | Decimal)
-    if not (math.isfinite(weight) and weight > 0):
+    try:
+        exact = Fraction(weight) if isinstance(weight, numbers.Rational | Decimal) else Fraction(str(weight))
+    except (ValueError, OverflowError):  # NaN and infinity
+        exact = Fraction(0)
+    if exact <= 0:
         raise ValueError(f"{op}: weights[{name!r}] must be positive and finite, got {weight!r}")
-    return Fraction(weight) if exact else Fraction(str(weight))  # type: ignore[arg-type]
+    return exact
 
 
 def check_temperature(op: str, temperature: Any, weights: Any) -> float | None:
@@ -43,7 +46,7 @@ def check_temperature(op: str, temperature: Any, weights: Any) -> float | None:
         raise ValueError(f"{op}: temperature and weights exclude each other: the temperature makes weights of the sizes")
     if isinstance(temperature, bool) or not isinstance(temperature, numbers.Real):
         raise TypeError(f"{op}: temperature must be a positive number, got {temperature!r}")
-    if not (math.isfinite(temperature) and temperature > 0):
+    if not (math.isfinite(temperature) and float(temperature) > 0):
         raise ValueError(f"{op}: temperature must be positive and finite, got {temperature!r}")
     return float(temperature)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of Parquet files."""
 
+import copy
 import importlib
 import os
 import threading
@@ -151,6 +152,13 @@ class Parquet(Reader):
                 raise RuntimeError(f'{self._op}: column {column!r} of "{path}" cannot be read: {reason_of(error)}') from None
             file.close()
         return np.concatenate(parts)
+
+    @override
+    def narrow(self, column: str) -> "Parquet":
+        reader = copy.copy(self)
+        reader._columns, reader._paths = [column], None
+        reader.scan()
+        return reader
 
     def _find_files(self, source: str) -> list[str]:
         """Return the files of a path, a folder or a pattern."""
