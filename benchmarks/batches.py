@@ -98,7 +98,7 @@ def _grain(kind: str, costs: np.ndarray, budget: int) -> Units:
 
 
 def _competitors(kind: str, budget: int) -> Iterator[tuple[str, Callable[[np.ndarray], Callable[[], Units]], bool, int]]:
-    """Yield the name of each, what prepares its function for some costs, whether its batches are padded, and the share of the samples that it gets."""
+    """Yield the name of each, what prepares its function for some costs, whether its batches are padded, and what part of the samples it gets."""
     for name, batches, padded in (
         ("Packed, first fit", Packed(budget), False),
         ("Packed, first fit, shuffled", Packed(budget, order="shuffled"), False),

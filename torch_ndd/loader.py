@@ -108,8 +108,8 @@ class DataLoader:
             returns Batches, torch tensors and other values, in tuples, lists, dicts and dataclasses. Without ``fn`` the outputs are yielded, those of
             a data set in the containers of torch's ``default_collate``.
         batch_size: Samples per batch; the last one of an epoch may be smaller. By default the reader's ``max_batch_size``.
-        batches: In place of ``batch_size``: batches by the costs of samples, see :mod:`torch_ndd.batches`. ``shard_id`` and ``num_shards`` may then be
-            given here or to the reader. The last argument of ``fn``, or the key ``"plan"`` of its dict, is the plan of the batch.
+        batches: In place of ``batch_size``: batches by the costs of samples, see :mod:`torch_ndd.batches`. ``shard_id`` and ``num_shards`` may then
+            be given here or to the reader. The last argument of ``fn``, or the key ``"plan"`` of its dict, is the plan of the batch.
         prefetch: Number of batches to prepare ahead. 0 prepares each batch when it is requested.
         device: Device of the tensors. By default they stay where ``fn`` made them.
         drop_last: Drop a last batch that is smaller.

@@ -3,7 +3,7 @@
 
 import json
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -108,7 +108,7 @@ def test_the_length_of_the_rest() -> None:
 
 def test_only_the_window_of_the_state_is_planned_again() -> None:
     class Counted(Packed):
-        windows: list[int] = []
+        windows: ClassVar[list[int]] = []
 
         def cut(self, costs: np.ndarray, epoch: int, window: int) -> Any:
             self.windows.append(window)
@@ -132,7 +132,7 @@ def test_other_costs_than_those_of_the_state_are_noticed() -> None:
     for budget in (30, 20):
         second = loader(Packed(budget, COSTS[::-1], window=40))
         second.load_state_dict(first.state_dict())
-        with pytest.raises(ValueError, match="the costs of the samples are not those with which the saved state was made"):
+        with pytest.raises(ValueError, match="made with other costs of the samples"):
             next(iter(second))
 
 
@@ -140,9 +140,11 @@ def test_a_data_set_of_another_size_is_noticed() -> None:
     first = loader(Packed(30, COSTS, window=40))
     list(islice(iter(first), 5))
     second = ndd.DataLoader(range(140), batches=Packed(30, COSTS[:140], window=40), shuffle=True, seed=5)
-    with pytest.raises(ValueError, match=r"150 samples"):
-        second.load_state_dict(first.state_dict())
+    second.load_state_dict(first.state_dict())
+    with pytest.raises(ValueError, match="the state is for an epoch of 150 samples, but this one has 140"):
         next(iter(second))
+    second.load_state_dict(loader(Packed(30, COSTS)).state_dict())  # before an epoch the size does not matter
+    assert next(iter(second))[1].step == 0
 
 
 @pytest.mark.parametrize(
@@ -209,6 +211,33 @@ def test_a_state_before_the_first_and_after_the_last_batch() -> None:
     other.load_state_dict(after)
     assert list(other) == []
     assert len(list(other)) == batches
+
+
+def test_weighted_and_joined_readers_resume() -> None:
+    def make(kind: str, ranks: int, rank: int, budget: int) -> ndd.DataLoader:
+        rows = [{"key": str(k), "n": k} for k in range(60)]
+        if kind == "weighted":
+            reader: Any = ndd.readers.Weighted(rows, weights=[k % 3 for k in range(60)], samples_per_epoch=100, seed=3)
+        else:
+            right = [{"key": str(k), "m": -k} for k in range(0, 60, 2)]
+            reader = ndd.readers.Join(rows, right, on="key", missing="skip", random_shuffle=True)
+        batches = Packed(budget, np.arange(60) % 7 + 1, window=25)
+
+        def places(parts: Any) -> list[int]:
+            assert len(parts["n"].torch()) == len(parts["plan"].places)
+            return [] if parts["plan"].repeated else parts["plan"].places.tolist()
+
+        return ndd.DataLoader(reader, places, batches=batches, shard_id=rank, num_shards=ranks, seed=0, prefetch=0)
+
+    for kind, expected in (("weighted", 100), ("joined", 30)):
+        first = [make(kind, 2, rank, 30) for rank in range(2)]
+        seen = [place for each in first for batch in islice(iter(each), 3) for place in batch]
+        assert first[0].state_dict() == first[1].state_dict()
+        rest = [make(kind, 3, rank, 20) for rank in range(3)]
+        for each in rest:
+            each.load_state_dict(json.loads(json.dumps(first[0].state_dict())))
+        seen += [place for each in rest for batch in each for place in batch]
+        assert len(seen) == len(set(seen)) == expected  # what the join leaves out is nowhere
 
 
 RANK = """

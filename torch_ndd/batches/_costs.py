@@ -91,7 +91,16 @@ class KnownCosts:
 class ReadCosts:
     """Costs for which samples are read. Each is computed once, and kept for the next epochs in 8 bytes."""
 
-    def __init__(self, op: str, listed: Listed, function: Callable[[Any], Any], kinds: int | None, size: int, of_headers: bool = True, of_images: bool = True) -> None:
+    def __init__(
+        self,
+        op: str,
+        listed: Listed,
+        function: Callable[[Any], Any],
+        kinds: int | None,
+        size: int,
+        of_headers: bool = True,
+        of_images: bool = True,
+    ) -> None:
         self._op, self._listed, self._function, self._of_headers = op, listed, function, of_headers
         self._size, self._kinds, self.integral = size, kinds, True
         self._table: np.ndarray | None = None

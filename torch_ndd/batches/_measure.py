@@ -20,8 +20,8 @@ _PART = 4096  # samples that are computed between two looks for Ctrl-C
 def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
     """Compute the costs of all samples once, and store them in an ``.npy`` file.
 
-    Under ``torch.distributed`` the ranks share the work, and all get the result; one process of each machine writes the file. If the file exists, it is
-    returned, and nothing is computed.
+    Under ``torch.distributed`` the ranks share the work, and all get the result; one process of each machine writes the file. If the file exists, its
+    costs are returned, and nothing is computed.
 
     Args:
         reader: a reader or a map-style data set.

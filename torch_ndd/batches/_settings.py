@@ -14,7 +14,7 @@ from .._core.suggestions import similar
 from . import _planner
 from ._costs import check_costs
 from ._figures import Preview, Totals
-from ._units import Cursor, CostsOf, Remaining, Steps, plan
+from ._units import CostsOf, Cursor, Remaining, Steps, plan
 
 MAX_WINDOW = 1 << 22  # samples: planning takes a second
 MAX_KINDS = 64
@@ -81,7 +81,8 @@ class Batches:
             row = int(np.argmin(within))
             cost, budget = (_readable(values) for values in (costs[row], self.budgets))
             raise ValueError(
-                f'{self._op}: {name(int(places[row]))} costs {cost}, more than the budget of {budget}; raise the budget, or pass too_long="skip" or "alone"'
+                f"{self._op}: {name(int(places[row]))} costs {cost}, more than the budget of {budget}; "
+                'raise the budget, or pass too_long="skip" or "alone"'
             )
         return within
 
@@ -94,8 +95,8 @@ class Batches:
             epoch: its number: the order of units depends on it.
 
         Returns:
-            :class:`Preview`: a list of the units, each the places of its samples, int64; with :class:`Balanced` of the steps, lists with the places of
-            each rank. Its ``figures`` tell how full the units are and how equal the ranks.
+            :class:`Preview`: a list of the units, each the places of its samples, int64; with :class:`Balanced` of the steps, lists with the places
+            of each rank. Its ``figures`` tell how full the units are and how equal the ranks.
 
         Raises:
             ValueError: costs that are negative or missing, or more than the budget; ``ranks`` < 1.
@@ -218,8 +219,8 @@ class Packed(_Windowed):
 class Bucketed(_Windowed):
     """Padded batches of bounded size: the number of samples times the longest is at most ``budget``.
 
-    From the costliest sample of a window down, as many consecutive ones form a unit as the budget allows: samples of like lengths, with little padding.
-    Otherwise like :class:`Packed`, with the same arguments except ``fit``.
+    From the costliest sample of a window down, as many consecutive ones form a unit as the budget allows: samples of like lengths, with little
+    padding. Otherwise like :class:`Packed`, with the same arguments except ``fit``.
 
     Args:
         budget: the largest padded size of a unit.
@@ -258,8 +259,8 @@ class Bucketed(_Windowed):
 class Balanced(Batches):
     """Consecutive samples, divided among the ranks so that their costs are equal.
 
-    Step t takes the same ``samples`` samples whatever the number of ranks: from the costliest down, each goes to the part with the smallest sum. Part j
-    belongs to rank ``(j + t) % ranks``.
+    Step t takes the same ``samples`` samples whatever the number of ranks: from the costliest down, each goes to the part with the smallest sum. Part
+    j belongs to rank ``(j + t) % ranks``.
 
     Args:
         samples: of a step, on all ranks together.

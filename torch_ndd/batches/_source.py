@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch.utils.data import get_worker_info
 
-from .._core.context.states import check_state, equal, keys, require_list, row, rows, whole
+from .._core.context.states import check_state, equal, keys, row, rows, whole
 from ..readers import Reader
 from ..readers._sources.listed import Listed
 from ._costs import Costs, KnownCosts, resolve_costs
@@ -316,7 +316,7 @@ class BatchSource:
         self._steps, self._loop = None, None
         self.reader.move_to(state.reader)
         self._position, self._resumed = state.position, True
-        self._saved_size = state.settings.get("size", state.settings.get("length"))
+        self._saved_size = state.settings.get("length", state.settings.get("size"))
 
     def _has_begun(self, position: Position) -> bool:
         return position.cursor.units > 0 or bool(position.history)

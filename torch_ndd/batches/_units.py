@@ -38,7 +38,10 @@ class Unit(NamedTuple):
 
 
 def cut_units(places: np.ndarray, costs: np.ndarray, cut: _planner.Cut, budgets: np.ndarray) -> list[Unit]:
-    """Return the groups of a cut that are not empty. Their sums are computed together: single NumPy calls took ten times as long as the planning."""
+    """Return the groups of a cut that are not empty.
+
+    Their sums are computed together, because NumPy calls for each group took ten times as long as planning them.
+    """
     begins, ends = np.concatenate([np.zeros(1, np.int64), cut.ends[:-1]]), cut.ends
     begins, ends = begins[begins < ends], ends[begins < ends]
     if not len(begins):
@@ -93,7 +96,7 @@ CostsOf = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Maps positions in an epoch to those that are delivered at all, and their costs, float64 (n, k)."""
 
 
-_OTHER_COSTS = "DataLoader: the costs of the samples are not those with which the saved state was made; load it with the same costs, or begin an epoch with set_epoch"
+_OTHER_COSTS = "DataLoader: the saved state was made with other costs of the samples; load it with the same costs, or begin an epoch with set_epoch"
 
 
 class Remaining(NamedTuple):
