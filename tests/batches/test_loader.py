@@ -231,7 +231,7 @@ def test_arguments_that_exclude_each_other(options: dict[str, Any], error: type[
         ndd.DataLoader(range(150), **{"batches": Packed(30, COSTS), **options})
 
 
-def test_sources_without_random_access_are_refused() -> None:
+def test_loader_refuses_sources_without_random_access() -> None:
     for source in (iter(range(5)), ndd.ExternalSource(lambda: [1])):
         with pytest.raises(TypeError, match="batches needs random access"):
             ndd.DataLoader(source, batches=Packed(30, [1] * 5))
@@ -268,7 +268,7 @@ class _Damaged:
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bad_sample_moves_nobody(kind: str, on_error: str) -> None:
+def test_a_bad_sample_does_not_move_others(kind: str, on_error: str) -> None:
     bad = {3, 40, 41, 42, 149}
     good, damaged = [
         [
@@ -292,7 +292,7 @@ def test_a_bad_sample_moves_nobody(kind: str, on_error: str) -> None:
             assert other.step_cost == plan.step_cost
 
 
-def test_a_unit_of_bad_samples_only_is_replaced() -> None:
+def test_another_sample_replaces_a_unit_of_bad_samples() -> None:
     batches = Packed(10, [10] * 150, order="first")
     found = list(ndd.DataLoader(_Damaged({2, 3, 4, 149}), number_and_plan, batches=batches, on_error="skip"))
     assert [numbers[0] for numbers, _ in found] == [0, 1, 5, 5, 5, *range(5, 149), 0]
@@ -316,7 +316,7 @@ def test_a_data_set_that_grows_is_planned_with_its_costs() -> None:
         next(iter(fixed))
 
 
-def test_a_torch_loader_around_it_is_refused() -> None:
+def test_workers_of_a_torch_loader_raise() -> None:
     class Around(torch.utils.data.IterableDataset[Any]):
         def __iter__(self) -> Any:
             return iter(loader())

@@ -20,7 +20,7 @@ unhurried = settings(deadline=None)
 limits = st.one_of(st.none(), st.integers(1, 5))
 
 
-def packed_or_bucketed(fit: str, budget: Any, **options: Any) -> Packed | Bucketed:
+def make_batches(fit: str, budget: Any, **options: Any) -> Packed | Bucketed:
     return Bucketed(budget, **options) if fit == "padded" else Packed(budget, fit=fit, **options)
 
 
@@ -33,7 +33,7 @@ def tolist(preview: Preview) -> Any:
 @given(costs=st.one_of(whole_costs, decimal_costs), budget=st.sampled_from([1, 3.3, 20, 37]), window=st.integers(1, 70), most=limits)
 @example(costs=[0.1] * 12, budget=1, window=70, most=None)
 def test_units_of_each_window_follow_the_rules(fit: str, costs: list[float], budget: float, window: int, most: int | None) -> None:
-    preview = packed_or_bucketed(fit, budget, window=window, order="first", max_samples=most, too_long="alone").preview(costs)
+    preview = make_batches(fit, budget, window=window, order="first", max_samples=most, too_long="alone").preview(costs)
     expected = []
     for begin in range(0, len(costs), window):
         part = [(float(cost),) for cost in costs[begin : begin + window]]
@@ -46,7 +46,7 @@ def test_units_of_each_window_follow_the_rules(fit: str, costs: list[float], bud
 @unhurried
 @given(costs=st.lists(st.tuples(st.integers(0, 20), st.integers(0, 9)), min_size=1, max_size=40), most=limits)
 def test_several_costs_each_have_a_budget(fit: str, costs: list[tuple[int, int]], most: int | None) -> None:
-    preview = packed_or_bucketed(fit, [20, 12], order="first", max_samples=most).preview(costs)
+    preview = make_batches(fit, [20, 12], order="first", max_samples=most).preview(costs)
     assert tolist(preview) == sorted(sorted(unit) for unit in PLANNERS[fit](costs, (20, 12), most or float("inf")))
 
 

@@ -126,7 +126,7 @@ def test_only_the_window_of_the_state_is_planned_again() -> None:
     assert min(Counted.windows) == 299
 
 
-def test_other_costs_than_those_of_the_state_are_noticed() -> None:
+def test_state_of_other_costs_raises() -> None:
     first = loader(Packed(30, COSTS, window=40))
     list(islice(iter(first), 5))
     for budget in (30, 20):
@@ -136,7 +136,7 @@ def test_other_costs_than_those_of_the_state_are_noticed() -> None:
             next(iter(second))
 
 
-def test_a_data_set_of_another_size_is_noticed() -> None:
+def test_state_of_another_size_raises() -> None:
     first = loader(Packed(30, COSTS, window=40))
     list(islice(iter(first), 5))
     second = ndd.DataLoader(range(140), batches=Packed(30, COSTS[:140], window=40), shuffle=True, seed=5)
@@ -175,7 +175,7 @@ def test_a_data_set_of_another_size_is_noticed() -> None:
     ],
     ids=str,
 )
-def test_states_that_are_none_are_refused(change: dict[str, Any]) -> None:
+def test_load_refuses_invalid_states(change: dict[str, Any]) -> None:
     first = loader(Packed(30, COSTS, window=40))
     list(islice(iter(first), 5))
     state = first.state_dict()

@@ -165,14 +165,14 @@ def resolve_costs(op: str, cost: Any, listed: Listed, kinds: int | None, size: i
         if column is None:
             of_images = cost == "pixels"
             return ReadCosts(op, listed, _count_pixels if of_images else _measure_seconds, kinds, samples, of_images=of_images)
-        return _known(op, column, listed, kinds, samples)
+        return _check_known(op, column, listed, kinds, samples)
     if isinstance(cost, FromHeaders):
         return ReadCosts(op, listed, partial(_of_sizes, cost.function), kinds, samples)
     if callable(cost):
         return ReadCosts(op, listed, partial(_of_outputs, cost), kinds, samples, of_headers=False, of_images=False)
     if isinstance(cost, Mapping):
         cost = np.concatenate(list(_of_sources(op, cost, reader)))
-    return _known(op, cost, listed, kinds, samples)
+    return _check_known(op, cost, listed, kinds, samples)
 
 
 def _column(name: str, listed: Listed) -> np.ndarray | None:
@@ -187,7 +187,7 @@ def _column(name: str, listed: Listed) -> np.ndarray | None:
         return None
 
 
-def _known(op: str, values: Any, listed: Listed, kinds: int | None, samples: int) -> KnownCosts:
+def _check_known(op: str, values: Any, listed: Listed, kinds: int | None, samples: int) -> KnownCosts:
     table = check_costs(op, values, kinds, lambda sample: listed.name(sample) if sample < samples else f"sample {sample}")
     if len(table) != samples:
         raise ValueError(f"{op}: there are costs of {len(table)} samples, but the reader has {samples}")

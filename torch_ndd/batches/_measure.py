@@ -48,7 +48,7 @@ def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
         raise TypeError(f"{op}: reader needs random access, but the source can only be read from its beginning")
     listed = Listed(source)
     size = listed.samples
-    here = shard() if _is_distributed() else {"shard_id": 0, "num_shards": 1}
+    here = shard() if _has_process_group() else {"shard_id": 0, "num_shards": 1}
     rank, ranks = here["shard_id"], here["num_shards"]
     if all(_gather(os.path.exists(path))):
         found = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -75,18 +75,18 @@ def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
     if int(os.environ.get("LOCAL_RANK", rank)) == 0:
         with whole_file(path) as file:
             np.save(file, found, allow_pickle=False)
-    if _is_distributed():
+    if _has_process_group():
         torch.distributed.barrier()
     return found
 
 
-def _is_distributed() -> bool:
+def _has_process_group() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def _gather(value: Any) -> list[Any]:
     """Return the values of all ranks."""
-    if not _is_distributed():
+    if not _has_process_group():
         return [value]
     values: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(values, value)

@@ -61,7 +61,7 @@ class Step(NamedTuple):
     """Which of them another rank has too, because there were too few samples."""
     after: Cursor
     whole: bool
-    """Whether it is none with too few units or samples, at the end of an epoch."""
+    """Whether it is not one with too few units or samples, at the end of an epoch."""
 
     @property
     def units(self) -> int:
