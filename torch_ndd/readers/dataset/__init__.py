@@ -112,6 +112,15 @@ class Dataset(ThreadedReader):
         return len(self._dataset if self._sampler is None else self._sampler)
 
     @override
+    def list_costs(self, column: str) -> np.ndarray:
+        if column not in (getattr(self._dataset, "column_names", None) or ()):  # of a Hugging Face data set
+            return super().list_costs(column)
+        values = np.asarray(self._dataset[column])
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"{self._op}: column {column!r} holds {values.dtype}, not numbers")
+        return values
+
+    @override
     def list_labels(self) -> np.ndarray | None:
         targets = getattr(self._dataset, "targets", None)  # of torchvision's data sets
         found = None if targets is None else np.asarray(targets)

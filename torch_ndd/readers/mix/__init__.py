@@ -238,6 +238,18 @@ class Mix(SharedSteps):
             self._order = None
             self._state, self._resumed = self._state.moved_to(Position(epoch), 0)._replace(era=era), False
 
+    def source_sizes(self) -> dict[str, int]:
+        """Return the number of samples of each source. Sample numbers count the samples of one source after the other.
+
+        :meta private:
+        """
+        self.prepare_order()
+        return dict(zip(self._names, np.diff(self._begins).tolist(), strict=True))
+
+    @override
+    def list_costs(self, column: str) -> np.ndarray:
+        return np.concatenate([source.reader.list_costs(column) for source in self._sources])
+
     # Reading.
 
     def _sources_of(self, samples: np.ndarray) -> np.ndarray:
