@@ -7,6 +7,7 @@ from torch import bfloat16, bool, float16, float32, float64, int8, int16, int32,
 
 from . import (
     augment,
+    batches,
     capture,
     checkpoint,
     decoders,
@@ -79,27 +80,28 @@ from .ops.shape.patches import patch_positions, patchify, tiles
 from .ops.shape.reshape import copy, expand_dims, get_property, reinterpret, reshape, squeeze, transpose
 from .ops.shape.sequence import element_extract, sequence_rearrange
 from .readers._sources.external_source import ExternalSource
+from .readers._sources.inner import Source
 from .torchvision.datasets import ImageFolder
 from .types import DataType, DType, ImageType, InterpType, dtype, type_id
 
 # fmt: off
 __all__ = [
     "Batch", "DType", "DataLoader", "DataType", "Device", "DeviceLike", "EvalContext", "EvalMode", "ExternalSource", "ImageFolder", "ImageType",
-    "InterpType", "Stream", "Tensor", "ThreadPool", "Uploads", "__version__", "as_batch", "as_tensor", "audio_resample", "augment", "autocontrast",
-    "batch", "batch_permutation", "bb_flip", "bbox_paste", "bbox_rotate", "bbox_transform", "bfloat16", "bool", "box_encoder", "brightness",
-    "brightness_contrast", "capture", "cast", "cast_like", "cat", "checkpoint", "clahe", "color_jitter", "color_space_conversion", "color_twist",
-    "contrast", "coord_flip", "coord_transform", "copy", "crop", "crop_mirror_normalize", "dali", "debayer", "decoders", "device", "distributed",
-    "doctor", "dtype", "dump_image", "element_extract", "equalize", "erase", "expand_dims", "experimental", "filter", "flip", "float16", "float32",
-    "float64", "frequency_mask", "full", "full_like", "gamma", "gaussian_blur", "get_current_stream", "get_default_stream", "get_num_threads",
-    "get_property", "grayscale", "grid_mask", "hsv", "hue", "imread", "int8", "int16", "int32", "int64", "invert", "io", "jitter",
-    "jpeg_compression_distortion", "laplacian", "lookup_table", "math", "mel_filter_bank", "mfcc", "multi_paste", "noise", "nonsilent_region",
-    "normalize", "one_hot", "ones", "ones_like", "optical_flow", "pad", "paste", "patch_positions", "patchify", "peek_image_shape", "per_frame",
-    "permute_batch", "permute_channels", "posterize", "power_spectrum", "preemphasis_filter", "python_function", "python_operator", "pytorch",
-    "random", "random_bbox_crop", "random_crop_generator", "random_resized_crop", "readers", "reductions", "reinterpret", "reshape", "resize",
-    "resize_crop_mirror", "roi_random_crop", "rotate", "saturation", "segmentation", "sequence_rearrange", "set_current_stream",
-    "set_default_stream", "set_num_threads", "sharpness", "show", "sizes", "slice", "solarize", "spectrogram", "sphere", "squeeze", "stack",
-    "stream", "tensor", "tensor_resize", "testing", "tfrecord", "tiles", "time_mask", "to_decibels", "torchvision", "transforms", "transpose",
-    "type_id", "types", "uint8", "uint16", "uint32", "uint64", "uploads", "warp_affine", "water", "zeros", "zeros_like",
+    "InterpType", "Source", "Stream", "Tensor", "ThreadPool", "Uploads", "__version__", "as_batch", "as_tensor", "audio_resample", "augment",
+    "autocontrast", "batch", "batch_permutation", "batches", "bb_flip", "bbox_paste", "bbox_rotate", "bbox_transform", "bfloat16", "bool",
+    "box_encoder", "brightness", "brightness_contrast", "capture", "cast", "cast_like", "cat", "checkpoint", "clahe", "color_jitter",
+    "color_space_conversion", "color_twist", "contrast", "coord_flip", "coord_transform", "copy", "crop", "crop_mirror_normalize", "dali", "debayer",
+    "decoders", "device", "distributed", "doctor", "dtype", "dump_image", "element_extract", "equalize", "erase", "expand_dims", "experimental",
+    "filter", "flip", "float16", "float32", "float64", "frequency_mask", "full", "full_like", "gamma", "gaussian_blur", "get_current_stream",
+    "get_default_stream", "get_num_threads", "get_property", "grayscale", "grid_mask", "hsv", "hue", "imread", "int8", "int16", "int32", "int64",
+    "invert", "io", "jitter", "jpeg_compression_distortion", "laplacian", "lookup_table", "math", "mel_filter_bank", "mfcc", "multi_paste", "noise",
+    "nonsilent_region", "normalize", "one_hot", "ones", "ones_like", "optical_flow", "pad", "paste", "patch_positions", "patchify",
+    "peek_image_shape", "per_frame", "permute_batch", "permute_channels", "posterize", "power_spectrum", "preemphasis_filter", "python_function",
+    "python_operator", "pytorch", "random", "random_bbox_crop", "random_crop_generator", "random_resized_crop", "readers", "reductions",
+    "reinterpret", "reshape", "resize", "resize_crop_mirror", "roi_random_crop", "rotate", "saturation", "segmentation", "sequence_rearrange",
+    "set_current_stream", "set_default_stream", "set_num_threads", "sharpness", "show", "sizes", "slice", "solarize", "spectrogram", "sphere",
+    "squeeze", "stack", "stream", "tensor", "tensor_resize", "testing", "tfrecord", "tiles", "time_mask", "to_decibels", "torchvision", "transforms",
+    "transpose", "type_id", "types", "uint8", "uint16", "uint32", "uint64", "uploads", "warp_affine", "water", "zeros", "zeros_like",
 ]
 # fmt: on
 

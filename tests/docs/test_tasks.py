@@ -80,6 +80,17 @@ def test_webdataset_task_runs(data: Any, run: Run) -> None:
     assert sorted(labels) == list(range(8))
 
 
+def test_mix_task_runs(tmp_path: Path, run: Run) -> None:
+    for name, count in (("web", 20), ("docs", 12), ("chat", 9)):
+        (tmp_path / name / "any").mkdir(parents=True)
+        for k in range(count):
+            Image.fromarray(np.full((70, 80, 3), 10 * k, np.uint8)).save(tmp_path / name / "any" / f"{k}.jpg")
+    printed = run("mix", str(tmp_path))
+    batch = "['web', 'docs', 'chat', 'web', 'web', 'docs', 'web', 'chat', 'docs', 'web']"
+    assert printed[:4] == [f"(10, 64, 64, 3) {batch}"] * 4
+    assert printed[-1] == "[4, 4, 1]"  # every second of 19 samples is one of the 9 of chat; the first ten were delivered before
+
+
 def test_pack_task_runs(tmp_path: Path, run: Run) -> None:
     for k in range(8):
         (tmp_path / "photos" / f"class {k % 2}").mkdir(parents=True, exist_ok=True)
@@ -108,6 +119,13 @@ def test_resume_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
     assert stopped + run("resume", data.folder, str(tmp_path / "a.json")) == whole
     assert len(stopped) == 2
     assert len(whole) == 4
+
+
+def test_batches_by_cost_task_runs(data: Any, run: Run) -> None:
+    *steps, diagnosis = run("batches_by_cost", data.folder)
+    assert sum(int(line.split()[1]) for line in steps) == 8
+    assert all(line.endswith("with a loss") for line in steps)
+    assert diagnosis.startswith("In the batches units are filled to")
 
 
 def test_corrupt_task_runs(data: Any, tmp_path: Path, run: Run) -> None:

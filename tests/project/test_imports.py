@@ -29,7 +29,7 @@ LAYERS = (
     ("ops",),
     ("augment", "decoders", "extension", "math", "noise", "random", "reductions", "segmentation", "testing", "transforms"),
     ("_doctor", "pack", "readers", "_show._timeline"),
-    ("experimental", "index", "pytorch", "sizes", "transformers"),
+    ("batches", "experimental", "index", "pytorch", "sizes", "transformers"),
     ("loader",),
     ("lightning", "ray", "torchvision"),
     ("dali._graph", "dali._policies", "dali.pickling"),

@@ -11,6 +11,8 @@ from .coco import COCO
 from .dataset import Dataset
 from .dataset._items import EncodedFile
 from .file import File
+from .join import Join
+from .mix import Mix
 from .mxnet import MXNet
 from .nemo_asr import NemoAsr
 from .numpy import Numpy
@@ -18,11 +20,12 @@ from .parquet import Parquet
 from .tfrecord import TFRecord
 from .video import Video, VideoResize
 from .webdataset import Webdataset
+from .weighted import Weighted
 
 # fmt: off
 __all__ = [
-    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "LoaderOptions", "MXNet", "NemoAsr", "Numpy", "Parquet", "Reader",
-    "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset", "merge_states",
+    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "Join", "LoaderOptions", "MXNet", "Mix", "NemoAsr", "Numpy", "Parquet",
+    "Reader", "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset", "Weighted", "merge_states",
 ]
 # fmt: on
 

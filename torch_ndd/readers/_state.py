@@ -41,11 +41,12 @@ class State(NamedTuple):
     errors: int = 0  # all bad samples
     size: int | None = None  # of the data set
     blocks: Blocks | None = None  # of the DataLoader worker whose position it is
+    era: Any = None  # where a mix began with its present weights
 
     def moved_to(self, position: Position, skipped: int = 0) -> "State":
         """Return the state at a later position."""
         if position.passes == self.position.passes:  # on the path of every batch; _replace() takes three times as long
-            return State(self.seeds, position, self.epochs, self.history, self.skipped + skipped, self.errors, self.size, self.blocks)
+            return State(self.seeds, position, self.epochs, self.history, self.skipped + skipped, self.errors, self.size, self.blocks, self.era)
         return self._replace(position=position, skipped=0, history=())
 
 

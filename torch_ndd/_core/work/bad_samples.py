@@ -34,6 +34,10 @@ class UnreadableSamples(Exception):
         self.reasons, self.causes = dict(reasons), dict(causes or {})
 
 
+class LeftOut(UnreadableSamples):
+    """Samples that a reader leaves out as it was told to: others take their places, and they are no errors."""
+
+
 class Failures:
     """The failed samples of an input, in a table that the kernel fills: one row of text per sample, empty for success."""
 

@@ -70,6 +70,12 @@ class Stream:
     def move_to(self, state: tuple[int, int]) -> None:
         (self._epoch, self._before), self._taken, self._resumed = state, 0, True
 
+    def has_begun(self, state: dict[str, Any]) -> bool:
+        return state["taken"][0][1] > 0
+
+    def is_incomplete(self, samples: int, batch_size: int) -> bool:
+        return samples < batch_size
+
     def set_epoch(self, epoch: int) -> None:
         """Make an epoch the next one."""
         self.move_to((whole()(epoch, f"{self._op}: epoch"), 0))
