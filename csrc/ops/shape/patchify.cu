@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "ndd/color/interleave.h"
 #include "ndd/elementwise/streaming.h"
 #include "ndd/hd.h"
 #include "ndd/kernel.h"
@@ -184,7 +185,26 @@ class PatchRow {
     for (int64_t y = 0; y < rows; ++y) send(pixels + y * step, y * run_, p_.patch_height * run_, t, frames);
   }
 
+  // Separates three channels while a row is in the first-level cache: of bytes, by the loops of the slice driver a third of the time went to that.
+  template <class T>
+  void fill_separated(const char* pixels, int64_t rows, int64_t t, int64_t frames) {
+    const int64_t frame_bytes = p_.patch_height * run_;
+    buffer_.resize(static_cast<size_t>(3 * p_.width * bytes_));
+    T* const first = reinterpret_cast<T*>(buffer_.data());
+    T* const channels[] = {first, first + p_.width, first + 2 * p_.width};
+    for (int64_t y = 0; y < rows; ++y) {
+      separate(reinterpret_cast<const T*>(pixels) + y * p_.row_step, p_.width, channels);
+      for (int64_t c = 0; c < 3; ++c)
+        send(reinterpret_cast<const char*>(channels[c]), c * p_.temporal * frame_bytes + y * run_, frame_bytes, t, frames);
+    }
+  }
+
   void fill_planes(const char* pixels, int64_t rows, int64_t t, int64_t frames) {
+    if (p_.channels == 3 && p_.pixel_step == 3 && p_.channel_step == 1) {
+      if (bytes_ == 1) return fill_separated<uint8_t>(pixels, rows, t, frames);
+      if (bytes_ == 2) return fill_separated<uint16_t>(pixels, rows, t, frames);
+      if (bytes_ == 4) return fill_separated<uint32_t>(pixels, rows, t, frames);
+    }
     int64_t step = p_.row_step * bytes_, plane = p_.channel_step * bytes_;
     if (p_.pixel_step != 1) {
       pixels = reorder(pixels, {p_.channels, rows, p_.width}, {p_.channel_step, p_.row_step, p_.pixel_step});
