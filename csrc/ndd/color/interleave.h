@@ -113,8 +113,7 @@ NDD_VBMI inline int64_t separate_wide(const uint8_t* in, int64_t n, uint8_t* con
   for (; i + 64 <= n; i += 64) {
     const __m512i x = _mm512_loadu_si512(in + 3 * i), y = _mm512_loadu_si512(in + 3 * i + 64), z = _mm512_loadu_si512(in + 3 * i + 128);
     for (int c = 0; c < 3; ++c)
-      _mm512_storeu_si512(rows[c] + i,
-                          _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(x, two[c], y), kWideSeparations.third[c], third[c], z));
+      _mm512_storeu_si512(rows[c] + i, _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(x, two[c], y), kWideSeparations.third[c], third[c], z));
   }
   return i;
 }
@@ -160,7 +159,7 @@ void separate(const T* in, int64_t n, T* const* rows) {
 #endif
   with_simd([&]() NDD_ALWAYS_INLINE {
     const T* __restrict from = in;
-    T *__restrict a = rows[0], *__restrict b = rows[1], *__restrict c = rows[2];
+    T* __restrict a = rows[0], * __restrict b = rows[1], * __restrict c = rows[2];
     const int64_t end = n;
     for (int64_t i = begin; i < end; ++i) a[i] = from[3 * i], b[i] = from[3 * i + 1], c[i] = from[3 * i + 2];
   });

@@ -182,7 +182,8 @@ void fill_sample(const Job& job, int64_t i) {
 // `window` is float64 (length), `filters` float64 (257, bands), `output` float32 (N, rows, bands), with rows of zeros behind the frames of each sound.
 void kaldi_bands(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& window, const Tensor& filters, int64_t window_step,
                  const Tensor& output) {
-  auto job = std::make_shared<Job>(Job{Samples(input, input_shapes), static_cast<float*>(output.data_ptr()), output.size(1), window_step, {}, {}, {}});
+  auto job =
+      std::make_shared<Job>(Job{Samples(input, input_shapes), static_cast<float*>(output.data_ptr()), output.size(1), window_step, {}, {}, {}});
   if (job->in.dtype() != DType::float32 || output.dtype() != DType::float32) fail(Error::Type, "kaldi_bands: sounds must be float32");
   if (window.dtype() != DType::float64 || filters.dtype() != DType::float64) fail(Error::Type, "kaldi_bands: the tables must be float64");
   const int64_t length = window.numel(), bands = filters.size(1);

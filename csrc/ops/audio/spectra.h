@@ -13,7 +13,8 @@ namespace ndd::audio {
 
 // One stage. For a given p the lanes of all `stride` numbers are contiguous, so the inner loop vectorizes with constant twiddle factors.
 template <int R, class T>
-inline NDD_ALWAYS_INLINE void run_stage(const Stage& stage, const T* twiddles, int64_t lanes, const T* from_re, const T* from_im, T* to_re, T* to_im) {
+inline NDD_ALWAYS_INLINE void run_stage(const Stage& stage, const T* twiddles, int64_t lanes, const T* from_re, const T* from_im, T* to_re,
+                                        T* to_im) {
   const int64_t row = stage.stride * lanes, step = stage.count * row;
   for (int64_t p = 0; p < stage.count; ++p) {
     const T* in_re = from_re + p * row;
