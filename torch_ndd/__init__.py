@@ -59,6 +59,8 @@ from ._core.values.tensor import tensor as tensor
 from ._core.version import __version__ as __version__
 from ._core.work.upload import Uploads as Uploads
 from ._core.work.upload import uploads as uploads
+from .augment.crops import multi_crop as multi_crop
+from .augment.crops import random_windows as random_windows
 from .decoders.imread import imread as imread
 from .decoders.peek import peek_image_shape as peek_image_shape
 from .doctor import doctor as doctor
