@@ -55,6 +55,8 @@ PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("GotOcr2ImageProcessor", {}),
     ("GotOcr2ImageProcessor", {"crop_to_patches": True, "size": {"height": 224, "width": 224}}),
     ("LlavaNextImageProcessor", SQUARE_336),
+    ("LlavaNextImageProcessor", {}),
+    ("LlavaNextImageProcessor", {"size": {"height": 224, "width": 224}}),
     ("LlavaOnevisionImageProcessor", {}),
     ("Idefics3ImageProcessor", {}),
     ("Idefics3ImageProcessor", {"do_image_splitting": False}),
@@ -198,7 +200,7 @@ def test_what_is_not_translated_is_named() -> None:
     with pytest.raises(ValueError, match="do_center_crop"):
         from_processor(transformers.Gemma3ImageProcessor(do_center_crop=True))
     with pytest.raises(ValueError, match="canvases must consist of tiles"):
-        from_processor(transformers.LlavaNextImageProcessor())
+        from_processor(transformers.LlavaNextImageProcessor(do_center_crop=False))
     with pytest.raises(ValueError, match="dtype"):
         from_processor(transformers.CLIPImageProcessor(), dtype=torch.int32)
 

@@ -15,10 +15,11 @@ from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.collect import fence
 from .._core.values.dispatch import output, run
 from .._core.values.pipeline_values import unwrap
-from .._core.values.tensor import Tensor
+from .._core.values.tensor import Tensor, as_tensor
 from .._core.work.pending import ALL_SAMPLES
 from ..decoders.image import image as decode_image
 from ..decoders.peek import peek_image_shape
+from ..ops._arguments import as_samples, as_sides
 from ..ops.geometry._interpolation import filters_of
 from ..ops.geometry._random_crop import DEFAULT_ASPECT_RATIO, Range, random_crop_windows
 from ..ops.geometry.sizes import extents_table, image_axes
@@ -26,6 +27,7 @@ from ._inputs import check_rng, exclude_from_compilation
 
 DINO_SCALES = ((0.4, 1.0), (0.05, 0.4))
 MAX_CROPS = 1024  # of an image
+MAX_SIDE = 2**22  # of a result: what resize can compute
 ATTEMPTS = 10
 
 _kernel = native.kernel("multi_crop", writes=(-1,))
@@ -47,8 +49,8 @@ def random_windows(
     Windows are drawn as those of :func:`torch_ndd.random_resized_crop`.
 
     Args:
-        images: encoded files, images, the result of :func:`torch_ndd.peek_image_shape`, or integers (N, 2) with heights and widths; files are not
-            decoded.
+        images: encoded files, of which the headers are read, as a Batch or a Tensor; images, the result of :func:`torch_ndd.peek_image_shape`, or
+            integers (N, 2) with heights and widths.
         scale: for each of ``counts``, the smallest and largest area of its windows, relative to the image's.
         ratio: smallest and largest width / height.
         counts: numbers of windows, one for each range of areas.
@@ -68,13 +70,11 @@ def random_windows(
     check_rng(op, rng)
     groups = [int(count) for count in counts]
     if len(groups) != len(scale) or any(count < 1 for count in groups) or not 1 <= sum(groups) <= MAX_CROPS:
-        raise ValueError(f"{op}: needs a range of scale for each of counts, which are positive and at most {MAX_CROPS} together, got {scale}, {counts}")
-    value = unwrap(images)
-    if not isinstance(value, Tensor | Batch):
-        value = as_batch(np.asarray(value)) if isinstance(value, list | tuple) and np.ndim(value[0]) == 1 and len(value[0]) in (2, 3) else as_batch(value)
-    if value.ndim == 1 and value.dtype is torch.uint8:
-        value = peek_image_shape(value)
-    extents, single = extents_table(op, value)
+        needed = f"a range of scale for each of counts, which are positive and at most {MAX_CROPS} together"
+        raise ValueError(f"{op}: needs {needed}, got scale={scale} and counts={counts}")
+    if isinstance(images, Batch | Tensor) and images.ndim == 1 and images.dtype is torch.uint8:
+        images = peek_image_shape(images)
+    extents, single = extents_table(op, images)
     if len(extents) and int(extents.min()) < 1:
         raise ValueError(f"{op}: sample {int(extents.amin(1).argmin())} has no pixels")
     generator = get_default_rng() if rng is None else rng
@@ -126,7 +126,7 @@ def multi_crop(
         raise ValueError(f"{op}: rule must be one of {', '.join(_RULES)}, got {rule!r}")
     batch, single = _as_images(op, images, device)
     axis = image_axes(op, batch)[0]
-    targets = [_as_size(op, size) for size in sizes]
+    targets = [as_sides(op, "each of sizes", size, MAX_SIDE) for size in sizes]
     table = _as_windows(op, windows, batch.batch_size, len(targets), single)
     _check_inside(op, table, batch.sample_shapes()[:, axis : axis + 2].numpy())
     channel = batch.shared_extent((batch.layout or "HWC").index("C"))
@@ -155,11 +155,7 @@ def multi_crop(
 
 def _as_images(op: str, images: Any, device: DeviceLike | None) -> tuple[Batch, bool]:
     """Return images as a batch ``HWC`` or ``CHW``, decoded if they are files, and whether they are one image."""
-    value = unwrap(images)
-    if not isinstance(value, Tensor | Batch):
-        value = as_batch(value) if isinstance(value, list | tuple) else Tensor(value)
-    single = isinstance(value, Tensor)
-    batch = Batch.broadcast(value, 1) if isinstance(value, Tensor) else value
+    batch, single = as_samples(images, lambda value: as_batch(value) if isinstance(value, list | tuple) else as_tensor(value))
     if batch.ndim == 1 and batch.dtype is torch.uint8:
         batch = decode_image(batch, device=device)
     if batch.layout is None and batch.ndim == 3:
@@ -167,13 +163,6 @@ def _as_images(op: str, images: Any, device: DeviceLike | None) -> tuple[Batch, 
     if batch.layout not in ("HWC", "CHW"):
         raise ValueError(f'{op}: needs encoded files, or images HWC or CHW, got the layout "{batch.layout or ""}" and shape {batch.shape!r:.200}')
     return batch, single
-
-
-def _as_size(op: str, size: Any) -> tuple[int, int]:
-    sides = tuple(size) if isinstance(size, Sequence) else (size, size)
-    if len(sides) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and 1 <= side < 2**22 for side in sides):
-        raise ValueError(f"{op}: a size must be a number of pixels, at least 1, or height and width, got {size!r}")
-    return sides[0], sides[1]
 
 
 def _as_windows(op: str, windows: Any, samples: int, count: int, single: bool) -> np.ndarray:
@@ -197,6 +186,5 @@ def _check_inside(op: str, windows: np.ndarray, extents: np.ndarray) -> None:
         sample, window = (int(number) for number in np.argwhere(wrong)[0])
         top, left, height, width = windows[sample, window].tolist()
         tall, wide = extents[sample].tolist()
-        raise ValueError(
-            f"{op}: sample {sample}: window {window}, top {top}, left {left}, height {height}, width {width}, is empty or leaves its image of {tall} x {wide}"
-        )
+        place = f"top {top}, left {left}, height {height}, width {width}"
+        raise ValueError(f"{op}: sample {sample}: window {window}, {place}, is empty or leaves its image of {tall} x {wide}")

@@ -9,6 +9,7 @@ import torch
 from .._core.values.batch import Batch
 from .._core.values.tensor import new_tensor
 from ..math import max as maximum
+from ..ops._arguments import as_samples
 from ..ops.audio._kaldi_bands import BINS, kaldi_bands
 from ..ops.audio.spectra import mel_filter_bank, spectrogram, to_decibels
 from ..ops.generic.convert import cast
@@ -32,7 +33,7 @@ class Sound:
 
     def __call__(self, sounds: Any) -> dict[str, Any]:
         """Return ``input_features`` and ``attention_mask``."""
-        waveforms = _images.to_batch(sounds)
+        waveforms, _ = as_samples(sounds)
         if waveforms.ndim == 2 and waveforms.shared_extent(1) == 1:
             waveforms = waveforms.slice[:, 0]
         if waveforms.ndim != 1 or not waveforms.dtype.is_floating_point:
@@ -91,7 +92,9 @@ class SeamlessM4T(Sound):
         self.filters = torch.from_numpy(np.ascontiguousarray(processor.mel_filters, np.float64))
         self.window = torch.from_numpy(np.ascontiguousarray(processor.window, np.float64))
         if self.filters.shape[0] != BINS or len(self.window) != self.FRAME:
-            raise self.settings.unsupported("mel_filters", tuple(self.filters.shape), f"they must have {BINS} frequencies, the window {self.FRAME} values")
+            raise self.settings.unsupported(
+                "mel_filters", tuple(self.filters.shape), f"they must have {BINS} frequencies, the window {self.FRAME} values"
+            )
         self.steps = [
             f"frames of {self.FRAME} without their mean, preemphasis 0.97, Povey window, step {self.STEP}",
             f"{self.filters.shape[1]} mel bands of Kaldi, natural logarithm",
