@@ -270,11 +270,11 @@ def _idefics_sizes(height: int, width: int, longest: int | None, tile: int) -> t
     if longest is not None:
         aspect = width / height
         if width >= height:
-            width, height = longest, max(1, int(longest / aspect))
-            height += height % 2
+            width, height = longest, int(longest / aspect)
+            height = max(1, height + height % 2)
         else:
-            height, width = longest, max(1, int(longest * aspect))
-            width += width % 2
+            height, width = longest, int(longest * aspect)
+            width = max(1, width + width % 2)
         aspect = width / height
         if width >= height and width > MAX_SIDE:
             width, height = MAX_SIDE, max(1, int(MAX_SIDE / aspect))

@@ -162,12 +162,19 @@ NDD_HD void butterfly(const T* in_re, const T* in_im, int64_t in_step, const T* 
   }
 }
 
-// |X[k]|^2 of a real signal from the numbers k and n / 2 - k of the transform of its pairs.
+// X[k] of a real signal, x + y i, from the numbers k and n / 2 - k of the transform of its pairs.
 template <class T>
-NDD_HD T power_of_pair(T re, T im, T other_re, T other_im, T c, T s) {
+NDD_HD void split_pair(T re, T im, T other_re, T other_im, T c, T s, T& x, T& y) {
   constexpr T kHalf = 0.5;
   const T even_re = kHalf * (re + other_re), even_im = kHalf * (im - other_im), odd_re = kHalf * (im + other_im), odd_im = kHalf * (other_re - re);
-  const T x = even_re + c * odd_re + s * odd_im, y = even_im + c * odd_im - s * odd_re;
+  x = even_re + c * odd_re + s * odd_im;
+  y = even_im + c * odd_im - s * odd_re;
+}
+
+// |X[k]|^2.
+NDD_HD float power_of_pair(float re, float im, float other_re, float other_im, float c, float s) {
+  float x, y;
+  split_pair(re, im, other_re, other_im, c, s, x, y);
   return x * x + y * y;
 }
 

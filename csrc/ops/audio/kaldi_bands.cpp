@@ -101,7 +101,13 @@ void find_levels(const Job& job, const double* pairs_re, const double* pairs_im,
       const double* __restrict other_im = pairs_im + mirrored;
       double* __restrict out = powers + k * kLanes;
       const double c = transform.split[2 * k], s = transform.split[2 * k + 1];
-      for (int64_t l = 0; l < kLanes; ++l) out[l] = power_of_pair(re[l], im[l], other_re[l], other_im[l], c, s);
+      for (int64_t l = 0; l < kLanes; ++l) {
+        double x, y;
+        split_pair(re[l], im[l], other_re[l], other_im[l], c, s, x, y);
+        // As floats, as transformers stores spectra: the last bit of a logarithm is 1e-4 of the deviation of a steady band.
+        const double real = static_cast<float>(x), imaginary = static_cast<float>(y);
+        out[l] = real * real + imaginary * imaginary;
+      }
     }
     for (int64_t m = 0; m < job.bands(); ++m) {
       const Filter filter = job.filters[m];
