@@ -42,7 +42,7 @@ from ._core.version import __version__
 from ._core.work.upload import Uploads, uploads
 from ._doctor import doctor
 from ._show import show
-from .augment.crops import multi_crop, random_windows
+from .augment._crops import multi_crop, random_windows
 from .decoders.imread import imread
 from .decoders.peek import peek_image_shape
 from .loader import DataLoader
