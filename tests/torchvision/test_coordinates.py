@@ -210,6 +210,11 @@ def test_invalid_boxes_raise() -> None:
         tv_tensors.BoundingBoxes(rows, format="XYWHR", canvas_size=(3, 4))
     with pytest.raises(ValueError, match="clamping_mode"):
         tv_tensors.BoundingBoxes(rows, format="XYXY", canvas_size=(3, 4), clamping_mode="firm")
+    with pytest.raises(ValueError, match=r"format must be one of XYXY, .*got 'XYXZ'; did you mean 'XYXY'"):
+        tv_tensors.BoundingBoxes(rows, format="xyxz", canvas_size=(3, 4))
+    boxes = tv_tensors.BoundingBoxes(rows, format="xyxy", canvas_size=(3, 4))
+    with pytest.raises(ValueError, match=r"convert_bounding_box_format: format must be one of XYXY, .*got 'WH'"):
+        F.convert_bounding_box_format(boxes, new_format="wh")
     with pytest.raises(ValueError, match="floating-point"):
         tv_tensors.BoundingBoxes(ndd.batch([torch.zeros(2, 8, dtype=torch.int64)]), format="XYXYXYXY", canvas_size=(3, 4))
     with pytest.raises(ValueError, match=r"\(\.\.\., 2\)"):
