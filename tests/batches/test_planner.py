@@ -164,7 +164,7 @@ def test_too_long_samples() -> None:
         (lambda: Packed([]), "budget must have 1 to 64 numbers"),
         (lambda: Packed(8, window=0), "Packed: window must be from 1"),
         (lambda: Packed(8, max_samples=0), "max_samples must be from 1"),
-        (lambda: Packed(8, fit="frist"), "fit must be 'first' or 'best', got 'frist'"),
+        (lambda: Packed(8, fit="third"), "fit must be 'first' or 'best', got 'third'"),
         (lambda: Bucketed(8, order="random"), "Bucketed: order must be"),
         (lambda: Packed(8, too_long="drop"), "too_long must be"),
         (lambda: Packed(8, end="keep"), "end must be 'share' or 'drop'"),

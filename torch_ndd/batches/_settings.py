@@ -30,8 +30,8 @@ class Batches:
     padded: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
     window: int
+    budget: Any = None
     budgets: np.ndarray
-    seed: int = 0
     too_long = "alone"
 
     def __init__(self, cost: Cost, end: str) -> None:
