@@ -30,6 +30,7 @@ from ._core.values.tensor import Tensor, new_tensor
 from ._core.work.diagnosis import Span, Stats, Stopwatch
 from ._core.work.sources import name_in_batch
 from ._core.work.upload import copy_to_device
+from ._show import _timeline
 from .batches import Batches
 from .batches._source import BatchSource, Plan, Planned
 from .readers import Reader
@@ -38,7 +39,9 @@ from .readers._sources.streams import Stream
 from .readers._summary import brief
 from .readers.dataset import Collated
 from .readers.dataset._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
-from .show import _timeline
+from .readers.dataset._worker_processes import Context
+
+__all__ = ["DataLoader", "Diagnosis"]
 
 STATE_VERSION = 1
 _STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63), 2**64 - 1))
@@ -163,7 +166,7 @@ class DataLoader:
         sampler: Any = None,
         num_workers: int | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: Context | None = None,
         pin_memory: bool = False,
         persistent_workers: bool | None = None,
         return_paths: bool = False,

@@ -191,7 +191,7 @@ def test_readers_are_benchmarked(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_mixing_is_benchmarked(tmp_path: Path) -> None:
+def test_benchmark_of_mixing(tmp_path: Path) -> None:
     report = bench("mixing", "--only", "^DataLoader", "--rounds", "1", "--steps", "2", "--json", str(tmp_path / "mixing.json"))
     assert set(report["results"]) == {"torch_ndd", "DataLoader, WeightedRandomSampler"}
     assert report["results"]["torch_ndd"]["samples_per_second"] > 0

@@ -154,7 +154,7 @@ def test_a_joined_source_of_a_mix() -> None:
     joined = Join(rows("abcd", "x"), rows("dba", "y"), on="key", missing="skip")
     mix = ndd.readers.Mix({"a": joined, "b": [{"key": "z", "x": 9, "y": 9}]}, weights={"a": 4, "b": 1}, epoch=5)
     (batch,) = list(ndd.DataLoader(mix, batch_size=5))
-    assert batch["x"].tolist() == [0, 1, 9, 3]  # the sample without a partner is left out, and moves nobody
+    assert batch["x"].tolist() == [0, 1, 9, 3]  # the sample without a partner is left out, and the others stay where they are
     assert not mix.errors
 
 
@@ -169,7 +169,7 @@ def test_hashes_differ() -> None:
     assert hash_keys(texts(values[::-1]), 5).tolist() == hashes.tolist()[::-1]
 
 
-def test_a_collision_of_different_keys_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_different_keys_with_one_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     def colliding(keys: Keys, salt: int) -> np.ndarray:
@@ -181,7 +181,7 @@ def test_a_collision_of_different_keys_is_resolved(monkeypatch: pytest.MonkeyPat
     assert numbers(reader, "y") == [1, 2, 0]
 
 
-def test_a_key_with_the_hash_of_another_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_key_with_the_hash_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Join(rows("axc", "x"), rows("cab", "y"), on="key", missing="skip", max_batch_size=3)
     reader.prepare_order()
     places = {b"a": 1, b"c": 0, b"x": 2}

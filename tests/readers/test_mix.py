@@ -138,13 +138,13 @@ def test_random_functions_of_sources_repeat_after_a_resume() -> None:
         (lambda: Mix({"a": [1]}, weights={"a": math.nan}), ValueError, r"weights\['a'\]"),
         (lambda: Mix({"a": [1]}, weights={"a": math.inf}), ValueError, r"weights\['a'\]"),
         (lambda: Mix({"a": [1]}, weights={"a": "1"}), TypeError, r"weights\['a'\]"),
-        (lambda: Mix({"a": [1]}, weights=[1]), TypeError, "weights must be a dict"),
+        (lambda: Mix({"a": [1]}, weights=[1]), TypeError, "weights"),
         (lambda: Mix({"a": [1], "b": [1]}, weights={"a": 1}), ValueError, "no number for the source 'b'"),
         (lambda: Mix({"chat": [1]}, weights={"chat": 1, "chap": 1}), ValueError, "'chap', which is not a source; did you mean"),
         (lambda: Mix({"a": [1]}, weights={"a": 1}, temperature=1), ValueError, "exclude each other"),
         (lambda: Mix({"a": [1]}, temperature=0), ValueError, "temperature must be positive"),
-        (lambda: Mix({"a": [1]}, order="random"), ValueError, "order must be 'interleaved' or 'shuffled', got 'random'"),
-        (lambda: Mix({"a": [1]}, epoch="last"), ValueError, "epoch must be 'first', 'all', 'once' or a number"),
+        (lambda: Mix({"a": [1]}, order="random"), ValueError, "order must be one of interleaved, shuffled, got 'random'"),
+        (lambda: Mix({"a": [1]}, epoch="last"), ValueError, "epoch must be one of first, all, once, got 'last'"),
         (lambda: Mix({"a": [1]}, epoch=0), ValueError, "epoch must be"),
         (lambda: Mix({"a": [1]}, epoch=1.5), ValueError, "epoch must be"),
         (lambda: Mix({"a": [1]}, block=0), ValueError, "block must be a positive number"),
@@ -169,7 +169,7 @@ def test_bad_arguments(make: Callable[[], Any], kind: type[Exception], message: 
     assert type(caught.value) is kind
 
 
-def test_a_reader_that_has_begun_is_rejected() -> None:
+def test_mix_rejects_a_reader_that_has_begun() -> None:
     reader = Numbers(4)
     next(reader.next_epoch(1))
     with pytest.raises(ValueError, match="source 'a' has already begun"):
@@ -186,7 +186,7 @@ def test_a_bad_sample_is_named_with_its_source() -> None:
         list(mix.next_epoch(10))
 
 
-def test_a_skipped_sample_moves_nobody() -> None:
+def test_a_skipped_sample_moves_no_rank() -> None:
     ranks = [mix_with_bad("skip", [3], max_batch_size=4, shard_id=rank, num_shards=2) for rank in range(2)]
     good = [mix_with_bad("skip", [], max_batch_size=4, shard_id=rank, num_shards=2) for rank in range(2)]
     for bad_loop, good_loop in zip(map(iter, ranks), map(iter, good), strict=True):
@@ -233,7 +233,7 @@ def test_drop_last_drops_the_same_step_on_all_ranks() -> None:
 
 
 @pytest.mark.parametrize(("ranks", "padded"), [(1, False), (3, False), (3, True), (7, True)])
-def test_lengths(ranks: int, padded: bool) -> None:
+def test_lengths_of_mixes_and_loaders(ranks: int, padded: bool) -> None:
     for rank in range(ranks):
         mix = Mix({"a": Numbers(23), "b": Numbers(9)}, epoch="once", shard_id=rank, num_shards=ranks, pad_shards=padded, max_batch_size=5)
         loader = ndd.DataLoader(mix, batch_size=3)
@@ -405,13 +405,13 @@ def test_errors_in_the_loader_name_the_file(files: list[Path]) -> None:
         list(loader)
 
 
-def test_a_missing_folder_is_found_when_the_loader_is_created(tmp_path: Path) -> None:
+def test_loader_of_a_mix_finds_a_missing_folder(tmp_path: Path) -> None:
     mix = Mix({"a": ndd.readers.File(file_root=tmp_path / "none")})
     with pytest.raises(RuntimeError, match="a: file_root"):
         ndd.DataLoader(mix, batch_size=2)
 
 
-def test_nodes() -> None:
+def test_nodes_of_torchdata() -> None:
     nodes = pytest.importorskip("torch_ndd.pytorch.nodes")
     node = nodes.Reader(partial(Mix, {"a": Numbers(8), "b": Numbers(8, 100)}), batch_size=4, output_names=("value", "source"))
     node.reset()

@@ -93,8 +93,8 @@ def test_steps_of_any_ranks_and_batch_sizes_after_kills_equal_those_of_one_rank(
     sizes, weights, arguments = draw(rng)
     arguments["order"] = rng.choice(["interleaved", "shuffled"])
     make = maker(sizes, weights, arguments)
-    one = World(make, 1, 7)
-    expected = [one.numbers() for _ in range(3)]
+    single = World(make, 1, 7)
+    expected = [single.numbers() for _ in range(3)]
     for numbers in expected:
         assert Counter(sources_of(numbers)).total() == count_epoch(weights, sizes, arguments["epoch"], arguments["block"])
     found: list[list[int]] = [[], [], []]
@@ -254,7 +254,7 @@ def test_decimals_are_taken_as_they_are_written() -> None:
         assert [entry[:2] for entry in mix.state_dict()["weights"]] == [["a", 5], ["b", 3], ["c", 2]]
 
 
-def test_temperature() -> None:
+def test_temperature_makes_weights_of_sizes() -> None:
     mix = ndd.readers.Mix({"a": Numbers(4900), "b": Numbers(900)}, temperature=2)
     assert [entry[:2] for entry in mix.state_dict()["weights"]] == [["a", 7], ["b", 3]]
     mix = ndd.readers.Mix({"a": Numbers(4900), "b": Numbers(900)}, temperature=1e-3)

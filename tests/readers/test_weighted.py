@@ -34,8 +34,8 @@ def test_epochs_and_seeds_differ_and_repeat() -> None:
     def make(seed: int) -> ndd.readers.Reader:
         return Weighted(Numbers(1000), weights=np.ones(1000), seed=seed)
 
-    one, same, other = make(1), make(1), make(2)
-    first, second = draws(one), draws(one)
+    reader, same, other = make(1), make(1), make(2)
+    first, second = draws(reader), draws(reader)
     assert (draws(same), draws(same)) == (first, second)
     assert first != second
     assert draws(other) != first
@@ -68,7 +68,7 @@ def test_the_running_epoch_keeps_its_length() -> None:
     assert [sum(batch[0].batch_size for batch in second) for _ in range(2)] == [6, 20]
 
 
-def test_a_bad_sample_moves_nobody() -> None:
+def test_a_bad_sample_moves_no_rank() -> None:
     def make(bad: list[int], on_error: Any) -> Any:
         return lambda **shard: Weighted(Numbers(5, 0, bad), weights=np.ones(5), samples_per_epoch=40, on_error=on_error, **shard)
 
@@ -82,7 +82,7 @@ def test_a_bad_sample_moves_nobody() -> None:
 
 
 @pytest.mark.parametrize("kind", ["file", "targets", "parquet", "items", "texts"])
-def test_classes_are_balanced(kind: str, tmp_path: Path) -> None:
+def test_balanced_classes_come_equally_often(kind: str, tmp_path: Path) -> None:
     labels = [0] * 90 + [1] * 9 + [2]
     column = "label"
     if kind == "file":

@@ -11,12 +11,10 @@
 [6, 2] 8 8
 """
 
-from ._costs import from_headers as from_headers
-from ._figures import Figures as Figures
-from ._figures import Preview as Preview
-from ._measure import measure as measure
-from ._settings import Balanced as Balanced
-from ._settings import Batches as Batches
-from ._settings import Bucketed as Bucketed
-from ._settings import Packed as Packed
-from ._source import Plan as Plan
+from ._costs import from_headers
+from ._figures import Figures, Preview
+from ._measure import measure
+from ._settings import Balanced, Batches, Bucketed, Packed
+from ._source import Plan
+
+__all__ = ["Balanced", "Batches", "Bucketed", "Figures", "Packed", "Plan", "Preview", "from_headers", "measure"]

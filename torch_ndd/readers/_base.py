@@ -21,11 +21,11 @@ from .._core.context.device import DeviceLike, torch_device
 from .._core.context.states import parse_state, whole
 from .._core.process.fork_locks import new_reentrant_lock
 from .._core.process.limits import max_sample_bytes
-from .._core.suggestions import similar
+from .._core.suggestions import check_choice, similar
 from .._core.values.batch import Batch
 from .._core.values.html import table
 from .._core.values.tensor import Tensor
-from .._core.work.bad_samples import BadSample, LeftOut, UnreadableSamples
+from .._core.work.bad_samples import ON_ERROR, BadSample, LeftOut, OnError, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
 from ._options import LoaderOptions as LoaderOptions
@@ -95,9 +95,8 @@ class Reader(IterableDataset):
         self._depth = self._read_int(options, "prefetch_queue_depth", 1)
         self._checkpointing = bool(options.get("enable_checkpointing"))
         self._captured = False  # by next_epoch(capture=True)
-        self._on_error: str = options.get("on_error", "raise")
-        if self._on_error not in ("raise", "skip", "replace"):
-            raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
+        self._on_error: OnError = options.get("on_error", "raise")
+        check_choice(self._op, "on_error", self._on_error, ON_ERROR, ValueError)
         self._url_limits = UrlLimits.from_arguments(
             self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds")
         )

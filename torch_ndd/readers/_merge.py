@@ -38,7 +38,7 @@ def _merge_batches(batches: Sequence[Batch], order: np.ndarray) -> Batch:
     elif all(batch.ragged_shapes is None and batch.buffer.shape[1:] == first.buffer.shape[1:] for batch in batches):
         merged = new_batch(torch.cat([batch.buffer for batch in batches])[torch.from_numpy(order)], None, first.layout)
     else:
-        merged = _merge_packed(batches, order)
+        merged = _merge_unequal(batches, order)
     over = getattr(first, "over", None)  # of batches with a meaning, such as boxes
     if over is None:
         return merged
@@ -48,7 +48,7 @@ def _merge_batches(batches: Sequence[Batch], order: np.ndarray) -> Batch:
     return over(merged, canvas_size=[sizes[k] for k in order.tolist()])
 
 
-def _merge_packed(batches: Sequence[Batch], order: np.ndarray) -> Batch:
+def _merge_unequal(batches: Sequence[Batch], order: np.ndarray) -> Batch:
     shapes = torch.cat([batch.sample_shapes() for batch in batches])
     layout = batches[0].layout
     values = torch.cat([batch.buffer.reshape(-1) for batch in batches])

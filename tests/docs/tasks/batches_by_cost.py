@@ -1,6 +1,7 @@
 """Pack images of different sizes into sequences of at most so many patches, with the same work for every rank."""
 
 import sys
+from itertools import pairwise
 
 import torch
 
@@ -28,7 +29,7 @@ def prepare(files, labels, plan):
 
 def attend(patches, cu_seqlens, max_seqlen):
     """What flash_attn_varlen_func computes from the same arguments, image by image."""
-    parts = [patches[begin:end] for begin, end in zip(cu_seqlens[:-1], cu_seqlens[1:], strict=True)]
+    parts = [patches[begin:end] for begin, end in pairwise(cu_seqlens)]
     return torch.cat([torch.nn.functional.scaled_dot_product_attention(part[None], part[None], part[None])[0] for part in parts])
 
 

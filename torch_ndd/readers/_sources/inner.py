@@ -102,13 +102,13 @@ class InnerSource:
 
     def scan(self) -> int:
         """Return the number of samples. Raise RuntimeError for none."""
-        with self._limited():
+        with self._apply_limits():
             size = self.reader._size = self.reader.scan()
         if not size:
             raise RuntimeError(f"{self._op}: {self.what} has no samples")
         return size
 
-    def _limited(self) -> AbstractContextManager[None]:
+    def _apply_limits(self) -> AbstractContextManager[None]:
         return _NO_LIMITS if self._limits is None else using(self._limits)
 
     def path(self, sample: int) -> str:
@@ -136,12 +136,12 @@ class InnerSource:
 
     def start(self, samples: np.ndarray) -> Any:
         """Start to read samples."""
-        with self._limited():
+        with self._apply_limits():
             return self.reader.start(samples)
 
     def finish(self, request: Any, samples: np.ndarray) -> Any:
         """Return the outputs: a tuple or a dict of Batches and other columns. Raise UnreadableSamples for bad samples."""
-        with self._limited():
+        with self._apply_limits():
             outputs = self.reader.finish(request, samples)
         outputs = outputs.value if isinstance(outputs, Collated) else outputs
         for function in self._functions:

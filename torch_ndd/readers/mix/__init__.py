@@ -3,7 +3,7 @@
 
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from ..._core.context.device import DeviceLike
 from ..._core.context.states import MAX_COUNT, format_value, one_of, row, rows, text, whole, yes_or_no
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import new_batch
 from ..._core.work.bad_samples import LeftOut, UnreadableSamples
 from ..._core.work.sources import Sources
@@ -27,8 +28,8 @@ from ._order import Era, MixOrder, count_positions
 from ._schedule import MAX_PERIOD, MAX_SOURCES
 from ._weights import check_temperature, check_weights, whole_weights
 
-ORDERS = ("interleaved", "shuffled")
-POLICIES = ("first", "all", "once")
+SourceOrder = Literal["interleaved", "shuffled"]
+EpochPolicy = Literal["first", "all", "once"]
 
 
 class Mix(SharedSteps):
@@ -82,10 +83,10 @@ class Mix(SharedSteps):
         max_batch_size: int | None = None,
         device: DeviceLike = "cpu",
         *,
-        weights: Any = None,
-        temperature: Any = None,
-        order: Any = "interleaved",
-        epoch: Any = "first",
+        weights: Mapping[str, float] | None = None,
+        temperature: float | None = None,
+        order: SourceOrder = "interleaved",
+        epoch: EpochPolicy | int = "first",
         block: int = 1,
         random_shuffle: bool | None = None,
         seed: int | None = None,
@@ -117,10 +118,11 @@ class Mix(SharedSteps):
         for name in sources:
             if not isinstance(name, str):
                 raise TypeError(f"{self._op}: the names of sources must be strings, got {name!r}")
-        if order not in ORDERS:
-            raise ValueError(f"{self._op}: order must be {' or '.join(map(repr, ORDERS))}, got {order!r}")
-        if epoch not in POLICIES if isinstance(epoch, str) else not _is_count(epoch, MAX_EPOCH):
-            raise ValueError(f"{self._op}: epoch must be {', '.join(map(repr, POLICIES))} or a number of samples, got {epoch!r}")
+        check_choice(self._op, "order", order, get_args(SourceOrder), ValueError)
+        if isinstance(epoch, str):
+            check_choice(self._op, "epoch", epoch, get_args(EpochPolicy), ValueError)
+        elif not _is_count(epoch, MAX_EPOCH):
+            raise ValueError(f"{self._op}: epoch must be {', '.join(map(repr, get_args(EpochPolicy)))} or a number of samples, got {epoch!r}")
         if not _is_count(block, MAX_EPOCH):
             raise ValueError(f"{self._op}: block must be a positive number of samples, got {block!r}")
         self._brief, self._names, self._policy = brief(sources), tuple(sources), epoch
@@ -203,7 +205,7 @@ class Mix(SharedSteps):
         checked = check_weights(self._op, weights, self._names)
         with self._lock:
             order, (epoch, at) = self._steps(), self._state.position
-            base = tuple(order.delivered(epoch, at).tolist())
+            base = tuple(order.count_samples(epoch, at).tolist())
             if at and not self._resumed:  # a loop was left early: its epoch is over
                 epoch, at, base = epoch + 1, 0, (0,) * len(base) if order.once else base
             self._weights, self._temperature = checked, None
@@ -360,7 +362,7 @@ class Mix(SharedSteps):
                 "base": dict(zip(self._names, order.era.base if first else (0,) * len(self._names), strict=True)),
                 "since": order.since(epoch, at),
                 "weights": [list(entry) for entry in zip(self._names, order.weights, order.sizes, strict=True)],
-                "order": ORDERS[order.shuffled],
+                "order": get_args(SourceOrder)[order.shuffled],
                 "block": order.block,
                 "once": order.once,
                 "random_shuffle": self._random_shuffle,
@@ -402,7 +404,7 @@ class Mix(SharedSteps):
         era = Era(base, epoch, content["since"] - at, length)
         if settings != _Settings(tuple(order.names), tuple(order.weights), tuple(order.sizes), order.block, order.shuffled):
             before = self._build(order.size, settings, era, found.seeds[0])
-            counts = dict(zip(names, before.delivered(epoch, at).tolist(), strict=True))
+            counts = dict(zip(names, before.count_samples(epoch, at).tolist(), strict=True))
             base = tuple(counts.get(name, 0) for name in self._names)
             era = Era(base, epoch, -at, at + sum(order.sizes) - sum(base) if order.once else length)
         return found._replace(era=era)
@@ -447,7 +449,7 @@ _STATE = {
     "base": _counts,
     "since": whole(),
     "weights": rows(row(text, whole(1, MAX_PERIOD), whole(1, MAX_EPOCH)), 1, MAX_SOURCES),
-    "order": one_of(*ORDERS),
+    "order": one_of(*get_args(SourceOrder)),
     "block": whole(1, MAX_EPOCH),
     "once": yes_or_no,
     "random_shuffle": yes_or_no,

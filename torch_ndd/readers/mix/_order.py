@@ -62,7 +62,7 @@ class MixOrder(StepOrder):
             return era.begin + at
         return at if self.once else era.begin + era.length + (epoch - era.epoch - 1) * self.size + at
 
-    def delivered(self, epoch: int, at: int) -> np.ndarray:
+    def count_samples(self, epoch: int, at: int) -> np.ndarray:
         """Return how many samples of each source come before a position, int64: in all passes, or with ``once`` in this epoch."""
         schedule, base = self._schedule(epoch)
         first = at - (at - self.first_window(epoch)) % WINDOW if self.shuffled else at
