@@ -74,11 +74,11 @@ def _lhotse(costs: np.ndarray, budget: int) -> Callable[[], Units]:
     audio, cut, lhotse = (importlib.import_module(name) for name in ("lhotse.audio", "lhotse.cut", "lhotse"))
     sampling = importlib.import_module("lhotse.dataset.sampling")
 
-    def one(k: int, seconds: float) -> Any:
+    def make_cut(k: int, seconds: float) -> Any:
         recording = audio.Recording(str(k), [], 16000, int(16000 * seconds), seconds, channel_ids=[0])
         return cut.MonoCut(id=str(k), start=0, duration=seconds, channel=0, recording=recording)
 
-    cuts = lhotse.CutSet.from_cuts(one(k, cost / 100) for k, cost in enumerate(costs.tolist()))
+    cuts = lhotse.CutSet.from_cuts(make_cut(k, cost / 100) for k, cost in enumerate(costs.tolist()))
     arguments = {"max_duration": budget / 100, "num_buckets": 30, "buffer_size": 10_000, "shuffle": True, "rank": 0, "world_size": 1}
 
     def plan() -> Units:

@@ -213,3 +213,11 @@ def test_a_call_with_cold_caches_of_each_competitor() -> None:
     assert list(ways) == ["plain"]
     assert ways["plain"] > 0
     assert ops.cold_handler("torch_ndd", 2)("tiny: batch + 1, the call alone")["plain"] > 0
+
+
+def test_planners_of_batches_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / "batches.json"
+    assert command_line(["batches", "--samples", "1024", "--images", "2", "--only", "torch", "--json", str(path)]) == 0
+    results = json.loads(path.read_text())["results"]
+    assert results["text: torch_ndd Packed, first fit"]["waste"] < 0.1 < results["text: torch BatchSampler"]["waste"]
+    assert results["headers"]["per_second"] > 0

@@ -43,6 +43,10 @@ _video = {"sequence_length": 1}
 CALLS: dict[str, Call] = {
     "ExternalSource": lambda folder, **choice: ndd.ExternalSource([[1]], **choice),
     "imread": lambda folder, **choice: ndd.imread(file_of(folder), cache_size=1, **choice).cpu(),
+    "batches.Balanced": lambda folder, **choice: ndd.batches.Balanced(1, **choice),
+    "batches.Batches": lambda folder, **choice: ndd.batches.Batches(None, **choice),
+    "batches.Bucketed": lambda folder, **choice: ndd.batches.Bucketed(1, **choice),
+    "batches.Packed": lambda folder, **choice: ndd.batches.Packed(1, **choice),
     "decoders.cache": lambda folder, **choice: ndd.decoders.cache("1MB", **choice),
     "pack.pack": lambda folder, **choice: sys.modules["torch_ndd.pack"].pack(folder, folder / "packed", **choice),
     "augment.auto_augment": lambda folder, **choice: ndd.augment.auto_augment(images(), **choice),

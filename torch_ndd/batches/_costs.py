@@ -158,8 +158,6 @@ def resolve_costs(op: str, cost: Any, listed: Listed, kinds: int | None, size: i
     """Return the costs of the samples of a reader. Raise ValueError for costs of another number of samples."""
     reader = listed.reader
     samples = sum(reader.source_sizes().values()) if isinstance(reader, Mix) else size
-    if cost is None:
-        raise ValueError(f"{op}: cost is missing: the numbers of samples, the name of a column, or a function")
     if isinstance(cost, str):
         column = _column(cost, listed)
         if column is None:

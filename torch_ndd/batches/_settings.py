@@ -4,13 +4,13 @@
 import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
 from .._core.context.states import whole
 from .._core.native import MAX_SAMPLES
-from .._core.suggestions import similar
+from .._core.suggestions import check_choice
 from . import _planner
 from ._costs import check_costs
 from ._figures import Preview, Totals
@@ -19,6 +19,10 @@ from ._units import CostsOf, Cursor, Remaining, Steps, plan
 MAX_WINDOW = 1 << 22  # samples: planning takes a second
 MAX_KINDS = 64
 
+Fit = Literal["first", "best"]
+UnitOrder = Literal["first", "shuffled", "similar"]
+TooLong = Literal["raise", "skip", "alone"]
+End = Literal["share", "drop"]
 Cost = Any
 """Numbers of all samples, the name of a column, ``"pixels"``, ``"seconds"``, or a function; see :class:`Packed`."""
 
@@ -30,19 +34,15 @@ class Batches:
     padded: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
     window: int
+    budget: Any = None
     budgets: np.ndarray
-    seed: int = 0
-    too_long = "alone"
+    too_long: TooLong = "alone"
 
-    def __init__(self, cost: Cost, end: str) -> None:
+    def __init__(self, cost: Cost, end: End) -> None:
         self._op = f"batches.{type(self).__name__}"
         self.cost = cost
-        self.end = self._word("end", end, "share", "drop")
-
-    def _word(self, argument: str, value: Any, *words: str) -> str:
-        if not isinstance(value, str) or value not in words:
-            raise ValueError(f"{self._op}: {argument} must be {' or '.join(map(repr, words))}, got {value!r}{similar(str(value), words)}")
-        return value
+        check_choice(self._op, "end", end, get_args(End), ValueError)
+        self.end = end
 
     def cut(self, costs: np.ndarray, epoch: int, window: int) -> _planner.Cut:
         """Return the units of a window.
@@ -132,26 +132,28 @@ class _Windowed(Batches):
     """Cuts each window into units by itself."""
 
     defaults: ClassVar[Mapping[str, Any]] = {"window": 4096, "order": "similar", "max_samples": None, "too_long": "raise", "seed": 0}
-    _fit = "padded"
+    _fit: str = "padded"
 
     def __init__(
         self,
         budget: float | Sequence[float],
         cost: Cost,
         window: int,
-        order: str,
+        order: UnitOrder,
         max_samples: int | None,
-        too_long: str,
-        end: str,
+        too_long: TooLong,
+        end: End,
         seed: int,
     ) -> None:
         super().__init__(cost, end)
         self.budget = _check_budget(self._op, budget)
         self.budgets = np.atleast_1d(np.asarray(self.budget, np.float64))
         self.window = whole(1, MAX_WINDOW)(window, f"{self._op}: window")
-        self.order = self._word("order", order, "first", "shuffled", "similar")
+        check_choice(self._op, "order", order, get_args(UnitOrder), ValueError)
+        self.order = order
         self.max_samples = None if max_samples is None else whole(1, MAX_SAMPLES)(max_samples, f"{self._op}: max_samples")
-        self.too_long = self._word("too_long", too_long, "raise", "skip", "alone")
+        check_choice(self._op, "too_long", too_long, get_args(TooLong), ValueError)
+        self.too_long = too_long
         self.seed = whole(-(2**63), 2**64 - 1)(seed, f"{self._op}: seed")
 
     def _size(self) -> dict[str, Any]:
@@ -205,15 +207,16 @@ class Packed(_Windowed):
         cost: Cost = None,
         *,
         window: int = 4096,
-        fit: str = "first",
-        order: str = "similar",
+        fit: Fit = "first",
+        order: UnitOrder = "similar",
         max_samples: int | None = None,
-        too_long: str = "raise",
-        end: str = "share",
+        too_long: TooLong = "raise",
+        end: End = "share",
         seed: int = 0,
     ) -> None:
         super().__init__(budget, cost, window, order, max_samples, too_long, end, seed)
-        self.fit = self._fit = self._word("fit", fit, "first", "best")
+        check_choice(self._op, "fit", fit, get_args(Fit), ValueError)
+        self.fit = self._fit = fit
 
 
 class Bucketed(_Windowed):
@@ -247,10 +250,10 @@ class Bucketed(_Windowed):
         cost: Cost = None,
         *,
         window: int = 4096,
-        order: str = "similar",
+        order: UnitOrder = "similar",
         max_samples: int | None = None,
-        too_long: str = "raise",
-        end: str = "share",
+        too_long: TooLong = "raise",
+        end: End = "share",
         seed: int = 0,
     ) -> None:
         super().__init__(budget, cost, window, order, max_samples, too_long, end, seed)
@@ -280,7 +283,7 @@ class Balanced(Batches):
     defaults: ClassVar[Mapping[str, Any]] = {"equal": True}
     budgets = np.ones(1)
 
-    def __init__(self, samples: int, cost: Cost = None, *, equal: bool = True, end: str = "share") -> None:
+    def __init__(self, samples: int, cost: Cost = None, *, equal: bool = True, end: End = "share") -> None:
         super().__init__(cost, end)
         self.samples = self.window = whole(1, MAX_SAMPLES)(samples, f"{self._op}: samples")
         self.equal = bool(equal)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from torch.utils.data import get_worker_info
 
 from .._core.context.states import check_state, equal, keys, row, rows, whole
@@ -108,20 +109,20 @@ class BatchSource:
         self.shard_id, self.num_shards = self._choose_shard(shard_id, num_shards)
         if batches.divides and batches.window < self.num_shards:
             raise ValueError(f"batches.Balanced: samples must be at least the number of ranks, {self.num_shards}, got {batches.window}")
-        size = self._listed.size
-        self._costs: Costs | None = None
-        self._size = 0
-        if size is not None and isinstance(batches.cost, np.ndarray | list):  # the earliest moment to tell of a wrong number of costs
-            self._costs = self._resolve(size)
-        elif batches.cost is None:
+        if batches.cost is None:
             raise ValueError(f"batches.{type(batches).__name__}: cost is missing: the costs of samples, the name of a column, or a function")
+        self._costs: Costs | None = None
+        self._samples = self._listed.size  # for which there are costs, if they are known
+        if self._samples is not None and isinstance(batches.cost, np.ndarray | torch.Tensor | list):  # wrong ones are found as early as possible
+            self._costs = self._resolve(self._samples)
+        self._size = 0  # of the running epoch
         self._position = Position(0, Cursor())
         self._resumed = False
         self._saved_size: int | None = None  # of the epoch that was resumed
         self._ahead: deque[_Ahead] = deque()
         self._steps: Steps | None = None
         self._lengths: dict[int, int] = {}  # units of the latest epoch
-        self._totals = self._new_totals()
+        self._totals = Totals(None if batches.divides else batches.budgets, batches.padded)
         self._loop: object = None
 
     def _choose_shard(self, shard_id: int | None, num_shards: int | None) -> tuple[int, int]:
@@ -136,18 +137,16 @@ class BatchSource:
             )
         return found
 
-    def _new_totals(self) -> Totals:
-        return Totals(None if self.batches.divides else self.batches.budgets, self.batches.padded)
-
     def _resolve(self, size: int) -> Costs:
         batches = self.batches
         return resolve_costs(f"batches.{type(batches).__name__}", batches.cost, self._listed, len(batches.budgets), size)
 
-    def _prepare(self, size: int) -> None:
-        """Know the costs of the samples of an epoch."""
-        if self._costs is None or (size != self._size and self._listed.changes):
-            self._costs, self._lengths = self._resolve(self._listed.samples), {}
-        self._size = size
+    def _prepare_costs(self) -> None:
+        """Find the costs of the samples, also after the data set has grown."""
+        if self._costs is None or self._listed.changes:
+            samples = self._listed.samples
+            if self._costs is None or samples != self._samples:
+                self._costs, self._samples, self._lengths = self._resolve(samples), samples, {}
 
     def _costs_at(self, epoch: int, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the places of those samples that are delivered, and their costs."""
@@ -158,7 +157,7 @@ class BatchSource:
         kept = self.batches.admit(places, costs, lambda place: self._listed.name(names[place]))
         for k in np.flatnonzero(~kept).tolist():
             cost = ", ".join(f"{value:.12g}" for value in costs[k].tolist())
-            self._listed.note(int(samples[k]), f"it costs {cost}, more than the budget of {self.batches.budget}")  # type: ignore[attr-defined]
+            self._listed.note(int(samples[k]), f"it costs {cost}, more than the budget of {self.batches.budget}")
         return (places, costs) if kept.all() else (places[kept], costs[kept])
 
     def _samples_at(self, epoch: int, places: np.ndarray) -> np.ndarray:
@@ -181,21 +180,21 @@ class BatchSource:
             self._next_epoch()
         self._ahead.clear()
         epoch = self._position.epoch
-        size = self._listed.begin_epoch(epoch)
+        self._size = size = self._listed.begin_epoch(epoch)
         if self._saved_size not in (None, size) and self._has_begun(self._position):
             raise ValueError(f"{self._op}: the state is for an epoch of {self._saved_size} samples, but this one has {size}")
-        self._prepare(size)
+        self._prepare_costs()
         self._steps = self._new_steps()
         self._loop = loop = object()
         return self._iterate(loop)
 
     def _new_steps(self) -> Steps:
         epoch, cursor, _ = self._position
-        return Steps(self.batches, self._remaining(), epoch, cursor, partial(self._costs_at, epoch), self.num_shards)
+        return Steps(self.batches, self._remaining(self._size), epoch, cursor, partial(self._costs_at, epoch), self.num_shards)
 
-    def _remaining(self) -> Remaining:
-        """Return the positions of this epoch that earlier settings left."""
-        epoch, remaining = self._position.epoch, Remaining(self._size)
+    def _remaining(self, size: int) -> Remaining:
+        """Return the positions of this epoch, of so many samples, that earlier settings left."""
+        epoch, remaining = self._position.epoch, Remaining(size)
         for batches, cursor in self._position.history:
             remaining = remaining.without(batches, epoch, cursor, partial(self._costs_before, batches, epoch))
         return remaining
@@ -237,10 +236,9 @@ class BatchSource:
     def _describe(self, ahead: _Ahead, rows: np.ndarray) -> Plan:
         step, batches = ahead.step, self.batches
         before = self._count_steps(self._position)
-        budget = None if batches.divides else batches.budget  # type: ignore[attr-defined]
         cost, step_cost = self._number(ahead.unit.cost), self._number(step.cost)
         repeated = step.repeated[self.shard_id]
-        return Plan(cost, step_cost, step.units, before, self._position.epoch, ahead.unit.places[rows], repeated, budget)
+        return Plan(cost, step_cost, step.units, before, self._position.epoch, ahead.unit.places[rows], repeated, batches.budget)
 
     def _count_steps(self, position: Position) -> int:
         """Return the number of steps of this epoch before a position."""
@@ -353,15 +351,15 @@ class BatchSource:
         size = self.reader.count_epoch_samples(epoch)
         if batch_size is not None:
             return -(-size // (batch_size * self.num_shards))
-        self._prepare(size)
+        self._prepare_costs()
         if epoch not in self._lengths:
             self._lengths = {epoch: self._count(Remaining(size), Cursor())}
         return self._lengths[epoch]
 
     def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
         """Return the number of steps in the rest of this epoch."""
-        self._prepare(self.reader.count_epoch_samples(self._position.epoch))
-        return self._count(self._remaining(), self._position.cursor)
+        self._prepare_costs()
+        return self._count(self._remaining(self.reader.count_epoch_samples(self._position.epoch)), self._position.cursor)
 
     def _count(self, remaining: Remaining, cursor: Cursor) -> int:
         batches, ranks = self.batches, self.num_shards

@@ -10,6 +10,7 @@ from ...io._limits import using
 from .._base import Reader
 from .._order import Position
 from .._shared_steps import SharedSteps
+from ..dataset import Dataset
 
 
 class Readable(NamedTuple):
@@ -47,7 +48,7 @@ class Listed:
     @property
     def size(self) -> int | None:
         """Return the number of samples of the source, if it is known without reading anything."""
-        return self.reader.scan() if self.reader._can_change else self.reader._size
+        return self.reader.scan() if isinstance(self.reader, Dataset) else self.reader._size
 
     @property
     def changes(self) -> bool:
