@@ -166,7 +166,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "crop: argument 'crop' takes height and width.*ndd.batch",
     ),
     "crop_h list": (lambda: ndd.crop(images(), crop_h=[1, 2, 3], crop_w=3), TypeError, "crop: argument 'crop_h' takes one number.*ndd.batch"),
-    "crop policy": (lambda: ndd.crop(images(), **CUT, out_of_bounds_policy="x"), RuntimeError, "crop: out_of_bounds_policy='x'"),
+    "crop policy": (
+        lambda: ndd.crop(images(), **CUT, out_of_bounds_policy="x"),
+        RuntimeError,
+        "crop: out_of_bounds_policy must be one of error",
+    ),
     "no fill values": (lambda: ndd.crop(images(), crop=[9, 9], fill_values=[]), RuntimeError, "crop: argument 'fill_values' has no values"),
     "no frames": (lambda: ndd.brightness(videos(), brightness=np.zeros(0)), ValueError, "brightness: argument 'brightness' takes one"),
     "no filters": (lambda: ndd.resize(videos(), size=9, interp_type=np.zeros(0)), ValueError, "resize: argument 'interp_type' takes one"),

@@ -16,7 +16,7 @@ from torch_ndd._core import native
 from torch_ndd._core.context import device
 from torch_ndd._core.operators.operator import OPERATORS
 
-doctor_module = sys.modules["torch_ndd.doctor"]
+doctor_module = sys.modules["torch_ndd._doctor"]
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WebP", "PNM", "JPEG 2000")
 
 

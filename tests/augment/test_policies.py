@@ -376,7 +376,7 @@ def test_rand_augment_rejects_invalid_arguments(text: str, given: dict[str, Any]
 @pytest.mark.parametrize(
     ("text", "given"),
     [
-        ("unknown policy 'imagenet'.*reduced_image_net", {"policy": "imagenet"}),
+        ("policy must be one of image_net, reduced_image_net.*got 'imagenet'; did you mean 'image_net'", {"policy": "imagenet"}),
         ("custom policies", {"policy": "svhn", "num_magnitude_bins": 11}),
         ("empty", {"policy": []}),
         ("probability", {"policy": [[("rotate", 1.5, 3)]]}),

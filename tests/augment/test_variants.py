@@ -245,7 +245,7 @@ def test_label_smoothing_spreads_labels() -> None:
         assert labels.torch().min() >= 0.05 - 1e-6
         with pytest.raises(ValueError, match="label_smoothing must be from 0 to 1"):
             function(images, [0, 1, 1], num_classes=4, label_smoothing=1.5)
-    with pytest.raises(ValueError, match="partner must be random, previous or reversed"):
+    with pytest.raises(ValueError, match="partner must be one of random, previous, reversed"):
         augment.mixup(images, partner="next")
 
 

@@ -121,6 +121,13 @@ def test_resume_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
     assert len(whole) == 4
 
 
+def test_batches_by_cost_task_runs(data: Any, run: Run) -> None:
+    *steps, diagnosis = run("batches_by_cost", data.folder)
+    assert sum(int(line.split()[1]) for line in steps) == 8
+    assert all(line.endswith("with a loss") for line in steps)
+    assert diagnosis.startswith("In the batches units are filled to")
+
+
 def test_corrupt_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
     good = (Path(data.folder) / "indoors" / "1.jpg").read_bytes()
     (tmp_path / "a").mkdir()

@@ -17,7 +17,7 @@ ROOT = Path(ndd.__file__).parent
 
 # From the bottom to the top. A module imports from its own layer and those below.
 LAYERS = (
-    ("_core.process.files", "_core.suggestions", "_core.version", "show"),
+    ("_core.process.files", "_core.suggestions", "_core.version", "_show"),
     ("types",),
     ("_core", "_core.native"),
     ("_core.process",),
@@ -28,8 +28,8 @@ LAYERS = (
     ("capture", "checkpoint", "distributed", "io", "tfrecord"),
     ("ops",),
     ("augment", "decoders", "extension", "math", "noise", "random", "reductions", "segmentation", "testing", "transforms"),
-    ("doctor", "pack", "readers", "show._timeline"),
-    ("experimental", "index", "pytorch", "sizes", "transformers"),
+    ("_doctor", "pack", "readers", "_show._timeline"),
+    ("batches", "experimental", "index", "pytorch", "sizes", "transformers"),
     ("loader",),
     ("lightning", "ray", "torchvision"),
     ("dali._graph", "dali._policies", "dali.pickling"),

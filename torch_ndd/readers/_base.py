@@ -7,7 +7,7 @@ import json
 import operator
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
@@ -21,11 +21,11 @@ from .._core.context.device import DeviceLike, torch_device
 from .._core.context.states import parse_state, whole
 from .._core.process.fork_locks import new_reentrant_lock
 from .._core.process.limits import max_sample_bytes
-from .._core.suggestions import similar
+from .._core.suggestions import check_choice, similar
 from .._core.values.batch import Batch
 from .._core.values.html import table
 from .._core.values.tensor import Tensor
-from .._core.work.bad_samples import BadSample, LeftOut, UnreadableSamples
+from .._core.work.bad_samples import ON_ERROR, BadSample, LeftOut, OnError, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
 from ._options import LoaderOptions as LoaderOptions
@@ -95,9 +95,8 @@ class Reader(IterableDataset):
         self._depth = self._read_int(options, "prefetch_queue_depth", 1)
         self._checkpointing = bool(options.get("enable_checkpointing"))
         self._captured = False  # by next_epoch(capture=True)
-        self._on_error: str = options.get("on_error", "raise")
-        if self._on_error not in ("raise", "skip", "replace"):
-            raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
+        self._on_error: OnError = options.get("on_error", "raise")
+        check_choice(self._op, "on_error", self._on_error, ON_ERROR, ValueError)
         self._url_limits = UrlLimits.from_arguments(
             self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds")
         )
@@ -107,6 +106,7 @@ class Reader(IterableDataset):
         self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False
         self._order: Order | None = None
+        self._whole: tuple[Order, Order] | None = None  # an order, and that of all its shards
         self._size: int | None = None  # of the data set, once scanned
         self._resumed = False  # a state was restored: the next loop of PyTorch's protocol yields the rest of its epoch
         self._ahead: deque[Ahead] = deque()
@@ -141,6 +141,13 @@ class Reader(IterableDataset):
         :meta private:
         """
         raise NotImplementedError
+
+    def start_heads(self, samples: np.ndarray, size: int) -> Any:
+        """Start reading the samples like :meth:`start`, but of files possibly no more than the first ``size`` bytes.
+
+        :meta private:
+        """
+        return self.start(samples)
 
     def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
         """Wait for a request of :meth:`start` and return its batches. Raise UnreadableSamples for samples that cannot be read.
@@ -299,6 +306,45 @@ class Reader(IterableDataset):
         with self._lock:
             return self._build_order()
 
+    def list_order(self, epoch: int, begin: int, count: int) -> np.ndarray:
+        """Return the sample numbers ``begin`` to ``begin + count`` of an epoch, int64, in the order of a single rank; fewer at the epoch's end.
+
+        It does not depend on the shard or the position of this reader. :meth:`start` and :meth:`finish` read the samples.
+
+        :meta private:
+        """
+        with self._lock:
+            order = self._current_order()
+            if self._whole is None or self._whole[0] is not order:
+                self._whole = order, order.of_all_shards()
+            return self._whole[1].rest(Position(epoch, begin), count)
+
+    def count_epoch_samples(self, epoch: int) -> int:
+        """Return the number of samples of an epoch on all ranks together.
+
+        :meta private:
+        """
+        return self._current_order().size
+
+    def order_state(self) -> dict[str, Any]:
+        """Return what :meth:`list_order` depends on, equal on all ranks: a state for :meth:`parse_state`.
+
+        :meta private:
+        """
+        with self._lock:
+            return encode_state(self._state._replace(position=Position(self._state.position.passes), history=(), errors=0), 1, 0, self._shuffled)
+
+    def list_costs(self, column: str) -> np.ndarray:
+        """Return a number for each sample, (N,) or (N, k), without reading the samples. NaN stands for a missing one.
+
+        Raise ValueError unless the source has such numbers under this name.
+
+        :meta private:
+        """
+        raise ValueError(
+            f"{self._op}: it has no column {column!r} of numbers to plan batches with; compute them with batches.measure, or pass an array"
+        )
+
     def _customize_order(self, order: Order) -> Order:
         """Return the order to use; subclasses may replace it."""
         return order
@@ -387,8 +433,7 @@ class Reader(IterableDataset):
             first = min(bad.reasons)
             source = self._source(int(samples[first]))
             raise RuntimeError(f"{self._op}: sample {first} ({source}): {bad.reasons[first]}") from bad.causes.get(first)
-        self._errors.extend(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
-        self._state = self._state._replace(errors=self._state.errors + len(found))
+        self.note_errors(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
         return found
 
     def _substitute(
@@ -416,6 +461,15 @@ class Reader(IterableDataset):
         samples = samples.copy()
         samples[bad] = np.resize(good, len(bad))
         return samples, after, following, 0
+
+    def note_errors(self, errors: Iterable[BadSample]) -> None:
+        """Add to :attr:`errors`.
+
+        :meta private:
+        """
+        found = list(errors)
+        self._errors.extend(found)
+        self._state = self._state._replace(errors=self._state.errors + len(found))
 
     @property
     def errors(self) -> tuple[BadSample, ...]:

@@ -2,7 +2,7 @@
 """The order in which a reader delivers its samples: a pure function of its settings and a position."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -110,6 +110,15 @@ class Order:
     def padded_shard(self) -> int:
         """Return the number of samples per shard if all are as long as the largest."""
         return -(-self.size // self.num_shards)
+
+    def of_all_shards(self) -> "Order":
+        """Return the order of a single reader of all samples, as if no other number of shards had begun a pass.
+
+        >>> [Order(5, shard, 2).of_all_shards().rest(Position(), 8) for shard in range(2)]
+        [array([0, 1, 2, 3, 4]), array([0, 1, 2, 3, 4])]
+        """
+        single = {"shard_id": 0, "num_shards": 1, "pad_last_batch": False, "pad_shards": False, "history": ()}
+        return replace(self, **single, _passes={}, _spans={})
 
     def steps(self, epochs: int, batch_size: int, drop_last: bool = False) -> int:
         """Return the number of batches in an epoch, after this many complete ones."""

@@ -219,6 +219,7 @@ class SharedSteps(Reader):
         """Return a number for each sample; a bad one is replaced by one with the same number if possible."""
         return np.zeros(len(samples), np.int64)
 
+    @override
     def list_order(self, epoch: int, begin: int, count: int) -> np.ndarray:
         """Return samples ``begin`` to ``begin + count`` of an epoch as one rank has them, int64; fewer at its end.
 
@@ -227,6 +228,7 @@ class SharedSteps(Reader):
         with self._lock:  # the order keeps what it has computed
             return self.prepare_order().samples_at(epoch, begin, begin + count)
 
+    @override
     def count_epoch_samples(self, epoch: int) -> int:
         """Return the number of samples in an epoch of all ranks.
 
@@ -267,6 +269,11 @@ class SharedSteps(Reader):
                 raise ValueError(f"{self._op}: the state belongs to a DataLoader 'worker'; load the state of the StatefulDataLoader instead")
         return state, State((state["seed"], 0), Position(state["epoch"], state["at"]), state["epoch"], blocks=blocks)
 
+    @override
+    def order_state(self) -> dict[str, Any]:
+        return self.state_dict()
+
+    @override
     def has_begun(self, state: dict[str, Any]) -> bool:
         return state["at"] > 0
 

@@ -166,6 +166,11 @@ class File(Reader):
         return self._index.ranges.start(samples)
 
     @override
+    def start_heads(self, samples: np.ndarray, size: int) -> Any:
+        assert self._index is not None
+        return self._index.ranges.start_heads(samples, size)
+
+    @override
     def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, Batch]:
         index = self._index
         assert index is not None

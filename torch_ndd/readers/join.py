@@ -4,7 +4,7 @@
 import os
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from typing_extensions import Unpack, override
 
 from .._core.context.device import DeviceLike
 from .._core.process.workers import Workers
+from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.work.bad_samples import LeftOut, UnreadableSamples
 from ._base import LoaderOptions, Reader
@@ -19,6 +20,8 @@ from ._columns import Keys, find_column, keys_of, read_column
 from ._key_table import KeyTable
 from ._sources.inner import InnerSource
 from ._summary import brief
+
+Missing = Literal["raise", "skip", "empty"]
 
 _THREADS = 2  # each waits for a batch of the left reader, then for the right one's
 
@@ -61,12 +64,11 @@ class Join(Reader):
         device: DeviceLike = "cpu",
         *,
         on: str,
-        missing: Literal["raise", "skip", "empty"] = "raise",
+        missing: Missing = "raise",
         **loader: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
-        if missing not in ("raise", "skip", "empty"):
-            raise ValueError(f'{self._op}: missing must be "raise", "skip" or "empty", got {missing!r}')
+        check_choice(self._op, "missing", missing, get_args(Missing), ValueError)
         self._brief, self._on, self._policy_of_missing = f"{brief(left)} and {brief(right)}, on={on!r}", on, missing
         self._left, self._right = (InnerSource(self._op, what, what, source) for what, source in (("left", left), ("right", right)))
         self._needs = {f"{part.name}: {what}": path for part in (self._left, self._right) for what, path in part.reader._needs.items()}

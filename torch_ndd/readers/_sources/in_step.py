@@ -2,6 +2,7 @@
 """Several readers that deliver the same samples together."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,12 @@ class InStep(Reader):
         if len(set(sizes.values())) > 1:
             raise RuntimeError(f"{self._op}: all must have the same number of samples, got {sizes}")
         return next(iter(sizes.values()))
+
+    def list_costs(self, column: str) -> np.ndarray:
+        for reader in self._parts.values():
+            with suppress(ValueError):
+                return reader.list_costs(column)
+        return super().list_costs(column)
 
     def _source(self, sample: int) -> str:
         return next(iter(self._parts.values()))._source(sample)

@@ -55,6 +55,11 @@ class Selected(Reader):
     def _source(self, sample: int) -> str:
         return self._parts[self._which[sample]]._source(int(self._numbers[sample]))
 
+    def list_costs(self, column: str) -> np.ndarray:
+        costs = [part.list_costs(column) for part in self._parts]
+        begins = np.cumsum([0, *map(len, costs)])
+        return np.concatenate(costs)[begins[self._which] + self._numbers]
+
     def start(self, samples: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
         which, numbers = self._which[samples], self._numbers[samples]
         started = []

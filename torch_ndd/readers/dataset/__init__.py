@@ -21,7 +21,7 @@ from .._base import LoaderOptions
 from .._order import Order
 from .._threads import READING_THREADS, ThreadedReader
 from ._items import collate_outputs, first_sample, prepare_item
-from ._worker_processes import Processes, WorkerFailure, describe_error
+from ._worker_processes import Context, Processes, WorkerFailure, check_context, describe_error
 
 
 class Dataset(ThreadedReader):
@@ -69,7 +69,7 @@ class Dataset(ThreadedReader):
         device: DeviceLike = "cpu",
         *,
         collate_fn: Any = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: Context | None = None,
         num_workers: int | None = None,
         persistent_workers: bool | None = False,
         sampler: Any = None,
@@ -80,10 +80,12 @@ class Dataset(ThreadedReader):
             raise TypeError(f"{self._op}: dataset must have __getitem__ and __len__, got {type(dataset).__name__}")
         if num_workers is not None and num_workers < 0:
             raise ValueError(f"{self._op}: num_workers must not be negative, got {num_workers}")
+        check_context(self._op, multiprocessing_context)
         if sampler is not None:
             self._check_sampler(sampler)
         self._dataset, self._collate, self._sampler = dataset, collate_fn, sampler
-        self._context, self._workers, self._keeps_processes = multiprocessing_context, num_workers, bool(persistent_workers)
+        self._context: Context | None = multiprocessing_context
+        self._workers, self._keeps_processes = num_workers, bool(persistent_workers)
         self._processes: Processes | None = None
         self._lender: Dataset | None = None  # whose threads are used
         self._begun = False  # an epoch
@@ -108,6 +110,15 @@ class Dataset(ThreadedReader):
     @override
     def scan(self) -> int:
         return len(self._dataset if self._sampler is None else self._sampler)
+
+    @override
+    def list_costs(self, column: str) -> np.ndarray:
+        if column not in (getattr(self._dataset, "column_names", None) or ()):  # of a Hugging Face data set
+            return super().list_costs(column)
+        values = np.asarray(self._dataset[column])
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"{self._op}: column {column!r} holds {values.dtype}, not numbers")
+        return values
 
     @override
     def list_labels(self) -> np.ndarray | None:

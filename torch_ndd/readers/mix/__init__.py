@@ -3,7 +3,7 @@
 
 import operator
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from ..._core.context.device import DeviceLike
 from ..._core.context.states import MAX_COUNT, format_value, one_of, row, rows, text, whole, yes_or_no
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import new_batch
 from ..._core.work.bad_samples import LeftOut, UnreadableSamples
 from ..._core.work.sources import Sources
@@ -28,8 +29,8 @@ from ._order import Era, MixOrder, count_positions
 from ._schedule import MAX_PERIOD, MAX_SOURCES
 from ._weights import check_temperature, check_weights, whole_weights
 
-ORDERS = ("interleaved", "shuffled")
-POLICIES = ("first", "all", "once")
+SourceOrder = Literal["interleaved", "shuffled"]
+EpochPolicy = Literal["first", "all", "once"]
 
 
 class Mix(SharedSteps):
@@ -83,10 +84,10 @@ class Mix(SharedSteps):
         max_batch_size: int | None = None,
         device: DeviceLike = "cpu",
         *,
-        weights: Any = None,
-        temperature: Any = None,
-        order: Any = "interleaved",
-        epoch: Any = "first",
+        weights: Mapping[str, float] | None = None,
+        temperature: float | None = None,
+        order: SourceOrder = "interleaved",
+        epoch: EpochPolicy | int = "first",
         block: int = 1,
         random_shuffle: bool | None = None,
         seed: int | None = None,
@@ -118,10 +119,11 @@ class Mix(SharedSteps):
         for name in sources:
             if not isinstance(name, str):
                 raise TypeError(f"{self._op}: the names of sources must be strings, got {name!r}")
-        if order not in ORDERS:
-            raise ValueError(f"{self._op}: order must be {' or '.join(map(repr, ORDERS))}, got {order!r}")
-        if epoch not in POLICIES if isinstance(epoch, str) else not _is_count(epoch, MAX_EPOCH):
-            raise ValueError(f"{self._op}: epoch must be {', '.join(map(repr, POLICIES))} or a number of samples, got {epoch!r}")
+        check_choice(self._op, "order", order, get_args(SourceOrder), ValueError)
+        if isinstance(epoch, str):
+            check_choice(self._op, "epoch", epoch, get_args(EpochPolicy), ValueError)
+        elif not _is_count(epoch, MAX_EPOCH):
+            raise ValueError(f"{self._op}: epoch must be {', '.join(map(repr, get_args(EpochPolicy)))} or a number of samples, got {epoch!r}")
         if not _is_count(block, MAX_EPOCH):
             raise ValueError(f"{self._op}: block must be a positive number of samples, got {block!r}")
         self._brief, self._names, self._policy = brief(sources), tuple(sources), epoch
@@ -237,6 +239,18 @@ class Mix(SharedSteps):
             self._order = None
             self._state, self._resumed = self._state.moved_to(Position(epoch), 0)._replace(era=era), False
 
+    def source_sizes(self) -> dict[str, int]:
+        """Return the number of samples of each source. Sample numbers count the samples of one source after the other.
+
+        :meta private:
+        """
+        self.prepare_order()
+        return dict(zip(self._names, np.diff(self._begins).tolist(), strict=True))
+
+    @override
+    def list_costs(self, column: str) -> np.ndarray:
+        return np.concatenate([source.reader.list_costs(column) for source in self._sources])
+
     # Reading.
 
     def _sources_of(self, samples: np.ndarray) -> np.ndarray:
@@ -347,7 +361,7 @@ class Mix(SharedSteps):
                 "base": dict(zip(self._names, order.era.base if first else (0,) * len(self._names), strict=True)),
                 "since": order.since(epoch, at),
                 "weights": [list(entry) for entry in zip(self._names, order.weights, order.sizes, strict=True)],
-                "order": ORDERS[order.shuffled],
+                "order": get_args(SourceOrder)[order.shuffled],
                 "block": order.block,
                 "once": order.once,
                 "random_shuffle": self._random_shuffle,
@@ -435,7 +449,7 @@ _STATE = {
     "base": _counts,
     "since": whole(),
     "weights": rows(row(text, whole(1, MAX_PERIOD), whole(1, MAX_EPOCH)), 1, MAX_SOURCES),
-    "order": one_of(*ORDERS),
+    "order": one_of(*get_args(SourceOrder)),
     "block": whole(1, MAX_EPOCH),
     "once": yes_or_no,
     "random_shuffle": yes_or_no,
