@@ -38,8 +38,8 @@ class DataModule(_Parent):
     Each process of the trainer reads its shard. In training all processes must take the same number of steps: if shards differ by one sample, the
     smaller ones repeat their last one. The CPUs of a machine are divided among the trainer's processes on it (:func:`torch_ndd.get_num_threads`).
 
-    With ``batches=`` among the options, which needs no ``batch_size``, epochs may differ in their number of steps. The trainer then gets no length: pass it
-    ``max_steps`` where a schedule needs one. The batches are those of training and validation; a factory of loaders gives each its own.
+    With ``batches=`` among the options, which needs no ``batch_size``, epochs may differ in their number of steps. The trainer then gets no length:
+    pass it ``max_steps`` where a schedule needs one. The batches are those of training and validation; a factory of loaders gives each its own.
 
     Args:
         train: Factory of the reader of the training data, called with ``shard_id`` and ``num_shards``, and on several processes ``pad_shards``:
