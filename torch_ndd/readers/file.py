@@ -176,29 +176,20 @@ class File(Reader):
         assert index is not None
         files = request.finish()
         files.sources = Sources(index.ranges.path, samples)
-        return files, self.batch_labels(self.labels_of(samples))
+        return files, self._batch_labels(self._labels_of(samples))
 
-    def labels_of(self, samples: np.ndarray) -> np.ndarray:
-        """Return the labels of samples.
-
-        :meta private:
-        """
+    def _labels_of(self, samples: np.ndarray) -> np.ndarray:
+        """Return the labels of samples."""
         assert self._index is not None
         labels, kind = self._index.labels, np.int64 if self._scalar_labels else np.int32
         return samples.astype(kind) if labels is None else labels.take(samples).astype(kind, copy=False)
 
-    def batch_labels(self, labels: np.ndarray) -> Batch:
-        """Return labels as they are delivered.
-
-        :meta private:
-        """
+    def _batch_labels(self, labels: np.ndarray) -> Batch:
+        """Return labels as they are delivered."""
         return new_batch(torch.from_numpy(labels if self._scalar_labels else labels[:, None]))
 
-    def whole_files(self) -> Ranges | None:
-        """Return the files of all samples if native threads read them; None for URLs.
-
-        :meta private:
-        """
+    def _whole_files(self) -> Ranges | None:
+        """Return the files of all samples if native threads read them; None for URLs."""
         self.scan()
         ranges = None if self._index is None else self._index.ranges
         return ranges if type(ranges) is Ranges else None

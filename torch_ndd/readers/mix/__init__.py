@@ -135,7 +135,7 @@ class Mix(SharedSteps):
         self._can_change = any(source.reader._can_change for source in self._sources)
         data_sets = [source.reader for source in self._sources if isinstance(source.reader, Dataset)]
         for reader in data_sets[1:]:  # as many threads as for one data set
-            reader.share_threads(data_sets[0])
+            reader._share_threads(data_sets[0])
         self._joint: Joint | None = None
         self._sizes: list[int] | None = None
         self._begins = np.zeros(1, np.int64)

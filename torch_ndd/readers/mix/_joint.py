@@ -26,11 +26,11 @@ class JointFiles:
     def finish(self, request: Any, which: np.ndarray, numbers: np.ndarray) -> Any:
         """Return the outputs. Raise UnreadableSamples."""
         files = request.finish()
-        parts = [(chosen := which == source, self._readers[source].labels_of(numbers[chosen])) for source in np.unique(which).tolist()]
+        parts = [(chosen := which == source, self._readers[source]._labels_of(numbers[chosen])) for source in np.unique(which).tolist()]
         labels = np.empty(len(which), parts[0][1].dtype)
         for chosen, values in parts:
             labels[chosen] = values
-        return files, self._readers[0].batch_labels(labels)
+        return files, self._readers[0]._batch_labels(labels)
 
 
 class JointItems:
@@ -47,7 +47,7 @@ class JointItems:
         """Return the outputs. Raise UnreadableSamples."""
         reads = np.empty(len(which), object)
         for places, started in request:
-            reads[places] = self._readers[int(which[places[0]])].list_reads(started, numbers[places])
+            reads[places] = self._readers[int(which[places[0]])]._list_reads(started, numbers[places])
         return collate_outputs(collect_items(reads.tolist()))
 
 
@@ -59,8 +59,8 @@ def join_sources(sources: Sequence[InnerSource]) -> Joint | None:
     if any(source.has_functions or source.has_limits for source in sources):
         return None
     files = [source.reader for source in sources if type(source.reader) is File]
-    tables = [table for reader in files if (table := reader.whole_files()) is not None]
+    tables = [table for reader in files if (table := reader._whole_files()) is not None]
     if len(tables) == len(sources):
         return JointFiles(files, tables)
-    data_sets = [source.reader for source in sources if isinstance(source.reader, Dataset) and source.reader.delivers_items]
+    data_sets = [source.reader for source in sources if isinstance(source.reader, Dataset) and source.reader._delivers_items]
     return JointItems(data_sets) if len(data_sets) == len(sources) else None
