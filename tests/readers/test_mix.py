@@ -33,8 +33,14 @@ def two(files: list[Path], **options: Any) -> ndd.readers.Mix:
     return Mix({"a": ndd.readers.File(files=files[:6]), "b": ndd.readers.File(files=files[6:])}, **options)
 
 
-def test_readers_of_files_of_different_lengths(files: list[Path]) -> None:
+@pytest.mark.parametrize("kind", ["together", "by source", "with limits"])
+def test_readers_of_files_of_different_lengths(files: list[Path], kind: str) -> None:
     mix = two(files, weights={"a": 2, "b": 1})
+    if kind != "together":
+        first: Any = ndd.readers.File(files=files[:6], url_max_bytes=100 if kind == "with limits" else None)
+        if kind == "by source":
+            first = ndd.Source(first, lambda contents, labels: (contents, labels))
+        mix = Mix({"a": first, "b": ndd.readers.File(files=files[6:])}, weights={"a": 2, "b": 1})
     (contents, labels, source), *_ = mix.next_epoch(9)
     assert source.torch().tolist() == [0, 1, 0, 0, 1, 0, 0, 1, 0]
     assert labels.torch().flatten().tolist() == [0, 0, 1, 2, 1, 3, 4, 2, 5]
@@ -124,6 +130,10 @@ def test_random_functions_of_sources_repeat_after_a_resume() -> None:
     assert [batch.tolist() for batch in resumed] == rest
 
 
+def files_of(kind: str) -> ndd.readers.File:
+    return ndd.readers.File(files=[__file__], scalar_labels=kind == "int64")
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "message"),
     [
@@ -158,6 +168,7 @@ def test_random_functions_of_sources_repeat_after_a_resume() -> None:
         (lambda: next(Mix({"a": [1], "b": [1.5]}).next_epoch(1)), ValueError, "output 0 differs: the source 'b' has float64"),
         (lambda: next(Mix({"a": [(1, 2)], "b": [1]}).next_epoch(2)), ValueError, "output 1 differs: the source 'b' has none"),
         (lambda: next(Mix({"a": [{"x": 1}], "b": [{"y": 1}]}).next_epoch(1)), ValueError, "output 'x' differs"),
+        (lambda: next(Mix({"a": files_of("int32"), "b": files_of("int64")}).next_epoch(1)), ValueError, "output 1 differs: the source 'b' has int64"),
         (lambda: next(Mix({"a": [{"source": 1}]}).next_epoch(1)), ValueError, "output 'source' has the name"),
         (lambda: next(Mix({"a": [torch.zeros(1)], "b": [torch.zeros(1, 1)]}).next_epoch(1)), ValueError, "float32 with 2 dimensions"),
         (lambda: next(Mix({"a": ndd.Source([1, 2], lambda x: x.torch()[:1])}).next_epoch(2)), ValueError, "output 0 has 1 samples for 2"),

@@ -64,7 +64,14 @@ class Keys(NamedTuple):
         content = self.data[self.begins[k] : self.begins[k + 1]].tobytes()
         return str(int.from_bytes(content, "little", signed=True)) if self.is_number else repr(content.decode(errors="backslashreplace"))
 
+    def compare(self, chosen: np.ndarray, others: "Keys") -> np.ndarray:
+        """Return whether each of the chosen keys equals its counterpart, bool."""
+        if np.array_equal(self.begins, others.begins) and np.array_equal(self.data, others.data):  # nearly always
+            return np.ones(len(chosen), bool)
+        return np.array([self.content(k) == others.content(n) for n, k in enumerate(chosen.tolist())])
+
     def content(self, k: int) -> bytes:
+        """Return the bytes of a key."""
         return self.data[self.begins[k] : self.begins[k + 1]].tobytes()
 
 

@@ -11,6 +11,8 @@ MAX_ATTEMPTS = 8  # to find hashes without a collision: with 10^7 keys one attem
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
+_WORD = np.arange(8)
+_MASKS = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)  # of the first bytes of a word
 
 
 class KeyTable:
@@ -50,17 +52,14 @@ class KeyTable:
 
 def hash_keys(keys: Keys, salt: int) -> np.ndarray:
     """Return a 64-bit hash of each key."""
-    lengths = np.diff(keys.begins)
-    hashes = np.empty(len(lengths), np.uint64)
-    for length in np.unique(lengths).tolist():
-        chosen = np.flatnonzero(lengths == length)
-        words = np.zeros((len(chosen), -(-length // 8) * 8), np.uint8)
-        words[:, :length] = keys.data[keys.begins[chosen][:, None] + np.arange(length)]
-        state = np.full(len(chosen), (salt + length * int(_ODD)) % 2**64, np.uint64)
-        for column in words.view("<u8").T if length else ():
-            state = _scramble((state ^ column) * _ODD)
-        hashes[chosen] = _scramble(state)
-    return hashes
+    lengths, begins = np.diff(keys.begins), keys.begins[:-1]
+    data = np.concatenate([keys.data, np.zeros(8, np.uint8)])
+    state = lengths.astype(np.uint64) * _ODD + np.uint64(salt)
+    for done in range(0, int(lengths.max(initial=0)), 8):  # a word of every key that is so long
+        rows = np.flatnonzero(lengths > done)
+        words = data[(begins[rows] + done)[:, None] + _WORD].view("<u8")[:, 0] & _MASKS[np.minimum(lengths[rows] - done, 8)]
+        state[rows] = _scramble((state[rows] ^ words) * _ODD)
+    return _scramble(state)
 
 
 def _scramble(state: np.ndarray) -> np.ndarray:

@@ -12,6 +12,8 @@ from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.extents import find_lasting_extents
 from .dataset._items import fields_of, is_dataclass, parts_of, with_entries, with_fields, with_parts
 
+_MANY_BYTES = 4 << 20
+
 
 def merge_outputs(outputs: Sequence[Any], order: np.ndarray) -> Any:
     """Merge equal structures of Batches: sample k of the result is sample ``order[k]`` of all samples, one output after the other."""
@@ -32,7 +34,8 @@ def merge_outputs(outputs: Sequence[Any], order: np.ndarray) -> Any:
 
 def _merge_batches(batches: Sequence[Batch], order: np.ndarray) -> Batch:
     first = batches[0]
-    if any(batch.pending is not None for batch in batches):  # the values of each sample are copied as soon as they are there
+    # Native threads copy each sample as soon as it is there. For little data that takes longer: 3 us of Python for each.
+    if any(batch.pending is not None for batch in batches) or sum(batch.buffer.nbytes for batch in batches) > _MANY_BYTES:
         samples = [sample for batch in batches for sample in batch.tensors]
         merged = as_batch([samples[k] for k in order.tolist()], layout=first.layout)
     elif all(batch.ragged_shapes is None and batch.buffer.shape[1:] == first.buffer.shape[1:] for batch in batches):

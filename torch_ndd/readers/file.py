@@ -19,7 +19,7 @@ from .._core.values.batch import Batch, new_batch
 from ..io._urls import list_names, read_all
 from ._base import LoaderOptions, Reader
 from ._ranges.file_lists import whole_files
-from ._ranges.ranges import Path, Sources, as_paths, pack_paths
+from ._ranges.ranges import Path, Ranges, Sources, as_paths, pack_paths
 
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
 FILE_FILTERS = tuple("*." + ending for ending in ENDINGS)
@@ -176,9 +176,23 @@ class File(Reader):
         assert index is not None
         files = request.finish()
         files.sources = Sources(index.ranges.path, samples)
-        kind = np.int64 if self._scalar_labels else np.int32
-        labels = samples.astype(kind) if index.labels is None else index.labels.take(samples).astype(kind, copy=False)
-        return files, new_batch(torch.from_numpy(labels if self._scalar_labels else labels[:, None]))
+        return files, self._batch_labels(self._labels_of(samples))
+
+    def _labels_of(self, samples: np.ndarray) -> np.ndarray:
+        """Return the labels of samples."""
+        assert self._index is not None
+        labels, kind = self._index.labels, np.int64 if self._scalar_labels else np.int32
+        return samples.astype(kind) if labels is None else labels.take(samples).astype(kind, copy=False)
+
+    def _batch_labels(self, labels: np.ndarray) -> Batch:
+        """Return labels as they are delivered."""
+        return new_batch(torch.from_numpy(labels if self._scalar_labels else labels[:, None]))
+
+    def _whole_files(self) -> Ranges | None:
+        """Return the files of all samples if native threads read them; None for URLs."""
+        self.scan()
+        ranges = None if self._index is None else self._index.ranges
+        return ranges if type(ranges) is Ranges else None
 
     @override
     def list_labels(self) -> np.ndarray | None:

@@ -155,7 +155,7 @@ class Join(Reader):
                 reasons = {int(chosen[k]): f"right: {self._right.path(int(places[chosen[k]]))}: {reason}" for k, reason in bad.reasons.items()}
                 raise UnreadableSamples(reasons, {int(chosen[k]): cause for k, cause in bad.causes.items()}) from None
             theirs = keys_of(self._op, "right", find_column(self._op, "right", outputs, self._on))
-            same = np.array([keys.content(k) == theirs.content(n) for n, k in enumerate(chosen.tolist())])
+            same = keys.compare(chosen, theirs)
             if same.all():
                 return {name: column for name, column in outputs.items() if name != self._on}, chosen
             chosen = chosen[same]  # the hash of a missing key is that of another

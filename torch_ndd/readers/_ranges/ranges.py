@@ -88,6 +88,17 @@ class Ranges:
         self.offsets_address = self.path_offsets.ctypes.data
 
 
+def start_files(tables: Sequence[Ranges], which: np.ndarray, numbers: np.ndarray) -> "RangeRequest":
+    """Start reading whole files into one batch: sample k is file ``numbers[k]`` of table ``which[k]``."""
+    paths = np.empty(len(which), object)
+    for k in np.unique(which).tolist():
+        table, chosen = tables[k], np.flatnonzero(which == k)
+        begins, ends = (table.path_offsets[numbers[chosen] + edge].tolist() for edge in (0, 1))
+        paths[chosen] = [table.root + table.paths[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    joined = Ranges(b"", *pack_paths(paths.tolist()))
+    return joined.start(np.arange(len(which)))
+
+
 class OpenFiles:
     """The files that a reader keeps open; closed with this object."""
 

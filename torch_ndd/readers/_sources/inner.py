@@ -16,7 +16,7 @@ from ...io._limits import UrlLimits, using
 from .._base import Reader
 from .._shared_steps import SharedSteps
 from .._summary import brief
-from ..dataset import Collated, Dataset
+from ..dataset import Collated
 from ..dataset._items import count_of, fields_of, is_dataclass, parts_of
 from .choice import OfTorch, reader_of
 
@@ -121,9 +121,9 @@ class InnerSource:
         return bool(self._functions)
 
     @property
-    def delivers_items(self) -> bool:
-        """Whether the outputs are those of a data set's items, unchanged."""
-        return not self._functions and isinstance(self.reader, Dataset) and self.reader.delivers_items
+    def has_limits(self) -> bool:
+        """Whether reads from URLs have limits."""
+        return self._limits is not None
 
     def narrow(self, column: str) -> "InnerSource":
         """Return a source that reads only this column, if samples can be read in part; else this one."""

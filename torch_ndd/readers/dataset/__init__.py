@@ -160,18 +160,12 @@ class Dataset(ThreadedReader):
         return f"{type(self._dataset).__name__}[{sample}]"
 
     @property
-    def delivers_items(self) -> bool:
-        """Whether items are collated here, so that those of several data sets can be collated together.
-
-        :meta private:
-        """
+    def _delivers_items(self) -> bool:
+        """Whether items are collated here, so that those of several data sets can be collated together."""
         return self._collate is None and type(self) is Dataset
 
-    def share_threads(self, other: "Dataset") -> None:
-        """Use the threads of another data set, unless this one or the other has threads or processes of its own.
-
-        :meta private:
-        """
+    def _share_threads(self, other: "Dataset") -> None:
+        """Use the threads of another data set, unless this one or the other has threads or processes of its own."""
         if other is not self and (self._context, self._workers, other._context, other._workers) == (None,) * 4:
             self._lender = other
 
@@ -207,13 +201,10 @@ class Dataset(ThreadedReader):
 
     @override
     def finish(self, request: Any, samples: np.ndarray) -> Any:
-        return self._join_samples(self.list_reads(request, samples), samples)
+        return self._join_samples(self._list_reads(request, samples), samples)
 
-    def list_reads(self, request: Any, samples: np.ndarray) -> list[Callable[[], Any]]:
-        """Return a function for each sample of a request that waits for its item, or makes it.
-
-        :meta private:
-        """
+    def _list_reads(self, request: Any, samples: np.ndarray) -> list[Callable[[], Any]]:
+        """Return a function for each sample of a request that waits for its item, or makes it."""
         if request is not None and self._process != os.getpid():
             request = self.start(samples)
         return [partial(self._read, sample) for sample in samples.tolist()] if request is None else [future.result for future in request]

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sources of one kind, read together into one batch. Merging the batches of several sources would copy all of their bytes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._ranges.ranges import Ranges, start_files
+from .._sources.inner import InnerSource
+from ..dataset import Dataset, collect_items
+from ..dataset._items import collate_outputs
+from ..file import File
+
+
+class JointFiles:
+    """Plain readers of files. Copying 256 files of 60 kB takes 10 ms, as long as reading them."""
+
+    def __init__(self, readers: Sequence[File], tables: Sequence[Ranges]) -> None:
+        self._readers, self._tables = readers, tables
+
+    def start(self, which: np.ndarray, numbers: np.ndarray) -> Any:
+        """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k."""
+        return start_files(self._tables, which, numbers)
+
+    def finish(self, request: Any, which: np.ndarray, numbers: np.ndarray) -> Any:
+        """Return the outputs. Raise UnreadableSamples."""
+        files = request.finish()
+        parts = [(chosen := which == source, self._readers[source]._labels_of(numbers[chosen])) for source in np.unique(which).tolist()]
+        labels = np.empty(len(which), parts[0][1].dtype)
+        for chosen, values in parts:
+            labels[chosen] = values
+        return files, self._readers[0]._batch_labels(labels)
+
+
+class JointItems:
+    """Data sets of torch. Their items are collated once; by source and then together takes 0.5 ms more for 64 items of 5 sources."""
+
+    def __init__(self, readers: Sequence[Dataset]) -> None:
+        self._readers = readers
+
+    def start(self, which: np.ndarray, numbers: np.ndarray) -> Any:
+        """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k."""
+        return [(places := np.flatnonzero(which == k), self._readers[k].start(numbers[places])) for k in np.unique(which).tolist()]
+
+    def finish(self, request: Any, which: np.ndarray, numbers: np.ndarray) -> Any:
+        """Return the outputs. Raise UnreadableSamples."""
+        reads = np.empty(len(which), object)
+        for places, started in request:
+            reads[places] = self._readers[int(which[places[0]])]._list_reads(started, numbers[places])
+        return collate_outputs(collect_items(reads.tolist()))
+
+
+Joint = JointFiles | JointItems
+
+
+def join_sources(sources: Sequence[InnerSource]) -> Joint | None:
+    """Return the sources as readers that are read together; None if they are of different kinds, or have functions or limits of their own."""
+    if any(source.has_functions or source.has_limits for source in sources):
+        return None
+    files = [source.reader for source in sources if type(source.reader) is File]
+    tables = [table for reader in files if (table := reader._whole_files()) is not None]
+    if len(tables) == len(sources):
+        return JointFiles(files, tables)
+    data_sets = [source.reader for source in sources if isinstance(source.reader, Dataset) and source.reader._delivers_items]
+    return JointItems(data_sets) if len(data_sets) == len(sources) else None
