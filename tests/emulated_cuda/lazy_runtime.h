@@ -22,9 +22,11 @@ typedef Event* cudaEvent_t;
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorNotReady = 600 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1 };
-enum { cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+enum { cudaEventDisableTiming = 2, cudaEventBlockingSync = 1, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
 
 cudaError_t cudaGetDevice(int* device);
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 9, cudaSuccess; }
 cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
@@ -38,6 +40,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
 
 // What torch offers of CUDA.
 inline int create_guard(void*, int, CUDAStreamGuardHandle*) { return 0; }
