@@ -34,6 +34,7 @@ CHANGES = {
     "decoders/gpu/gpu_pixels.cu": {},
     "decoders/gpu/jpeg_engine.cpp": {},
     "ndd/cuda.h": {},
+    "ndd/upload.cu": {},
 }
 
 
@@ -57,7 +58,7 @@ def build(cpu_build: Path, work: Path) -> None:
     include.mkdir(exist_ok=True)
     shutil.copy(HERE / "lazy_runtime.h", include / "cuda_runtime.h")
     names = ("image.cpp", "gpu/gpu_image.cpp", "gpu/gpu_decoder.cpp", "gpu/jpeg_engine.cpp", "gpu/gpu_pixels.cu.cpp")
-    sources = [work / "csrc" / "decoders" / name for name in names]
+    sources = [*(work / "csrc" / "decoders" / name for name in names), work / "csrc" / "ndd" / "upload.cu.cpp"]
     ours = [include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/codecs/without_cuda"]
     folders = [*(f"-I{one}" for one in ours), "-isystem", f"{SITE}/torch/include", "-isystem", f"{SITE}/nvidia/nvimgcodec/include"]
     objects = []
@@ -74,6 +75,8 @@ def build(cpu_build: Path, work: Path) -> None:
         "decoders/gpu/jpeg_engine.cpp.o",
         "decoders/gpu/gpu_pixels.cu.o",
         "decoders/gpu/gpu_pixels.cu.cpp.o",
+        "ndd/upload.cu.o",
+        "ndd/upload.cu.cpp.o",
     )
     others = [str(cpu_build / one) for one in inputs if one.endswith(".o") and not one.endswith(replaced)]
     jpeg = [one for one in inputs if Path(one).name.startswith("libjpeg.") and not one.endswith(".o")]

@@ -40,6 +40,11 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
+inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) { return *status = cudaStreamCaptureStatusNone, cudaSuccess; }
+inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
+inline cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) { return *id = reinterpret_cast<uintptr_t>(stream), cudaSuccess; }
 
 struct dim3 {
   unsigned x, y, z;
@@ -67,6 +72,9 @@ inline int release(void*) { return 1; }
 #define __global__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
+
+inline int min(int a, int b) { return a < b ? a : b; }
 
 struct Index {
   unsigned x;
@@ -85,7 +93,7 @@ class Launch {
 };
 
 struct Kernel {
-  explicit Kernel(int) {}
+  explicit Kernel(int = 0) {}
 };
 
 inline bool on_device(const ndd::Tensor&) { return true; }
