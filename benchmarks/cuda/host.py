@@ -2,8 +2,8 @@
 """What calls cost the host, on a machine without a GPU: ``python -m benchmarks host``.
 
 A CUDA runtime that does nothing (``no_device.cpp``) takes the place of NVIDIA's below torch and torch_ndd. Everything above it is real: Python,
-torch's allocator, streams and events, the launchers. The driver is missing: on a GPU, a launch costs another 2 to 3 us, and a copy from pageable memory 6
-to 15.
+torch's allocator, streams and events, the launchers. The driver is missing: on a GPU, a launch costs another 2 to 3 us, and a copy from pageable
+memory 6 to 15.
 
 It needs a build with CUDA kernels (nvcc), whose objects are linked again without the CUDA runtime.
 """
