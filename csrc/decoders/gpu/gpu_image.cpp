@@ -62,7 +62,6 @@ class GpuCall final : public EngineBatch {
         to_start_(files.size()), to_end_(files.size()) {
     check_cuda(cudaEventCreateWithFlags(&begin_, cudaEventDisableTiming | cudaEventBlockingSync), op.c_str());
     check_cuda(cudaEventRecord(begin_, stream_), op.c_str());
-    decoders_.queue.add(*this);
   }
   ~GpuCall() {
     decoders_.queue.remove(*this);
@@ -76,6 +75,8 @@ class GpuCall final : public EngineBatch {
       // Also after an exception: what was issued must end before the memory is reused.
       ~End() { call.end_task(); }
     } end{*this};
+    // The engine begins with the first task, when everything that the call reads is there.
+    std::call_once(offered_, [this] { decoders_.queue.add(*this); });
     const bool is_last = --to_start_ == 0;
     std::vector<int64_t> images;
     do {
@@ -272,6 +273,7 @@ class GpuCall final : public EngineBatch {
   const cudaEvent_t done_;  // recorded by the last task for Python; may be null
   cudaEvent_t begin_ = nullptr;
   const bool tuned_;
+  std::once_flag offered_;
   std::atomic<int64_t> to_start_, to_end_;  // tasks
 };
 
