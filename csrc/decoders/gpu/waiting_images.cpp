@@ -51,7 +51,7 @@ void ImageQueue::close_if_empty(WaitingBatch& batch) {
   const auto found = std::find(batches_.begin(), batches_.end(), &batch);
   if (found == batches_.end()) return;
   batches_.erase(found);
-  // The count of an engine that gets no images does not change by itself. It is lowered, so that the engine is tried again.
+  // The count of an engine that gets no images would never change. It is lowered, so that the engine is tried again.
   if (batch.declined_ && !batch.got_engine_) per_group_ = per_group_ * 3 / 4;
 }
 
