@@ -62,6 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
     reading.add_argument("--images", type=int, default=1024, help="how many JPEGs and arrays to write")
     reading.add_argument("--rounds", type=int, default=7)
     reading.add_argument("--steps", type=int, default=40, help="batches a round")
+    host = suites.add_parser("host", parents=[common], help="what calls on a GPU cost the host, measured without one (needs nvcc)")
+    host.add_argument("--rounds", type=int, default=4, help="times 50 repeated calls")
     mixed = suites.add_parser("mixing", parents=[common], help="several data sets of numbers as one, against Grain and torch's samplers")
     mixed.add_argument("--rounds", type=int, default=7)
     mixed.add_argument("--steps", type=int, default=100, help="batches a round")
@@ -102,6 +104,10 @@ def run(options: argparse.Namespace) -> int:
         **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision, "tokens": tokens},
         **{"compiled": compiled, "large": large, "readers": readers, "training": training, "cores": cores, "batches": batches, "mixing": mixing},
     }
+    if options.suite == "host":
+        from .cuda import host as host_calls
+
+        suites["host"] = host_calls
     if options.device == "cuda":
         import torch
 

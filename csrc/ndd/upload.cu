@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies host values to the device. cudaMemcpyAsync may be given unpinned memory, since it has read it when it returns. But a CUDA graph under
-// capture only records the address and reads it at every replay, when the memory is long gone (which is why torch refuses such copies). During
-// capture, the values therefore travel as kernel parameters, of which the graph keeps a copy.
+// Copies host values to the device: small ones from the pinned memory of the stream. cudaMemcpyAsync may also be given unpinned memory, since it has
+// read it when it returns. But a CUDA graph under capture only records the address and reads it at every replay, when the memory is long gone or used
+// again (which is why torch refuses such copies). During capture, the values therefore travel as kernel parameters, of which the graph keeps a copy.
 #ifdef __CUDACC__
 #include <algorithm>
 #include <cstring>
 
 #include "ndd/cuda.h"
+#include "ndd/pinned_ring.h"
 
 namespace ndd {
 namespace {
@@ -42,7 +43,13 @@ void upload(void* to, const void* from, size_t bytes, const char* what) {
   const cudaStream_t stream = current_cuda_stream();
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   check_cuda(cudaStreamIsCapturing(stream, &status), what);
-  if (status == cudaStreamCaptureStatusNone) return check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), what);
+  if (status == cudaStreamCaptureStatusNone) {
+    if (bytes <= PinnedRing::kPartBytes) {
+      PinnedRing* ring = PinnedRing::of(current_cuda_device(), stream);
+      if (ring != nullptr && ring->copy(to, from, bytes, stream)) return;
+    }
+    return check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream), what);
+  }
   const auto* source = static_cast<const unsigned char*>(from);
   auto* target = static_cast<unsigned char*>(to);
   const auto left = static_cast<int64_t>(bytes);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images decoded on a GPU: the shares of the engines, which stream waits for which, and with ``--device=cuda`` the pixels."""
+"""Images decoded on a GPU: which decoder gets which image, which stream waits for which, and with ``--device=cuda`` the pixels."""
 
 import ctypes
 import gc
@@ -23,7 +23,7 @@ from torch_ndd._core.work.pending import Pending
 EMULATED = "NDD_EMULATED_DECODERS" in os.environ
 GPU = -99999 if EMULATED else 0  # its number
 
-hardware_share, cuda_share, is_baseline_jpeg = map(native.c_function, ("ndd_hardware_share", "ndd_cuda_share", "ndd_is_baseline_jpeg"))
+is_baseline_jpeg = native.c_function("ndd_is_baseline_jpeg")
 
 
 def _emulator() -> ctypes.CDLL:
@@ -42,40 +42,7 @@ def gradient(height: int, width: int) -> np.ndarray:
     return np.stack([255 * y / height, 255 * x / width, 255 * (y + x) / (height + width)], -1).astype(np.uint8)
 
 
-# --- shares ---
-
-
-def times(hardware: float, cuda_host: float, cuda_stream: float, cpu: float) -> Any:
-    return (ctypes.c_double * 4)(hardware, cuda_host, cuda_stream, cpu)
-
-
-def shares(*measured: float, threads: int = 4) -> tuple[float, float]:
-    return hardware_share(times(*measured), threads), cuda_share(times(*measured))
-
-
-@pytest.mark.parametrize("measured", [(0.3, 1.6, 1.6, 3.2), (0.3, 1.6, 4.0, 3.2), (2.0, 1.0, 9.0, 3.0), (0.05, 1.0, 1.0, 3.0)], ids=str)
-@pytest.mark.parametrize("threads", [1, 4, 16])
-def test_all_engines_end_at_the_same_time(measured: tuple[float, ...], threads: int) -> None:
-    hardware, cuda_host, cuda_stream, cpu = measured
-    by_hardware, by_cuda = shares(*measured, threads=threads)
-    thread = by_cuda * cuda_host + (1 - by_cuda) * cpu  # a pixel of a thread, on average
-    if by_cuda < 1:
-        assert thread == pytest.approx(by_cuda * cuda_stream)  # neither waits for the other
-    if 0.05 < by_hardware < 0.95:
-        assert by_hardware * hardware == pytest.approx((1 - by_hardware) * max(thread, by_cuda * cuda_stream) / threads)
-
-
-def test_a_gpu_with_time_gets_everything_and_a_busy_one_less() -> None:
-    assert shares(0.3, 1.6, 1.7, 3.2)[1] == 1  # a wait of 6 % is noise
-    busy = [shares(0.3, 1.6, stream, 3.2)[1] for stream in (2.0, 4.0, 16.0, 64.0)]
-    assert busy == sorted(busy, reverse=True)
-    assert busy[0] < 1
-    assert busy[-1] < 0.1
-
-
-def test_either_side_keeps_a_little() -> None:
-    assert shares(1000.0, 1.0, 1.0, 3.0)[0] == 0.05
-    assert shares(0.001, 1.0, 1.0, 3.0)[0] == 0.95
+# --- files ---
 
 
 def is_baseline(file: np.ndarray) -> bool:
@@ -276,25 +243,57 @@ def test_the_hardware_takes_its_part(emulated: str) -> None:
     assert counts["hardware"] in (0, len(FILES) // 2)  # none where the GPU has no JPEG engines
 
 
+def test_the_default_leaves_images_to_both(emulated: str) -> None:
+    files = ndd.as_batch(FILES * 8)
+    counts = counted(lambda: ndd.decoders.image(files, device=emulated))
+    assert counts["hardware"] + counts["cuda"] + counts["cpu"] == files.batch_size
+    assert counts["cuda"] + counts["cpu"] > 0
+    if EMULATED:
+        assert counts["hardware"] % 7 == 0  # whole groups of an H100
+
+
+def test_files_that_the_engine_cannot_decode_go_to_the_threads(emulated: str) -> None:
+    progressive = [encode(gradient(60, 70 + k), progressive=True) for k in range(40)]
+    files = ndd.as_batch([*FILES, *progressive])
+    for _ in range(3):
+        counts = counted(lambda: ndd.decoders.image(files, device=emulated))
+        assert counts["cpu"] >= len(progressive)
+        assert sum(counts.values()) - counts["refused"] == files.batch_size
+
+
+def test_files_may_be_dropped_while_the_engine_reads_them(emulated: str) -> None:
+    expected = [np.asarray(image) for image in ndd.decoders.image(ndd.as_batch(FILES))]
+    batches = [ndd.decoders.image(ndd.as_batch([file.copy() for file in FILES]), device=emulated, hw_decoder_load=1.0) for _ in range(6)]
+    gc.collect()
+    for batch in batches:
+        for image, reference in zip(batch.cpu(), expected, strict=True):
+            np.testing.assert_allclose(np.asarray(image).astype(int), reference, atol=4)
+
+
 @pytest.mark.parametrize("turned", [False, True])
-def test_hardware_waits_for_queued_work_on_its_memory(turned: bool) -> None:
+@pytest.mark.parametrize(("load", "images"), [(1.0, 1), (1.0, 12)])
+def test_hardware_waits_for_queued_work_on_its_memory(load: float, images: int, turned: bool) -> None:
     """The engine ignores its stream; a kernel that was queued before the call still reads the memory that the call gets, or writes to it."""
     if not EMULATED:
         pytest.skip("runs emulated")
     exif = Image.Exif()
     exif[0x0112] = 6 if turned else 1
-    file = ndd.as_batch([encode(gradient(1000, 1200), exif=exif)])
-    expected = np.asarray(ndd.decoders.image(file, device="cpu", hw_decoder_load=1.0).tensors[0].cpu()).copy()
+    files = ndd.as_batch([encode(gradient(1000, 1200), exif=exif)] * images)
+
+    def decode() -> Any:
+        return ndd.decoders.image(files, device="cpu", hw_decoder_load=load, jpeg_fancy_upsampling=True).evaluate()
+
+    expected = decode().buffer.clone()
     native.release_idle_memory()
     before = native.empty(expected.shape, torch.uint8, torch.device("cpu")).fill_(7)
     place, read, written = before.data_ptr(), torch.zeros_like(before), torch.full_like(before, 9)
     _emulator().ndd_lazy_copy_later(*map(ctypes.c_void_p, (read.data_ptr(), place)), ctypes.c_size_t(read.numel()), 100)
     _emulator().ndd_lazy_copy_later(*map(ctypes.c_void_p, (place, written.data_ptr())), ctypes.c_size_t(read.numel()), 100)
     del before
-    made = ndd.decoders.image(file, device="cpu", hw_decoder_load=1.0).evaluate()
-    assert made.buffer.data_ptr() == place  # or the test shows nothing
+    batch = decode()
+    assert batch.buffer.data_ptr() == place  # or the test shows nothing
     assert (read == 7).all()
-    np.testing.assert_array_equal(np.asarray(made.tensors[0]), expected)
+    np.testing.assert_array_equal(batch.buffer.numpy(), expected.numpy())
 
 
 @pytest.mark.parametrize("load", [0.0, 1.0])

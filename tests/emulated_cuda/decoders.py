@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a library whose image decoders run the code for ``device="gpu"`` on the CPU, over ``lazy_runtime.h``.
 
-Everything except the GPU is real: the shares of the engines, fallbacks, staging and uploads, orientation and dtypes in the CUDA kernel, and which
+Everything except the GPU is real: the division of batches, fallbacks, staging and uploads, orientation and dtypes in the CUDA kernel, and which
 stream waits for which. nvImageCodec's CPU decoders replace its GPU decoders. Run the tests of the image decoders with:
 
     python decoders.py <folder of a CPU build of csrc> <folder>
@@ -28,11 +28,13 @@ CHANGES = {
     "decoders/gpu/gpu_image.cpp": {
         ", CUDA, decode_image_gpu)": ", CPU, decode_image_gpu)",
         # The CPU reads the results, and no event stops it.
-        "if (--left_ == 0 && done_)": "if (--left_ == 0) lazy_finish();\n    if (left_ == 0 && done_)",
+        "if (--to_end_ == 0 && done_)": "if (--to_end_ == 0) lazy_finish();\n    if (to_end_ == 0 && done_)",
     },
     "decoders/gpu/gpu_decoder.cpp": {"#pragma weak aoti_": "// #pragma weak aoti_"},
     "decoders/gpu/gpu_pixels.cu": {},
+    "decoders/gpu/jpeg_engine.cpp": {},
     "ndd/cuda.h": {},
+    "ndd/upload.cu": {},
 }
 
 
@@ -55,7 +57,8 @@ def build(cpu_build: Path, work: Path) -> None:
     include = work / "include"
     include.mkdir(exist_ok=True)
     shutil.copy(HERE / "lazy_runtime.h", include / "cuda_runtime.h")
-    sources = [work / "csrc" / "decoders" / name for name in ("image.cpp", "gpu/gpu_image.cpp", "gpu/gpu_decoder.cpp", "gpu/gpu_pixels.cu.cpp")]
+    names = ("image.cpp", "gpu/gpu_image.cpp", "gpu/gpu_decoder.cpp", "gpu/jpeg_engine.cpp", "gpu/gpu_pixels.cu.cpp")
+    sources = [*(work / "csrc" / "decoders" / name for name in names), work / "csrc" / "ndd" / "upload.cu.cpp"]
     ours = [include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/codecs/without_cuda"]
     folders = [*(f"-I{our}" for our in ours), "-isystem", f"{SITE}/torch/include", "-isystem", f"{SITE}/nvidia/nvimgcodec/include"]
     objects = []
@@ -69,8 +72,11 @@ def build(cpu_build: Path, work: Path) -> None:
         "decoders/image.cpp.o",
         "decoders/gpu/gpu_image.cpp.o",
         "decoders/gpu/gpu_decoder.cpp.o",
+        "decoders/gpu/jpeg_engine.cpp.o",
         "decoders/gpu/gpu_pixels.cu.o",
         "decoders/gpu/gpu_pixels.cu.cpp.o",
+        "ndd/upload.cu.o",
+        "ndd/upload.cu.cpp.o",
     )
     others = [str(cpu_build / item) for item in inputs if item.endswith(".o") and not item.endswith(replaced)]
     jpeg = [item for item in inputs if Path(item).name.startswith("libjpeg.") and not item.endswith(".o")]

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -80,6 +82,16 @@ struct Event {
 
 namespace {
 
+std::mutex pinned_mutex;
+std::map<const char*, size_t> pinned;  // never freed
+
+bool is_pinned(const void* memory) {
+  const std::lock_guard<std::mutex> lock(pinned_mutex);
+  const auto* byte = static_cast<const char*>(memory);
+  const auto after = pinned.upper_bound(byte);
+  return after != pinned.begin() && byte < std::prev(after)->first + std::prev(after)->second;
+}
+
 Stream& of(cudaStream_t stream) {
   static auto* first = new Stream;  // that of all calls
   return stream ? *reinterpret_cast<Stream*>(stream) : *first;
@@ -130,8 +142,14 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
+// Unpinned memory has been read when this returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  of(stream).add([=] { std::memcpy(to, from, bytes); });
+  if (is_pinned(from)) {
+    of(stream).add([=] { std::memcpy(to, from, bytes); });
+  } else {
+    const auto* begin = static_cast<const char*>(from);
+    of(stream).add([to, values = std::vector<char>(begin, begin + bytes)] { std::memcpy(to, values.data(), values.size()); });
+  }
   return cudaSuccess;
 }
 
@@ -140,7 +158,12 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   return cudaSuccess;
 }
 
-cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return *data = std::malloc(bytes), cudaSuccess; }
+cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  *data = std::malloc(bytes);
+  const std::lock_guard<std::mutex> lock(pinned_mutex);
+  pinned[static_cast<const char*>(*data)] = bytes;
+  return cudaSuccess;
+}
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const auto mark = event->mark();
@@ -173,3 +196,10 @@ extern "C" __attribute__((visibility("default"))) void ndd_lazy_copy_later(void*
     std::memcpy(to, from, bytes);
   });
 }
+
+// For tests: copies a table as launchers do, on the stream of all calls, and waits until that stream has done everything.
+namespace ndd {
+void upload(void* to, const void* from, size_t bytes, const char* what);
+}
+extern "C" __attribute__((visibility("default"))) void ndd_lazy_upload(void* to, const void* from, size_t bytes) { ndd::upload(to, from, bytes, "test"); }
+extern "C" __attribute__((visibility("default"))) void ndd_lazy_finish() { ndd_lazy::lazy_finish(); }

@@ -22,9 +22,11 @@ typedef Event* cudaEvent_t;
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorNotReady = 600 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1 };
-enum { cudaEventDisableTiming = 2, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+enum { cudaEventDisableTiming = 2, cudaEventBlockingSync = 1, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
+enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
 
 cudaError_t cudaGetDevice(int* device);
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 9, cudaSuccess; }
 cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
@@ -38,6 +40,16 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
 cudaError_t cudaEventQuery(cudaEvent_t event);
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
+inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) { return *status = cudaStreamCaptureStatusNone, cudaSuccess; }
+inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
+inline cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) { return *id = reinterpret_cast<uintptr_t>(stream), cudaSuccess; }
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
 
 // What torch offers of CUDA.
 inline int create_guard(void*, int, CUDAStreamGuardHandle*) { return 0; }
@@ -60,6 +72,9 @@ inline int release(void*) { return 1; }
 #define __global__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __grid_constant__
+
+inline int min(int a, int b) { return a < b ? a : b; }
 
 struct Index {
   unsigned x;
@@ -78,7 +93,7 @@ class Launch {
 };
 
 struct Kernel {
-  explicit Kernel(int) {}
+  explicit Kernel(int = 0) {}
 };
 
 inline bool on_device(const ndd::Tensor&) { return true; }

@@ -3,6 +3,8 @@
 
 import contextlib
 import io
+import json
+import subprocess
 import time
 from argparse import Namespace
 from pathlib import Path
@@ -19,7 +21,7 @@ import torch_ndd as ndd
 from benchmarks import _report, _results, main_job
 from benchmarks.__main__ import main as main_of_bench
 from benchmarks._process import PeerError
-from benchmarks.cuda import _cases, _rivals, _timing, compiled, memory, ops
+from benchmarks.cuda import _cases, _rivals, _timing, compiled, host, memory, ops
 from benchmarks.cuda._cases import GPU_CASES, GpuCase
 from torch_ndd import types
 
@@ -296,3 +298,40 @@ def test_a_training_has_two_batches_in_flight(monkeypatch: pytest.MonkeyPatch) -
         delivered()
     assert log == [("record", 1), ("record", 2), ("synchronize", 1), ("record", 3), ("synchronize", 2)]
     assert main_job._delivery("cpu")() is None
+
+
+def test_host_lists_the_slowest_call_first() -> None:
+    counts = dict.fromkeys(host.COUNTS, 1.0)
+    rows = {
+        "fast": {"repeated": {"us": 10.0, **counts}},
+        "slow": {"repeated": {"us": 90.0, **counts}, "changed": {"us": 100.0, **counts}},
+    }
+    console = Console(file=io.StringIO(), width=200)
+    host._print_rows(rows, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.index("slow") < text.index("fast")
+    assert "repeated: median 50 us" in text
+    assert "changed: median 100 us" in text
+
+
+def test_host_loop_waits_for_a_slow_decoder_and_only_for_that() -> None:
+    batches = [SimpleNamespace(batch_size=1)]
+    waited = [seconds for _, seconds in host._decoded(1e9, batches, 5)]
+    assert len(waited) == 5
+    begin = time.perf_counter()
+    total = sum(seconds for _, seconds in host._decoded(100.0, batches, 3))
+    assert time.perf_counter() - begin >= total >= 0.01
+
+
+@pytest.mark.slow
+def test_host_counts_what_a_call_asks_of_cuda(tmp_path: Path) -> None:
+    """The plan of a repeated call: one output, one table, one launch."""
+    try:
+        host.build(tmp_path)
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"needs nvcc and a build with CUDA kernels: {error}")
+    file = tmp_path / "host.json"
+    assert main_of_bench(["host", "--only", "^brightness, uint8|^brightness, ragged$", "--rounds", "1", "--json", str(file)]) == 0
+    for row in json.loads(file.read_text())["results"].values():
+        assert row["repeated"]["launches"] == 1
+        assert row["repeated"]["pageable"] == 0

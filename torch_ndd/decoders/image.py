@@ -83,9 +83,9 @@ def image(
             a sign (with ``dtype=torch.int16`` the numbers of a file of 16 bits); palettes, YCbCr and L*a*b* become RGB. Colors that a TIFF holds
             multiplied by alpha stay so.
         use_fast_idct: use a faster and less exact inverse DCT for JPEG.
-        hw_decoder_load: on a GPU, the share of a batch for its JPEG engines. The default, 0.65, is a starting point that is tuned by the times of the
-            engines, CUDA and the CPU; which of them decodes an image, and so the last bits of its pixels, may then change from run to run. Any other
-            value is fixed, CUDA takes the rest, and runs are reproducible.
+        hw_decoder_load: on a GPU, the share of a batch for its JPEG engine. With the default, 0.65, the engine and the CPU threads with CUDA take
+            images from the two ends of the waiting batches until they meet, so that both end at the same time; which of them decodes an image, and
+            so the last bits of its pixels, may then change from run to run. Any other value is fixed, CUDA takes the rest, and runs are reproducible.
         hybrid_huffman_threshold: on a GPU, images with more pixels than this have their Huffman code decoded by CUDA, too, instead of the CPU.
         jpeg_fancy_upsampling: interpolate chroma on a GPU. The CPU always does.
         max_pixels: the largest image to decode, as a protection against small files that promise gigabytes: height times width times a

@@ -4,8 +4,11 @@
 #ifdef USE_CUDA
 
 #include "decoders/codecs/captured_output.h"
+#include "decoders/gpu/jpeg_engine.h"
 
 #include <algorithm>
+#include <iterator>
+#include <system_error>
 
 #pragma weak aoti_torch_create_cuda_stream_guard
 #pragma weak aoti_torch_delete_cuda_stream_guard
@@ -15,9 +18,10 @@
 namespace ndd {
 namespace {
 
+// Threads that wait for it sleep.
 cudaEvent_t make_event() {
   cudaEvent_t event = nullptr;
-  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "decoders.image");
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming | cudaEventBlockingSync), "decoders.image");
   return event;
 }
 
@@ -116,6 +120,7 @@ GpuDecoder::GpuDecoder(int device, PinnedMemory& pinned, bool hardware) : device
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "decoders.image");
   issued_ = make_event();
   for (Block& block : blocks_) block.copied = make_event();
+  for (cudaEvent_t& call : calls_) call = make_event();
   device_memory_ = nvimgcodec_struct<nvimgcodecDeviceAllocator_t>(NVIMGCODEC_STRUCTURE_TYPE_DEVICE_ALLOCATOR);
   device_memory_.device_malloc = allocate_device;
   device_memory_.device_free = free_device;
@@ -168,6 +173,8 @@ std::vector<char> GpuDecoder::issue(const std::vector<GpuJob>& jobs, const std::
   }
   if (sources.empty()) return issued;
   const auto outcomes = decode_images(codec, sources, targets);
+  check_cuda(cudaEventRecord(calls_[call_], stream_), "decoders.image");
+  call_ = (call_ + 1) % static_cast<int>(std::size(calls_));
   for (size_t k = 0; k < which.size(); ++k) issued[which[k]] = outcomes[k] == NVIMGCODEC_PROCESSING_STATUS_SUCCESS;
   return issued;
 }
@@ -196,7 +203,7 @@ void GpuDecoder::join(cudaStream_t other) {
   check_cuda(cudaStreamWaitEvent(other, issued_, 0), "decoders.image");
 }
 
-void GpuDecoder::finish() { check_cuda(cudaStreamSynchronize(stream_), "decoders.image"); }
+bool GpuDecoder::is_behind() { return outcome(cudaEventQuery(calls_[call_])) != 0; }
 
 GpuDecoders& GpuDecoders::of(int device) {
   static auto* mutex = new std::mutex;
@@ -224,23 +231,14 @@ void GpuDecoders::give_back(std::unique_ptr<GpuDecoder> decoder) {
   idle_.push_back(std::move(decoder));
 }
 
-DecodeTimes GpuDecoders::times() const {
+void GpuDecoders::start_engine() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return times_;
-}
-
-void GpuDecoders::record_time(double DecodeTimes::* which, double nanoseconds_per_pixel) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  update_average(times_.*which, nanoseconds_per_pixel);
-}
-
-// An error accumulator, as in Bresenham's line algorithm: deterministic, and never more than one image from the share.
-bool GpuDecoders::take_cuda_turn(double share) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  credit_ += share;
-  if (credit_ < 1) return false;
-  credit_ -= 1;
-  return true;
+  if (engine_ || !has_hardware) return;
+  try {
+    engine_ = new JpegEngine(device_, pinned_, queue);
+  } catch (const std::system_error&) {
+    has_hardware = false;
+  }
 }
 
 }  // namespace ndd

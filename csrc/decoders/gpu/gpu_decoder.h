@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes JPEGs with nvImageCodec on a GPU, to memory of the caller. The calling thread does the CPU's part of the work, and waits for the
-// hardware engine.
+// Decodes JPEGs with nvImageCodec on a GPU, to memory of the caller. The calling thread does the CPU's part of the work.
 #pragma once
 
 #ifdef USE_CUDA
@@ -9,7 +8,7 @@
 
 #include "decoders/codecs/codec_instance.h"
 #include "decoders/codecs/codec_output.h"
-#include "decoders/gpu/gpu_shares.h"
+#include "decoders/gpu/waiting_images.h"
 #include "ndd/cuda.h"
 #include "ndd/stream/host_memory.h"
 
@@ -79,10 +78,8 @@ class GpuDecoder {
   void upload(void* device_memory, size_t bytes);
   // Makes `other` wait for the work issued so far.
   void join(cudaStream_t other);
-  // Waits for the work issued so far.
-  void finish();
-
-  bool fed_last = false;  // the latest image went to CUDA
+  // Whether the GPU has not yet decoded what was issued four calls ago. A GPU that is busy, with a model for instance, is slower than its threads.
+  bool is_behind();
 
  private:
   struct Block {
@@ -105,11 +102,15 @@ class GpuDecoder {
   std::vector<nvimgcodecImage_t> images_;
   Block blocks_[2];
   int block_ = 0;
+  cudaEvent_t calls_[4] = {};  // recorded after the latest calls of issue(), in turn
+  int call_ = 0;
 };
 
 struct DecodeCounts {
   std::atomic<int64_t> hardware{0}, cuda{0}, cpu{0}, refused{0};  // refused: images that the first two rejected
 };
+
+class JpegEngine;
 
 // The decoders of one GPU. Never destroyed, like those of the CPU.
 class GpuDecoders {
@@ -119,32 +120,20 @@ class GpuDecoders {
 
   std::unique_ptr<GpuDecoder> take();
   void give_back(std::unique_ptr<GpuDecoder> decoder);
-  // Calls work(decoder) with the decoder of the hardware engines, of which there is one.
-  template <class F>
-  void with_hardware(F work) {
-    std::lock_guard<std::mutex> lock(hardware_mutex_);
-    if (!hardware_) hardware_ = std::make_unique<GpuDecoder>(device_, pinned_, true);
-    work(*hardware_);
-  }
-
-  DecodeTimes times() const;
-  void record_time(double DecodeTimes::* which, double nanoseconds_per_pixel);
-  // Whether the next image goes to CUDA, so that a fraction `share` of them does in the long run.
-  bool take_cuda_turn(double share);
+  // Starts the thread of the JPEG engine, once. Without a thread there is no engine.
+  void start_engine();
 
   int device() const { return device_; }
   DecodeCounts counts;
+  ImageQueue queue;
   std::atomic<bool> has_hardware{true};  // until none is found
 
  private:
   const int device_;
   PinnedMemory pinned_;
-  mutable std::mutex mutex_;
-  std::mutex hardware_mutex_;
+  std::mutex mutex_;
   std::vector<std::unique_ptr<GpuDecoder>> idle_;
-  std::unique_ptr<GpuDecoder> hardware_;
-  DecodeTimes times_;
-  double credit_ = 0;
+  JpegEngine* engine_ = nullptr;
 };
 
 class GpuDecoderLease {

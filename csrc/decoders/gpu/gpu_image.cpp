@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of the image decoders with device="gpu": files in host memory, pixels on the GPU.
 //
-// Baseline JPEGs go to the hardware engines (the first part of the batch, in one task) and to CUDA (the others, one task each, on the CPU
-// threads of the context); every other file, and those that the two reject, is decoded by the CPU to pinned memory and uploaded. Each
+// Baseline JPEGs go to the hardware engine, which has a thread of its own (jpeg_engine.h), and to CUDA, on the CPU threads of the context; both take them
+// from one queue (waiting_images.h). Every other file, and those that the two reject, is decoded by the CPU to pinned memory and uploaded. Each
 // decoder has its own stream, and the stream of the call waits for it. The tasks run on the CPU stream, so the call returns immediately.
-#include "decoders/gpu/gpu_shares.h"
 #include "decoders/image_samples.h"
 #include "decoders/jpeg/scans.h"
 
@@ -12,45 +11,91 @@
 
 #include "decoders/gpu/gpu_decoder.h"
 #include "decoders/gpu/gpu_pixels.h"
+#include "decoders/gpu/jpeg_engine.h"
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
 #include "ndd/stream/scheduler.h"
 
-#include <chrono>
 #include <cmath>
 
 namespace ndd {
 namespace {
 
-// DALI's default. With it, the shares follow measured times, so that the decoder of an image, and the last bits of its pixels, may differ
-// from run to run. Any other value is used as it is, which makes runs reproducible.
+// DALI's default. With it, the engine and the threads divide the images as they go, so that the decoder of an image, and the last bits of its pixels,
+// may differ from run to run. Any other value is used as it is, which makes runs reproducible.
 constexpr double kDefaultHardwareLoad = 0.65;
 
-class GpuCall {
- public:
-  GpuCall(const Samples& files, const Samples& images, const MaybeTensor& windows, const Reasons& reasons, const std::string& op,
-          const DecodeOptions& options, const std::string& gpu_options, double load, int64_t done)
-      : files_(files), images_(images), windows_(windows), reasons_(reasons), op_(op), whole_(options), gpu_options_(gpu_options),
-        decoders_(GpuDecoders::of(current_cuda_device())), stream_(current_cuda_stream()), done_(reinterpret_cast<cudaEvent_t>(done)),
-        tuned_(load == kDefaultHardwareLoad), times_(decoders_.times()), to_hardware_(files.size(), 0) {
-    check_cuda(cudaEventCreateWithFlags(&begin_, cudaEventDisableTiming), op.c_str());
-    check_cuda(cudaEventRecord(begin_, stream_), op.c_str());
-    choose_for_hardware(tuned_ ? hardware_share(times_, scheduler().default_pool()->limit) : load);
-    left_ = tasks();
-  }
-  ~GpuCall() { cudaEventDestroy(begin_); }
+bool suits_gpu(const EncodedImage& file, const ImageHeader& header) {
+  return header.codec == "jpeg" && header.dtype == DType::uint8 && !header.is_cmyk && (header.channels == 1 || header.channels == 3) &&
+         is_baseline_jpeg(file);
+}
 
-  int64_t tasks() const { return files_.size() + (hardware_count_ > 0); }
-
-  void run(int64_t task) {
-    if (hardware_count_ > 0 && task == 0) {
-      decode_by_hardware();
-    } else {
-      const int64_t i = task - (hardware_count_ > 0);
-      if (!to_hardware_[i]) decode(i);
+// Chooses the share of a batch that the user gives to the engine.
+std::vector<int64_t> choose_for_engine(const Samples& files, ImageType type, double load) {
+  const auto wanted = static_cast<size_t>(std::lround(load * static_cast<double>(files.size())));
+  std::vector<int64_t> chosen;
+  ImageDecoderLease decoder;
+  int channels = 0;
+  for (int64_t i = 0; i < files.size() && chosen.size() < wanted; ++i) {
+    try {
+      const ImageHeader header = decoder->read_header(encoded_image(files, i));
+      if (!suits_gpu(encoded_image(files, i), header)) continue;
+      // The hardware decodes one format per call; only ImageType::any has several.
+      if (type == ImageType::any && channels != 0 && channels != header.channels) continue;
+      channels = header.channels;
+    } catch (const std::exception&) {
+      continue;  // its task reports the error
     }
-    if (--left_ == 0 && done_) check_cuda(cudaEventRecord(done_, stream_), op_.c_str());
+    chosen.push_back(i);
   }
+  return chosen;
+}
+
+class GpuCall final : public EngineBatch {
+ public:
+  GpuCall(GpuDecoders& decoders, const Tensor& input, const Samples& files, const Samples& images, const MaybeTensor& windows, const Reasons& reasons,
+          const std::string& op, const DecodeOptions& options, const std::string& gpu_options, double load, int64_t done)
+      : EngineBatch(files.size(), is_tuned(load) || !decoders.has_hardware ? std::vector<int64_t>() : choose_for_engine(files, options.type, load),
+                    !is_tuned(load) || !decoders.has_hardware),
+        input_(input), files_(files), images_(images), windows_(windows), reasons_(reasons), op_(op), whole_(options), gpu_options_(gpu_options),
+        decoders_(decoders), stream_(current_cuda_stream()), done_(reinterpret_cast<cudaEvent_t>(done)), tuned_(is_tuned(load)),
+        to_start_(files.size()), to_end_(files.size()) {
+    check_cuda(cudaEventCreateWithFlags(&begin_, cudaEventDisableTiming | cudaEventBlockingSync), op.c_str());
+    check_cuda(cudaEventRecord(begin_, stream_), op.c_str());
+  }
+  ~GpuCall() {
+    decoders_.queue.remove(*this);
+    cudaEventDestroy(begin_);
+  }
+
+  // One of as many tasks as there are images.
+  void run() {
+    struct End {
+      GpuCall& call;
+      // Also after an exception: what was issued must end before the memory is reused.
+      ~End() { call.end_task(); }
+    } end{*this};
+    // The engine begins with the first task, when everything that the call reads is there.
+    std::call_once(offered_, [this] { decoders_.queue.add(*this); });
+    const bool is_last = --to_start_ == 0;
+    std::vector<int64_t> images;
+    do {
+      images = decoders_.queue.take_for_thread(*this, scheduler().default_pool()->limit, is_last);
+      decode(images);
+    } while (is_last && !images.empty());
+  }
+
+  std::vector<int64_t> decode_by_engine(GpuDecoder& decoder, const std::vector<int64_t>& samples) noexcept override {
+    std::vector<int64_t> refused;
+    try {
+      issue_to_engine(decoder, samples, refused);
+    } catch (const std::exception&) {
+      return samples;  // the threads report the error
+    }
+    return refused;
+  }
+
+  Tensor files() const override { return input_; }
 
  private:
   struct Image {
@@ -59,29 +104,10 @@ class GpuCall {
     std::optional<CudaBuffer> stored;  // the codec's samples, if they are not the output
   };
 
-  bool suits_gpu(const EncodedImage& file, const ImageHeader& header) const {
-    return header.codec == "jpeg" && header.dtype == DType::uint8 && !header.is_cmyk && (header.channels == 1 || header.channels == 3) &&
-           is_baseline_jpeg(file);
-  }
+  static bool is_tuned(double load) { return load == kDefaultHardwareLoad; }
 
-  void choose_for_hardware(double share) {
-    if (!decoders_.has_hardware) return;
-    auto wanted = static_cast<int64_t>(std::lround(std::clamp(share, 0.0, 1.0) * static_cast<double>(files_.size())));
-    ImageDecoderLease decoder;
-    int channels = 0;
-    for (int64_t i = 0; i < files_.size() && hardware_count_ < wanted; ++i) {
-      try {
-        const ImageHeader header = decoder->read_header(encoded_image(files_, i));
-        if (!suits_gpu(encoded_image(files_, i), header)) continue;
-        // The hardware decodes one format per call; only ImageType::any has several.
-        if (whole_.type == ImageType::any && channels != 0 && channels != header.channels) continue;
-        channels = header.channels;
-      } catch (const std::exception&) {
-        continue;  // its task reports the error
-      }
-      to_hardware_[i] = 1;
-      ++hardware_count_;
-    }
+  void end_task() {
+    if (--to_end_ == 0 && done_) cudaEventRecord(done_, stream_);  // an error of the device is reported by its next user
   }
 
   Image prepare(int64_t i, const ImageHeader& header) const {
@@ -108,64 +134,98 @@ class GpuCall {
       codec_error("the encoded image changed after the call");
   }
 
-  void decode_by_hardware() {
-    std::vector<int64_t> samples;
-    std::vector<char> issued;
-    // nvJPEG's hardware engine ignores its stream and writes immediately, although kernels queued before the call may still use the memory
-    // of the output. This thread waits for them without holding the lock, so that other calls can use the engine.
-    check_cuda(cudaEventSynchronize(begin_), op_.c_str());
-    decoders_.with_hardware([&](GpuDecoder& decoder) {
-      const OnStream scope(decoders_.device(), decoder.stream());
-      if (!decoder.available(gpu_options_)) {
-        decoders_.has_hardware = false;
-        for (int64_t i = 0; i < files_.size(); ++i) {
-          if (to_hardware_[i]) samples.push_back(i);
-        }
-        issued.assign(samples.size(), 0);
-        return;
-      }
-      std::vector<Image> images;
-      std::vector<GpuJob> jobs;
-      double pixels = 0;
+  void issue_to_engine(GpuDecoder& decoder, const std::vector<int64_t>& samples, std::vector<int64_t>& refused) {
+    if (!decoder.available(gpu_options_)) {
+      decoders_.has_hardware = false;
+      refused = samples;
+      return;
+    }
+    std::vector<Image> images;
+    std::vector<GpuJob> jobs;
+    std::vector<int64_t> prepared;
+    int channels = 0;
+    {
       ImageDecoderLease cpu;
-      for (int64_t i = 0; i < files_.size(); ++i) {
-        if (!to_hardware_[i]) continue;
-        const bool prepared = try_sample(reasons_, op_, i, [&] {
+      for (const int64_t i : samples) {
+        try {
           const ImageHeader header = cpu->read_header(encoded_image(files_, i));
           check_shape(i, header);
-          images.push_back(prepare(i, header));
-          jobs.push_back(images.back().job);
-          samples.push_back(i);
-          pixels += static_cast<double>(header.height) * static_cast<double>(header.width);
-        });
-        if (!prepared) clear(i, decoder);
+          // The hardware decodes one format per call; only ImageType::any has several.
+          if (suits_gpu(encoded_image(files_, i), header) && (whole_.type != ImageType::any || channels == 0 || channels == header.channels)) {
+            channels = header.channels;
+            images.push_back(prepare(i, header));
+            jobs.push_back(images.back().job);
+            prepared.push_back(i);
+            continue;
+          }
+        } catch (const std::exception&) {
+          // its thread reports the error
+        }
+        refused.push_back(i);
       }
-      const auto begin = std::chrono::steady_clock::now();
-      issued = decoder.issue(jobs, gpu_options_);
-      for (size_t k = 0; k < samples.size(); ++k) {
-        if (issued[k]) finish(samples[k], images[k], decoder.stream());
+    }
+    if (jobs.empty()) return;
+    // nvJPEG's hardware engine ignores its stream and writes immediately, although kernels queued before the call may still use the memory of the
+    // output. (Memory of this decoder is unused: the engine's thread has waited for its previous group.)
+    check_cuda(cudaEventSynchronize(begin_), op_.c_str());
+    const Join join(decoder, stream_);
+    const std::vector<char> issued = decoder.issue(jobs, gpu_options_);
+    for (size_t k = 0; k < prepared.size(); ++k) {
+      if (issued[k]) {
+        finish(prepared[k], images[k], decoder.stream());
+        ++decoders_.counts.hardware;
+      } else {
+        refused.push_back(prepared[k]);
+        ++decoders_.counts.refused;
       }
-      // Wait, because the library may read the files until then, and the measured time determines the next share.
-      decoder.finish();
-      const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
-      const auto done = std::count(issued.begin(), issued.end(), 1);
-      decoders_.counts.hardware += done;
-      decoders_.counts.refused += static_cast<int64_t>(issued.size()) - done;
-      if (done == static_cast<int64_t>(issued.size()) && done > 0) decoders_.record_time(&DecodeTimes::hardware, took.count() / pixels);
-    });
-    for (size_t k = 0; k < samples.size(); ++k) {
-      if (!issued[k]) decode(samples[k]);
     }
   }
 
-  void decode(int64_t i) {
-    const bool decoded = try_sample(reasons_, op_, i, [&] { decode_sample(i); });
-    if (decoded) return;
+  // Decodes images on the calling thread, with CUDA those that suit it. All are decoded even if one fails, whose error is thrown then.
+  void decode(const std::vector<int64_t>& samples) {
+    if (samples.empty()) return;
     GpuDecoderLease decoder(decoders_);
     const OnStream scope(decoders_.device(), decoder->stream());
     check_cuda(cudaStreamWaitEvent(decoder->stream(), begin_, 0), op_.c_str());
-    clear(i, *decoder);
-    decoder->join(stream_);
+    const Join join(*decoder, stream_);
+    ImageDecoderLease cpu;
+    std::exception_ptr error;
+    const auto try_image = [&](int64_t i, auto work) {
+      try {
+        if (!try_sample(reasons_, op_, i, work)) clear(i, *decoder);
+      } catch (const std::exception&) {
+        if (!error) error = std::current_exception();
+      }
+    };
+    std::vector<Image> images;
+    std::vector<GpuJob> jobs;
+    std::vector<int64_t> for_cuda, for_cpu;
+    const bool uses_cuda = !tuned_ || !decoder->is_behind();
+    for (const int64_t i : samples) {
+      try_image(i, [&] {
+        const ImageHeader header = cpu->read_header(encoded_image(files_, i));
+        check_shape(i, header);
+        if (uses_cuda && suits_gpu(encoded_image(files_, i), header)) {
+          images.push_back(prepare(i, header));
+          jobs.push_back(images.back().job);
+          for_cuda.push_back(i);
+        } else {
+          for_cpu.push_back(i);
+        }
+      });
+    }
+    const std::vector<char> issued = jobs.empty() ? std::vector<char>() : decoder->issue(jobs, gpu_options_);
+    for (size_t k = 0; k < for_cuda.size(); ++k) {
+      if (issued[k]) {
+        finish(for_cuda[k], images[k], decoder->stream());
+        ++decoders_.counts.cuda;
+      } else {
+        for_cpu.push_back(for_cuda[k]);
+        ++decoders_.counts.refused;
+      }
+    }
+    for (const int64_t i : for_cpu) try_image(i, [&] { decode_on_cpu(i, cpu, *decoder); });
+    if (error) std::rethrow_exception(error);
   }
 
   // Makes an image that cannot be decoded black.
@@ -174,52 +234,34 @@ class GpuCall {
                op_.c_str());
   }
 
-  void decode_sample(int64_t i) {
-    const EncodedImage file = encoded_image(files_, i);
-    ImageDecoderLease cpu;
-    const ImageHeader header = cpu->read_header(file);
-    check_shape(i, header);
-    GpuDecoderLease decoder(decoders_);
-    const OnStream scope(decoders_.device(), decoder->stream());
-    check_cuda(cudaStreamWaitEvent(decoder->stream(), begin_, 0), op_.c_str());
-    // Also after an exception the stream of the call must wait for the issued work, because it owns the memory.
-    struct Join {
-      GpuDecoder& decoder;
-      cudaStream_t stream;
-      ~Join() {
-        try {
-          decoder.join(stream);
-        } catch (const std::exception&) {
-          // the device is lost, which its next user reports
-        }
-      }
-    } join{*decoder, stream_};
-
-    const double pixels = static_cast<double>(header.height) * static_cast<double>(header.width);
-    const auto begin = std::chrono::steady_clock::now();
-    const auto per_pixel = [&] { return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count() / pixels; };
-    const bool suits = suits_gpu(file, header);
-    const bool to_cuda = suits && (!tuned_ || decoders_.take_cuda_turn(cuda_share(times_)));
-    if (to_cuda) {
-      const Image image = prepare(i, header);
-      if (decoder->issue({image.job}, gpu_options_)[0]) {
-        finish(i, image, decoder->stream());
-        ++decoders_.counts.cuda;
-        decoders_.record_time(decoder->fed_last ? &DecodeTimes::cuda_stream : &DecodeTimes::cuda_host, per_pixel());
-        decoder->fed_last = true;
-        return;
-      }
-      ++decoders_.counts.refused;
-    }
-    decoder->fed_last = false;
+  void decode_on_cpu(int64_t i, ImageDecoderLease& cpu, GpuDecoder& decoder) {
     const size_t bytes = static_cast<size_t>(images_.volume(i)) * item_bytes(images_.dtype());
-    void* staging = decoder->staging(bytes);
-    cpu->decode(file, options_of(whole_, windows_, i), shape_of(images_, i), staging, images_.dtype());
-    decoder->upload(images_.data(i), bytes);
+    void* staging = decoder.staging(bytes);
+    cpu->decode(encoded_image(files_, i), options_of(whole_, windows_, i), shape_of(images_, i), staging, images_.dtype());
+    decoder.upload(images_.data(i), bytes);
     ++decoders_.counts.cpu;
-    if (suits && !to_cuda) decoders_.record_time(&DecodeTimes::cpu, per_pixel());
   }
 
+  // Makes the stream of the call wait for a decoder's work, also after an exception, because it owns the memory.
+  class Join {
+   public:
+    Join(GpuDecoder& decoder, cudaStream_t stream) : decoder_(decoder), stream_(stream) {}
+    Join(const Join&) = delete;
+    Join& operator=(const Join&) = delete;
+    ~Join() {
+      try {
+        decoder_.join(stream_);
+      } catch (const std::exception&) {
+        // the device is lost, which its next user reports
+      }
+    }
+
+   private:
+    GpuDecoder& decoder_;
+    const cudaStream_t stream_;
+  };
+
+  const Tensor input_;
   const Samples files_, images_;
   const MaybeTensor windows_;
   const Reasons reasons_;
@@ -231,10 +273,8 @@ class GpuCall {
   const cudaEvent_t done_;  // recorded by the last task for Python; may be null
   cudaEvent_t begin_ = nullptr;
   const bool tuned_;
-  const DecodeTimes times_;
-  std::vector<char> to_hardware_;
-  int64_t hardware_count_ = 0;
-  std::atomic<int64_t> left_{0};
+  std::once_flag offered_;
+  std::atomic<int64_t> to_start_, to_end_;  // tasks
 };
 
 void decode_image_gpu(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& windows, std::string op, std::string output_type,
@@ -246,9 +286,11 @@ void decode_image_gpu(const Tensor& input, const MaybeTensor& input_shapes, cons
     return;
   }
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
-  const auto call = std::make_shared<GpuCall>(files, images, windows, Reasons(errors), op, whole, gpu_options, hardware_load, done);
+  GpuDecoders& decoders = GpuDecoders::of(current_cuda_device());
+  decoders.start_engine();
+  const auto call = std::make_shared<GpuCall>(decoders, input, files, images, windows, Reasons(errors), op, whole, gpu_options, hardware_load, done);
   constexpr double kNanosecondsPerByte = 5;  // of output, on a CPU thread; more than a chunk's worth, so that each image is a task
-  launch_cpu(op, call->tasks(), kNanosecondsPerByte * images.mean_volume(), {input, out}, [call](int64_t task) { call->run(task); });
+  launch_cpu(op, files.size(), kNanosecondsPerByte * images.mean_volume(), {input, out}, [call](int64_t) { call->run(); });
 }
 
 }  // namespace
@@ -274,9 +316,5 @@ NDD_EXPORT(release, void, ndd_gpu_decode_counts, ([[maybe_unused]] int device, i
 #endif
 }
 
-// For tests without a GPU: the share of the hardware, the share of CUDA in the rest, and whether a JPEG is baseline.
-NDD_EXPORT(keep, double, ndd_hardware_share, (const double* times, int threads)) {
-  return ndd::hardware_share({times[0], times[1], times[2], times[3]}, threads);
-}
-NDD_EXPORT(keep, double, ndd_cuda_share, (const double* times)) { return ndd::cuda_share({times[0], times[1], times[2], times[3]}); }
+// For tests without a GPU.
 NDD_EXPORT(keep, int, ndd_is_baseline_jpeg, (const uint8_t* data, int64_t size)) { return ndd::is_baseline_jpeg({data, static_cast<size_t>(size)}); }

@@ -482,6 +482,11 @@ Scheduler::Lock Scheduler::drain() {
   return lock;
 }
 
+void Scheduler::free_later(std::vector<Tensor> tensors) {
+  const Lock lock = hold();
+  finished_inputs_.push_back(std::move(tensors));
+}
+
 void Scheduler::free_finished() {
   std::vector<Work> work;
   std::vector<std::vector<Tensor>> inputs;

@@ -98,6 +98,8 @@ class Scheduler {
   std::unique_lock<std::mutex> drain();
   // Frees what finished work owned. Freeing a tensor may need the GIL, so callers do this, never the workers.
   void free_finished();
+  // Frees tensors in the same way, for other threads that have finished with them.
+  void free_later(std::vector<Tensor> tensors);
   // A description of sleeping threads and pending work, for csrc/stress.
   std::string state();
 
