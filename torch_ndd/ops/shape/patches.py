@@ -2,12 +2,13 @@
 """Images and videos as sequences of patches, and as tiles."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from ..._core.operators.operator import DeviceLike, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, empty_batch, new_batch
 from ..._core.values.collect import fence
 from ..._core.values.pipeline_values import unwrap
@@ -17,6 +18,8 @@ from ..._core.work.sources import select_sources
 from .._arguments import as_samples, as_sides, require_positive
 from .._columns import Column, extents_of, first_failure, holds, rows, sample_shape
 
+TokenOrder = Literal["CTHW", "HWC"]
+PositionOrder = Literal["yx", "xy"]
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW")
 MAX_SIDE = 2**15  # of a patch: products of several stay within 64 bits
 
@@ -29,7 +32,7 @@ def patchify(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     merge_size: int = 1,
-    order: Literal["CTHW", "HWC"] = "CTHW",
+    order: TokenOrder = "CTHW",
     pad: bool = False,
     patch_size: int | Sequence[int],
     temporal: int = 1,
@@ -62,8 +65,7 @@ def patchify(
     assert isinstance(images, Batch)
     height, width = as_sides("patchify", "patch_size", patch_size, MAX_SIDE)
     require_positive("patchify", MAX_SIDE, merge_size=merge_size, temporal=temporal)
-    if order not in ("CTHW", "HWC"):
-        raise ValueError(f'patchify: order must be "CTHW" or "HWC", got {order!r}')
+    check_choice("patchify", "order", order, get_args(TokenOrder), ValueError)
     layout = images.layout or ""
     extents = dict(zip(layout, extents_of(images), strict=True))
     tall, wide = height * merge_size, width * merge_size
@@ -87,7 +89,7 @@ def _require_multiple(op: str, extents: dict[str, Column], side: str, multiple: 
         raise RuntimeError(f"{op}: sample {sample}: the {word} of {extent} pixels is not a multiple of {name}{remedy}")
 
 
-def patch_positions(grid: Any, /, *, merge_size: int = 1, order: Literal["yx", "xy"] = "yx") -> Any:
+def patch_positions(grid: Any, /, *, merge_size: int = 1, order: PositionOrder = "yx") -> Any:
     """Return the row and the column of every patch, in the order of the tokens of :func:`patchify`.
 
     Args:
@@ -106,8 +108,7 @@ def patch_positions(grid: Any, /, *, merge_size: int = 1, order: Literal["yx", "
     """
     op = "patch_positions"
     require_positive(op, MAX_SIDE, merge_size=merge_size)
-    if order not in ("yx", "xy"):
-        raise ValueError(f'{op}: order must be "yx" or "xy", got {order!r}')
+    check_choice(op, "order", order, get_args(PositionOrder), ValueError)
     value = unwrap(grid)
     if not isinstance(value, Tensor | Batch):
         value = as_batch(torch.as_tensor(value))
