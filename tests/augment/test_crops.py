@@ -67,7 +67,7 @@ def test_dalis_rule_sees_the_pixels_around_a_window() -> None:
     np.testing.assert_array_equal(np.asarray(crops[0]), np.asarray(expected.stack()))
 
 
-def test_files_are_decoded_once_and_cropped() -> None:
+def test_files_give_the_crops_of_their_images() -> None:
     files = []
     for image in make_images():
         file = io.BytesIO()

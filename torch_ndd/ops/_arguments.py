@@ -18,7 +18,7 @@ def as_samples(value: Any, convert: Callable[[Any], Any] = as_batch) -> tuple[Ba
 
 def as_sides(op: str, name: str, value: Any, below: int = 2**31) -> tuple[int, int]:
     """Return height and width in pixels, from both or one number. Raise ValueError unless each is from 1 to below the limit."""
-    sides = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value, value)
+    sides: tuple[Any, ...] = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value, value)
     if len(sides) != 2 or not all(_is_integer(side) and 1 <= side < below for side in sides):
         raise ValueError(f"{op}: {name} must be a number of pixels, at least 1 and less than {below}, or height and width, got {value!r:.200}")
     return int(sides[0]), int(sides[1])

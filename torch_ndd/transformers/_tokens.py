@@ -59,7 +59,7 @@ class QwenVL(QwenPatches):
         super().__init__(*arguments, **options)
 
     @property
-    def repeated(self) -> int:
+    def frames_of_token(self) -> int:
         """How often a token holds its still image."""
         return self.temporal if self.repeat_temporal else 1
 
@@ -71,14 +71,14 @@ class QwenVL(QwenPatches):
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         prepared = self.normalize(self.resize(images, _images.as_sizes(self.sizes(_images.extents_of(images)))))
-        tokens, grid = self.cut(prepared, self.repeated)
+        tokens, grid = self.cut(prepared, self.frames_of_token)
         return {"pixel_values": tokens.packed().values, "image_grid_thw": _images.as_numbers(grid.torch())}
 
     def count_tokens(self, extents: torch.Tensor) -> torch.Tensor:
         return (self.sizes(extents) // self.factor).prod(1)
 
     def describe_output(self) -> list[str]:
-        return [*super().describe_output(), f"patches of {self.repeated} x {self.patch} x {self.patch}, merged by {self.merge}"]
+        return [*super().describe_output(), f"patches of {self.frames_of_token} x {self.patch} x {self.patch}, merged by {self.merge}"]
 
 
 class PatchSequence(Translation):
