@@ -98,19 +98,50 @@ void AudioFile::open(AudioView view) {
 // Counts the frames by decoding them: FLAC may leave the length open, and MPEG audio may be interrupted by other data. FLAC decodes 200
 // million samples per second.
 void AudioFile::count_frames() {
-  const SndfileLibrary& library = sndfile();
-  std::vector<int32_t> block(static_cast<size_t>(kBlock) * info_.channels);
-  int64_t count = 0;
+  const int64_t count = skip(kUnknownFrames);
+  reopen();  // seeking back is not reliable in a damaged stream
+  info_.frames = count;
+}
+
+void AudioFile::reopen() {
+  const int64_t frames = info_.frames;
   {
     const CaptureOutput capture(messages_);
-    for (int64_t got = 1; got > 0; count += got) got = std::max<int64_t>(library.readf_int(handle_, block.data(), kBlock), 0);
-    library.close(handle_);
+    sndfile().close(handle_);
   }
-  // Seeking back is not reliable in a damaged stream, so the file is opened again.
   messages_.clear();
   open(std::move(memory_.view));
   if (!handle_) fail("the file changed while it was read");
-  info_.frames = count;
+  info_.frames = frames;
+}
+
+// Decodes frames and discards them. Returns how many there were.
+int64_t AudioFile::skip(int64_t frames) {
+  const CaptureOutput capture(messages_);
+  std::vector<int32_t> block(static_cast<size_t>(kBlock) * info_.channels);
+  int64_t count = 0;
+  for (int64_t got = 1; got > 0 && count < frames; count += got) {
+    got = std::max<int64_t>(sndfile().readf_int(handle_, block.data(), std::min(kBlock, frames - count)), 0);
+  }
+  return count;
+}
+
+// Moves to a frame. A frame of MPEG audio or Opus depends on those before it, so these are decoded from one second before.
+void AudioFile::seek(int64_t frame) {
+  const int type = info_.format & kSubtype;
+  const bool is_chained = (type >= kMpeg1 && type <= kMpeg3) || type == kOpus;
+  const int64_t from = std::max<int64_t>(is_chained ? frame - info_.samplerate : frame, 0);
+  if (frame == 0) return;
+  bool is_there = from == 0;
+  // Without a length there is no index either, and libmpg123 guesses where a frame is.
+  if (!is_there && info_.seekable && !memory_.view.is_estimated) {
+    const CaptureOutput capture(messages_);
+    is_there = sndfile().seek(handle_, from, SEEK_SET) == from;
+    if (!is_there) messages_.clear();
+  }
+  if (!is_there) reopen();  // and decode from the beginning
+  const int64_t before = is_there ? frame - from : frame, skipped = skip(before);
+  if (skipped < before) fail_at(frame - before + skipped);
 }
 
 AudioFile::~AudioFile() {
@@ -124,10 +155,11 @@ bool AudioFile::holds_integers() const {
 }
 
 template <class T>
-void AudioFile::read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), T* out) {
+void AudioFile::read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out) {
+  seek(begin);
   const CaptureOutput capture(messages_);
-  const int64_t frames = read(handle_, out, info_.frames);
-  if (frames != info_.frames) fail_at(frames);
+  const int64_t frames = read(handle_, out, count);
+  if (frames != count) fail_at(begin + frames);
 }
 
 void AudioFile::fail_at(int64_t frames) const {
@@ -136,23 +168,24 @@ void AudioFile::fail_at(int64_t frames) const {
   fail(details.empty() ? reason : reason + " (" + details + ")");
 }
 
-void AudioFile::read(int16_t* out) { read_frames(sndfile().readf_short, out); }
-void AudioFile::read(int32_t* out) { read_frames(sndfile().readf_int, out); }
+void AudioFile::read(int64_t begin, int64_t count, int16_t* out) { read_frames(sndfile().readf_short, begin, count, out); }
+void AudioFile::read(int64_t begin, int64_t count, int32_t* out) { read_frames(sndfile().readf_int, begin, count, out); }
 
 // libsndfile converts to float one sample at a time: 1.7 ns per sample of a WAV file, of which reading the integers takes 0.3. So 16-bit
 // files are read as integers and converted here in a loop that the compiler vectorizes.
-void AudioFile::read(float* out) {
-  if ((info_.format & kSubtype) != kPcm16) return read_frames(sndfile().readf_float, out);
+void AudioFile::read(int64_t begin, int64_t count, float* out) {
+  if ((info_.format & kSubtype) != kPcm16) return read_frames(sndfile().readf_float, begin, count, out);
+  seek(begin);
   const CaptureOutput capture(messages_);
   int16_t block[kBlock];
   const int64_t step = kBlock / info_.channels;
-  for (int64_t frame = 0; frame < info_.frames;) {
-    const int64_t wanted = std::min(step, info_.frames - frame), got = sndfile().readf_short(handle_, block, wanted);
+  for (int64_t frame = 0; frame < count;) {
+    const int64_t wanted = std::min(step, count - frame), got = sndfile().readf_short(handle_, block, wanted);
     const int64_t samples = std::max<int64_t>(got, 0) * info_.channels;
     for (int64_t i = 0; i < samples; ++i) out[i] = static_cast<float>(block[i]) * (1.0f / 32768.0f);
     out += samples;
     frame += std::max<int64_t>(got, 0);
-    if (got < wanted) fail_at(frame);
+    if (got < wanted) fail_at(begin + frame);
   }
 }
 

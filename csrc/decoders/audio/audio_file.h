@@ -25,10 +25,10 @@ class AudioFile {
   // Whether the samples are stored as integers and need no conversion through floats.
   bool holds_integers() const;
 
-  // Decode all frames, interleaved. Throw Error if the file ends early.
-  void read(int16_t* out);
-  void read(int32_t* out);
-  void read(float* out);
+  // Decode `count` frames from `begin` on, interleaved; call once. Throw Error if the file ends early.
+  void read(int64_t begin, int64_t count, int16_t* out);
+  void read(int64_t begin, int64_t count, int32_t* out);
+  void read(int64_t begin, int64_t count, float* out);
 
  private:
   // The file as libsndfile sees it: a replaced beginning, then the bytes of the caller, then zeros.
@@ -41,10 +41,13 @@ class AudioFile {
   };
 
   void open(AudioView view);
+  void reopen();
   void count_frames();
+  void seek(int64_t frame);
+  int64_t skip(int64_t frames);
 
   template <class T>
-  void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), T* out);
+  void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out);
 
   [[noreturn]] void fail_at(int64_t frames) const;
 
