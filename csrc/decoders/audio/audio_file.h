@@ -3,10 +3,12 @@
 #pragma once
 
 #include "decoders/audio/audio_lengths.h"
+#include "decoders/audio/flac/flac_file.h"
 #include "decoders/audio/sndfile_library.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ndd {
@@ -40,6 +42,7 @@ class AudioFile {
     void read(uint8_t* out, int64_t count) const;  // at the position; zeros behind the end
   };
 
+  void open_with_library();
   void open(AudioView view);
   void reopen();
   void count_frames();
@@ -47,16 +50,21 @@ class AudioFile {
   int64_t skip(int64_t frames);
 
   template <class T>
+  bool read_flac(int64_t begin, int64_t count, T* out);
+
+  template <class T>
   void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out);
 
   [[noreturn]] void fail_at(int64_t frames) const;
+  void check_errors() const;
 
   const uint8_t* const data_;
   const size_t size_;
+  const std::optional<flac::FlacFile> flac_;
   Memory memory_{};
   std::string messages_;  // printed by the library
   SndfileInfo info_{};
-  SndfileHandle* handle_ = nullptr;
+  SndfileHandle* handle_ = nullptr;  // null while a FLAC file needs no library
 };
 
 }  // namespace ndd

@@ -26,6 +26,7 @@ bool load_sndfile(const char* path, bool patch) {
   };
   find("sf_open_virtual", library->open_virtual);
   find("sf_close", library->close);
+  find("sf_error", library->error);
   find("sf_strerror", library->strerror);
   find("sf_seek", library->seek);
   find("sf_readf_short", library->readf_short);

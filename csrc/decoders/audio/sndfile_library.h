@@ -26,6 +26,7 @@ struct SndfileHandle;
 struct SndfileLibrary {
   SndfileHandle* (*open_virtual)(SndfileSource* source, int mode, SndfileInfo* info, void* file);
   int (*close)(SndfileHandle* handle);
+  int (*error)(SndfileHandle* handle);  // 0 if none occurred so far
   const char* (*strerror)(SndfileHandle* handle);
   int64_t (*seek)(SndfileHandle* handle, int64_t frames, int whence);  // returns the new position, or -1
   int64_t (*readf_short)(SndfileHandle* handle, int16_t* out, int64_t frames);
