@@ -14,9 +14,10 @@ from .dataset import Dataset as Dataset
 from .dataset._items import EncodedFile as EncodedFile
 from .file import File as File
 from .mxnet import MXNet as MXNet
-from .nemo_asr import NemoAsr as NemoAsr
 from .numpy import Numpy as Numpy
 from .parquet import Parquet as Parquet
+from .speech import Lhotse as Lhotse
+from .speech import NemoAsr as NemoAsr
 from .tfrecord import TFRecord as TFRecord
 from .video import Video as Video
 from .video import VideoResize as VideoResize
