@@ -21,4 +21,5 @@ from ._mosaic import mosaic as mosaic
 from ._policies import auto_augment as auto_augment
 from ._policies import rand_augment as rand_augment
 from ._policies import trivial_augment as trivial_augment
+from ._spec_augment import spec_augment as spec_augment
 from ._timm_strings import timm_arguments as timm_arguments
