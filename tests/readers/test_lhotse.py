@@ -191,6 +191,6 @@ def test_a_real_manifest_equals_lhotse(folder: Path) -> None:
     for path in (folder / "cuts.jsonl.gz", folder / "shar"):
         found = samples(path)
         assert len(found) == 4
-        for each, one in zip(found, cuts, strict=True):
-            np.testing.assert_array_equal(each["audio"] / 32768, one.load_audio()[0])
-            assert (bytes(each["text"]), bytes(each["id"]).decode()) == (b"some words", one.id)
+        for each, expected in zip(found, cuts, strict=True):
+            np.testing.assert_array_equal(each["audio"] / 32768, expected.load_audio()[0])
+            assert (bytes(each["text"]), bytes(each["id"]).decode()) == (b"some words", expected.id)
