@@ -76,16 +76,15 @@ class SpeechReader(ThreadedReader):
         """Return the outputs of a batch from its decoded parts."""
         raise NotImplementedError
 
-    def sample_costs(self, name: str) -> np.ndarray:
-        """Return what each sample costs, float64: ``"seconds"`` are the durations of the manifest, or of the sound where that has none.
-
-        NaN for sounds that cannot be read. Raise ValueError for another name.
+    @override
+    def list_costs(self, column: str) -> np.ndarray:
+        """Return the durations of the manifest in seconds, or of the sound where that has none; NaN for sounds that cannot be read.
 
         :meta private:
         """
-        if name != "seconds":
-            raise ValueError(f'{self._op}: it has no cost {name!r}; the cost of a sound is "seconds"')
-        self.prepare_order()
+        if column != "seconds":
+            return super().list_costs(column)
+        self.scan()
         sounds = self._table
         seconds = sounds.durations.copy()
         unknown = np.flatnonzero((seconds < 0) & (sounds.file >= 0))
