@@ -34,7 +34,6 @@ _DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
 _BYTES_PER_SECOND = 48000 * 2 * 4
 _HEADER_BYTES = 64 << 10
 MAX_FRAMES = 1 << 48  # a larger count means that the header does not know it
-_MEASURED_TOGETHER = 64  # files whose headers are read for their lengths
 
 
 class SpeechReader(ThreadedReader):
@@ -78,34 +77,15 @@ class SpeechReader(ThreadedReader):
 
     @override
     def list_costs(self, column: str) -> np.ndarray:
-        """Return the durations of the manifest in seconds, or of the sound where that has none; NaN for sounds that cannot be read.
+        """Return the durations of the manifest, in seconds.
 
         :meta private:
         """
         if column != "seconds":
             return super().list_costs(column)
         self.scan()
-        sounds = self._table
-        seconds = sounds.durations.copy()
-        unknown = np.flatnonzero((seconds < 0) & (sounds.file >= 0))
-        for first in range(0, len(unknown), _MEASURED_TOGETHER):
-            samples = unknown[first : first + _MEASURED_TOGETHER]
-            try:
-                seconds[samples] = self._measure(samples)
-            except Exception:  # one by one, so that each that can be read has its length
-                seconds[samples] = [self._measure_or_nan(samples[k : k + 1]) for k in range(len(samples))]
-        seconds[seconds < 0] = np.nan
-        return seconds
-
-    def _measure(self, samples: np.ndarray) -> np.ndarray:
-        first, place = self._table.share_sounds(samples)
-        total, rates = lengths(self._contents(samples[first]), self._max_sample_bytes)
-        return np.maximum((total / rates)[place] - np.maximum(self._table.offsets[samples], 0), 0)
-
-    def _measure_or_nan(self, samples: np.ndarray) -> float:
-        with suppress(Exception):
-            return float(self._measure(samples)[0])
-        return np.nan
+        durations = self._table.durations
+        return np.where(durations < 0, np.nan, durations)
 
     @property
     def _table(self) -> SoundTable:
