@@ -170,7 +170,7 @@ def test_recordings_that_differ_from_their_manifest(folder: Path) -> None:
     assert "it has 1 channels" in reasons[1]
 
 
-def test_resume(folder: Path) -> None:
+def test_cuts_resume_on_any_number_of_ranks(folder: Path) -> None:
     path = write(folder, *(cut(str(k), 0.1 * k, 0.01, MONO) for k in range(11)))
     assert_resumable(lambda rank, world, size: ndd.readers.Lhotse(path, size, shard_id=rank, num_shards=world, random_shuffle=True))
 

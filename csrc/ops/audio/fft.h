@@ -2,7 +2,7 @@
 // Fourier transforms of many real signals of equal length, side by side: Stockham's algorithm with radices 4, 2, 3, 5 and 7. Each step handles element i
 // of all signals (the lanes) together, so it needs no shuffles, and unlike Cooley and Tukey's algorithm no bit reversal. Lengths with larger prime
 // factors go through Bluestein's convolution. A single long signal, which has no lanes, becomes a matrix whose columns and rows are lanes: for 64000
-// elements that takes 0.12 ms instead of 0.28, and MKL 0.26.
+// elements that takes 0.12 ms of CPU time, MKL 0.26; step by step it took half as long again as MKL.
 //
 // Of 64 signals of 64000 elements, two threads: windows of 512 every 256 take 4.4 ms, of 400 every 160 5.4 ms, of 2048 every 512 9.2 ms. torch.stft (MKL)
 // takes 21, 43 and 85 ms, DALI 18, 122 and 33 ms; and MKL would start threads of its own under those of the CPU stream. In milliseconds of CPU time
