@@ -48,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     mirror.add_argument("--rounds", type=int, default=5)
     mirror.add_argument("--milliseconds", type=float, default=20, help="length of one measurement")
+    models = suites.add_parser("tokens", parents=[common], help="processors of transformers and timm, sizes, patches and crops")
+    models.add_argument("--rounds", type=int, default=7)
     training = suites.add_parser("training", parents=[common], help="the loader beside a model: waiting, states, memory")
     training.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
     training.add_argument("--steps", type=int, default=100, help="batches of a measurement")
@@ -90,14 +92,14 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, _results, batches, compiled, cores, large, main_job, mixing, ops, readers, recipes, torchvision, training, unusual
+    from . import _report, _results, batches, compiled, cores, large, main_job, mixing, ops, readers, recipes, tokens, torchvision, training, unusual
 
     console = Console()
     if options.suite == "report":
         console.print(f"written to {_results.write_page(options.files, options.folder or _results.FOLDER)}")
         return 0
     suites: dict[str, Any] = {
-        **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision},
+        **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision, "tokens": tokens},
         **{"compiled": compiled, "large": large, "readers": readers, "training": training, "cores": cores, "batches": batches, "mixing": mixing},
     }
     if options.device == "cuda":

@@ -42,6 +42,7 @@ from ._core.version import __version__
 from ._core.work.upload import Uploads, uploads
 from ._doctor import doctor
 from ._show import show
+from .augment._crops import multi_crop, random_windows
 from .decoders.imread import imread
 from .decoders.peek import peek_image_shape
 from .loader import DataLoader
@@ -94,14 +95,15 @@ __all__ = [
     "decoders", "device", "distributed", "doctor", "dtype", "dump_image", "element_extract", "equalize", "erase", "expand_dims", "experimental",
     "filter", "flip", "float16", "float32", "float64", "frequency_mask", "full", "full_like", "gamma", "gaussian_blur", "get_current_stream",
     "get_default_stream", "get_num_threads", "get_property", "grayscale", "grid_mask", "hsv", "hue", "imread", "int8", "int16", "int32", "int64",
-    "invert", "io", "jitter", "jpeg_compression_distortion", "laplacian", "lookup_table", "math", "mel_filter_bank", "mfcc", "multi_paste", "noise",
-    "nonsilent_region", "normalize", "one_hot", "ones", "ones_like", "optical_flow", "pad", "paste", "patch_positions", "patchify",
-    "peek_image_shape", "per_frame", "permute_batch", "permute_channels", "posterize", "power_spectrum", "preemphasis_filter", "python_function",
-    "python_operator", "pytorch", "random", "random_bbox_crop", "random_crop_generator", "random_resized_crop", "readers", "reductions",
-    "reinterpret", "reshape", "resize", "resize_crop_mirror", "roi_random_crop", "rotate", "saturation", "segmentation", "sequence_rearrange",
-    "set_current_stream", "set_default_stream", "set_num_threads", "sharpness", "show", "sizes", "slice", "solarize", "spectrogram", "sphere",
-    "squeeze", "stack", "stream", "tensor", "tensor_resize", "testing", "tfrecord", "tiles", "time_mask", "to_decibels", "torchvision", "transforms",
-    "transpose", "type_id", "types", "uint8", "uint16", "uint32", "uint64", "uploads", "warp_affine", "water", "zeros", "zeros_like",
+    "invert", "io", "jitter", "jpeg_compression_distortion", "laplacian", "lookup_table", "math", "mel_filter_bank", "mfcc", "multi_crop",
+    "multi_paste", "noise", "nonsilent_region", "normalize", "one_hot", "ones", "ones_like", "optical_flow", "pad", "paste", "patch_positions",
+    "patchify", "peek_image_shape", "per_frame", "permute_batch", "permute_channels", "posterize", "power_spectrum", "preemphasis_filter",
+    "python_function", "python_operator", "pytorch", "random", "random_bbox_crop", "random_crop_generator", "random_resized_crop", "random_windows",
+    "readers", "reductions", "reinterpret", "reshape", "resize", "resize_crop_mirror", "roi_random_crop", "rotate", "saturation", "segmentation",
+    "sequence_rearrange", "set_current_stream", "set_default_stream", "set_num_threads", "sharpness", "show", "sizes", "slice", "solarize",
+    "spectrogram", "sphere", "squeeze", "stack", "stream", "tensor", "tensor_resize", "testing", "tfrecord", "tiles", "time_mask", "to_decibels",
+    "torchvision", "transforms", "transpose", "type_id", "types", "uint8", "uint16", "uint32", "uint64", "uploads", "warp_affine", "water", "zeros",
+    "zeros_like",
 ]
 # fmt: on
 

@@ -123,6 +123,12 @@ def train_detection(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load("train_detection")
 
 
+def test_train_dino_learns_from_crops_of_files() -> None:
+    losses = load("train_dino").main(["--steps", "2", "--batch-size", "4", "--images", "8"])
+    assert len(losses) == 2
+    assert all(0 < loss < 20 for loss in losses)
+
+
 def test_train_detection_on_made_shapes(train_detection: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = train_detection.main(["--steps", "2", "--batch-size", "4", "--out", str(tmp_path / "batch.png")])
     assert 0 <= found <= 100

@@ -12,12 +12,12 @@ from .._core.context.device import DeviceLike
 from .._core.suggestions import check_choice
 from .._core.values.tensor import new_tensor
 from ..decoders.image import image as decode_image
+from ..ops._arguments import as_samples
 from ..ops.geometry.crop import crop_mirror_normalize
 from ..ops.geometry.resize import resize
 from ..ops.geometry.sizes import patches
 from ..ops.geometry.slice import pad
 from ..ops.shape.patches import patch_positions, patchify
-from ._images import to_batch
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
 INTERPOLATIONS: dict[Interpolation, types.DALIInterpType] = {
@@ -43,7 +43,7 @@ class NaFlex:
     def __call__(self, images: Any, *labels: Any) -> Any:
         """Return a dict of ``patches``, ``patch_coord``, ``patch_valid`` and ``seq_len``, and the labels unchanged behind it."""
         options = self.options
-        samples = to_batch(images)
+        samples, _ = as_samples(images)
         if samples.ndim == 1 and samples.dtype is torch.uint8:
             samples = decode_image(samples, output_type=types.RGB, device=options["device"])
         size = patches(samples, patch_size=self.patch_size, max_patches=self.max_seq_len, max_ratio=self.max_ratio)

@@ -26,7 +26,7 @@ wrap: Any = _single.wrap
 
 def as_box_format(op: str, format: BoundingBoxFormat | str) -> BoundingBoxFormat:
     """Return a format of boxes from its name, in any case."""
-    if not isinstance(format, str) or isinstance(format, BoundingBoxFormat):
+    if not isinstance(format, str):
         return format
     check_choice(op, "format", format.upper(), BoundingBoxFormat.__members__, ValueError)
     return BoundingBoxFormat[format.upper()]
@@ -160,7 +160,7 @@ class BoundingBoxes(_OnCanvas):
         clamping_mode: "soft", "hard" or None.
 
     Raises:
-        ValueError: boxes of another shape, whole numbers for rotated boxes, another clamping mode, a wrong number of sizes.
+        ValueError: boxes of another shape, whole numbers for rotated boxes, another format or clamping mode, a wrong number of sizes.
 
     >>> boxes = BoundingBoxes(as_batch(torch.zeros(2, 1, 4)), format="XYXY", canvas_size=(10, 20))
     >>> boxes.canvas_size, boxes.format.name

@@ -12,14 +12,16 @@ from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, empty_batch, new_batch
 from ..._core.values.collect import fence
 from ..._core.values.pipeline_values import unwrap
-from ..._core.values.tensor import Tensor
+from ..._core.values.tensor import Tensor, as_tensor
 from ..._core.work.pending import ALL_SAMPLES
 from ..._core.work.sources import select_sources
+from .._arguments import as_samples, as_sides, require_positive
 from .._columns import Column, extents_of, first_failure, holds, rows, sample_shape
 
 TokenOrder = Literal["CTHW", "HWC"]
 PositionOrder = Literal["yx", "xy"]
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW")
+MAX_SIDE = 2**15  # of a patch: products of several stay within 64 bits
 
 
 @operator(layouts=LAYOUTS, fills=(-2,))
@@ -61,9 +63,8 @@ def patchify(
     """
     images = input
     assert isinstance(images, Batch)
-    height, width = _sides("patchify", "patch_size", patch_size)
-    _sides("patchify", "merge_size", merge_size)
-    _sides("patchify", "temporal", temporal)
+    height, width = as_sides("patchify", "patch_size", patch_size, MAX_SIDE)
+    require_positive("patchify", MAX_SIDE, merge_size=merge_size, temporal=temporal)
     check_choice("patchify", "order", order, get_args(TokenOrder), ValueError)
     layout = images.layout or ""
     extents = dict(zip(layout, extents_of(images), strict=True))
@@ -88,13 +89,6 @@ def _require_multiple(op: str, extents: dict[str, Column], side: str, multiple: 
         raise RuntimeError(f"{op}: sample {sample}: the {word} of {extent} pixels is not a multiple of {name}{remedy}")
 
 
-def _sides(op: str, name: str, value: Any) -> tuple[int, int]:
-    sides = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value, value)
-    if len(sides) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and 1 <= side < 2**15 for side in sides):
-        raise ValueError(f"{op}: {name} must be at least 1 and less than 32768, got {value!r}")
-    return int(sides[0]), int(sides[1])
-
-
 def patch_positions(grid: Any, /, *, merge_size: int = 1, order: PositionOrder = "yx") -> Any:
     """Return the row and the column of every patch, in the order of the tokens of :func:`patchify`.
 
@@ -113,7 +107,7 @@ def patch_positions(grid: Any, /, *, merge_size: int = 1, order: PositionOrder =
     [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
     op = "patch_positions"
-    _sides(op, "merge_size", merge_size)
+    require_positive(op, MAX_SIDE, merge_size=merge_size)
     check_choice(op, "order", order, get_args(PositionOrder), ValueError)
     value = unwrap(grid)
     if not isinstance(value, Tensor | Batch):
@@ -151,11 +145,8 @@ def tiles(images: Any, /, *, tile: int | Sequence[int]) -> tuple[Batch, torch.Te
     >>> parts.shape, counts.tolist(), parts.tensors[1].torch().flatten().tolist()
     ([(2, 2, 1), (2, 2, 1)], [2], [2, 3, 6, 7])
     """
-    height, width = _sides("tiles", "tile", tile)
-    value = unwrap(images)
-    if not isinstance(value, Tensor | Batch):
-        value = as_batch([value])
-    batch = Batch.broadcast(value, 1) if isinstance(value, Tensor) else value
+    height, width = as_sides("tiles", "tile", tile, MAX_SIDE)
+    batch, _ = as_samples(images, as_tensor)
     layout = batch.layout or "HWC"
     if layout not in ("HWC", "CHW") or batch.ndim != 3:
         raise ValueError(f'tiles: needs images HWC or CHW, got the layout "{layout}" and shape {batch.shape!r:.200}')

@@ -52,7 +52,7 @@ class Dataset(ThreadedReader):
 
     Raises:
         TypeError: a data set without ``__getitem__`` or ``__len__``, or that cannot be sent to processes; indices that are not integers.
-        ValueError: a negative ``num_workers``, ``sampler`` with ``random_shuffle``.
+        ValueError: a negative ``num_workers``, another start method, ``sampler`` with ``random_shuffle``.
         RuntimeError: at any step, for an item that cannot be read; the message names it, and its cause is the data set's exception.
 
     >>> reader = Dataset([(torch.arange(k), k % 2) for k in range(3)], 2)

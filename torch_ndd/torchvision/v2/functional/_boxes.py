@@ -27,7 +27,7 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
 
     Raises:
         TypeError: no ``new_format``, a value that is not boxes.
-        ValueError: ``old_format`` missing or not allowed; a conversion between rotated and unrotated boxes.
+        ValueError: ``old_format`` missing or not allowed; another ``new_format``; a conversion between rotated and unrotated boxes.
 
     >>> convert_bounding_box_format(torch.tensor([[1, 2, 4, 6]]), "XYXY", "XYWH")
     tensor([[1, 2, 3, 4]])
