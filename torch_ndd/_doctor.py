@@ -280,7 +280,7 @@ class _Extra(NamedTuple):
 
 
 _EXTRAS = {
-    "audio": _Extra({"soundfile": "soundfile"}, "decoders.audio, readers.NemoAsr"),
+    "audio": _Extra({"soundfile": "soundfile"}, "decoders.audio, readers.NemoAsr, readers.Lhotse"),
     "video": _Extra({"torchcodec": "torchcodec"}, "decoders.video, readers.Video and VideoResize"),
     "remote": _Extra({"fsspec": "fsspec", "aiohttp": "aiohttp"}, "readers and imread of URLs"),
     "parquet": _Extra({"pyarrow": "pyarrow"}, "readers.Parquet"),

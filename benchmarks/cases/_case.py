@@ -20,6 +20,7 @@ DATA: dict[str, Callable[[], np.ndarray]] = {
     "vga_gray": lambda: np.ascontiguousarray(vga_images()[..., :1]),
     "jpegs": jpeg_files,
     "flac files": lambda: _flac_files(64),
+    "features": lambda: _noise(16, 1500, 80, low=-1.0),
     "labels": lambda: np.arange(16 * 64, dtype=np.int32).reshape(16, 64),
     "64 rows": lambda: np.zeros((64, 1), np.float32),
     "tiny": lambda: np.arange(64, dtype=np.float32).reshape(16, 4),

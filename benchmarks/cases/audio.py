@@ -113,6 +113,11 @@ CASES = (
         data="speech",
     ),
     Case(
+        "augment.spec_augment",
+        ndd=lambda ndd, types, x: ndd.augment.spec_augment(x),
+        data="features",
+    ),
+    Case(
         "time_mask",
         ndd=lambda ndd, types, x: ndd.time_mask(x, time_mask_param=100),
         tv=lambda v2, x: _mask(x, 100, 2),

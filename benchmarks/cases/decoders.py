@@ -40,6 +40,12 @@ CASES = (
         data="flac files",
     ),
     Case(
+        "decoders.audio, FLAC, a second from the middle",
+        ndd=lambda ndd, types, x: ndd.decoders.audio(x, start=1.5, duration=1.0)[0],
+        np=lambda x: importlib.import_module("soundfile").read(io.BytesIO(x.tobytes()), 16_000, 24_000, dtype="float32")[0],
+        data="flac files",
+    ),
+    Case(
         "peek_image_shape",
         ndd=lambda ndd, types, x: ndd.peek_image_shape(x),
         data="jpegs",

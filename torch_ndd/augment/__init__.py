@@ -15,11 +15,12 @@ from ._erasing import random_erasing
 from ._mixing import cutmix, mixup, mixup_or_cutmix
 from ._mosaic import mosaic
 from ._policies import auto_augment, rand_augment, trivial_augment
+from ._spec_augment import spec_augment
 from ._timm_strings import timm_arguments
 
 # fmt: off
 __all__ = [
     "RAND_AUGMENT", "TRIVIAL_AUGMENT_WIDE", "Augmentation", "aug_mix", "auto_augment", "cutmix", "elastic", "mixup", "mixup_or_cutmix", "mosaic",
-    "rand_augment", "random_erasing", "timm_arguments", "trivial_augment",
+    "rand_augment", "random_erasing", "spec_augment", "timm_arguments", "trivial_augment",
 ]
 # fmt: on

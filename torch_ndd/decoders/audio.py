@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .._core import native
-from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
+from .._core.operators.operator import DeviceLike, Double, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
 from .._core.values.batch import Batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
@@ -27,10 +27,13 @@ def audio(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     downmix: bool = False,
+    duration: ShapeArg[Double] | None = None,
     max_sample_bytes: int | None = None,
     dtype: torch.dtype = torch.float32,
+    on_error: str = "empty",
     quality: float = 50.0,
     sample_rate: ShapeArg[float] = 0.0,
+    start: ShapeArg[Double] = 0.0,
 ) -> tuple[T, T]:
     """Decode audio: bytes of WAV, FLAC, OGG (Vorbis, Opus), MP3 or AIFF files to samples (frames, channels), and their sampling rates.
 
@@ -40,6 +43,10 @@ def audio(
     Args:
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
         downmix: average the channels; the result is (frames,).
+        start, duration: the part to decode, in seconds; by default the whole sound. It equals the slice of the whole result from frame
+            ``floor(start * rate)`` on, with ``floor(duration * rate)`` frames or as many as there are, at the rate of the result. WAV, FLAC, AIFF and
+            OGG are sought, MP3 and Opus are decoded from one second before, and MP3 without a length in its header from its beginning.
+        on_error: what to do if ``start`` lies behind the end: "empty" returns no frames, "raise" raises RuntimeError.
         max_sample_bytes: the largest sound to decode, a guard against small files that claim a lot of data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         dtype: float32, from -1 to 1, or int16 or int32 over their full range. Integers from a file are kept or shifted; values that went through
@@ -51,7 +58,7 @@ def audio(
     Raises:
         RuntimeError: a file that is not audio or is damaged, a sound larger than ``max_sample_bytes``; the message names the sample and the file.
             Another dtype; ``quality`` out of range.
-        ValueError: ``max_sample_bytes`` that is not positive.
+        ValueError: ``start`` or ``duration`` that is negative or NaN, another ``on_error``, ``max_sample_bytes`` that is not positive.
 
     Needs the package soundfile, for its libsndfile: ``pip install torch_ndd[audio]``.
 
@@ -73,36 +80,41 @@ def audio(
     if not 0 <= quality <= 100:
         raise RuntimeError(f"{op}: Resampling quality must be in [0..100] range, got {quality}")
     check_encoded(op, files, "encoded sounds")
+    if on_error not in ("empty", "raise"):
+        raise ValueError(f'{op}: on_error must be "empty" or "raise", got {on_error!r}')
     load()
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
+    starts, durations = (_one_per_file(value, files.batch_size) for value in (start, math.inf if duration is None else duration))
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)
-    arguments = (files.buffer, files.ragged_shapes, op, wanted, bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes), table)
+    limits = (on_error == "raise", bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes))
+    arguments = (files.buffer, files.ragged_shapes, op, wanted, starts, durations, *limits, table)
     if torch.compiler.is_compiling():
         _shapes(*arguments)
     else:
         submit(_shapes, arguments, [], True, files.sources)
-    # The formula of csrc/decoders/audio/audio.cpp, as tensors, because a compiled graph computes it too.
-    frames, channels, rates = table.unbind(1)
-    rates = rates.to(torch.float64)
-    resampled = (wanted > 0) & (wanted != rates)
-    rates_out = torch.where(resampled, wanted, rates)
-    frames = torch.where(resampled, (frames * rates_out / rates).ceil().to(torch.int64), frames)
-    shapes = frames[:, None] if downmix else torch.stack([frames, channels], 1)
-    out = empty_packed(shapes, dtype, files.buffer.device)
+    rates = torch.where(wanted > 0, wanted, table[:, 2].to(torch.float64))
+    out = empty_packed(table[:, : 1 if downmix else 2].contiguous(), dtype, files.buffer.device)
     out.sources = files.sources
-    return launch(out, [op, rates_out, bool(downmix), float(quality)], also=(new_batch(rates_out.to(torch.float32)),))
+    return launch(out, [op, rates, starts, durations, bool(downmix), float(quality)], also=(new_batch(rates.to(torch.float32)),))
 
 
 def lengths(files: Batch, max_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return frames and sampling rates of audio files. Raise RuntimeError for other files, and for sounds of more than ``max_bytes`` bytes."""
     load()
-    table, rates = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.zeros(files.batch_size, dtype=torch.float64)
-    submit(_shapes, (files.wait(), files.ragged_shapes, "decoders.audio", rates, False, 1, max_bytes, table), [], True, files.sources)
+    count = files.batch_size
+    table, zeros, forever = torch.empty((count, 3), dtype=torch.int64), _one_per_file(0, count), _one_per_file(math.inf, count)
+    arguments = (files.wait(), files.ragged_shapes, "decoders.audio", zeros, zeros, forever, False, False, 1, max_bytes, table)
+    submit(_shapes, arguments, [], True, files.sources)
     return table[:, 0].numpy(), table[:, 2].numpy().astype(np.float64)
 
 
 def _wanted_rates(op: str, rate: Any, count: int) -> torch.Tensor:
-    wanted = rate.reshape(-1).to(torch.float64) if isinstance(rate, torch.Tensor) else torch.tensor([float(rate)], dtype=torch.float64)
+    wanted = _one_per_file(rate, count)
     if not torch.compiler.is_compiling() and not all(math.isfinite(hertz) and hertz < 2**31 for hertz in wanted.tolist()):
         raise RuntimeError(f"{op}: sample_rate must be finite and less than 2**31, got {wanted.tolist()}")
-    return wanted.expand(count).contiguous()
+    return wanted
+
+
+def _one_per_file(value: Any, count: int) -> torch.Tensor:
+    values = value.reshape(-1).to(torch.float64) if isinstance(value, torch.Tensor) else torch.tensor([float(value)], dtype=torch.float64)
+    return values.expand(count).contiguous()

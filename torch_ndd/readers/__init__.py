@@ -14,9 +14,9 @@ from .file import File
 from .join import Join
 from .mix import Mix
 from .mxnet import MXNet
-from .nemo_asr import NemoAsr
 from .numpy import Numpy
 from .parquet import Parquet
+from .speech import Lhotse, NemoAsr
 from .tfrecord import TFRecord
 from .video import Video, VideoResize
 from .webdataset import Webdataset
@@ -24,8 +24,8 @@ from .weighted import Weighted
 
 # fmt: off
 __all__ = [
-    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "Join", "LoaderOptions", "MXNet", "Mix", "NemoAsr", "Numpy", "Parquet",
-    "Reader", "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset", "Weighted", "merge_states",
+    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "Join", "Lhotse", "LoaderOptions", "MXNet", "Mix", "NemoAsr", "Numpy",
+    "Parquet", "Reader", "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset", "Weighted", "merge_states",
 ]
 # fmt: on
 

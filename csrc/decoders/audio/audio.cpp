@@ -21,31 +21,60 @@
 namespace ndd {
 namespace {
 
-// Output samples lie at multiples of 1 / out_rate, and only those before the end of the sound count: hence the rounding up. The same formula is in
-// torch_ndd/decoders/audio.py.
+// Output samples lie at multiples of 1 / out_rate, and only those before the end of the sound count: hence the rounding up.
 int64_t resampled_length(int64_t length, double in_rate, double out_rate) {
-  return static_cast<int64_t>(std::ceil(static_cast<double>(length) * out_rate / in_rate));
+  return in_rate == out_rate ? length : static_cast<int64_t>(std::ceil(static_cast<double>(length) * out_rate / in_rate));
 }
 
 AudioFile audio_file(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), static_cast<size_t>(files.volume(i))}; }
 
-// Fills `out` (N, 3) with frames, channels and the sampling rate of each file. `rates` (N) are the output rates, 0 for the file's own. A
-// sound must not have more than `max_bytes` bytes, neither as stored nor after resampling, because both buffers exist while it is decoded.
-void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, bool mix, int64_t item_bytes,
-                  int64_t max_bytes, const Tensor& out) {
+// The rates (0 for the file's own), and the beginnings and lengths in seconds of the parts to decode.
+struct Wanted {
+  Args<double> rates, starts, durations;
+};
+
+// Frames of the result of a whole file.
+struct Part {
+  int64_t begin, count;
+};
+
+Part part_of(const AudioFile& file, double rate, double start, double duration) {
+  const auto total = static_cast<double>(resampled_length(file.frames(), file.rate(), rate));
+  const double begin = std::min(std::floor(start * rate), total), count = std::min(std::floor(duration * rate), total - begin);
+  return {static_cast<int64_t>(begin), static_cast<int64_t>(count)};
+}
+
+void check_seconds(const char* name, double seconds) {
+  if (!(seconds >= 0)) fail(Error::Value, name, " must be a number of seconds that is not negative, got ", seconds);
+}
+
+// Fills `out` (N, 3) with frames and channels of each result, and the sampling rate of the file. A sound must not have more than `max_bytes` bytes,
+// neither as stored nor after resampling, because both buffers exist while it is decoded.
+void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, const Tensor& starts,
+                  const Tensor& durations, bool must_begin, bool mix, int64_t item_bytes, int64_t max_bytes, const Tensor& out) {
   const Samples files(input, input_shapes);
+  const Wanted wanted{Args<double>(rates), Args<double>(starts), Args<double>(durations)};
   auto* row = static_cast<int64_t*>(out.data_ptr());
   for (int64_t i = 0; i < files.size(); ++i, row += 3) {
     for_sample(op, i, [&] {
+      const double start = wanted.starts(i), duration = wanted.durations(i);
+      check_seconds("start", start);
+      check_seconds("duration", duration);
       const AudioFile file = audio_file(files, i);
-      row[0] = file.frames();
-      row[1] = file.channels();
+      const double own = file.rate(), rate = wanted.rates(i) > 0 ? wanted.rates(i) : own;
+      const Part part = part_of(file, rate, start, duration);
+      if (must_begin && start > 0 && start * own >= static_cast<double>(file.frames())) {
+        fail("start=", start, " s lies behind the end of the sound, which has ", static_cast<double>(file.frames()) / own,
+             " s; on_error=\"empty\" returns no frames");
+      }
+      row[0] = part.count;
+      row[1] = mix ? 1 : file.channels();
       row[2] = file.rate();
-      const double wanted = Args<double>(rates)(i), frames = static_cast<double>(row[0]), channels = static_cast<double>(row[1]);
-      const double samples = std::max(frames * channels, (wanted > 0 ? frames * wanted / file.rate() : frames) * (mix ? 1 : channels));
-      check_sample(
-          "a sound of " + std::to_string(row[0]) + " frames of " + std::to_string(row[1]) + " channels at " + std::to_string(row[2]) + " Hz has",
-          samples * static_cast<double>(item_bytes), max_bytes);
+      const auto channels = static_cast<double>(file.channels()), frames = static_cast<double>(part.count);
+      const double samples = std::max(frames * own / rate * channels, frames * static_cast<double>(row[1]));
+      check_sample("a sound of " + std::to_string(part.count) + " frames of " + std::to_string(file.channels()) + " channels at " +
+                       std::to_string(std::llround(rate)) + " Hz has",
+                   samples * static_cast<double>(item_bytes), max_bytes);
     });
   }
 }
@@ -60,16 +89,24 @@ void downmix(const float* in, int64_t frames, int64_t channels, float* out) {
   }
 }
 
-// Resamples interleaved samples. A lower rate is interpolated as well, without an anti-aliasing filter, as in DALI.
-void resample(const float* in, int64_t frames, int64_t channels, double ratio, double quality, float* out, int64_t out_frames) {
-  const auto filter = sinc_filter(ratio, out_frames, sinc_lobes(quality), false);
-  const int64_t before = zeros_before(*filter);
-  std::vector<float> padded(static_cast<size_t>(before + frames + zeros_behind(*filter))), output(static_cast<size_t>(out_frames));
+// Resamples interleaved samples, the frames of the file from `origin` on. A lower rate is interpolated as well, without an anti-aliasing filter, as in
+// DALI.
+void resample(const SincFilter& filter, const float* in, int64_t origin, int64_t frames, int64_t channels, Part part, float* out) {
+  const int64_t before = zeros_before(filter);
+  std::vector<float> padded(static_cast<size_t>(before + frames + zeros_behind(filter))), output(static_cast<size_t>(part.count));
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t i = 0; i < frames; ++i) padded[before + i] = in[i * channels + c];
-    filter_signal(*filter, padded.data(), frames, out_frames, output.data());
-    for (int64_t i = 0; i < out_frames; ++i) out[i * channels + c] = output[i];
+    filter_signal(filter, padded.data(), origin, frames, part.begin, part.count, output.data());
+    for (int64_t i = 0; i < part.count; ++i) out[i * channels + c] = output[i];
   }
+}
+
+// The frames of a file of which a part of the resampled sound is computed.
+Part frames_under(const SincFilter& filter, Part part, int64_t frames) {
+  if (part.count == 0) return {0, 0};
+  const int64_t first = position_of(filter.table, part.begin).first, last = position_of(filter.table, part.begin + part.count - 1).first;
+  const int64_t begin = std::clamp<int64_t>(first, 0, frames);
+  return {begin, std::clamp<int64_t>(last + filter.table.taps, begin, frames) - begin};
 }
 
 template <class T>
@@ -79,50 +116,52 @@ void store(const float* in, T* out, int64_t n) {
 }
 
 template <class T>
-void decode(AudioFile& file, bool mix, double out_rate, double quality, T* out, int64_t out_frames) {
-  const int64_t frames = file.frames(), channels = mix ? 1 : file.channels();
-  const bool resampled = out_rate != static_cast<double>(file.rate());
-  if (!resampled && out_frames != frames) fail("the encoded sound changed after the call");
+void decode(AudioFile& file, bool mix, double rate, double quality, Part part, T* out) {
+  const int64_t channels = mix ? 1 : file.channels();
+  const bool resampled = rate != static_cast<double>(file.rate());
   const bool direct = !resampled && (channels == file.channels()) && (std::is_same_v<T, float> || file.holds_integers());
-  if (direct) return file.read(out);
+  if (direct) return file.read(part.begin, part.count, out);
 
+  // The filter is that of the whole sound, so that a part is equal to a slice.
+  const int64_t all = resampled_length(file.frames(), file.rate(), rate);
+  const auto filter = resampled ? sinc_filter(static_cast<double>(file.rate()) / rate, all, sinc_lobes(quality), false) : nullptr;
+  const Part stored = resampled ? frames_under(*filter, part, file.frames()) : part;
   // Not filled with zeros: a damaged header may claim gigabytes, and pages that are never written take no memory.
-  const std::unique_ptr<float[]> samples(new float[frames * file.channels()]);
-  file.read(samples.get());
+  const std::unique_ptr<float[]> samples(new float[stored.count * file.channels()]);
+  file.read(stored.begin, stored.count, samples.get());
   const float* ready = samples.get();  // the samples after the latest step
   std::vector<float> mixed, converted;
   if (channels != file.channels()) {
-    mixed.resize(frames);
-    downmix(ready, frames, file.channels(), mixed.data());
+    mixed.resize(stored.count);
+    downmix(ready, stored.count, file.channels(), mixed.data());
     ready = mixed.data();
   }
   if (resampled) {
-    converted.resize(out_frames * channels);
-    resample(ready, frames, channels, static_cast<double>(file.rate()) / out_rate, quality, converted.data(), out_frames);
+    converted.resize(part.count * channels);
+    resample(*filter, ready, stored.begin, stored.count, channels, part, converted.data());
     ready = converted.data();
   }
-  store(ready, out, out_frames * channels);
+  store(ready, out, part.count * channels);
 }
 
 // `rates` (N) are the rates of the result. The headers are read again, because the memory of the files belongs to the caller and may have
 // changed since the shapes were computed: a sound that no longer fits its output is an error.
-void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, bool mix, double quality,
-                  const Tensor& out, const MaybeTensor& out_shapes) {
+void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, const Tensor& starts,
+                  const Tensor& durations, bool mix, double quality, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), sounds(out, out_shapes);
   const double cost = 5 * sounds.mean_volume();  // nanoseconds; FLAC decodes 200 million samples per second
   launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
     for_sample(op, i, [&] {
       AudioFile file = audio_file(files, i);
       const int64_t* shape = sounds.shape(i);
-      if ((mix ? 1 : file.channels()) != (sounds.ndim() > 1 ? shape[1] : 1)) fail("the encoded sound changed after the call");
       const double rate = Args<double>(rates)(i);
-      if (shape[0] != (rate == file.rate() ? file.frames() : resampled_length(file.frames(), file.rate(), rate))) {
+      const Part part = part_of(file, rate, Args<double>(starts)(i), Args<double>(durations)(i));
+      if (shape[0] != part.count || (mix ? 1 : file.channels()) != (sounds.ndim() > 1 ? shape[1] : 1))
         fail("the encoded sound changed after the call");
-      }
       switch (sounds.dtype()) {
-        case DType::int16: return decode(file, mix, rate, quality, static_cast<int16_t*>(sounds.data(i)), shape[0]);
-        case DType::int32: return decode(file, mix, rate, quality, static_cast<int32_t*>(sounds.data(i)), shape[0]);
-        default: return decode(file, mix, rate, quality, static_cast<float*>(sounds.data(i)), shape[0]);
+        case DType::int16: return decode(file, mix, rate, quality, part, static_cast<int16_t*>(sounds.data(i)));
+        case DType::int32: return decode(file, mix, rate, quality, part, static_cast<int32_t*>(sounds.data(i)));
+        default: return decode(file, mix, rate, quality, part, static_cast<float*>(sounds.data(i)));
       }
     });
   });

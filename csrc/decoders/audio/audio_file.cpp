@@ -25,14 +25,29 @@ constexpr int kPcm16 = 0x2, kFloat = 0x6, kDouble = 0x7, kVorbis = 0x60, kOpus =
 // samples, FLAC for 65535 samples of each of 8 channels.
 constexpr int64_t kMaxSamplesPerByte = 20'000;
 
+int64_t max_frames(size_t size, int64_t channels) { return kMaxSamplesPerByte * static_cast<int64_t>(size) / channels; }
+
 constexpr int64_t kUnknownFrames = std::numeric_limits<int64_t>::max();  // SF_COUNT_MAX
 
 constexpr int64_t kBlock = 8192;  // samples, so that a block fits into the first-level cache
 
 }  // namespace
 
-AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size) {
+AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size), flac_(flac::FlacFile::open(data, size)) {
   if (size == 0) fail("the file is empty");
+  if (flac_ && flac_->stream().samples <= max_frames(size, flac_->stream().channels)) {
+    const flac::Stream& stream = flac_->stream();
+    info_.frames = stream.samples;
+    info_.samplerate = stream.rate;
+    info_.channels = stream.channels;
+    return;
+  }
+  open_with_library();
+}
+
+void AudioFile::open_with_library() {
+  const uint8_t* data = data_;
+  const size_t size = size_;
   check_vorbis_headers(data, size);
   open(view_with_length(data, size));
   if (!handle_) {
@@ -45,13 +60,14 @@ AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size
   // Counting by decoding is the last resort: it takes as long as decoding.
   if (view.frames >= 0) info_.frames = view.frames;
   else if ((view.is_estimated || info_.frames == kUnknownFrames) && info_.channels > 0 && info_.channels <= 1024) count_frames();
-  const bool sane = info_.frames >= 0 && info_.channels > 0 && info_.channels <= 1024 && info_.samplerate > 0 &&
-                    info_.frames <= kMaxSamplesPerByte * static_cast<int64_t>(size) / info_.channels;
+  const bool sane =
+      info_.frames >= 0 && info_.channels > 0 && info_.channels <= 1024 && info_.samplerate > 0 && info_.frames <= max_frames(size, info_.channels);
   if (!sane) {
     // The destructor of an object whose constructor throws does not run, so the handle is closed here.
     const std::string promised =
         std::to_string(info_.frames) + " frames of " + std::to_string(info_.channels) + " channels at " + std::to_string(info_.samplerate) + " Hz";
     sndfile().close(handle_);
+    handle_ = nullptr;
     fail("the header promises ", promised, ", which a file of ", size, " bytes cannot hold");
   }
 }
@@ -98,36 +114,76 @@ void AudioFile::open(AudioView view) {
 // Counts the frames by decoding them: FLAC may leave the length open, and MPEG audio may be interrupted by other data. FLAC decodes 200
 // million samples per second.
 void AudioFile::count_frames() {
-  const SndfileLibrary& library = sndfile();
-  std::vector<int32_t> block(static_cast<size_t>(kBlock) * info_.channels);
-  int64_t count = 0;
-  {
-    const CaptureOutput capture(messages_);
-    for (int64_t got = 1; got > 0; count += got) got = std::max<int64_t>(library.readf_int(handle_, block.data(), kBlock), 0);
-    library.close(handle_);
-  }
-  // Seeking back is not reliable in a damaged stream, so the file is opened again.
-  messages_.clear();
-  open(std::move(memory_.view));
-  if (!handle_) fail("the file changed while it was read");
+  const int64_t count = skip(kUnknownFrames);
+  reopen();  // seeking back is not reliable in a damaged stream
   info_.frames = count;
 }
 
+void AudioFile::reopen() {
+  const int64_t frames = info_.frames;
+  {
+    const CaptureOutput capture(messages_);
+    sndfile().close(handle_);
+  }
+  messages_.clear();
+  open(std::move(memory_.view));
+  if (!handle_) fail("the file changed while it was read");
+  info_.frames = frames;
+}
+
+// Decodes frames and discards them. Returns how many there were.
+int64_t AudioFile::skip(int64_t frames) {
+  const CaptureOutput capture(messages_);
+  std::vector<int32_t> block(static_cast<size_t>(kBlock) * info_.channels);
+  int64_t count = 0;
+  for (int64_t got = 1; got > 0 && count < frames; count += got) {
+    got = std::max<int64_t>(sndfile().readf_int(handle_, block.data(), std::min(kBlock, frames - count)), 0);
+  }
+  return count;
+}
+
+// Moves to a frame. A frame of MPEG audio or Opus depends on those before it, so these are decoded from one second before.
+void AudioFile::seek(int64_t frame) {
+  const int type = info_.format & kSubtype;
+  const bool is_chained = (type >= kMpeg1 && type <= kMpeg3) || type == kOpus;
+  const int64_t from = std::max<int64_t>(is_chained ? frame - info_.samplerate : frame, 0);
+  if (frame == 0) return;
+  bool is_there = from == 0;
+  // Without a length there is no index either, and libmpg123 guesses where a frame is.
+  if (!is_there && info_.seekable && !memory_.view.is_estimated) {
+    const CaptureOutput capture(messages_);
+    is_there = sndfile().seek(handle_, from, SEEK_SET) == from;
+    if (!is_there) messages_.clear();
+  }
+  if (!is_there) reopen();  // and decode from the beginning
+  const int64_t before = is_there ? frame - from : frame, skipped = skip(before);
+  if (skipped < before) fail_at(frame - before + skipped);
+}
+
 AudioFile::~AudioFile() {
+  if (!handle_) return;
   const CaptureOutput capture(messages_);
   sndfile().close(handle_);
 }
 
 bool AudioFile::holds_integers() const {
+  if (!handle_) return true;
   const int type = info_.format & kSubtype;
   return type != kFloat && type != kDouble && !(type >= kVorbis && type <= kOpus) && !(type >= kMpeg1 && type <= kMpeg3);
 }
 
 template <class T>
-void AudioFile::read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), T* out) {
+void AudioFile::read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out) {
+  seek(begin);
   const CaptureOutput capture(messages_);
-  const int64_t frames = read(handle_, out, info_.frames);
-  if (frames != info_.frames) fail_at(frames);
+  const int64_t frames = read(handle_, out, count);
+  if (frames != count) fail_at(begin + frames);
+  check_errors();
+}
+
+// A damaged frame of FLAC may become silence.
+void AudioFile::check_errors() const {
+  if (sndfile().error(handle_) != 0) fail("the sound is damaged (", sndfile().strerror(handle_), ")");
 }
 
 void AudioFile::fail_at(int64_t frames) const {
@@ -136,24 +192,43 @@ void AudioFile::fail_at(int64_t frames) const {
   fail(details.empty() ? reason : reason + " (" + details + ")");
 }
 
-void AudioFile::read(int16_t* out) { read_frames(sndfile().readf_short, out); }
-void AudioFile::read(int32_t* out) { read_frames(sndfile().readf_int, out); }
+// Returns whether the file is FLAC and was decoded. A damaged one is opened with the library, which decides what is still readable.
+template <class T>
+bool AudioFile::read_flac(int64_t begin, int64_t count, T* out) {
+  if (handle_) return false;
+  if (flac_->read(begin, count, out)) return true;
+  const SndfileInfo before = info_;
+  open_with_library();
+  if (info_.frames < begin + count || info_.channels != before.channels) fail("the sound is damaged: its headers contradict each other");
+  return false;
+}
+
+void AudioFile::read(int64_t begin, int64_t count, int16_t* out) {
+  if (!read_flac(begin, count, out)) read_frames(sndfile().readf_short, begin, count, out);
+}
+
+void AudioFile::read(int64_t begin, int64_t count, int32_t* out) {
+  if (!read_flac(begin, count, out)) read_frames(sndfile().readf_int, begin, count, out);
+}
 
 // libsndfile converts to float one sample at a time: 1.7 ns per sample of a WAV file, of which reading the integers takes 0.3. So 16-bit
 // files are read as integers and converted here in a loop that the compiler vectorizes.
-void AudioFile::read(float* out) {
-  if ((info_.format & kSubtype) != kPcm16) return read_frames(sndfile().readf_float, out);
+void AudioFile::read(int64_t begin, int64_t count, float* out) {
+  if (read_flac(begin, count, out)) return;
+  if ((info_.format & kSubtype) != kPcm16) return read_frames(sndfile().readf_float, begin, count, out);
+  seek(begin);
   const CaptureOutput capture(messages_);
   int16_t block[kBlock];
   const int64_t step = kBlock / info_.channels;
-  for (int64_t frame = 0; frame < info_.frames;) {
-    const int64_t wanted = std::min(step, info_.frames - frame), got = sndfile().readf_short(handle_, block, wanted);
+  for (int64_t frame = 0; frame < count;) {
+    const int64_t wanted = std::min(step, count - frame), got = sndfile().readf_short(handle_, block, wanted);
     const int64_t samples = std::max<int64_t>(got, 0) * info_.channels;
     for (int64_t i = 0; i < samples; ++i) out[i] = static_cast<float>(block[i]) * (1.0f / 32768.0f);
     out += samples;
     frame += std::max<int64_t>(got, 0);
-    if (got < wanted) fail_at(frame);
+    if (got < wanted) fail_at(begin + frame);
   }
+  check_errors();
 }
 
 }  // namespace ndd

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "decoders/audio/audio_lengths.h"
+#include "decoders/audio/flac/flac_file.h"
 #include "decoders/audio/sndfile_library.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace ndd {
@@ -25,10 +27,10 @@ class AudioFile {
   // Whether the samples are stored as integers and need no conversion through floats.
   bool holds_integers() const;
 
-  // Decode all frames, interleaved. Throw Error if the file ends early.
-  void read(int16_t* out);
-  void read(int32_t* out);
-  void read(float* out);
+  // Decode `count` frames from `begin` on, interleaved; call once. Throw Error if the file ends early.
+  void read(int64_t begin, int64_t count, int16_t* out);
+  void read(int64_t begin, int64_t count, int32_t* out);
+  void read(int64_t begin, int64_t count, float* out);
 
  private:
   // The file as libsndfile sees it: a replaced beginning, then the bytes of the caller, then zeros.
@@ -40,20 +42,29 @@ class AudioFile {
     void read(uint8_t* out, int64_t count) const;  // at the position; zeros behind the end
   };
 
+  void open_with_library();
   void open(AudioView view);
+  void reopen();
   void count_frames();
+  void seek(int64_t frame);
+  int64_t skip(int64_t frames);
 
   template <class T>
-  void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), T* out);
+  bool read_flac(int64_t begin, int64_t count, T* out);
+
+  template <class T>
+  void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out);
 
   [[noreturn]] void fail_at(int64_t frames) const;
+  void check_errors() const;
 
   const uint8_t* const data_;
   const size_t size_;
+  const std::optional<flac::FlacFile> flac_;
   Memory memory_{};
   std::string messages_;  // printed by the library
   SndfileInfo info_{};
-  SndfileHandle* handle_ = nullptr;
+  SndfileHandle* handle_ = nullptr;  // null while a FLAC file needs no library
 };
 
 }  // namespace ndd

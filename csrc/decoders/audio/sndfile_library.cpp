@@ -26,7 +26,9 @@ bool load_sndfile(const char* path, bool patch) {
   };
   find("sf_open_virtual", library->open_virtual);
   find("sf_close", library->close);
+  find("sf_error", library->error);
   find("sf_strerror", library->strerror);
+  find("sf_seek", library->seek);
   find("sf_readf_short", library->readf_short);
   find("sf_readf_int", library->readf_int);
   find("sf_readf_float", library->readf_float);

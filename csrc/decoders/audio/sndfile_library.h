@@ -26,7 +26,9 @@ struct SndfileHandle;
 struct SndfileLibrary {
   SndfileHandle* (*open_virtual)(SndfileSource* source, int mode, SndfileInfo* info, void* file);
   int (*close)(SndfileHandle* handle);
+  int (*error)(SndfileHandle* handle);  // 0 if none occurred so far
   const char* (*strerror)(SndfileHandle* handle);
+  int64_t (*seek)(SndfileHandle* handle, int64_t frames, int whence);  // returns the new position, or -1
   int64_t (*readf_short)(SndfileHandle* handle, int16_t* out, int64_t frames);
   int64_t (*readf_int)(SndfileHandle* handle, int32_t* out, int64_t frames);
   int64_t (*readf_float)(SndfileHandle* handle, float* out, int64_t frames);

@@ -56,13 +56,13 @@ struct Taps {
   float next;
 };
 
-// Steps through the taps of consecutive outputs without the division in position_of(). `signal` starts `before` elements before the first one.
+// Steps through the taps of consecutive outputs, from `first` on, without the division in position_of(). Element i of the input is at signal[i + before].
 class TapsInOrder {
  public:
-  TapsInOrder(const SincFilter& filter, const float* signal, int64_t before, int64_t last_start)
+  TapsInOrder(const SincFilter& filter, const float* signal, int64_t before, int64_t last_start, int64_t first)
       : table_(filter.table), weights_(filter.weights.data()), signal_(signal), before_(before), last_start_(last_start),
-        whole_(table_.exact ? table_.advance / table_.phases : 0), part_(table_.exact ? table_.advance % table_.phases : 0),
-        position_{1 - table_.reach, 0, 0.0f} {}
+        whole_(table_.exact ? table_.advance / table_.phases : 0), part_(table_.exact ? table_.advance % table_.phases : 0), output_(first),
+        position_(position_of(table_, first)) {}
 
   Taps next() {
     if (!table_.exact) position_ = position_of(table_, output_++);
@@ -78,7 +78,7 @@ class TapsInOrder {
  private:
   const SincTable& table_;
   const float *weights_, *signal_;
-  int64_t before_, last_start_, whole_, part_, output_ = 0;
+  int64_t before_, last_start_, whole_, part_, output_;
   SincPosition position_;
 };
 
@@ -138,9 +138,9 @@ std::shared_ptr<const SincFilter> sinc_filter(double ratio, int64_t outputs, int
   return kept->get(key, [&] { return make_sinc_filter(advance, phases, ratio, exact, lobes, stretch); });
 }
 
-void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* out) {
+void filter_signal(const SincFilter& filter, const float* signal, int64_t origin, int64_t length, int64_t first, int64_t outputs, float* out) {
   const int64_t before = zeros_before(filter);
-  TapsInOrder taps(filter, signal, before, before + length + filter.table.taps);
+  TapsInOrder taps(filter, signal, before - origin, before + length + filter.table.taps, first);
   int64_t o = 0;
 #if defined(__x86_64__)
   if (cpu_isa() != Isa::base) o = filter_fours(filter.table, taps, outputs, out);

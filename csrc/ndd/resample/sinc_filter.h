@@ -54,7 +54,8 @@ std::shared_ptr<const SincFilter> sinc_filter(double ratio, int64_t outputs, int
 inline int64_t zeros_before(const SincFilter& filter) { return filter.table.reach; }
 inline int64_t zeros_behind(const SincFilter& filter) { return 2 * filter.table.taps; }
 
-// `signal` has `length` elements and must be surrounded by that many zeros.
-void filter_signal(const SincFilter& filter, const float* signal, int64_t length, int64_t outputs, float* out);
+// Computes the outputs from `first` on. `signal` points to zeros_before() zeros, behind which come `length` elements of the input from `origin` on and
+// zeros_behind() zeros.
+void filter_signal(const SincFilter& filter, const float* signal, int64_t origin, int64_t length, int64_t first, int64_t outputs, float* out);
 
 }  // namespace ndd

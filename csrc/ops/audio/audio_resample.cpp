@@ -48,7 +48,7 @@ void resample_sample(const ResampleJob& job, int64_t i) {
   float* const padded = scratch_of(signal, before + length + after);
   for (int64_t channel = 0; channel < channels; ++channel) {
     load_channel(job, i, channel, before, after, padded);
-    filter_signal(*filter, padded, length, outputs, row);
+    filter_signal(*filter, padded, 0, length, 0, outputs, row);
     for (int64_t o = 0; channels > 1 && o < outputs; ++o) mixed[o * channels + channel] = row[o];
   }
   row_storer(job.out.dtype())(mixed, outputs * channels, job.out.data(i));

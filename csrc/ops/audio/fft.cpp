@@ -11,6 +11,7 @@
 namespace ndd::audio {
 namespace {
 
+constexpr int64_t kMinSplit = 2048;
 constexpr int64_t kMaxCachedNumbers = 1 << 22;  // of all plans together, about 50 bytes each: 200 MB
 
 // Empty if n has a prime factor above 7. Radix 4 comes first, since two steps of radix 2 read and write everything once more.
@@ -30,7 +31,7 @@ void add_chirp(int64_t k, int64_t n, std::vector<float>& chirp) {
 
 }  // namespace
 
-ComplexPlan::ComplexPlan(int64_t n) : n(n) {
+ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
   const auto radices = radices_of(n);
   if (radices.empty() && n > 1) {
     int64_t length = 1;
@@ -63,6 +64,22 @@ ComplexPlan::ComplexPlan(int64_t n) : n(n) {
     }
     left = count;
     stride *= radix;
+  }
+  if (may_be_split && n >= kMinSplit) split();
+}
+
+void ComplexPlan::split() {
+  auto length = static_cast<int64_t>(std::sqrt(static_cast<double>(n)));
+  while (n % length != 0) --length;
+  const int64_t width = n / length;
+  columns.reset(new ComplexPlan(length, false));
+  rows.reset(new ComplexPlan(width, false));
+  for (int64_t k = 0; k < length; ++k) {
+    for (int64_t b = 0; b < width; ++b) {
+      const double angle = -2.0 * M_PI * static_cast<double>(k * b) / static_cast<double>(n);
+      cross_re.push_back(static_cast<float>(std::cos(angle)));
+      cross_im.push_back(static_cast<float>(std::sin(angle)));
+    }
   }
 }
 

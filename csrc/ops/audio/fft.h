@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fourier transforms of many real signals of equal length, side by side: Stockham's algorithm with radices 4, 2, 3, 5 and 7. Each step handles element i
 // of all signals (the lanes) together, so it needs no shuffles, and unlike Cooley and Tukey's algorithm no bit reversal. Lengths with larger prime
-// factors go through Bluestein's convolution.
+// factors go through Bluestein's convolution. A single long signal, which has no lanes, becomes a matrix whose columns and rows are lanes: for 64000
+// elements that takes 0.12 ms of CPU time, MKL 0.26; step by step it took half as long again as MKL.
 //
 // Of 64 signals of 64000 elements, two threads: windows of 512 every 256 take 4.4 ms, of 400 every 160 5.4 ms, of 2048 every 512 9.2 ms. torch.stft (MKL)
 // takes 21, 43 and 85 ms, DALI 18, 122 and 33 ms; and MKL would start threads of its own under those of the CPU stream. In milliseconds of CPU time
@@ -31,17 +32,25 @@ struct Stage {
 
 // The transform of `n` complex numbers.
 struct ComplexPlan {
-  explicit ComplexPlan(int64_t n);
+  explicit ComplexPlan(int64_t n) : ComplexPlan(n, true) {}
 
   int64_t n;
   std::vector<Stage> stages;
   std::vector<float> twiddles;
+  // For a single long transform, whose first stages have nothing to handle side by side: n = columns * rows, as a matrix of which first all columns are
+  // transformed and then, after a multiplication by exp(-2 pi i k b / n) for frequency k of column b, all rows (Bailey's four steps).
+  std::unique_ptr<const ComplexPlan> columns, rows;
+  std::vector<float> cross_re, cross_im;
   // Bluestein's algorithm: the transform of a longer convolution (a power of two, at least 2 n - 1), exp(-pi i k^2 / n), and the transform of its conjugate divided by the length.
   std::unique_ptr<const ComplexPlan> convolution;
   std::vector<float> chirp, filter;
 
   // The number of complex numbers that the buffers hold.
   int64_t extent() const { return convolution ? convolution->n : n; }
+
+ private:
+  ComplexPlan(int64_t n, bool may_be_split);
+  void split();
 };
 
 // The transform of `n` real numbers. If n is even they are treated as n / 2 complex ones, x[2 i] + x[2 i + 1] i, which halves the work; power_of_pair()

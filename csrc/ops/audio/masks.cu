@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SpecAugment's masks (Park et al., 2019): bands of an axis are set to a number, or to the mean of the sample.
+// SpecAugment's masks (Park et al., 2019): bands of an axis are set to a number, which may be the mean of the sample.
 #include <algorithm>
 #include <cstring>
 
@@ -83,6 +83,7 @@ struct Run {
   const void* in;
   void* out;
   int64_t volume, extent, inner;
+  float value;  // unless it is the mean
   Masks masks;
 };
 
@@ -98,14 +99,14 @@ __global__ void __launch_bounds__(kThreads) means_gpu(const Run* runs, int64_t c
 }
 
 // Bound by memory as long as there are few masks, which every element is compared with.
-__global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t count, int64_t masks, DType dtype, float value, const float* means) {
+__global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t count, int64_t masks, DType dtype, const float* means) {
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     const Run& run = runs[r];
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.volume; e += int64_t{gridDim.x} * kThreads) {
       const int64_t k = e / run.inner % run.extent;
       bool masked = false;
       for (int64_t m = 0; m < masks; ++m) masked |= k >= run.masks.begin[m] && k < run.masks.end[m];
-      if (masked) store_element(means ? means[r] : value, run.out, dtype, e);
+      if (masked) store_element(means ? means[r] : run.value, run.out, dtype, e);
       else copy_element(run.in, e, run.out, e, dtype);
     }
   }
@@ -114,14 +115,13 @@ __global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t c
 
 template <const char* op>
 void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, const Tensor& widest, const Tensor& probability, int64_t count,
-                bool mean, double value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
+                bool mean, const Tensor& value, const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const Args<float> widths(widest), probabilities(probability);
+  const Args<float> widths(widest), probabilities(probability), mask_values(value);
   if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": axis must be from 0 to ", in.ndim() - 1, ", got ", axis);
   if (count < 0 || count > kMaxMasks) fail(Error::Value, op, ": num_masks must be 0 to 64, got ", count);
   if (words.numel() < 4) fail(Error::Value, op, ": rng gave too few words");
   const auto* drawn = static_cast<const int64_t*>(words.data_ptr());
-  const auto mask_value = static_cast<float>(value);
   const auto masks_of = [=](int64_t i) {
     const float width = widths(i), p = probabilities(i);
     if (!(width >= 0.0f)) fail(Error::Value, op, ": sample ", i, ": the widest mask must not be negative, got ", width);
@@ -134,7 +134,7 @@ void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t ax
     int64_t max_volume = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       const AxisShape shape(in, i, axis);
-      runs.push_back({in.data(i), out.data(i), in.volume(i), shape.extent, shape.inner, masks_of(i)});
+      runs.push_back({in.data(i), out.data(i), in.volume(i), shape.extent, shape.inner, mask_values(i), masks_of(i)});
       max_volume = std::max(max_volume, in.volume(i));
     }
     if (max_volume == 0) return;
@@ -144,12 +144,12 @@ void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t ax
     auto* device_means = static_cast<float*>(means.data());
     if (mean) means_gpu<<<batch_grid(samples, 1, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), samples, in.dtype(), device_means);
     const dim3 grid = batch_grid(max_volume, 1024, samples);
-    masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), samples, count, in.dtype(), mask_value, mean ? device_means : nullptr);
+    masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), samples, count, in.dtype(), mean ? device_means : nullptr);
     return check_launch(op);
   }
 #endif
-  launch_cpu(op, in.size(), (mean ? 0.4 : 0.15) * in.mean_volume(), {words},
-             [=](int64_t i) { mask_sample(in, out, i, axis, masks_of(i), count, mean ? static_cast<float>(mean_of(in, i)) : mask_value); });
+  launch_cpu(op, in.size(), (mean ? 0.4 : 0.15) * in.mean_volume(), {words, value},
+             [=](int64_t i) { mask_sample(in, out, i, axis, masks_of(i), count, mean ? static_cast<float>(mean_of(in, i)) : mask_values(i)); });
 }
 
 }  // namespace

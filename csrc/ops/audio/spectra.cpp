@@ -32,6 +32,56 @@ void run_stages(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, 
   re = a, im = b, other_re = c, other_im = d;
 }
 
+void copy_block(const float* from, int64_t from_step, int64_t rows, int64_t lanes, float* to, int64_t to_step) {
+  for (int64_t i = 0; i < rows; ++i) std::copy_n(from + i * from_step, lanes, to + i * to_step);
+}
+
+// The columns and the rows of the matrix are transformed kMaxLanes at a time, in buffers that stay in the first-level cache. The result is in re and im.
+void run_split(const ComplexPlan& plan, float* re, float* im, float* other_re, float* other_im) {
+  static thread_local LineVector<float> scratch;
+  const int64_t length = plan.columns->n, width = plan.rows->n, part = std::max(length, width) * kMaxLanes;
+  float* const buffers = scratch_of(scratch, 4 * part);
+  for (int64_t b = 0; b < width; b += kMaxLanes) {
+    const int64_t lanes = std::min<int64_t>(kMaxLanes, width - b);
+    float *x = buffers, *y = x + part, *other_x = y + part, *other_y = other_x + part;
+    copy_block(re + b, width, length, lanes, x, lanes);
+    copy_block(im + b, width, length, lanes, y, lanes);
+    run_stages(*plan.columns, lanes, x, y, other_x, other_y);
+    with_simd([&]() NDD_ALWAYS_INLINE {
+      for (int64_t k = 0; k < length; ++k) {
+        const float* __restrict c = plan.cross_re.data() + k * width + b;
+        const float* __restrict s = plan.cross_im.data() + k * width + b;
+        float* __restrict u = x + k * lanes;
+        float* __restrict v = y + k * lanes;
+        const int64_t n = lanes;
+        for (int64_t l = 0; l < n; ++l) {
+          const float real = u[l] * c[l] - v[l] * s[l];
+          v[l] = u[l] * s[l] + v[l] * c[l];
+          u[l] = real;
+        }
+      }
+    });
+    float *real_rows[kMaxLanes], *imaginary_rows[kMaxLanes];
+    for (int64_t l = 0; l < lanes; ++l) real_rows[l] = other_re + (b + l) * length, imaginary_rows[l] = other_im + (b + l) * length;
+    lanes_to_rows(x, lanes, lanes, length, real_rows);
+    lanes_to_rows(y, lanes, lanes, length, imaginary_rows);
+  }
+  for (int64_t k = 0; k < length; k += kMaxLanes) {
+    const int64_t lanes = std::min<int64_t>(kMaxLanes, length - k);
+    float *x = buffers, *y = x + part, *other_x = y + part, *other_y = other_x + part;
+    copy_block(other_re + k, length, width, lanes, x, lanes);
+    copy_block(other_im + k, length, width, lanes, y, lanes);
+    run_stages(*plan.rows, lanes, x, y, other_x, other_y);
+    copy_block(x, lanes, width, lanes, re + k, length);
+    copy_block(y, lanes, width, lanes, im + k, length);
+  }
+}
+
+void run(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, float*& other_re, float*& other_im) {
+  if (lanes == 1 && plan.columns) run_split(plan, re, im, other_re, other_im);
+  else run_stages(plan, lanes, re, im, other_re, other_im);
+}
+
 // Multiplies number i of all lanes by factor i; `sign` -1 takes the conjugate of the product.
 void multiply(const float* factors, int64_t n, int64_t lanes, float sign, float* re, float* im) {
   for (int64_t i = 0; i < n; ++i, re += lanes, im += lanes) {
@@ -174,12 +224,12 @@ void store(int64_t bins, int64_t lanes, const Signals& signals, const float* pow
 }  // namespace
 
 void transform(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, float*& other_re, float*& other_im) {
-  if (!plan.convolution) return run_stages(plan, lanes, re, im, other_re, other_im);
+  if (!plan.convolution) return run(plan, lanes, re, im, other_re, other_im);
   // X[k] = chirp[k] * sum over j of (x[j] chirp[j]) conj(chirp[k - j]); the inverse transform is the conjugate of that of the conjugate.
   multiply(plan.chirp.data(), plan.n, lanes, 1.0f, re, im);
-  run_stages(*plan.convolution, lanes, re, im, other_re, other_im);
+  run(*plan.convolution, lanes, re, im, other_re, other_im);
   multiply(plan.filter.data(), plan.extent(), lanes, -1.0f, re, im);
-  run_stages(*plan.convolution, lanes, re, im, other_re, other_im);
+  run(*plan.convolution, lanes, re, im, other_re, other_im);
   for (int64_t i = 0; i < plan.n * lanes; ++i) im[i] = -im[i];
   multiply(plan.chirp.data(), plan.n, lanes, 1.0f, re, im);
 }

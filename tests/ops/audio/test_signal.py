@@ -120,7 +120,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("length", [1, 2, 3, 50, 97, 1000, 1021, 4096, 10007])
+@pytest.mark.parametrize("length", [1, 2, 3, 50, 97, 1000, 1021, 4096, 10007, 2 * 2187, 30_000, 2 * 16_807, 64_000, 131_072, 100_003])
 def test_power_spectrum_of_one_long_signal(length: int) -> None:
     signal = np.random.default_rng(length).uniform(-1, 1, length).astype(np.float32)
     expected = spectrum(signal)

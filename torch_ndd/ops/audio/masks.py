@@ -3,6 +3,8 @@
 
 from typing import Any
 
+import torch
+
 from ..._core.operators.operator import DeviceLike, PerSample, Random, T, launch, operator
 from ..._core.values.batch import Batch
 from .._outputs import like
@@ -20,11 +22,17 @@ def _launch_masks(op: str, letter: str, axis: int, input: Batch, widest: Any, ma
     mean = isinstance(mask_value, str)
     if mean and mask_value != "mean":
         raise ValueError(f'{op}: mask_value must be a number or "mean", got {mask_value!r}')
-    if not mean and (not isinstance(mask_value, int | float) or isinstance(mask_value, bool)):
-        raise TypeError(f'{op}: mask_value must be a number or "mean", got {mask_value!r}')
+    if isinstance(mask_value, Batch):
+        values = mask_value.wait().to(torch.float32)
+        if values.shape != (input.batch_size,):
+            raise ValueError(f"{op}: mask_value must have a number for each of the {input.batch_size} samples, got the shape {tuple(values.shape)}")
+    elif not mean and (not isinstance(mask_value, int | float) or isinstance(mask_value, bool)):
+        raise TypeError(f'{op}: mask_value must be a number, a Batch of them or "mean", got {mask_value!r}')
+    else:
+        values = torch.tensor([0.0 if mean else float(mask_value)])
     if not 0 <= num_masks <= _MAX_MASKS:
         raise ValueError(f"{op}: num_masks must be 0 to {_MAX_MASKS}, got {num_masks}")
-    return launch(like(input), [at, widest, p, num_masks, mean, 0.0 if mean else float(mask_value), rng])
+    return launch(like(input), [at, widest, p, num_masks, mean, values, rng])
 
 
 @operator()
@@ -34,7 +42,7 @@ def time_mask(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    mask_value: float | str = 0.0,
+    mask_value: float | str | Batch = 0.0,
     num_masks: int = 1,
     p: PerSample[float] = 1.0,
     rng: Random = None,
@@ -47,7 +55,8 @@ def time_mask(
 
     Args:
         input: spectrograms of any type; the time axis is ``t`` in the layout, without a layout the last one.
-        mask_value: value of masked elements, or ``"mean"`` for the mean of the sample. 0 is the mean of normalized features.
+        mask_value: value of masked elements: a number, a Batch with one for each sample, or ``"mean"`` for the mean of the sample. 0 is the mean of
+            normalized features.
         num_masks: number of masks; they may overlap.
         p: probability of applying each mask.
         rng: random generator; by default this thread's.
@@ -72,7 +81,7 @@ def frequency_mask(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     freq_mask_param: PerSample[float],
-    mask_value: float | str = 0.0,
+    mask_value: float | str | Batch = 0.0,
     num_masks: int = 1,
     p: PerSample[float] = 1.0,
     rng: Random = None,
@@ -85,7 +94,8 @@ def frequency_mask(
     Args:
         input: spectrograms of any type; the frequency axis is ``f`` in the layout, without a layout the second to last one.
         freq_mask_param: largest width, exclusive, limited by the number of frequencies; SpecAugment's F.
-        mask_value: value of masked elements, or ``"mean"`` for the mean of the sample. 0 is the mean of normalized features.
+        mask_value: value of masked elements: a number, a Batch with one for each sample, or ``"mean"`` for the mean of the sample. 0 is the mean of
+            normalized features.
         num_masks: number of masks; they may overlap.
         p: probability of applying each mask.
         rng: random generator; by default this thread's.
