@@ -35,12 +35,12 @@ from . import tfrecord as tfrecord
 from . import transforms as transforms
 from . import types as types
 from ._core.context.context import EvalContext as EvalContext
+from ._core.context.context import EvalMode as EvalMode
 from ._core.context.cuda import Stream as Stream
 from ._core.context.cuda import stream as stream
 from ._core.context.device import Device as Device
 from ._core.context.device import DeviceLike as DeviceLike
 from ._core.context.device import device as device
-from ._core.context.modes import EvalMode as EvalMode
 from ._core.context.pools import ThreadPool as ThreadPool
 from ._core.context.pools import get_num_threads as get_num_threads
 from ._core.context.pools import set_num_threads as set_num_threads

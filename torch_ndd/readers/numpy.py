@@ -12,7 +12,7 @@ from typing_extensions import Unpack, override
 from .._core import native
 from .._core.context.device import DeviceLike, torch_device
 from .._core.values.batch import Batch, new_batch, ragged_batch
-from .._core.values.pipeline_values import unwrap
+from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor
 from ._base import LoaderOptions, Reader
 from ._ranges.file_lists import files_below, listed_files, whole_files

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core.operators import traps
+from torch_ndd._core.operators import planes
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traps, "_warned", set())
+    monkeypatch.setattr(planes, "_warned", set())
 
 
 @pytest.mark.parametrize("given", [torch.zeros(3, 20, 30), torch.zeros(2, 3, 20, 30), [torch.zeros(3, 20, 30), torch.zeros(3, 9, 40)]])

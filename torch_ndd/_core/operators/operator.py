@@ -32,8 +32,8 @@ from .call import TAIL, perform
 from .definition import OPERATORS as OPERATORS
 from .definition import Operator as Operator
 from .definition import Options
-from .record import launch as launch
-from .repeated import OperatorCalls
+from .definition import launch as launch
+from .plans import OperatorCalls
 from .signatures import OfAnyOutputs, OfOneInput, OfOptionalInput, OfShapeLike, OfTwoInputs, P, PairOfOneInput, TakesMany
 
 T = TypeVar("T", Tensor, Batch)

@@ -11,14 +11,13 @@ import torch
 
 from ... import types
 from ..._core import native
+from ..._core.operators.definition import Launch
 from ..._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
-from ..._core.operators.record import Launch
 from ..._core.values.batch import Batch, new_batch
 from .._columns import choose, extents_of, rows
 from .._outputs import resized
 from ..reductions import reduced_axes as reduced_axes
 from ._crop_window import CropArguments, CropWindow, window_in
-from ._interpolation import filters_of
 from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
 from ._resize_plan import ResizePlan, plan_resize, spatial_axes, swapped
 
@@ -328,7 +327,7 @@ def random_resized_crop(
 
     words: Any = rng
     out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
-    filters = filters_of("random_resized_crop", interp_type, min_filter, mag_filter)
+    filters = _filters_of("random_resized_crop", interp_type, min_filter, mag_filter)
     arguments = [windows(images.ragged_shapes, words), None, *filters, bool(antialias), _rule("random_resized_crop", rule), 3 << first]
     return launch(out, arguments, any_shape=True, redraw=windows)
 
@@ -378,7 +377,7 @@ def _resampled(
     find = _changed if torch.compiler.is_compiling() else _cached_changed
     changed, bits = find(op, tuple(dimensions), tuple(kept))
     roi = None if plan.whole else plan.roi(input.batch_size, changed)
-    return launch(out, [roi, part, *filters_of(op, *filters), bool(antialias), rule, bits])
+    return launch(out, [roi, part, *_filters_of(op, *filters), bool(antialias), rule, bits])
 
 
 def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:
@@ -420,6 +419,43 @@ def _source_of(plan: ResizePlan, shown: CropWindow) -> tuple[list[Any], list[Any
         start.append(a + _array(begin) * step)
         end.append(a + (_array(begin) + _array(extent)) * step)
     return start, end
+
+
+# --- Filters ---
+
+
+def _filters_of(op: str, interp_type: Any, min_filter: Any, mag_filter: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the kernels for reduction and enlargement, as int32 rows."""
+    reduce = ("interp_type", interp_type) if min_filter is None else ("min_filter", min_filter)
+    enlarge = ("interp_type", interp_type) if mag_filter is None else ("mag_filter", mag_filter)
+    return _filter_rows(op, *reduce), _filter_rows(op, *enlarge)
+
+
+def _filter_rows(op: str, argument: str, given: Any) -> torch.Tensor:
+    if not isinstance(given, torch.Tensor):
+        return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(given))
+    if not torch.compiler.is_compiling():
+        known = given.to(torch.float64)
+        wrong = given[~((known >= 0) & (known <= 5))]
+        if len(wrong):
+            raise _unknown_filter(op, argument, wrong.flatten()[0].item())
+    return given
+
+
+def _filter_constant(op: str, argument: str, given: int) -> torch.Tensor:
+    if not 0 <= given <= 5:
+        raise _unknown_filter(op, argument, given)
+    return torch.tensor([given], dtype=torch.int32)
+
+
+_cached_filter = functools.cache(_filter_constant)
+
+
+def _unknown_filter(op: str, argument: str, given: object) -> RuntimeError:
+    return RuntimeError(f"{op}: {argument} is not one of the interpolation types 0 to 5: {given}")
+
+
+# --- Columns ---
 
 
 def _integers(extents: Sequence[Any]) -> list[Any]:

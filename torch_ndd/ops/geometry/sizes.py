@@ -10,7 +10,7 @@ import torch
 from ..._core import native
 from ..._core.values.batch import Batch, as_batch, new_batch
 from ..._core.values.dispatch import run
-from ..._core.values.pipeline_values import unwrap
+from ..._core.values.operand import unwrap
 from ..._core.values.tensor import Tensor, new_tensor
 
 MAX_TILES = 4096  # of a canvas: all grids are tried for each image
