@@ -12,5 +12,5 @@ def similar(name: str, names: Iterable[str]) -> str:
     "; did you mean 'size'?"
     """
     known = list(names)
-    close = [one for one in (name.rstrip("_"),) if one in known] or difflib.get_close_matches(name, known, 1)
+    close = [value for value in (name.rstrip("_"),) if value in known] or difflib.get_close_matches(name, known, 1)
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -26,16 +26,16 @@ def named_axes(op: str, names: str, layout: str) -> tuple[int, ...]:
 
 def numbered_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
     """Return axes counted from the front. Raise RuntimeError for invalid or repeated axes."""
-    made = []
+    numbers = []
     for axis in axes if isinstance(axes, list | tuple) else (axes,):
         if not isinstance(axis, int) or isinstance(axis, bool):
             raise TypeError(f"{op}: axes must be ints, got {axes!r}")
         if not -ndim <= axis < ndim:
             raise RuntimeError(f"{op}: axes: Axis {axis} out of range. Expected range is [{-ndim}, {ndim - 1}] for a {ndim}D input")
-        if axis % ndim in made:
+        if axis % ndim in numbers:
             raise RuntimeError(f"{op}: axes: Axis index {axis % ndim} occurs more than once in {axes!r}")
-        made.append(axis % ndim)
-    return tuple(made)
+        numbers.append(axis % ndim)
+    return tuple(numbers)
 
 
 def axes_of_samples(op: str, axes: Any, axis_names: Any, layout: str, ndim: int) -> list[tuple[int, ...]] | None:
@@ -51,7 +51,7 @@ def axes_of_samples(op: str, axes: Any, axis_names: Any, layout: str, ndim: int)
     if isinstance(axes, torch.Tensor):
         if torch.compiler.is_compiling():
             raise TypeError(f"{op}: axes must be numbers under torch.compile, not a Tensor or a Batch")
-        made = [numbered_axes(op, row, ndim) for row in axes.reshape(len(axes), -1).tolist()]
-        return made[:1] if all(row == made[0] for row in made) else made
-    made = [numbered_axes(op, axes, ndim)]
-    return made if made[0] else None
+        outputs = [numbered_axes(op, row, ndim) for row in axes.reshape(len(axes), -1).tolist()]
+        return outputs[:1] if all(row == outputs[0] for row in outputs) else outputs
+    outputs = [numbered_axes(op, axes, ndim)]
+    return outputs if outputs[0] else None

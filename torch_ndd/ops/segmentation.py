@@ -53,11 +53,11 @@ def select_masks(
     assert isinstance(ids, Batch)
     assert isinstance(rows, Batch)
     assert isinstance(points, Batch)
-    for name, given, ndim in (("mask_ids", ids, 1), ("polygons", rows, 2), ("vertices", points, 2)):
-        if given.ndim != ndim:
-            raise RuntimeError(f"{op}: {name} must have {ndim} dimension{'s'[: ndim > 1]}, got {given.ndim}")
-        if name != "vertices" and given.dtype is not torch.int32:
-            raise RuntimeError(f"{op}: {name} must be int32, got {given.dtype}")
+    for name, operand, ndim in (("mask_ids", ids, 1), ("polygons", rows, 2), ("vertices", points, 2)):
+        if operand.ndim != ndim:
+            raise RuntimeError(f"{op}: {name} must have {ndim} dimension{'s'[: ndim > 1]}, got {operand.ndim}")
+        if name != "vertices" and operand.dtype is not torch.int32:
+            raise RuntimeError(f"{op}: {name} must be int32, got {operand.dtype}")
     if rows.batch_size and rows.shared_extent(1) != 3:
         raise RuntimeError(f"{op}: polygons must have 3 columns: mask, first vertex, end; got the shapes {rows.shape}")
     host_ids, host_rows = on_host(ids), on_host(rows)

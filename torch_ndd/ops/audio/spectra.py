@@ -106,11 +106,11 @@ def spectrogram(
     return launch(out, arguments)
 
 
-def _window(given: Any, length: int) -> torch.Tensor:
+def _window(window_fn: Any, length: int) -> torch.Tensor:
     try:
-        window = torch.as_tensor(given, dtype=torch.float32).cpu().reshape(-1).contiguous()
+        window = torch.as_tensor(window_fn, dtype=torch.float32).cpu().reshape(-1).contiguous()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"spectrogram: window_fn must be numbers, got {type(given).__name__}") from error
+        raise TypeError(f"spectrogram: window_fn must be numbers, got {type(window_fn).__name__}") from error
     if window.numel() != length:
         raise RuntimeError(f"spectrogram: window_fn must have window_length={length} values, got {window.numel()}")
     return window

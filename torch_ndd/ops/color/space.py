@@ -47,12 +47,12 @@ def _from_rgb(target: int) -> Affine:
     return rows
 
 
-def _composed(second: Affine, first: Affine) -> Affine:
+def _compose(second: Affine, first: Affine) -> Affine:
     return [[sum(row[k] * first[k][c] for k in range(3)) + (c == 3) * row[3] for c in range(4)] for row in second]
 
 
 def _matrix(source: int, target: int, full: float) -> torch.Tensor:
-    rows = _composed(_from_rgb(target), _to_rgb(source))
+    rows = _compose(_from_rgb(target), _to_rgb(source))
     return torch.tensor([[*row[:3], row[3] * full] for row in rows], dtype=torch.float32)
 
 

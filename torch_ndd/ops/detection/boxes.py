@@ -30,13 +30,13 @@ def _flip_formula(
 ) -> torch.Tensor:
     del dtype
     start, other = _corners(boxes)
-    across, down = torch.broadcast_tensors(*(torch.as_tensor(one).reshape(-1) != 0 for one in (horizontal, vertical)))
+    across, down = torch.broadcast_tensors(*(torch.as_tensor(value).reshape(-1) != 0 for value in (horizontal, vertical)))
     flipped = torch.stack([across, down], -1)[:, None].to(boxes.device)
     if ltrb:
-        made = torch.where(flipped, 1 - other, start), torch.where(flipped, 1 - start, other)
+        corners = torch.where(flipped, 1 - other, start), torch.where(flipped, 1 - start, other)
     else:
-        made = torch.where(flipped, 1 - start - other, start), other
-    return torch.stack(made, 2).reshape(boxes.shape)
+        corners = torch.where(flipped, 1 - start - other, start), other
+    return torch.stack(corners, 2).reshape(boxes.shape)
 
 
 @operator(formula=_flip_formula)
@@ -73,9 +73,9 @@ def _paste_formula(
 ) -> torch.Tensor:
     del dtype
     start, other = _corners(boxes)
-    x, y, scale = (per_sample(torch.as_tensor(one, dtype=torch.float32, device=boxes.device), 3) for one in (paste_x, paste_y, ratio))
+    x, y, scale = (per_sample(torch.as_tensor(value, dtype=torch.float32, device=boxes.device), 3) for value in (paste_x, paste_y, ratio))
     room = 1 - 1 / scale
-    shift = torch.cat(torch.broadcast_tensors(*(torch.minimum(one * room, room) for one in (x, y))), 2)
+    shift = torch.cat(torch.broadcast_tensors(*(torch.minimum(value * room, room) for value in (x, y))), 2)
     return torch.stack([shift + start / scale, (shift if ltrb else 0) + other / scale], 2).reshape(boxes.shape)
 
 
@@ -154,7 +154,7 @@ def bbox_rotate(
     """
     op = "bbox_rotate"
     boxes: Batch = bboxes  # type: ignore[assignment]
-    with_size = _checked(op, boxes, labels, bbox_layout, remove_threshold)
+    with_size = _check(op, boxes, labels, bbox_layout, remove_threshold)
     if not isinstance(mode, str):
         raise TypeError(f"{op}: mode must be a str, got {mode!r}")
     if mode not in _MODES:
@@ -231,15 +231,15 @@ def bbox_transform(
     """
     op = "bbox_transform"
     boxes: Batch = bboxes  # type: ignore[assignment]
-    with_size = _checked(op, boxes, labels, bbox_layout, remove_threshold)
+    with_size = _check(op, boxes, labels, bbox_layout, remove_threshold)
     if bbox_normalized and (input_shape is None or output_shape is None):
         raise RuntimeError(f"{op}: normalized boxes need input_shape and output_shape")
     maps = numbers(MT)
     if maps.shape[1] != 6:
         raise RuntimeError(f"{op}: MT must be 2 by 3, got {maps.shape[1]} numbers")
-    one = torch.ones(1, dtype=torch.float64)
-    height, width = (one, one) if input_shape is None else plane_extents(op, "input_shape", input_shape, shape_layout).unbind(1)
-    rows, columns = (one, one) if output_shape is None else plane_extents(op, "output_shape", output_shape, shape_layout).unbind(1)
+    ones = torch.ones(1, dtype=torch.float64)
+    height, width = (ones, ones) if input_shape is None else plane_extents(op, "input_shape", input_shape, shape_layout).unbind(1)
+    rows, columns = (ones, ones) if output_shape is None else plane_extents(op, "output_shape", output_shape, shape_layout).unbind(1)
     parts = torch.broadcast_tensors(*maps.unbind(1), width, height, columns, rows)
     return launch(
         (),
@@ -256,7 +256,7 @@ def bbox_transform(
     )
 
 
-def _checked(op: str, boxes: Batch, labels: Any, bbox_layout: Any, remove_threshold: Any) -> bool:
+def _check(op: str, boxes: Batch, labels: Any, bbox_layout: Any, remove_threshold: Any) -> bool:
     """Return whether the boxes are start and size."""
     check_table(op, boxes)
     if labels is not None:
@@ -312,10 +312,10 @@ class _AnchorTable:
                     self._tables.clear()
                 known = self._lists[id(anchors)] = (type(anchors)(anchors), torch.from_numpy(np.array(anchors, np.float32).reshape(-1)))
             flat = known[1]
-            made = self._tables.get((id(flat), device))
-            if made is None or made[0] is not flat:
-                made = self._tables[id(flat), device] = (flat, _sides(flat).to(device))
-            return made[1]
+            entry = self._tables.get((id(flat), device))
+            if entry is None or entry[0] is not flat:
+                entry = self._tables[id(flat), device] = (flat, _sides(flat).to(device))
+            return entry[1]
         flat = torch.as_tensor(anchors.wait() if isinstance(anchors, Batch) or hasattr(anchors, "wait") else anchors)
         return _sides(flat.reshape(-1).to(torch.float32)).to(device)
 
@@ -330,15 +330,15 @@ def _sides(flat: torch.Tensor) -> torch.Tensor:
 _anchors = _AnchorTable()
 
 
-def _four(name: str, given: Any, default: float) -> list[float]:
-    if given is None:
+def _four(name: str, value: Any, default: float) -> list[float]:
+    if value is None:
         return [default] * 4
-    values = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else given
-    if not isinstance(values, list) or not all(isinstance(one, int | float) for one in values):
-        raise TypeError(f"box_encoder: argument {name!r} must be four numbers, got {given!r}")
+    values = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+    if not isinstance(values, list) or not all(isinstance(number, int | float) for number in values):
+        raise TypeError(f"box_encoder: argument {name!r} must be four numbers, got {value!r}")
     if len(values) != 4:
         raise RuntimeError(f"box_encoder: argument {name!r} must be four numbers, got {len(values)}")
-    return [float(one) for one in values]
+    return [float(number) for number in values]
 
 
 @operator()
@@ -384,11 +384,11 @@ def box_encoder(
             [0.7500, 0.7500, 0.5000, 0.5000]]), tensor([7, 0], dtype=torch.int32))
     """
     op = "box_encoder"
-    given, classes = boxes, labels
-    assert isinstance(given, Batch)
+    batches, classes = boxes, labels
+    assert isinstance(batches, Batch)
     assert isinstance(classes, Batch)
-    check_table(op, given)
-    check_labels(op, given, classes)
+    check_table(op, batches)
+    check_labels(op, batches, classes)
     if classes.dtype.is_floating_point or classes.dtype is torch.bool:
         raise RuntimeError(f"{op}: labels must be integers, got {classes.dtype}")
     if not 0 <= criteria <= 1:
@@ -396,11 +396,11 @@ def box_encoder(
     values = [*_four("means", means, 0.0), *_four("stds", stds, 1.0)]
     if 0.0 in values[4:]:
         raise RuntimeError(f"{op}: stds must not be zero, got {stds}")
-    target = given.buffer.device
+    target = batches.buffer.device
     try:
         table = _anchors.table(anchors, target)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{op}: argument 'anchors': {error}") from None
     count = table.shape[1]
-    out = empty_batch(given.batch_size, [count, 4], torch.float32, target), empty_batch(given.batch_size, [count], classes.dtype, target)
+    out = empty_batch(batches.batch_size, [count, 4], torch.float32, target), empty_batch(batches.batch_size, [count], classes.dtype, target)
     return launch(out, [table, torch.tensor(values, dtype=torch.float32), criteria, offset, scale])

@@ -89,11 +89,11 @@ def random_bbox_crop(
     ((2,), (2,), (1, 4), [3])
     """
     op = "random_bbox_crop"
-    given: Batch = boxes  # type: ignore[assignment]
-    dims = 3 if _columns(given) == 6 else 2
-    check_table(op, given, 2 * dims)
+    batch: Batch = boxes  # type: ignore[assignment]
+    dims = 3 if _columns(batch) == 6 else 2
+    check_table(op, batch, 2 * dims)
     if labels is not None:
-        check_labels(op, given, labels)  # type: ignore[arg-type]
+        check_labels(op, batch, labels)  # type: ignore[arg-type]
     layout = _layout(op, bbox_layout, ltrb, dims)
     image, wanted = (_in_order(op, name, value, shape_layout, dims) for name, value in (("input_shape", input_shape), ("crop_shape", crop_shape)))
     if wanted is not None:
@@ -119,10 +119,10 @@ def random_bbox_crop(
     if num_attempts < 1 or total == 0 or total < -1:
         raise RuntimeError(f"{op}: num_attempts and total_num_attempts must be at least 1, got {num_attempts} and {total_num_attempts}")
 
-    host, target = on_host(given), given.buffer.device
+    host, target = on_host(batch), batch.buffer.device
     kept, count = Kept(host), host.batch_size
     anchors, shapes = torch.empty(count, dims), torch.empty(count, dims)
-    made, indices = torch.empty_like(host.buffer), torch.empty(len(kept.mask), dtype=torch.int32)
+    result, indices = torch.empty_like(host.buffer), torch.empty(len(kept.mask), dtype=torch.int32)
     results = torch.empty(count, dtype=torch.int32)
     _search(
         host.buffer,
@@ -142,7 +142,7 @@ def random_bbox_crop(
         rng,
         anchors,
         shapes,
-        made,
+        result,
         kept.mask,
         indices,
         kept.counts,
@@ -152,8 +152,8 @@ def random_bbox_crop(
         sample = int((results == _BEST).int().argmax())
         warnings.warn(f"{op}: no window of sample {sample} shows its boxes as thresholds ask for; the best one is taken (quiet=True)", stacklevel=5)
     out = [new_batch(anchors), new_batch(shapes)]
-    out = [one if target.type == "cpu" else one.to_device(target) for one in out]
-    out.append(kept.of(made.reshape(-1, 2 * dims), host, target))
+    out = [part if target.type == "cpu" else part.to_device(target) for part in out]
+    out.append(kept.of(result.reshape(-1, 2 * dims), host, target))
     if labels is not None:
         rows = on_host(labels)  # type: ignore[arg-type]
         out.append(kept.of(rows.buffer, rows, target))
@@ -161,8 +161,8 @@ def random_bbox_crop(
         counts = None if host.ragged_shapes is None else host.ragged_shapes[:, :1].contiguous()  # kernels read the rows one after another
         numbered = new_batch(indices.view(count, -1) if counts is None else indices, counts)
         out.append(kept.of(indices, numbered, target))
-    for one in out:
-        one.relabel(None)
+    for part in out:
+        part.relabel(None)
     return launch((), also=tuple(out))
 
 
@@ -208,22 +208,22 @@ def _in_order(op: str, name: str, value: Any, shape_layout: Any, dims: int) -> t
     return extents[:, [layout.index(letter) for letter in order]].contiguous()
 
 
-def _range(op: str, name: str, given: Any, lengths: tuple[int, ...]) -> list[float]:
-    values: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in values):
-        raise TypeError(f"{op}: {name} must be numbers, got {given!r}")
+def _range(op: str, name: str, value: Any, lengths: tuple[int, ...]) -> list[float]:
+    values: list[Any] = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    if any(isinstance(number, bool) or not isinstance(number, int | float) for number in values):
+        raise TypeError(f"{op}: {name} must be numbers, got {value!r}")
     if len(values) not in lengths:
         raise RuntimeError(f"{op}: {name} must have {' or '.join(map(str, lengths))} numbers, got {len(values)}")
     for low, high in zip(values[::2], values[1::2], strict=False):
         if not 0 <= low <= high:
-            raise RuntimeError(f"{op}: {name} must be positive, the smaller number first, got {given}")
-    return [float(one) for one in values]
+            raise RuntimeError(f"{op}: {name} must be positive, the smaller number first, got {value}")
+    return [float(number) for number in values]
 
 
-def _levels(op: str, given: Any) -> list[float]:
-    values: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in values):
-        raise TypeError(f"{op}: thresholds must be numbers, got {given!r}")
-    if not values or not all(0 <= one <= 1 for one in values):
-        raise RuntimeError(f"{op}: thresholds must be at least one number from 0 to 1, got {given}")
-    return [float(one) for one in values]
+def _levels(op: str, value: Any) -> list[float]:
+    values: list[Any] = list(value) if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+    if any(isinstance(number, bool) or not isinstance(number, int | float) for number in values):
+        raise TypeError(f"{op}: thresholds must be numbers, got {value!r}")
+    if not values or not all(0 <= number <= 1 for number in values):
+        raise RuntimeError(f"{op}: thresholds must be at least one number from 0 to 1, got {value}")
+    return [float(number) for number in values]

@@ -167,8 +167,8 @@ def filter(
     _check_elements("filter", spatial, anchor=anchor)
     _check_dtype("filter", images, dtype)
     outer = 1 if (weights.layout or "").startswith("F") else 0
-    made = frames_of(images, weights)
-    frames = made is not None or (images.layout or "").startswith("F")
+    frame_count = frames_of(images, weights)
+    frames = frame_count is not None or (images.layout or "").startswith("F")
     if weights.ndim != spatial + outer:
         raise RuntimeError(f"filter: data with {spatial} spatial dimensions take a filter with as many, got one with {weights.ndim - outer}")
     if fill is not None and fill.ndim > (1 if frames and (fill.layout or "").startswith("F") else 0):
@@ -181,7 +181,9 @@ def filter(
     if mode == "valid":
         inner = [extents[a] - extents_of(weights)[outer + a] + 1 for a in range(spatial)]
         extents = [torch.clamp(n, min=0) if isinstance(n, torch.Tensor) else max(0, n) for n in inner]
-    out = like(images, dtype) if mode == "same" and made is None else resized(images, range(first, first + spatial), extents, dtype, made)
+    out = (
+        like(images, dtype) if mode == "same" and frame_count is None else resized(images, range(first, first + spatial), extents, dtype, frame_count)
+    )
     return launch(out, [anchor, BORDERS[border], mode == "valid", first, spatial])
 
 

@@ -23,7 +23,7 @@ def _launch(op: str, images: Batch, *arguments: Any, **pairs: Any) -> Any:
     return launch(like(images), [*pairs.values(), *arguments, (images.layout or "").index("H")])
 
 
-def _changed(op: str, images: Batch, anchor: Any, border_mode: str, iterations: int, mask_size: Any) -> Any:
+def _find_changed(op: str, images: Batch, anchor: Any, border_mode: str, iterations: int, mask_size: Any) -> Any:
     if border_mode not in _BORDERS:
         raise RuntimeError(f'{op}: unknown border_mode "{border_mode}", the known ones are {", ".join(_BORDERS)}')
     if not 1 <= iterations < 2**31:
@@ -60,7 +60,7 @@ def dilate(
     >>> dilate([[1, 0, 0, 0, 2]], mask_size=[3, 1]).torch()
     tensor([[1, 1, 0, 2, 2]], dtype=torch.int32)
     """
-    return _changed("experimental.dilate", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
+    return _find_changed("experimental.dilate", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
 
 
 @operator(name="experimental.erode", layouts=LAYOUTS)
@@ -86,7 +86,7 @@ def erode(
     >>> erode([[3, 1, 3, 3, 3]], mask_size=[3, 1]).torch()
     tensor([[1, 1, 1, 3, 3]], dtype=torch.int32)
     """
-    return _changed("experimental.erode", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
+    return _find_changed("experimental.erode", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
 
 
 @operator(name="experimental.median_blur", layouts=LAYOUTS)

@@ -50,9 +50,9 @@ class PythonOperator:
         self.function, self.batched, self.form, self.draws = function, bool(batched), form, bool(rng)
         self.name = getattr(function, "__name__", type(function).__name__)
         self.shapes = _per_output("shape", shape, num_outputs)
-        self.dtypes = [None if one is None else types.to_dtype(one) for one in _per_output("dtype", dtype, num_outputs)]
+        self.dtypes = [None if value is None else types.to_dtype(value) for value in _per_output("dtype", dtype, num_outputs)]
         self.layouts = _per_output("layout", layout, num_outputs)
-        self.queued = all(one is not None for one in self.shapes)
+        self.queued = all(shape is not None for shape in self.shapes)
         self._number = next(_numbers)
         _functions[self._number] = self
         functools.update_wrapper(self, function, updated=())
@@ -67,17 +67,17 @@ class PythonOperator:
         for key, value in arguments.items():
             if isinstance(samples := unwrap(value), Batch):
                 arguments[key] = samples
-        if not inputs and batch_size is None and not any(isinstance(one, Batch) for one in arguments.values()):
+        if not inputs and batch_size is None and not any(isinstance(argument, Batch) for argument in arguments.values()):
             raise TypeError("python_function: without inputs the argument 'batch_size' is needed, the number of samples to make")
         if rng is not None and not self.draws:
             raise TypeError("python_function: rng is for functions with random numbers; make the operator with rng=True")
-        given = {**arguments, "batch_size": batch_size, "device": device, **({"rng": rng} if self.draws else {})}
+        keywords = {**arguments, "batch_size": batch_size, "device": device, **({"rng": rng} if self.draws else {})}
         if not torch.compiler.is_compiling() and (recorder := loop.recorder) is not None:
-            return recorder.call(f"python_function {self._number}", self._perform, inputs, given, self.draws)
-        return self._perform(inputs, given)
+            return recorder.call(f"python_function {self._number}", self._perform, inputs, keywords, self.draws)
+        return self._perform(inputs, keywords)
 
-    def _perform(self, inputs: Sequence[Any], given: dict[str, Any]) -> Any:
-        arguments = dict(given)
+    def _perform(self, inputs: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        arguments = dict(keywords)
         batch_size, device, rng = arguments.pop("batch_size"), arguments.pop("device"), arguments.pop("rng", None)
         call, batches, target = bind_batches("python_function", inputs, arguments, batch_size, device)
         size = call.batch_size
@@ -99,7 +99,7 @@ class PythonOperator:
             work = queue("python_function", *columns.collecting(results, size), call.reads, call.external, columns.sources)
             if work is not None:
                 work.wait()
-            outs = self._collected(results, batches, size)
+            outs = self._collect(results, batches, size)
             for out in outs:
                 out.sources = columns.sources
             return as_results(call, outs)
@@ -109,8 +109,8 @@ class PythonOperator:
                 raise TypeError(f"python_function: in a compiled graph the argument {next(iter(constants))!r} of {self.name} must be a Batch")
             tensors = [*batches, *per_sample.values()]
             torch.ops.ndd.python_function.default(
-                self._number, len(batches), ",".join(per_sample), [one.buffer for one in tensors], [one.ragged_shapes for one in tensors],
-                [one.layout or "" for one in tensors], words, [one.buffer for one in outs], [one.ragged_shapes for one in outs],
+                self._number, len(batches), ",".join(per_sample), [sample.buffer for sample in tensors], [sample.ragged_shapes for sample in tensors],
+                [sample.layout or "" for sample in tensors], words, [out.buffer for out in outs], [out.ragged_shapes for out in outs],
             )  # fmt: skip
             return as_results(call, outs)
         work = queue("python_function", *columns.filling(outs, size), call.reads, call.external, columns.sources)
@@ -127,10 +127,10 @@ class PythonOperator:
                 raise ValueError(f'python_function: shape must be "same" or numbers, got {shape!r}')
             if not batches:
                 raise ValueError('python_function: shape="same" means the shape of the first input, but there is none')
-            made = like(batches[0], dtype)
+            output = like(batches[0], dtype)
             if layout is not None:
-                made.relabel(layout)
-            return made
+                output.relabel(layout)
+            return output
         if dtype is None and not batches:
             raise TypeError("python_function: without inputs dtype= is needed")
         dtype = batches[0].dtype if dtype is None else dtype
@@ -141,38 +141,38 @@ class PythonOperator:
                 raise ValueError(f"python_function: shape has the shape {tuple(rows.shape)}, expected ({size}, dimensions): one row per sample")
             extents = list(rows.unbind(1))
         else:
-            extents = [int(one) for one in shape]
-        if any(bool((torch.as_tensor(one) < 0).any()) for one in extents):
+            extents = [int(value) for value in shape]
+        if any(bool((torch.as_tensor(extent) < 0).any()) for extent in extents):
             raise ValueError("python_function: shape must not be negative")
         if layout is not None and len(layout) != len(extents):
             raise ValueError(f'python_function: the layout "{layout}" has {len(layout)} letters, but the shape has {len(extents)} dimensions')
         return empty_batch(size, extents, dtype, torch.device("cpu"), layout)
 
-    def _collected(self, results: Sequence[Any], batches: Sequence[Batch], size: int) -> list[Batch]:
-        made = []
+    def _collect(self, results: Sequence[Any], batches: Sequence[Batch], size: int) -> list[Batch]:
+        outputs = []
         for k, (dtype, layout) in enumerate(zip(self.dtypes, self.layouts, strict=True)):
             if not size:
                 like_it = torch.empty(
                     (0, *([0] * (batches[0].ndim if batches else 1))), dtype=dtype or (batches[0].dtype if batches else torch.float32)
                 )
-                made.append(new_batch(like_it, None, layout))
+                outputs.append(new_batch(like_it, None, layout))
                 continue
             arrays = [result[k] for result in results]
             first = arrays[0]
-            for i, one in enumerate(arrays):
-                if one.dtype != first.dtype or one.ndim != first.ndim:
+            for i, array in enumerate(arrays):
+                if array.dtype != first.dtype or array.ndim != first.ndim:
                     raise RuntimeError(
-                        f"python_function: output {k} of {self.name} has type {one.dtype} and {one.ndim} dimensions for sample {i}, but "
+                        f"python_function: output {k} of {self.name} has type {array.dtype} and {array.ndim} dimensions for sample {i}, but "
                         f"{first.dtype} and {first.ndim} for sample 0; all samples must be equal in both"
                     )
                 if dtype is not None:
-                    _check_dtype(f"sample {i}: output {k} of {self.name}", one, dtype)
-            made.append(batch(arrays, layout=layout))
-        return made
+                    _check_dtype(f"sample {i}: output {k} of {self.name}", array, dtype)
+            outputs.append(batch(arrays, layout=layout))
+        return outputs
 
     def _on_gpu(self, columns: "_Columns", target: torch.device, size: int) -> list[Batch]:
         """Call the function here: what it launches is queued on the context's stream."""
-        with on_stream(target, [(one.buffer, one.pending) for one in columns.batches], any(one.caller_owned for one in columns.batches)):
+        with on_stream(target, [(batch.buffer, batch.pending) for batch in columns.batches], any(batch.caller_owned for batch in columns.batches)):
             if self.batched:
                 rows = [columns.results_of(columns.called(None), None)]
                 outs = [_on_device(self.name, k, list(row[k]), layout, target) for row in rows for k, layout in enumerate(self.layouts)]
@@ -197,27 +197,27 @@ class _Columns:
 
     def called(self, i: int | None) -> Any:
         """Call the function for one sample, or for all."""
-        return self.op.function(*[self._given(one, i) for one in self.batches], **self._keywords(i))
+        return self.op.function(*[self._take_argument(batch, i) for batch in self.batches], **self._keywords(i))
 
     def _keywords(self, i: int | None) -> dict[str, Any]:
-        found = {key: self._given(value, i) for key, value in self.per_sample.items()} | self.constants
+        found = {key: self._take_argument(value, i) for key, value in self.per_sample.items()} | self.constants
         if self.words is not None:  # a generator per sample, so that the order of the threads does not count
             found["rng"] = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self.words, 0 if i is None else i + 1])))
         return found
 
-    def _given(self, value: Batch, i: int | None) -> Any:
+    def _take_argument(self, value: Batch, i: int | None) -> Any:
         if i is not None:
             return _array(_sample(value, i), self.op.form)
         if value.ragged_shapes is None:
             return _array(value.buffer, self.op.form)
         return [_array(_sample(value, k), self.op.form) for k in range(value.batch_size)]
 
-    def results_of(self, made: Any, i: int | None) -> tuple[Any, ...]:
+    def results_of(self, output: Any, i: int | None) -> tuple[Any, ...]:
         """Return the outputs of one call of the function."""
         count = len(self.op.shapes)
-        results = made if isinstance(made, tuple) else (made,)
-        if count != len(results) or any(one is None for one in results):
-            got = "None" if made is None else f"{len(results)} outputs"
+        results = output if isinstance(output, tuple) else (output,)
+        if count != len(results) or any(result is None for result in results):
+            got = "None" if output is None else f"{len(results)} outputs"
             raise TypeError(f"{self.op.name} returned {got}, expected {count}" + (" (num_outputs)" if count > 1 or len(results) > 1 else ""))
         return results
 
@@ -244,11 +244,11 @@ class _Columns:
             results[i] = [_as_array(x) for x in self.results_of(self.called(i), i)]
 
         def every(_: int) -> None:
-            made = self.results_of(self.called(None), None)
-            for k, result in enumerate(made):
+            output = self.results_of(self.called(None), None)
+            for k, result in enumerate(output):
                 if len(result) != size:
                     raise ValueError(f"output {k} of {self.op.name} has {len(result)} samples, expected {size}")
-            results[:] = [[_as_array(result[i]) for result in made] for i in range(size)]
+            results[:] = [[_as_array(result[i]) for result in output] for i in range(size)]
 
         return (min(size, 1), every) if self.op.batched else (size, one)
 
@@ -310,11 +310,11 @@ def _fill(what: str, out: torch.Tensor, value: Any) -> None:
 
 
 def _on_device(name: str, k: int, results: list[Any], layout: str | None, target: torch.device) -> Batch:
-    tensors = [one if isinstance(one, torch.Tensor) else torch.from_dlpack(one) for one in results]
-    for i, one in enumerate(tensors):
-        if one.device != target:
-            raise TypeError(f"python_function: sample {i}: output {k} of {name} is on {one.device}, expected {target}")
-    return batch([new_tensor(one.contiguous()) for one in tensors], layout=layout)
+    tensors = [result if isinstance(result, torch.Tensor) else torch.from_dlpack(result) for result in results]
+    for i, sample in enumerate(tensors):
+        if sample.device != target:
+            raise TypeError(f"python_function: sample {i}: output {k} of {name} is on {sample.device}, expected {target}")
+    return batch([new_tensor(sample.contiguous()) for sample in tensors], layout=layout)
 
 
 # In a compiled graph the function runs when the graph does.
@@ -340,9 +340,9 @@ def _(
     op = _functions.get(number)
     if op is None:
         raise RuntimeError("the Python function of a compiled graph is gone")
-    batches = [new_batch(*one) for one in zip(values, shapes, [x or None for x in layouts], strict=True)]
-    per_sample = dict(zip([one for one in names.split(",") if one], batches[inputs:], strict=True))
-    outs = [new_batch(*one) for one in zip(out, out_shapes, strict=True)]
+    batches = [new_batch(*value) for value in zip(values, shapes, [x or None for x in layouts], strict=True)]
+    per_sample = dict(zip([value for value in names.split(",") if value], batches[inputs:], strict=True))
+    outs = [new_batch(*value) for value in zip(out, out_shapes, strict=True)]
     columns = _Columns(op, batches[:inputs], per_sample, {}, words)
     work = queue("python_function", *columns.filling(outs, outs[0].batch_size), [], False, ())
     if work is not None:

@@ -96,8 +96,8 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
         if not axis:
             begin, size = 0, length
         else:
-            given = sizes.get(axis)
-            size = length if given is None else choose(given > 0, whole(given), length)
+            requested = sizes.get(axis)
+            size = length if requested is None else choose(requested > 0, whole(requested), length)
             name = f"crop_pos_{axis}"
             position = _one_column(op, name, getattr(arguments, name))
             inside = (position >= 0) & (position <= 1)
@@ -127,16 +127,16 @@ def trimmed(begin: Column, size: Column, length: Column) -> tuple[Column, Column
 def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
     """Return the given sizes by axis; a size that is not positive means the whole axis."""
     separate = {"z": arguments.crop_d, "y": arguments.crop_h, "x": arguments.crop_w}
-    given = [f"crop_{'dhw'['zyx'.index(axis)]}" for axis, value in separate.items() if value is not None]
+    names = [f"crop_{'dhw'['zyx'.index(axis)]}" for axis, value in separate.items() if value is not None]
     if arguments.crop is not None:
-        if given:
-            raise RuntimeError(f"{op}: crop cannot be combined with {given[0]}")
+        if names:
+            raise RuntimeError(f"{op}: crop cannot be combined with {names[0]}")
         columns = _columns(op, "crop", arguments.crop)
         if len(columns) not in (2, 3):
             raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {shown(arguments.crop)}")
         return dict(zip("zyx"[-len(columns) :], columns, strict=True))
     if (arguments.crop_h is None) != (arguments.crop_w is None) or (arguments.crop_d is not None and arguments.crop_h is None):
-        raise RuntimeError(f"{op}: {given[0]} alone: crop_h and crop_w must be given together, crop_d only with them")
+        raise RuntimeError(f"{op}: {names[0]} alone: crop_h and crop_w must be given together, crop_d only with them")
     return {axis: _one_column(op, f"crop_{'dhw'['zyx'.index(axis)]}", value) for axis, value in separate.items() if value is not None}
 
 

@@ -94,8 +94,8 @@ def _normalized_formula(
     axes, channel = input.dim(), 1 + layout.index("C")
     wanted = mirror.reshape(-1, *(1,) * (axes - 1)) if isinstance(mirror, torch.Tensor) else mirror
     mean, std = (per_channel(values, axes, channel, input.device) for values in (mean, std))
-    made = normal(mirrored(input, 1 + layout.index("W"), wanted), mean, std, scale, shift)
-    return saturate(made.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
+    output = normal(mirrored(input, 1 + layout.index("W"), wanted), mean, std, scale, shift)
+    return saturate(output.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
 
 
 _MOST_LOOPS = 4  # channels
@@ -170,7 +170,7 @@ def crop_mirror_normalize(
     extents = [padded if letter == "C" else window.extent[layout.index(letter)] for letter in order]
     out = empty_batch(images.batch_size, extents, wanted, images.buffer.device, order)
     kernel_arguments = (window.rows, fill_values, pad, mirror, mean, std, float(scale), float(shift), layout, order)
-    whole = all(one is None for one in (crop, crop_d, crop_h, crop_w)) or window.is_whole(images)
+    whole = all(value is None for value in (crop, crop_d, crop_h, crop_w)) or window.is_whole(images)
     return launch(out, kernel_arguments, fusable=whole and not pad_output)
 
 

@@ -62,10 +62,10 @@ def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: An
     for pending, _ in call.reads:
         pending.wait()
     rows = read(op, batch, layout, launch)
-    columns = [torch.as_tensor(one, dtype=torch.float64).reshape(-1) for row in rows for one in row]
+    columns = [torch.as_tensor(value, dtype=torch.float64).reshape(-1) for row in rows for value in row]
     count = batch.batch_size if call.is_batch else 1
-    made = torch.stack([column.expand(count) for column in columns], 1).reshape(count, 2, 3).to(torch.float32)
-    return new_batch(made) if call.is_batch else new_tensor(made[0])
+    output = torch.stack([column.expand(count) for column in columns], 1).reshape(count, 2, 3).to(torch.float32)
+    return new_batch(output) if call.is_batch else new_tensor(output[0])
 
 
 def _name_of(operator: Any) -> str:
@@ -91,13 +91,13 @@ def _column(op: Operator, name: str, value: torch.Tensor, k: int, columns: int) 
     return flat[:, k].to(torch.float64)
 
 
-def _mirrored(row: list[Any], wanted: torch.Tensor, extent: Any) -> list[Any]:
+def _mirror(row: list[Any], wanted: torch.Tensor, extent: Any) -> list[Any]:
     """Mirror, where wanted, the row of a map into an axis of this extent."""
-    x, y, shift = (torch.as_tensor(one, dtype=torch.float64) for one in row)
+    x, y, shift = (torch.as_tensor(value, dtype=torch.float64) for value in row)
     return [torch.where(wanted, -x, x), torch.where(wanted, -y, y), torch.where(wanted, extent - shift, shift)]
 
 
-def _resampled(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
+def _resample(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     roi, part, changed, out = launch.args[0], launch.args[1], launch.args[-1], _output(launch)
     dimensions = [d for d in range(batch.ndim) if changed >> d & 1]
     rows: _Rows = []
@@ -122,24 +122,24 @@ def _window(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     rows = [[1.0, 0.0, x], [0.0, 1.0, y]]
     if op.name == "crop_mirror_normalize":
         out = _output(launch)
-        rows[0] = _mirrored(rows[0], _column(op, "mirror", launch.args[3], 0, 1) != 0, _extent(out, out.layout or layout, "W"))
+        rows[0] = _mirror(rows[0], _column(op, "mirror", launch.args[3], 0, 1) != 0, _extent(out, out.layout or layout, "W"))
     return rows
 
 
-def _flipped(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
+def _flip(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     _, horizontal, vertical, _ = launch.args
     x, y = (_column(op, name, value, 0, 1) != 0 for name, value in (("horizontal", horizontal), ("vertical", vertical)))
-    return [_mirrored([1.0, 0.0, 0.0], x, _extent(batch, layout, "W")), _mirrored([0.0, 1.0, 0.0], y, _extent(batch, layout, "H"))]
+    return [_mirror([1.0, 0.0, 0.0], x, _extent(batch, layout, "W")), _mirror([0.0, 1.0, 0.0], y, _extent(batch, layout, "H"))]
 
 
-def _turned(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
+def _turn(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     angle = _column(op, "angle", launch.args[0], 0, 1) * (torch.pi / 180)
     cos, sin = angle.cos(), angle.sin()
-    width, height, columns, rows = (_extent(one, layout, letter) / 2 for one in (batch, _output(launch)) for letter in "WH")
+    width, height, columns, rows = (_extent(value, layout, letter) / 2 for value in (batch, _output(launch)) for letter in "WH")
     return [[cos, sin, columns - cos * width - sin * height], [-sin, cos, rows + sin * width - cos * height]]
 
 
-def _warped(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
+def _warp(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     if launch.args[0] is None:
         raise TypeError("transforms.of: give warp_affine its matrix by name")
     a, b, x, c, d, y = (_column(op, "matrix", launch.args[0], k, 6) for k in range(6))
@@ -153,15 +153,15 @@ def _warped(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
 
 
 _READERS: dict[str, Callable[[Operator, Batch, str, Launch], _Rows]] = {
-    "resize": _resampled,
-    "resize_crop_mirror": _resampled,
-    "random_resized_crop": _resampled,
-    "tensor_resize": _resampled,
+    "resize": _resample,
+    "resize_crop_mirror": _resample,
+    "random_resized_crop": _resample,
+    "tensor_resize": _resample,
     "crop": _window,
     "crop_mirror_normalize": _window,
     "slice": _window,
     "paste": _window,
-    "flip": _flipped,
-    "rotate": _turned,
-    "warp_affine": _warped,
+    "flip": _flip,
+    "rotate": _turn,
+    "warp_affine": _warp,
 }

@@ -36,26 +36,26 @@ def perspective(*, source: Any, target: Any) -> Any:
     """
     first, second = _points("source", source), _points("target", target)
     several = first.dim() == 3 or second.dim() == 3
-    count = next((len(one) for one in (first, second) if one.dim() == 3), 1)
-    for name, one in (("source", first), ("target", second)):
-        if one.dim() == 3 and len(one) != count:
-            raise ValueError(f"transforms.perspective: source and target must have as many samples, but {name} has {len(one)} of {count}")
+    count = next((len(value) for value in (first, second) if value.dim() == 3), 1)
+    for name, points in (("source", first), ("target", second)):
+        if points.dim() == 3 and len(points) != count:
+            raise ValueError(f"transforms.perspective: source and target must have as many samples, but {name} has {len(points)} of {count}")
     apart = ~(_on_a_line(first) | _on_a_line(second)).expand(count)
     if not holds(apart):
         raise ValueError(f"transforms.perspective: in sample {first_failure(apart)} three points are on a line: there is no such map")
     x, y = first.expand(count, 4, 2).unbind(2)
     u, v = second.expand(count, 4, 2).unbind(2)
-    one, zero = torch.ones_like(x), torch.zeros_like(x)
+    ones, zero = torch.ones_like(x), torch.zeros_like(x)
     # Two rows for each point: u (g x + h y + 1) = a x + b y + c, and v alike. Eight numbers a sample, for which torch's solver is as good as any.
     rows = torch.cat(
-        [torch.stack([x, y, one, zero, zero, zero, -u * x, -u * y], 2), torch.stack([zero, zero, zero, x, y, one, -v * x, -v * y], 2)], 1
+        [torch.stack([x, y, ones, zero, zero, zero, -u * x, -u * y], 2), torch.stack([zero, zero, zero, x, y, ones, -v * x, -v * y], 2)], 1
     )
     solved, failed = torch.linalg.solve_ex(rows, torch.cat([u, v], 1)[..., None])
     finite = (failed == 0) & torch.isfinite(solved).all(1)[:, 0]
     if not holds(finite):
         raise ValueError(f"transforms.perspective: in sample {first_failure(finite)} the map takes (0, 0) to infinity: move the points")
-    made = torch.cat([solved[..., 0], torch.ones(count, 1, dtype=torch.float64)], 1).reshape(count, 3, 3).to(torch.float32)
-    return new_batch(made) if several else new_tensor(made[0])
+    output = torch.cat([solved[..., 0], torch.ones(count, 1, dtype=torch.float64)], 1).reshape(count, 3, 3).to(torch.float32)
+    return new_batch(output) if several else new_tensor(output[0])
 
 
 def _on_a_line(points: torch.Tensor) -> torch.Tensor:
@@ -69,16 +69,16 @@ def _on_a_line(points: torch.Tensor) -> torch.Tensor:
     return ((ax * by - ay * bx).abs() <= 1e-12 * extent**2).any(-1)
 
 
-def _points(name: str, given: Any) -> torch.Tensor:
+def _points(name: str, value: Any) -> torch.Tensor:
     """Return points in double, (4, 2) or (N, 4, 2)."""
-    if isinstance(given, Batch):
-        if given.ragged_shapes is not None:
-            raise ValueError(f"transforms.perspective: {name} must be four points (x, y), got {given.shape}")
-        values = given.wait()
-    elif isinstance(given, Operand):
-        values = Tensor(given).torch()
+    if isinstance(value, Batch):
+        if value.ragged_shapes is not None:
+            raise ValueError(f"transforms.perspective: {name} must be four points (x, y), got {value.shape}")
+        values = value.wait()
+    elif isinstance(value, Operand):
+        values = Tensor(value).torch()
     else:
-        values = given if isinstance(given, torch.Tensor) else torch.from_numpy(np.asarray(given, np.float64))
+        values = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value, np.float64))
     values = values.to("cpu", torch.float64)
     if values.dim() not in (2, 3) or tuple(values.shape[-2:]) != (4, 2) or not bool(torch.isfinite(values).all()):
         raise ValueError(f"transforms.perspective: {name} must be four finite points (x, y), got the shape {tuple(values.shape)}")

@@ -94,7 +94,7 @@ def resize(
     sizes |= {"resize_shorter": resize_shorter, "resize_longer": resize_longer, "max_size": max_size, "mode": mode}
     sizes |= {"roi_start": roi_start, "roi_end": roi_end, "roi_relative": roi_relative, "subpixel_scale": subpixel_scale}
     sizes["size_rounding"] = size_rounding
-    return _resized("resize", input, sizes, (interp_type, min_filter, mag_filter), antialias, rule, dtype, save_attrs)  # type: ignore[return-value]
+    return _resize("resize", input, sizes, (interp_type, min_filter, mag_filter), antialias, rule, dtype, save_attrs)  # type: ignore[return-value]
 
 
 @operator(layouts=LAYOUTS)
@@ -181,8 +181,8 @@ def resize_crop_mirror(
     )
     window = CropArguments(_sequence(crop), crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
     number, filters = _rule(op, rule), (interp_type, min_filter, mag_filter)
-    plan, part = _windowed(op, plan, window, mirror, number)
-    return _resampled(op, images, plan, range(first, first + axes), filters, antialias, dtype, rule=number, part=part)  # type: ignore[return-value]
+    plan, part = _window(op, plan, window, mirror, number)
+    return _resample(op, images, plan, range(first, first + axes), filters, antialias, dtype, rule=number, part=part)  # type: ignore[return-value]
 
 
 @operator()
@@ -262,9 +262,9 @@ def tensor_resize(
     )
     filters = (interp_type, min_filter, mag_filter)
     # All kernels except the Gaussian keep an axis of the same extent unchanged.
-    passes = not any(isinstance(one, torch.Tensor) or one == types.INTERP_GAUSSIAN for one in filters)
+    passes = not any(isinstance(filter_, torch.Tensor) or filter_ == types.INTERP_GAUSSIAN for filter_ in filters)
     kept = [axis for axis, extent in enumerate(extents) if passes and plan.is_kept(axis, extent)]
-    return _resampled(op, samples, plan, chosen, filters, antialias, dtype, kept)  # type: ignore[return-value]
+    return _resample(op, samples, plan, chosen, filters, antialias, dtype, kept)  # type: ignore[return-value]
 
 
 @operator(layouts=LAYOUTS[:5])
@@ -332,7 +332,7 @@ def random_resized_crop(
     return launch(out, arguments, any_shape=True, redraw=windows)
 
 
-def _resized(
+def _resize(
     op: str, input: Any, sizes: dict[str, Any], filters: tuple[Any, Any, Any], antialias: bool, rule: str, dtype: Any, save_attrs: bool
 ) -> Launch:
     """Implement resize and its experimental twin. ``sizes`` are arguments of :func:`plan_resize`."""
@@ -340,7 +340,7 @@ def _resized(
     extents = _extents(input, first, axes)
     sizes["max_size"] = _plain_numbers(sizes["max_size"])
     plan = plan_resize(op, extents, **sizes)
-    launch = _resampled(op, input, plan, range(first, first + axes), filters, antialias, dtype, rule=_rule(op, rule))
+    launch = _resample(op, input, plan, range(first, first + axes), filters, antialias, dtype, rule=_rule(op, rule))
     launch.also = (_attributes(input, extents),) if save_attrs else ()
     # Numbers follow from the arguments and from the extents that all samples share.
     dense = isinstance(launch.out, Batch) and launch.out.ragged_shapes is None
@@ -357,7 +357,7 @@ def _rule(op: str, rule: str) -> int:
     return _RULES[rule]
 
 
-def _resampled(
+def _resample(
     op: str,
     input: Batch,
     plan: ResizePlan,
@@ -374,13 +374,13 @@ def _resampled(
     ``part`` is the window that the plan's extents are of the resized image: its starts, then the extents of that image, int64 (1 or N, 2 * axes).
     """
     out = resized(input, dimensions, plan.extents, _result_type(op, input.dtype, dtype))
-    find = _changed if torch.compiler.is_compiling() else _cached_changed
+    find = _find_changed if torch.compiler.is_compiling() else _cached_changed
     changed, bits = find(op, tuple(dimensions), tuple(kept))
     roi = None if plan.whole else plan.roi(input.batch_size, changed)
     return launch(out, [roi, part, *_filters_of(op, *filters), bool(antialias), rule, bits])
 
 
-def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:
+def _find_changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:
     """Return which of the axes change, in the order of their dimensions, and these dimensions as bits."""
     changed = sorted((d, axis) for axis, d in enumerate(dimensions) if axis not in kept)
     runs = len(changed) + sum(b - a > 1 for (a, _), (b, _) in itertools.pairwise(changed))
@@ -389,10 +389,10 @@ def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tup
     return [axis for _, axis in changed], sum(1 << d for d, _ in changed)
 
 
-_cached_changed = functools.lru_cache(maxsize=1024)(_changed)
+_cached_changed = functools.lru_cache(maxsize=1024)(_find_changed)
 
 
-def _windowed(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, rule: int) -> tuple[ResizePlan, torch.Tensor | None]:
+def _window(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, rule: int) -> tuple[ResizePlan, torch.Tensor | None]:
     """Return the plan for a mirrored window of another plan's output, and which window it is: None by DALI's rule, where it is a source region."""
     axes = len(plan.extents)
     shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
@@ -431,28 +431,28 @@ def _filters_of(op: str, interp_type: Any, min_filter: Any, mag_filter: Any) -> 
     return _filter_rows(op, *reduce), _filter_rows(op, *enlarge)
 
 
-def _filter_rows(op: str, argument: str, given: Any) -> torch.Tensor:
-    if not isinstance(given, torch.Tensor):
-        return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(given))
+def _filter_rows(op: str, argument: str, interp_type: Any) -> torch.Tensor:
+    if not isinstance(interp_type, torch.Tensor):
+        return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(interp_type))
     if not torch.compiler.is_compiling():
-        known = given.to(torch.float64)
-        wrong = given[~((known >= 0) & (known <= 5))]
+        known = interp_type.to(torch.float64)
+        wrong = interp_type[~((known >= 0) & (known <= 5))]
         if len(wrong):
             raise _unknown_filter(op, argument, wrong.flatten()[0].item())
-    return given
+    return interp_type
 
 
-def _filter_constant(op: str, argument: str, given: int) -> torch.Tensor:
-    if not 0 <= given <= 5:
-        raise _unknown_filter(op, argument, given)
-    return torch.tensor([given], dtype=torch.int32)
+def _filter_constant(op: str, argument: str, interp_type: int) -> torch.Tensor:
+    if not 0 <= interp_type <= 5:
+        raise _unknown_filter(op, argument, interp_type)
+    return torch.tensor([interp_type], dtype=torch.int32)
 
 
 _cached_filter = functools.cache(_filter_constant)
 
 
-def _unknown_filter(op: str, argument: str, given: object) -> RuntimeError:
-    return RuntimeError(f"{op}: {argument} is not one of the interpolation types 0 to 5: {given}")
+def _unknown_filter(op: str, argument: str, interp_type: object) -> RuntimeError:
+    return RuntimeError(f"{op}: {argument} is not one of the interpolation types 0 to 5: {interp_type}")
 
 
 # --- Columns ---
@@ -489,24 +489,24 @@ def _extents(images: Batch, first: int, axes: int) -> list[Any]:
     return [table[:, axis] if known[axis] is None else known[axis] for axis in range(first, first + axes)]
 
 
-def _result_type(op: str, given: torch.dtype, wanted: torch.dtype | None) -> torch.dtype:
-    if wanted is None or wanted == given or wanted == torch.float32:
-        return wanted or given
-    raise RuntimeError(f"{op}: dtype must be the input's ({types.dtype_name(given)}) or float32, got {types.dtype_name(wanted)}")
+def _result_type(op: str, input_dtype: torch.dtype, wanted: torch.dtype | None) -> torch.dtype:
+    if wanted is None or wanted == input_dtype or wanted == torch.float32:
+        return wanted or input_dtype
+    raise RuntimeError(f"{op}: dtype must be the input's ({types.dtype_name(input_dtype)}) or float32, got {types.dtype_name(wanted)}")
 
 
 def _attributes(images: Batch, extents: Sequence[Any]) -> Batch:
     if images.ragged_shapes is None:
         values = torch.tensor([extents], dtype=torch.int32).repeat(images.batch_size, 1)
     else:
-        columns = [torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in extents]
+        columns = [torch.from_numpy(extent) if isinstance(extent, np.ndarray) else extent for extent in extents]
         values = rows(columns).to(torch.int32).expand(images.batch_size, len(extents)).contiguous()
     return new_batch(values.to(images.buffer.device))
 
 
 def _height_and_width(op: str, size: Any) -> tuple[int, int]:
-    given = size.tolist() if isinstance(size, _ARRAYS) else size
-    numbers = list(given) if isinstance(given, list | tuple) else [given]
+    values = size.tolist() if isinstance(size, _ARRAYS) else size
+    numbers = list(values) if isinstance(values, list | tuple) else [values]
     for n in numbers:
         if isinstance(n, str):
             raise ValueError(f"{op}: size must be a number or two, got {size!r}")

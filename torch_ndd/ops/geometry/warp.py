@@ -136,10 +136,10 @@ def warp_affine(
     first, spatial, frames = _space(images)
     _check_matrix("warp_affine", images, mtx, matrix, (spatial, spatial + 1), frames)
     canvas = _extents(images, first, spatial) if size is None else _given_size("warp_affine", size, spatial)
-    made = frames_of(images, mtx)  # type: ignore[arg-type]
-    out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype), made)
+    frame_count = frames_of(images, mtx)  # type: ignore[arg-type]
+    out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype), frame_count)
     interpolation = _interpolation("warp_affine", interp_type, _NEAREST_OR_LINEAR)
-    return launch(out, [matrix, fill_value, interpolation, bool(inverse_map), fade, first, spatial, frames or made is not None])
+    return launch(out, [matrix, fill_value, interpolation, bool(inverse_map), fade, first, spatial, frames or frame_count is not None])
 
 
 @operator(name="experimental.warp_perspective", layouts=PLANE_LAYOUTS)
@@ -191,10 +191,10 @@ def warp_perspective(
     _check_matrix(op, images, matrix_input, matrix, (3, 3), frames)
     border, centered = _one_of(op, "border_mode", border_mode, BORDERS), _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
     canvas = _extents(images, first, 2) if size is None else _given_size(op, size, 2, broadcast=True)
-    made = frames_of(images, matrix_input)  # type: ignore[arg-type]
-    out = resized(images, (first, first + 1), canvas, frames=made)
+    frame_count = frames_of(images, matrix_input)  # type: ignore[arg-type]
+    out = resized(images, (first, first + 1), canvas, frames=frame_count)
     interpolation = _interpolation(op, interp_type, _UP_TO_CUBIC)
-    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centered), fade, first, frames or made is not None]
+    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centered), fade, first, frames or frame_count is not None]
     return launch(out, arguments)
 
 
@@ -247,12 +247,12 @@ def remap(
         if not torch.compiler.is_compiling() and not _equal(a, b):
             raise RuntimeError(f"{op}: mapx and mapy must have the same shape, got {xs.shape} and {ys.shape}")
     centered = _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
-    made = frames_of(images, xs)
-    if made is None:
-        made = frames_of(images, ys)
-    out = resized(images, (first, first + 1), (heights, widths), frames=made)
+    frame_count = frames_of(images, xs)
+    if frame_count is None:
+        frame_count = frames_of(images, ys)
+    out = resized(images, (first, first + 1), (heights, widths), frames=frame_count)
     interpolation = _interpolation(op, interp, _UP_TO_LANCZOS, "interp")
-    return launch(out, [fill_value, interpolation, bool(centered), relative, fade, first, frames or made is not None])
+    return launch(out, [fill_value, interpolation, bool(centered), relative, fade, first, frames or frame_count is not None])
 
 
 @operator(layouts=PLANE_LAYOUTS)
@@ -345,24 +345,24 @@ def _extents(images: Batch, first: int, spatial: int) -> list[Any]:
     return list(extents_of(images)[first : first + spatial])
 
 
-def _check_matrix(op: str, images: Batch, given: Any, argument: Any, shape: tuple[int, int], frames: bool) -> None:
-    if given is None and argument is None:
+def _check_matrix(op: str, images: Batch, matrix: Any, argument: Any, shape: tuple[int, int], frames: bool) -> None:
+    if matrix is None and argument is None:
         raise RuntimeError(f"{op}: needs the argument matrix")
-    if given is not None and argument is not None:
+    if matrix is not None and argument is not None:
         raise RuntimeError(f"{op}: matrix is given as an input and as an argument; give one of them")
     if argument is not None:
         known: Sequence[Any] = argument.shape[1:]
         samples, marked = argument.shape[0], len(known) > 2  # only marked arguments have more dimensions than a matrix
     else:
-        assert isinstance(given, Batch)
-        samples, marked = given.batch_size, (given.layout or "").startswith("F")
-        known = given.buffer.shape[1:] if given.ragged_shapes is None else [-1, *shape]
-        if given.ragged_shapes is not None:
-            right = given.ragged_shapes.shape[1] == 2 + marked
+        assert isinstance(matrix, Batch)
+        samples, marked = matrix.batch_size, (matrix.layout or "").startswith("F")
+        known = matrix.buffer.shape[1:] if matrix.ragged_shapes is None else [-1, *shape]
+        if matrix.ragged_shapes is not None:
+            right = matrix.ragged_shapes.shape[1] == 2 + marked
             if not torch.compiler.is_compiling():
-                right = right and bool((given.ragged_shapes[:, -2:] == torch.tensor(shape)).all()) and bool((given.ragged_shapes > 0).all())
+                right = right and bool((matrix.ragged_shapes[:, -2:] == torch.tensor(shape)).all()) and bool((matrix.ragged_shapes > 0).all())
             if not right:
-                raise RuntimeError(_wrong_matrix(op, shape, given.shape))
+                raise RuntimeError(_wrong_matrix(op, shape, matrix.shape))
     if not samples:
         return
     count = shape[0] * shape[1]
@@ -383,17 +383,17 @@ def _wrong_matrix(op: str, shape: tuple[int, int], found: Any) -> str:
     )
 
 
-def _map_extents(op: str, name: str, given: Batch, images: Batch, frames: bool) -> list[Any]:
+def _map_extents(op: str, name: str, positions: Batch, images: Batch, frames: bool) -> list[Any]:
     """Return height and width of a map: (H, W), optionally with a last dimension of 1, with frames in front, or both."""
-    layout, ndim = given.layout or "", given.ndim
+    layout, ndim = positions.layout or "", positions.ndim
     has_frames = layout.startswith("F") or (frames and not layout and ndim == 4)
     trailing = ndim - 2 - has_frames
-    sizes: Any = extents_of(given)
+    sizes: Any = extents_of(positions)
     if trailing not in (0, 1) or (trailing and not torch.compiler.is_compiling() and not _equal(sizes[-1], 1)):
         raise RuntimeError(
             f"{op}: {name} must be height by width, for each frame where it is marked with per_frame, got {ndim} dimensions, layout {layout!r}"
         )
-    if has_frames and frames and given.ragged_shapes is None and images.ragged_shapes is None and sizes[0] not in (1, images.buffer.shape[1]):
+    if has_frames and frames and positions.ragged_shapes is None and images.ragged_shapes is None and sizes[0] not in (1, images.buffer.shape[1]):
         raise RuntimeError(f"{op}: {name} is given for {sizes[0]} frames, but the sequence has {images.buffer.shape[1]}")
     return list(sizes[has_frames : has_frames + 2])
 
@@ -422,18 +422,18 @@ def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
         raise RuntimeError(f"rotate: {in_sample(finite)}angle must be finite")
 
 
-def _interpolation(op: str, given: Any, allowed: dict[Any, str], argument: str = "interp_type") -> int:
+def _interpolation(op: str, interp_type: Any, allowed: dict[Any, str], argument: str = "interp_type") -> int:
     names = " or ".join(allowed.values())
-    if not isinstance(given, int):
-        raise TypeError(f"{op}: {argument} must be {names}, got {given!r}")
-    if given not in allowed:
-        raise RuntimeError(f"{op}: {argument} must be {names}, got {given!r}")
-    return int(given)
+    if not isinstance(interp_type, int):
+        raise TypeError(f"{op}: {argument} must be {names}, got {interp_type!r}")
+    if interp_type not in allowed:
+        raise RuntimeError(f"{op}: {argument} must be {names}, got {interp_type!r}")
+    return int(interp_type)
 
 
-def _result_type(op: str, given: torch.dtype, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype:
+def _result_type(op: str, input_dtype: torch.dtype, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype:
     if output_dtype is None:
-        return dtype or given
+        return dtype or input_dtype
     if dtype is not None:
         raise TypeError(f"{op}: output_dtype is the deprecated name of dtype; give only dtype")
     try:

@@ -102,17 +102,17 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
         return new_batch(values.view(input.batch_size, *shape), None, layout)
     table = rows(shape) if shape else torch.empty((input.batch_size, 0), dtype=torch.int64)
     table = table.expand(input.batch_size, len(shape)).contiguous()
-    made = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
-    return made if torch.compiler.is_compiling() else made.densify()
+    batch = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
+    return batch if torch.compiler.is_compiling() else batch.densify()
 
 
-def _reshaped(
+def _reshape(
     op: str, data: Batch, shape_input: Any, shape: Any, rel_shape: Any, src_dims: Any, layout: str | None, dtype: torch.dtype | None
 ) -> Batch:
-    given = [name for name, value in (("shape by position", shape_input), ("shape", shape), ("rel_shape", rel_shape)) if value is not None]
-    if len(given) > 1:
-        raise RuntimeError(f"{op}: {' and '.join(given)} are mutually exclusive")
-    if not given and src_dims is None and layout is None and dtype is None:
+    names = [name for name, value in (("shape by position", shape_input), ("shape", shape), ("rel_shape", rel_shape)) if value is not None]
+    if len(names) > 1:
+        raise RuntimeError(f"{op}: {' and '.join(names)} are mutually exclusive")
+    if not names and src_dims is None and layout is None and dtype is None:
         raise RuntimeError(f"{op}: nothing to do: give a shape, a layout" + (" or a dtype" if op == "reinterpret" else ""))
     if layout is not None and not isinstance(layout, str):
         raise TypeError(f"{op}: layout must be a str, got {layout!r}")
@@ -163,14 +163,14 @@ def _relative_shape(op: str, data: Batch, extents: Sequence[Column], factors: Se
         sources = _source_extents(op, data, extents, column_list(src_dims))
         if len(sources) != len(factors):
             raise RuntimeError(f"{op}: src_dims and rel_shape have different lengths: {len(sources)} and {len(factors)}")
-    made = []
+    outputs = []
     for factor, extent in zip(factors, sources, strict=False):
         if isinstance(factor, tuple):
             raise TypeError(f"{op}: rel_shape must be a list of numbers, got {shown(factors)}")
         if not holds(factor != 0) or not holds(abs(factor) < 2.0**53):
             raise RuntimeError(f"{op}: {in_sample((factor != 0) & (abs(factor) < 2.0**53))}rel_shape must be finite and not 0, got {shown(factors)}")
-        made.append(choose(factor < 0, -1, nearest(factor * extent)))
-    return made
+        outputs.append(choose(factor < 0, -1, nearest(factor * extent)))
+    return outputs
 
 
 def _in_other_items(op: str, extents: list[Column], in_bytes: int, out_bytes: int) -> list[Column]:
@@ -236,7 +236,7 @@ def reshape(
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    return _reshaped("reshape", data, shape_input, shape, rel_shape, src_dims, layout, None)  # type: ignore[return-value,arg-type]
+    return _reshape("reshape", data, shape_input, shape, rel_shape, src_dims, layout, None)  # type: ignore[return-value,arg-type]
 
 
 @operator(kernel=None)
@@ -268,7 +268,7 @@ def reinterpret(
     >>> reinterpret(torch.tensor([1.0, 2.0]), dtype=torch.int32).torch()
     tensor([1065353216, 1073741824], dtype=torch.int32)
     """
-    return _reshaped("reinterpret", data, shape_input, shape, rel_shape, src_dims, layout, dtype)  # type: ignore[return-value,arg-type]
+    return _reshape("reinterpret", data, shape_input, shape, rel_shape, src_dims, layout, dtype)  # type: ignore[return-value,arg-type]
 
 
 @operator(kernel=None)
@@ -349,26 +349,26 @@ def expand_dims(
     """
     arrays = data
     assert isinstance(arrays, Batch)
-    given = list(axes) if isinstance(axes, list | tuple | range) else [axes]
-    if any(not isinstance(axis, int) or isinstance(axis, bool) for axis in given):
+    numbers = list(axes) if isinstance(axes, list | tuple | range) else [axes]
+    if any(not isinstance(axis, int) or isinstance(axis, bool) for axis in numbers):
         raise TypeError(f"expand_dims: axes must be ints, got {axes!r}")
-    if any(axis < 0 for axis in given):
+    if any(axis < 0 for axis in numbers):
         raise RuntimeError(f"expand_dims: axes must not be negative, got {axes!r}")
-    if len(set(given)) < len(given):
+    if len(set(numbers)) < len(numbers):
         raise RuntimeError(f"expand_dims: axes has duplicates: {axes!r}")
-    ndim = arrays.ndim + len(given)
-    if any(axis >= ndim for axis in given):
+    ndim = arrays.ndim + len(numbers)
+    if any(axis >= ndim for axis in numbers):
         raise RuntimeError(f"expand_dims: axes={axes!r}, but the result has {ndim} dimensions")
-    letters = dict(zip(given, new_axis_names, strict=False))
+    letters = dict(zip(numbers, new_axis_names, strict=False))
     if new_axis_names:
-        if len(new_axis_names) != len(given):
-            raise RuntimeError(f"expand_dims: new_axis_names={new_axis_names!r} must have a letter for each of the {len(given)} new axes")
+        if len(new_axis_names) != len(numbers):
+            raise RuntimeError(f"expand_dims: new_axis_names={new_axis_names!r} must have a letter for each of the {len(numbers)} new axes")
         if arrays.ndim and not arrays.layout:
             raise RuntimeError("expand_dims: new_axis_names needs an input with a layout")
     extents, old = list(extents_of(arrays)), list(arrays.layout or "")
-    shape = [1 if axis in given else extents.pop(0) for axis in range(ndim)]
-    layout = "".join(letters[axis] if axis in given else old.pop(0) for axis in range(ndim)) if new_axis_names else ""
-    return _as_view(arrays, shape, layout or (arrays.layout if not given else None))  # type: ignore[return-value]
+    shape = [1 if axis in numbers else extents.pop(0) for axis in range(ndim)]
+    layout = "".join(letters[axis] if axis in numbers else old.pop(0) for axis in range(ndim)) if new_axis_names else ""
+    return _as_view(arrays, shape, layout or (arrays.layout if not numbers else None))  # type: ignore[return-value]
 
 
 def _copy_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
