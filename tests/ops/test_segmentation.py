@@ -56,7 +56,7 @@ def labels(ragged: bool) -> tuple[Samples, ...]:
 
 CASES = [
     Case("segmentation.select_masks", "numbers kept", masks, reference=select_reference, out_layout=None),
-    Case("segmentation.select_masks", "numbered anew", masks, {"reindex_masks": True}, reference=select_reference, out_layout=None),
+    Case("segmentation.select_masks", "renumbered", masks, {"reindex_masks": True}, reference=select_reference, out_layout=None),
     Case(
         "segmentation.random_mask_pixel",
         "threshold",
@@ -80,7 +80,7 @@ CASES = [
     ),
     Case(
         "segmentation.random_object_bbox",
-        "all labels at once",
+        "all labels together",
         labels,
         {"ignore_class": True, "k_largest": 4, "threshold": Each([[1, 1], [1, 1], [1, 2]]), "format": "box"},
         out_layout=None,

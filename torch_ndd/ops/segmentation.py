@@ -14,7 +14,7 @@ from ._outputs import columns_of
 from .detection._boxes import on_host
 
 _FORMATS = native.numbers("random_object_bbox.Format")
-_MOST_DIMENSIONS = 6
+_MAX_DIMENSIONS = 6
 _plan = native.kernel("select_masks_plan", writes=(-3, -2, -1))
 
 
@@ -167,8 +167,8 @@ def random_object_bbox(
     del cache_objects
     if mask.dtype.is_floating_point:
         raise RuntimeError(f"{op}: the mask must have integers or bool, got {mask.dtype}")
-    if not 1 <= mask.ndim <= _MOST_DIMENSIONS:
-        raise RuntimeError(f"{op}: the mask must have 1 to {_MOST_DIMENSIONS} dimensions, got {mask.ndim}")
+    if not 1 <= mask.ndim <= _MAX_DIMENSIONS:
+        raise RuntimeError(f"{op}: the mask must have 1 to {_MAX_DIMENSIONS} dimensions, got {mask.ndim}")
     if not isinstance(format, str):
         raise TypeError(f"{op}: format must be a str, got {format!r}")
     if format not in _FORMATS:

@@ -11,7 +11,7 @@ from .._core.operators.definition import Launch
 from .._core.operators.operator import DeviceLike, PerSample, T, launch, operator
 from .._core.values.batch import Batch, empty_batch
 
-_MOST_DIMENSIONS = 6
+_MAX_DIMENSIONS = 6
 
 
 @operator(name="transforms.translation", per_frame=True)
@@ -241,8 +241,8 @@ class _Maps:
         self.given_dims = None if value is None else _dims_of(op, value)
 
     def launch(self, dims: int, values: list[Any], more: list[Any], reverse_order: bool) -> Launch:
-        if not 1 <= dims <= _MOST_DIMENSIONS:
-            raise RuntimeError(f"{self.op}: maps of {dims} dimensions are not supported, at most {_MOST_DIMENSIONS}")
+        if not 1 <= dims <= _MAX_DIMENSIONS:
+            raise RuntimeError(f"{self.op}: maps of {dims} dimensions are not supported, at most {_MAX_DIMENSIONS}")
         if self.given_dims not in (None, dims):
             raise RuntimeError(f"{self.op}: the input is a map of {self.given_dims} dimensions, the arguments make one of {dims}")
         frames = single = 0
@@ -264,8 +264,8 @@ def _elements(value: Any, scalar: bool) -> int:
 
 def _dims_of(op: str, maps: Batch) -> int:
     shape: Any = maps.buffer.shape[1:] if maps.ragged_shapes is None else tuple(maps.ragged_shapes[:1].expand(1, -1)[0].tolist())
-    if maps.ndim not in (2, 3) or shape[-1] != shape[-2] + 1 or not 1 <= shape[-2] <= _MOST_DIMENSIONS:
-        raise RuntimeError(f"{op}: an affine map is a matrix of D by D + 1 numbers, D at most {_MOST_DIMENSIONS}, got the shape {tuple(shape)}")
+    if maps.ndim not in (2, 3) or shape[-1] != shape[-2] + 1 or not 1 <= shape[-2] <= _MAX_DIMENSIONS:
+        raise RuntimeError(f"{op}: an affine map is a matrix of D by D + 1 numbers, D at most {_MAX_DIMENSIONS}, got the shape {tuple(shape)}")
     if maps.ragged_shapes is not None and bool((maps.ragged_shapes[:, -2:] != maps.ragged_shapes[:1, -2:]).any()):
         raise RuntimeError(f"{op}: the maps of a batch must have one shape, got {maps.shape}")
     if (maps.ndim == 3) != (maps.layout or "").startswith("F"):

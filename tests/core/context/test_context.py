@@ -277,7 +277,7 @@ def test_evaluate_all_raises_the_first_error() -> None:
         lost = failing(200)
         del lost
         gc.collect()
-        context.evaluate_all()  # results that nobody holds are not evaluated
+        context.evaluate_all()  # results without a reference are not evaluated
 
 
 def test_leaving_a_context_evaluates_no_ordinary_calls() -> None:

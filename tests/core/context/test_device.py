@@ -339,7 +339,7 @@ class OnGpu(torch.Tensor):
 
     @staticmethod
     def of(batch: ndd.Batch) -> ndd.Batch:
-        """Return the batch over such memory, which belongs to nobody else."""
+        """Return the batch over such memory, which has no other owner."""
         output = batch.evaluate()._over(batch.buffer.as_subclass(OnGpu))
         assert isinstance(output, ndd.Batch)
         return output

@@ -214,7 +214,7 @@ def test_captured_loop_equals_plain_execution(body: Body, paths: list[Path], cou
 
 
 def test_calls_are_issued_ahead(paths: list[Path], counted: Counted) -> None:
-    """7 steps: the first is recorded; in the second, those of the third are made. Nothing is made in vain."""
+    """7 steps: the first is recorded; in the second, those of the third are made. No call is wasted."""
     for body in (training, own_generator, compute):
         counted.taken = counted.made = 0
         run(body, paths, capture=True, epochs=1)

@@ -280,7 +280,7 @@ PROGRAMS: list[Program] = [
 
 
 def read_values(program: Program, data: Path, **how: Any) -> list[Any]:
-    """Return what a program yields, copied at once, and the default generator after each step and at the end."""
+    """Return what a program yields, copied immediately, and the default generator after each step and at the end."""
     ndd.random.set_seed(3)
     found: list[Any] = []
     for step in program(data, how):

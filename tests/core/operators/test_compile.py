@@ -158,7 +158,7 @@ def test_a_chain_of_floats_is_one_kernel_on_the_cpu(chain: str) -> None:
 @pytest.mark.parametrize("chain", ["to planes", "arithmetic"])
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_large_results_are_in_the_memory_of_the_pool(chain: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The one kernel writes there; what the graph does not return is no result."""
+    """The one kernel writes there; a value that the graph does not return is not a result."""
     monkeypatch.setattr(graph_results, "_MAPPED_BYTES", 1000)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # the keys of what is cached do not know that number
 

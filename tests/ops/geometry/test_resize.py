@@ -254,7 +254,7 @@ def test_layouts_of_pictures(image: np.ndarray, layout: str) -> None:
 
 
 @pytest.mark.parametrize("ragged", [False, True])
-def test_many_small_images(ragged: bool) -> None:  # more tiles than a GPU runs at once: blocks take several and keep weights
+def test_many_small_images(ragged: bool) -> None:  # more tiles than a GPU runs at a time: blocks take several and keep weights
     draw = np.random.default_rng(0)
     photos = [draw.integers(0, 256, (9 + ragged * i % 3, 11, 3), dtype=np.uint8) for i in range(600)]
     output = ndd.resize(ndd.batch(photos, layout="HWC"), size=(40, 8))

@@ -92,7 +92,7 @@ def test_a_window_depends_on_its_number_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "args", "kind"),
+    ("shape", "args", "kind"),
     [
         ([480], {}, RuntimeError),
         ([1, 2, 3, 4], {}, RuntimeError),

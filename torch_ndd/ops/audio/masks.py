@@ -7,7 +7,7 @@ from ..._core.operators.operator import DeviceLike, PerSample, Random, T, launch
 from ..._core.values.batch import Batch
 from .._outputs import like
 
-_MOST_MASKS = 64
+_MAX_MASKS = 64
 
 
 def _mask(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_value: Any, num_masks: int, p: Any, rng: Any) -> Any:
@@ -22,8 +22,8 @@ def _mask(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_value
         raise ValueError(f'{op}: mask_value must be a number or "mean", got {mask_value!r}')
     if not mean and (not isinstance(mask_value, int | float) or isinstance(mask_value, bool)):
         raise TypeError(f'{op}: mask_value must be a number or "mean", got {mask_value!r}')
-    if not 0 <= num_masks <= _MOST_MASKS:
-        raise ValueError(f"{op}: num_masks must be 0 to {_MOST_MASKS}, got {num_masks}")
+    if not 0 <= num_masks <= _MAX_MASKS:
+        raise ValueError(f"{op}: num_masks must be 0 to {_MAX_MASKS}, got {num_masks}")
     return launch(like(input), [at, widest, p, num_masks, mean, 0.0 if mean else float(mask_value), rng])
 
 

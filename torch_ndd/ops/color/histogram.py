@@ -67,7 +67,7 @@ def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike |
     return launch(like(images), [*_place(images), rule == "pillow"])
 
 
-_MOST_TILES = 1 << 20  # each has a table of 256 bytes
+_MAX_TILES = 1 << 20  # each has a table of 256 bytes
 
 
 @operator(layouts=("HWC",))
@@ -111,10 +111,10 @@ def clahe(
         if is_other(found, 1, 3):
             raise ValueError(f"clahe: the image must have 1 or 3 channels, got {found}")
     for name, tiles in (("tiles_x", tiles_x), ("tiles_y", tiles_y)):
-        if not 1 <= tiles <= _MOST_TILES:
-            raise ValueError(f"clahe: {name} must be 1 to {_MOST_TILES}, got {tiles}")
-    if tiles_x * tiles_y > _MOST_TILES:
-        raise ValueError(f"clahe: tiles_x * tiles_y must be at most {_MOST_TILES}, got {tiles_x * tiles_y}")
+        if not 1 <= tiles <= _MAX_TILES:
+            raise ValueError(f"clahe: {name} must be 1 to {_MAX_TILES}, got {tiles}")
+    if tiles_x * tiles_y > _MAX_TILES:
+        raise ValueError(f"clahe: tiles_x * tiles_y must be at most {_MAX_TILES}, got {tiles_x * tiles_y}")
     if clip_limit != clip_limit:
         raise ValueError(f"clahe: clip_limit must be a number, got {clip_limit}")
     return launch(like(images), [clip_limit, luma_only, tiles_x, tiles_y])

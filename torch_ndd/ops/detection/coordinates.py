@@ -171,5 +171,5 @@ def _matrix_rows(op: str, name: str, count: int, columns: Any) -> Any:
     if isinstance(columns, torch.Tensor):
         return count // columns
     if columns == 0 or count % columns or not count:
-        raise RuntimeError(f"{op}: {count} numbers are no matrix {name} with {columns} columns")
+        raise RuntimeError(f"{op}: {count} numbers do not form a matrix {name} with {columns} columns")
     return count // columns

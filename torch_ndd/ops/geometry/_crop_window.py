@@ -114,7 +114,7 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
     return CropWindow(tuple(start), tuple(extent), rows(start))
 
 
-_plain_window = functools.lru_cache(maxsize=1024)(window_in)  # a dense batch asks repeatedly
+_plain_window = functools.lru_cache(maxsize=1024)(window_in)  # called repeatedly for a dense batch
 
 
 def trimmed(begin: Column, size: Column, length: Column) -> tuple[Column, Column]:

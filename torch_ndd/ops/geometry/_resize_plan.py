@@ -21,7 +21,7 @@ from .._columns import in_sample
 Column = float | np.ndarray | torch.Tensor
 _ARRAYS = (np.ndarray, torch.Tensor)
 
-_PLAIN = frozenset((type(None), bool, int, float, str, tuple))  # arguments that are no tensors
+_PLAIN = frozenset((type(None), bool, int, float, str, tuple))  # types of arguments other than tensors
 
 MODES = ("default", "stretch", "not_larger", "not_smaller")
 ROUNDINGS = ("round", "truncate", "ceil")
@@ -197,7 +197,7 @@ def swapped(which: Sequence[Any], start: Sequence[Column], end: Sequence[Column]
     )
 
 
-@functools.lru_cache(maxsize=1024)  # a dense batch asks repeatedly: 12 us become 2
+@functools.lru_cache(maxsize=1024)  # called repeatedly for a dense batch: 12 us become 2
 def _plain_plan(
     op: str, extents: tuple[int, ...], arguments: tuple[object, ...], mode: str | None, roi_relative: bool, subpixel_scale: bool
 ) -> ResizePlan:

@@ -86,7 +86,7 @@ def _normalized_formula(
     dtype: torch.dtype,
 ) -> torch.Tensor | None:
     """Compute whole images: a mirrored one is read backwards, and the normalization follows in the same loop."""
-    few = isinstance(input, Packed) or (isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MOST_LOOPS)
+    few = isinstance(input, Packed) or (isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MAX_LOOPS)
     if _pixel_chain.takes(input, layout) or (few and _pixel_chain.takes_flip(input, layout)):
         return _pixel_chain.normalized(input, mirror, mean, std, scale, shift, output_layout, dtype)
     if isinstance(input, Packed) or _pixel_chain.is_native(input):
@@ -98,7 +98,7 @@ def _normalized_formula(
     return saturate(output.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
 
 
-_MOST_LOOPS = 4  # channels
+_MAX_LOOPS = 4  # channels
 
 
 @operator(layouts=CROP_LAYOUTS, formula=_normalized_formula, ragged_formula=True)

@@ -106,7 +106,7 @@ def _window(
     return CropWindow(tuple(start), tuple(extent), rows(start))
 
 
-_plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch asks repeatedly
+_plain_window = functools.lru_cache(maxsize=1024)(_window)  # called repeatedly for a dense batch
 
 
 def _check_inside(op: str, axis: str, begin: Column, size: Column, length: Column) -> None:

@@ -83,7 +83,7 @@ def _permutation(perm: Any, ndim: int) -> list[int]:
     if not isinstance(perm, list | tuple | range) or not all(isinstance(p, int | float) and float(p).is_integer() for p in perm):
         raise TypeError(f"transpose: perm must be a list of ints, got {perm!r}")
     if sorted(perm) != list(range(ndim)):
-        raise RuntimeError(f"transpose: perm={list(perm)} is no permutation of the {ndim} axes 0 to {ndim - 1}")
+        raise RuntimeError(f"transpose: perm={list(perm)} is not a permutation of the {ndim} axes 0 to {ndim - 1}")
     return [int(p) for p in perm]
 
 
