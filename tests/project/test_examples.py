@@ -137,10 +137,10 @@ def test_train_detection_decodes_what_box_encoder_encodes(train_detection: Modul
     boxes, labels = torch.tensor([[0.1, 0.2, 0.5, 0.45], [0.6, 0.5, 0.8, 0.9]]), torch.tensor([1, 2], dtype=torch.int32)
     anchors, stds = train_detection.ANCHORS, train_detection.STDS
     encoded, classes = ndd.box_encoder(boxes, labels, anchors=anchors, offset=True, stds=stds)
-    made, found = train_detection.decode(encoded.torch()), classes.torch()
+    result, found = train_detection.decode(encoded.torch()), classes.torch()
     for box, label in zip(boxes, labels, strict=True):
-        torch.testing.assert_close(made[found == label], box.expand(int((found == label).sum()), 4), atol=1e-5, rtol=0)
-        assert (train_detection.overlaps(box, made[found == label]) > 0.999).all()
+        torch.testing.assert_close(result[found == label], box.expand(int((found == label).sum()), 4), atol=1e-5, rtol=0)
+        assert (train_detection.overlaps(box, result[found == label]) > 0.999).all()
 
 
 def test_train_detection_refuses_a_folder_without_annotations(train_detection: ModuleType, tmp_path: Path) -> None:

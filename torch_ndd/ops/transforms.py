@@ -42,8 +42,8 @@ def translation(
             [0., 1., 5.]])
     """
     op = "transforms.translation"
-    output = _Maps(op, input, {"offset": offset}, batch_size, device)
-    return output.launch(_elements(offset, False), [offset], [], reverse_order)  # type: ignore[return-value]
+    maps = _Maps(op, input, {"offset": offset}, batch_size, device)
+    return maps.launch(_elements(offset, False), [offset], [], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.scale", per_frame=True)
@@ -80,11 +80,11 @@ def scale(
     op = "transforms.scale"
     if ndim is not None and (isinstance(ndim, bool) or not isinstance(ndim, int)):
         raise TypeError(f"{op}: ndim must be an int, got {ndim!r}")
-    output = _Maps(op, input, {"scale": scale, "center": center}, batch_size, device)
+    maps = _Maps(op, input, {"scale": scale, "center": center}, batch_size, device)
     dims = _elements(scale, False)
     if dims == 1:
-        dims = output.given_dims or ndim or 1
-    return output.launch(dims, [scale, center], [], reverse_order)  # type: ignore[return-value]
+        dims = maps.given_dims or ndim or 1
+    return maps.launch(dims, [scale, center], [], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.rotation", per_frame=True)
@@ -119,10 +119,10 @@ def rotation(
             [0., 1., 0.]])
     """
     op = "transforms.rotation"
-    output = _Maps(op, input, {"angle": angle, "axis": axis, "center": center}, batch_size, device)
+    maps = _Maps(op, input, {"angle": angle, "axis": axis, "center": center}, batch_size, device)
     if axis is not None and _elements(axis, False) != 3:
         raise RuntimeError(f"{op}: axis must have 3 elements, got {_elements(axis, False)}")
-    return output.launch(2 if axis is None else 3, [angle, axis, center], [], reverse_order)  # type: ignore[return-value]
+    return maps.launch(2 if axis is None else 3, [angle, axis, center], [], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.shear", per_frame=True)
@@ -160,11 +160,11 @@ def shear(
     op = "transforms.shear"
     if (shear is None) == (angles is None):
         raise RuntimeError(f"{op}: give one of shear and angles")
-    output = _Maps(op, input, {"shear": shear, "angles": angles, "center": center}, batch_size, device)
+    maps = _Maps(op, input, {"shear": shear, "angles": angles, "center": center}, batch_size, device)
     count = _elements(shear if angles is None else angles, False)
     if count not in (2, 6):
         raise RuntimeError(f"{op}: {'shear' if angles is None else 'angles'} must have 2 or 6 elements, got {count}")
-    return output.launch({2: 2, 6: 3}[count], [shear, angles, center], [], reverse_order)  # type: ignore[return-value]
+    return maps.launch({2: 2, 6: 3}[count], [shear, angles, center], [], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.crop", per_frame=True)
@@ -201,9 +201,9 @@ def crop(
     """
     op = "transforms.crop"
     corners = {"from_start": from_start, "from_end": from_end, "to_start": to_start, "to_end": to_end}
-    output = _Maps(op, input, corners, batch_size, device)
+    maps = _Maps(op, input, corners, batch_size, device)
     dims = max(_elements(corner, False) for corner in corners.values())
-    return output.launch(dims, [*corners.values()], [bool(absolute)], reverse_order)  # type: ignore[return-value]
+    return maps.launch(dims, [*corners.values()], [bool(absolute)], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.combine", per_frame=True)
@@ -226,17 +226,17 @@ def combine(input_0: T, input_1: T, /, *inputs: T, batch_size: int | None = None
     """
     op = "transforms.combine"
     maps: list[Batch] = [input_0, input_1, *inputs]  # type: ignore[list-item]
-    dims = [_dims_of(op, map_) for map_ in maps]
-    if len(set(dims)) != 1 or len({map_.dtype for map_ in maps}) != 1:
-        raise RuntimeError(f"{op}: the maps must have one shape and type, got {[(map_.shape[:1], map_.dtype) for map_ in maps]}")
-    return launch(partial(_allocate, dims[0], maps[0].batch_size, maps[0].buffer.device), [bool(reverse_order)])
+    dims = [_dims_of(op, matrix) for matrix in maps]
+    if len(set(dims)) != 1 or len({matrix.dtype for matrix in maps}) != 1:
+        raise RuntimeError(f"{op}: the maps must have one shape and type, got {[(matrix.shape[:1], matrix.dtype) for matrix in maps]}")
+    return launch(partial(_empty_output, dims[0], maps[0].batch_size, maps[0].buffer.device), [bool(reverse_order)])
 
 
 class _Maps:
     """The other map, and the arguments with values per frame."""
 
     def __init__(self, op: str, value: Any, arguments: dict[str, Any], batch_size: Any, device: Any) -> None:
-        self.op, self.given, self.arguments = op, value, arguments
+        self.op, self.value, self.arguments = op, value, arguments
         self.batch_size, self.device = batch_size, device
         self.given_dims = None if value is None else _dims_of(op, value)
 
@@ -255,25 +255,25 @@ class _Maps:
                 raise RuntimeError(f"{self.op}: {name} must have 1 or {dims} elements, got {count}")
             single |= (count == 1) << k
             frames |= (value.dim() == 3 or (scalar and value.dim() == 2)) << k
-        return launch(partial(_allocate, dims, self.batch_size, self.device), [*values, *more, frames, single, bool(reverse_order)])
+        return launch(partial(_empty_output, dims, self.batch_size, self.device), [*values, *more, frames, single, bool(reverse_order)])
 
 
 def _elements(value: Any, scalar: bool) -> int:
     return 1 if value is None or scalar or value.dim() == 1 else value.shape[-1]
 
 
-def _dims_of(op: str, maps: Batch) -> int:
-    shape: Any = maps.buffer.shape[1:] if maps.ragged_shapes is None else tuple(maps.ragged_shapes[:1].expand(1, -1)[0].tolist())
-    if maps.ndim not in (2, 3) or shape[-1] != shape[-2] + 1 or not 1 <= shape[-2] <= _MAX_DIMENSIONS:
+def _dims_of(op: str, matrices: Batch) -> int:
+    shape: Any = matrices.buffer.shape[1:] if matrices.ragged_shapes is None else tuple(matrices.ragged_shapes[:1].expand(1, -1)[0].tolist())
+    if matrices.ndim not in (2, 3) or shape[-1] != shape[-2] + 1 or not 1 <= shape[-2] <= _MAX_DIMENSIONS:
         raise RuntimeError(f"{op}: an affine map is a matrix of D by D + 1 numbers, D at most {_MAX_DIMENSIONS}, got the shape {tuple(shape)}")
-    if maps.ragged_shapes is not None and bool((maps.ragged_shapes[:, -2:] != maps.ragged_shapes[:1, -2:]).any()):
-        raise RuntimeError(f"{op}: the maps of a batch must have one shape, got {maps.shape}")
-    if (maps.ndim == 3) != (maps.layout or "").startswith("F"):
-        raise RuntimeError(f"{op}: a map for each frame needs a layout that starts with F, see per_frame; got {maps.layout or ''!r}")
+    if matrices.ragged_shapes is not None and bool((matrices.ragged_shapes[:, -2:] != matrices.ragged_shapes[:1, -2:]).any()):
+        raise RuntimeError(f"{op}: the maps of a batch must have one shape, got {matrices.shape}")
+    if (matrices.ndim == 3) != (matrices.layout or "").startswith("F"):
+        raise RuntimeError(f"{op}: a map for each frame needs a layout that starts with F, see per_frame; got {matrices.layout or ''!r}")
     return shape[-2]
 
 
-def _allocate(dims: int, batch_size: int, device: Any, frames: Any) -> Batch:
+def _empty_output(dims: int, batch_size: int, device: Any, frames: Any) -> Batch:
     """Return the result, for the number of frames that inputs and arguments agree on."""
     shape = [dims, dims + 1] if frames is None else [frames, dims, dims + 1]
     return empty_batch(batch_size, shape, torch.float32, device, "**" if frames is None else "F**")

@@ -78,7 +78,7 @@ def test_operators_work_with_few_threads(tmp_path: Path, limit: int, forks: Fork
     assert (result["shape"], result["value"]) == ([16, 24, 3], 9)
     (message,) = result["said"]
     assert message.startswith("RuntimeWarning: could not start more threads (")
-    assert " of 64 work" in message
+    assert " of 64 running" in message
     assert result["threads"] <= limit
 
 

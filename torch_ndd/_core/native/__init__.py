@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native library: its C functions, and the objects that release what they return.
 
-``library.py`` loads it, ``kernels.py`` makes operators of torch of its kernels, ``memory.py`` allocates buffers, ``plans.py`` keeps calls to repeat.
+``library.py`` loads it, ``kernels.py`` makes operators of torch of its kernels, ``memory.py`` allocates buffers.
 """
 
 import ctypes
@@ -83,6 +83,8 @@ cache_text = c_function("ndd_cache_text")
 cache_totals = c_function("ndd_cache_totals")
 coco_release = c_function("ndd_coco_release")
 shuffle = c_function("ndd_shuffle")
+plan_window = c_function("ndd_plan_window")
+balance = c_function("ndd_balance")
 wait = c_function("ndd_wait")
 build_info = c_function("ndd_build_info")
 pool_make = c_function("ndd_pool_make")

@@ -3,7 +3,7 @@
 
 The body of the function allocates the output; its kernel is the C++ function registered under the same name. The decorator adds everything else: it
 decides between Tensor and Batch, packs per-sample arguments, checks layouts, moves inputs, launches the kernel and tracks pending work
-(``call.py``), and repeats calls by plans (``repeated.py``).
+(``call.py``), and repeats calls by plans (``plans.py``).
 """
 
 import functools

@@ -10,7 +10,7 @@ from .._outputs import like
 _MAX_MASKS = 64
 
 
-def _mask(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_value: Any, num_masks: int, p: Any, rng: Any) -> Any:
+def _launch_masks(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_value: Any, num_masks: int, p: Any, rng: Any) -> Any:
     """Mask random bands of an axis, which counts from the end, for inputs without a layout."""
     if input.ndim == 0:
         raise RuntimeError(f'{op}: the input must have an axis "{letter}", got a scalar')
@@ -61,7 +61,7 @@ def time_mask(
     >>> (masked == masked[0]).all().item(), ((masked == 0).sum() < 80 * 200).item()
     (True, True)
     """
-    return _mask("time_mask", "t", 1, input, time_mask_param, mask_value, num_masks, p, rng)  # type: ignore[arg-type]
+    return _launch_masks("time_mask", "t", 1, input, time_mask_param, mask_value, num_masks, p, rng)  # type: ignore[arg-type]
 
 
 @operator()
@@ -98,4 +98,4 @@ def frequency_mask(
     >>> (masked == masked[:, :1]).all().item(), ((masked == 0).sum() < 1000 * 54).item()
     (True, True)
     """
-    return _mask("frequency_mask", "f", 2, input, freq_mask_param, mask_value, num_masks, p, rng)  # type: ignore[arg-type]
+    return _launch_masks("frequency_mask", "f", 2, input, freq_mask_param, mask_value, num_masks, p, rng)  # type: ignore[arg-type]

@@ -35,24 +35,24 @@ _LAYOUT = "HWC"
 _TYPES = (torch.uint8, torch.float32)
 
 
-def _allocate(input: torch.Tensor, shapes: torch.Tensor | None, output_layout: str) -> list[int]:
+def _empty_output(input: torch.Tensor, shapes: torch.Tensor | None, output_layout: str) -> list[int]:
     if shapes is not None:
         return list(input.shape)
     return [input.shape[0], *(input.shape[1 + _LAYOUT.index(letter)] for letter in output_layout)]
 
 
 @torch.library.impl("ndd::pixels_of", "CPU", lib=_library)
-def _(input: torch.Tensor, shapes: torch.Tensor | None, *rest: Any) -> torch.Tensor:
-    *arguments, output_layout, dtype = rest
-    out = native.empty(_allocate(input, shapes, output_layout), dtype, input.device)
+def _(input: torch.Tensor, shapes: torch.Tensor | None, *given: Any) -> torch.Tensor:
+    *arguments, output_layout, dtype = given
+    out = native.empty(_empty_output(input, shapes, output_layout), dtype, input.device)
     _kernel(input.contiguous(), shapes, *arguments, output_layout, out)
     return out
 
 
 @torch.library.register_fake("ndd::pixels_of", lib=_library)
-def _(input: torch.Tensor, shapes: torch.Tensor | None, *rest: Any) -> torch.Tensor:
-    *_, output_layout, dtype = rest
-    return input.new_empty(_allocate(input, shapes, output_layout), dtype=dtype)
+def _(input: torch.Tensor, shapes: torch.Tensor | None, *arguments: Any) -> torch.Tensor:
+    *_, output_layout, dtype = arguments
+    return input.new_empty(_empty_output(input, shapes, output_layout), dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def by_level(formula: Callable[..., torch.Tensor]) -> Formula:
     """
 
     @functools.wraps(formula)
-    def chosen(input: Images, *arguments: Any, dtype: torch.dtype) -> torch.Tensor | None:
+    def choose_branch(input: Images, *arguments: Any, dtype: torch.dtype) -> torch.Tensor | None:
         if not is_native(input) or dtype is not torch.uint8:
             return None if isinstance(input, Packed) else formula(input, *arguments, dtype=dtype)
         if not takes(input):
@@ -132,7 +132,7 @@ def by_level(formula: Callable[..., torch.Tensor]) -> Formula:
         levels = torch.arange(256, dtype=torch.uint8).reshape(1, 256, 1, 1)
         return _add_stage(*_buffers(input), formula(levels, *arguments, dtype=dtype).reshape(-1, 256), dtype)
 
-    return chosen
+    return choose_branch
 
 
 def linear(
@@ -153,7 +153,7 @@ def linear(
     return _formulas.saturate(factor * (input if input.dtype.is_floating_point else input.float()) + term, dtype)
 
 
-def twisted(input: Images, *numbers: _formulas.Number, dtype: torch.dtype) -> torch.Tensor | None:
+def twist(input: Images, *numbers: _formulas.Number, dtype: torch.dtype) -> torch.Tensor | None:
     """Mix colors by the numbers of ``color_twist`` and its middle. None if no chain takes this."""
     if not takes_flip(input, _LAYOUT) or input.dtype not in _TYPES or dtype not in _TYPES:
         return None
@@ -195,17 +195,17 @@ def _flips(chain: _Chain) -> list[tuple[int, bool, torch.Tensor | None]]:
     return [(1, chain.vertical, chain.upside_down), (2, chain.horizontal, chain.mirror)]
 
 
-def flipped(input: Images, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
+def flip(input: Images, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
     """Mirror where the numbers, (rows,) if they are tensors, are not 0."""
-    return _turn(*_buffers(input), horizontal, vertical)
+    return _turn_twist(*_buffers(input), horizontal, vertical)
 
 
 @allow_in_graph
-def _turn(input: torch.Tensor, shapes: torch.Tensor | None, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
-    return _image(_flip(_known.of(input, shapes), horizontal, vertical))
+def _turn_twist(input: torch.Tensor, shapes: torch.Tensor | None, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
+    return _image(_flip_chain(_known.of(input, shapes), horizontal, vertical))
 
 
-def _flip(chain: _Chain, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> _Chain:
+def _flip_chain(chain: _Chain, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> _Chain:
     both = _exclusive(chain.horizontal, chain.mirror, horizontal), _exclusive(chain.vertical, chain.upside_down, vertical)
     return replace(chain, horizontal=both[0][0], mirror=both[0][1], vertical=both[1][0], upside_down=both[1][1])
 
@@ -217,13 +217,13 @@ def _exclusive(all_samples: bool, each: torch.Tensor | None, wanted: torch.Tenso
     return all_samples, (wanted if each is None else (each != 0) != wanted).to(torch.int64)
 
 
-def normalized(input: Images, *arguments: Any) -> torch.Tensor:
+def normalize(input: Images, *arguments: Any) -> torch.Tensor:
     """End a chain with crop_mirror_normalize of whole images: ``mirror``, ``mean``, ``std``, ``scale``, ``shift``, ``output_layout``, ``dtype``."""
-    return _normalize(*_buffers(input), *arguments)
+    return _normalize_chain(*_buffers(input), *arguments)
 
 
 @allow_in_graph
-def _normalize(
+def _normalize_chain(
     input: torch.Tensor,
     shapes: torch.Tensor | None,
     mirror: torch.Tensor | int,
@@ -238,20 +238,20 @@ def _normalize(
 
     Its loop per channel is vectorized along the width and takes 1.1 ms; interleaved pixels of three channels, in vectors of 16, take 2.9 ms.
     """
-    chain = _flip(_known.of(input, shapes), mirror, 0)
+    chain = _flip_chain(_known.of(input, shapes), mirror, 0)
     if is_native(input) or chain.values is None:
         return _compute(chain, _rows(mean), _rows(std), scale, shift, output_layout, dtype)
     flips = [(axis, all_samples if each is None else (each != 0) != all_samples) for axis, all_samples, each in _flips(chain)]
 
     def normal(values: torch.Tensor, layout: str, mean: torch.Tensor | float, std: torch.Tensor | float) -> torch.Tensor:
         for axis, wanted in flips:
-            values = _formulas.mirrored(values, axis, wanted.reshape(-1, *(1,) * len(layout)) if isinstance(wanted, torch.Tensor) else wanted)
+            values = _formulas.mirror_axis(values, axis, wanted.reshape(-1, *(1,) * len(layout)) if isinstance(wanted, torch.Tensor) else wanted)
         values = _formulas.normal(values, mean, std, scale, shift)
         order = [1 + layout.index(letter) for letter in output_layout if letter in layout]
         return _formulas.saturate(values.permute(0, *order), dtype)
 
     if output_layout[-1] == "C":
-        output = normal(chain.values, _LAYOUT, *(_formulas.per_channel(value, 4, 3) for value in (mean, std))).contiguous()
+        output = normal(chain.values, _LAYOUT, *(_formulas.per_channel(argument, 4, 3) for argument in (mean, std))).contiguous()
     else:
         planes = [normal(chain.values.select(-1, c), "HW", _of_channel(mean, c), _of_channel(std, c)) for c in range(input.shape[-1])]
         output = stack_parts(planes, 1 + output_layout.index("C"))
@@ -282,5 +282,5 @@ def _compute(
     chain: _Chain, mean: torch.Tensor | None, std: torch.Tensor | None, scale: float, shift: float, output_layout: str, dtype: torch.dtype
 ) -> torch.Tensor:
     flips = (chain.horizontal, chain.mirror, chain.vertical, chain.upside_down)
-    stages, floats = [stage for stage, _ in chain.stages], [int(dtype is torch.float32) for _, dtype in chain.stages]
+    stages, floats = [stage for stage, _ in chain.stages], [int(kind is torch.float32) for _, kind in chain.stages]
     return torch.ops.ndd.pixels_of(chain.base, chain.shapes, stages, floats, *flips, mean, std, scale, shift, output_layout, dtype)

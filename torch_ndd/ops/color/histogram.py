@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Histogram equalization, and stretching to the whole range."""
 
+from typing import Literal, get_args
+
 import torch
 
 from ..._core.operators.operator import DeviceLike, Hint, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._channels import channels_of, is_other
 from .._outputs import like
@@ -35,11 +38,12 @@ def autocontrast(input: T, /, *, batch_size: int | None = None, device: DeviceLi
     return launch(like(images), _place(images))
 
 
-_RULES = ("opencv", "pillow")
+Rule = Literal["opencv", "pillow"]
+_RULES = get_args(Rule)
 
 
 @operator(layouts=_LAYOUTS)
-def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, rule: str = "opencv") -> T:
+def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, rule: Rule = "opencv") -> T:
     """Equalize the histogram of every channel of an image, frame by frame.
 
     A level becomes the number of pixels up to it, minus those of the darkest level that occurs, scaled to 0 to 255. A channel with a single level
@@ -62,8 +66,7 @@ def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike |
     images: Batch = input  # type: ignore[assignment]
     if images.dtype is not torch.uint8:
         raise RuntimeError(f"equalize: the input must be uint8, got {images.dtype}")
-    if rule not in _RULES:
-        raise ValueError(f"equalize: rule must be one of {', '.join(_RULES)}, got {rule!r}")
+    check_choice("equalize", "rule", rule, _RULES, ValueError)
     return launch(like(images), [*_place(images), rule == "pillow"])
 
 

@@ -99,7 +99,7 @@ def optical_flow(
     quality = next(quality for limit, quality in _QUALITIES if preset < limit)
     cv2 = _opencv()
 
-    shapes = [tuple(frame.shape) for frame in frames]
+    shapes = [tuple(one.shape) for one in frames]
     sizes = [(f - 1, math.ceil(h / output_grid), math.ceil(w / output_grid), 2) for f, h, w, _ in shapes]
     extents = list(sizes[0]) if len(set(sizes)) == 1 else [torch.tensor(column) for column in zip(*sizes, strict=True)] if sizes else [0, 0, 0, 2]
     out = empty_batch(frames.batch_size, extents, torch.float32, torch.device("cpu"), "FHWC")
@@ -186,11 +186,11 @@ class _Sequence:
         height, width = (max(_LEAST, extent) for extent in self.frames.shape[1:3])
         rows, columns = self.hints.shape[1:3]
         limit = max(height, width)
-        output = self.cv2.resize(
+        enlarged = self.cv2.resize(
             np.clip(self.hints[f], -limit, limit), (columns * self.hint_grid, rows * self.hint_grid), interpolation=self.cv2.INTER_LINEAR
         )
-        down, right = max(0, height - output.shape[0]), max(0, width - output.shape[1])
-        return np.ascontiguousarray(np.pad(output, ((0, down), (0, right), (0, 0)), "edge")[:height, :width])
+        down, right = max(0, height - enlarged.shape[0]), max(0, width - enlarged.shape[1])
+        return np.ascontiguousarray(np.pad(enlarged, ((0, down), (0, right), (0, 0)), "edge")[:height, :width])
 
     def _store(self, f: int, field: np.ndarray) -> None:
         """Return means over cells; those at the lower and right borders may have fewer pixels."""
@@ -235,7 +235,7 @@ def _check(frames: Batch, hints: Batch | None, hinted: bool, hint_grid: int, ima
     if hinted and hints is None:
         raise RuntimeError("optical_flow: enable_external_hints needs a second input, the hints")
     channels = _CHANNELS[types.DALIImageType(image_type)]
-    for i, (count, height, width, found) in enumerate(frame.shape for frame in frames):
+    for i, (count, height, width, found) in enumerate(sequence.shape for sequence in frames):
         name = f"optical_flow: {_name(frames, i)}"
         if count < 2:
             raise RuntimeError(f"{name} must have at least 2 frames, got {count}")

@@ -4,7 +4,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from ..._core.context.device import DeviceLike
 from ..._core.context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
 from ..._core.operators.call import as_results, bind_batches, first_sources
 from ..._core.process.weak import WeakValues
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, batch, empty_batch, new_batch
 from ..._core.values.operand import loop, unwrap
 from ..._core.values.tensor import Tensor, new_tensor
@@ -21,7 +22,7 @@ from ..._core.work.cuda_work import on_stream, stream_work
 from ..._core.work.host_functions import queue
 from .._outputs import like
 
-_FORMS = ("numpy", "torch", "cupy")
+Form = Literal["numpy", "torch", "cupy"]
 _numbers = itertools.count(1)
 _functions: "WeakValues[PythonOperator]" = WeakValues()  # by number, for compiled graphs
 
@@ -38,21 +39,21 @@ class PythonOperator:
         shape: Any = None,
         dtype: Any = None,
         layout: Any = None,
-        form: str | None = None,
+        form: Form | None = None,
         rng: bool = False,
     ) -> None:
         if not callable(function):
             raise TypeError(f"python_function: the first argument must be a function, got {function!r}")
         if isinstance(num_outputs, bool) or not isinstance(num_outputs, int) or num_outputs < 1:
             raise ValueError(f"python_function: num_outputs must be a positive int, got {num_outputs!r}")
-        if form is not None and form not in _FORMS:
-            raise ValueError(f"python_function: form must be one of {', '.join(_FORMS)}, got {form!r}")
+        if form is not None:
+            check_choice("python_function", "form", form, get_args(Form), ValueError)
         self.function, self.batched, self.form, self.draws = function, bool(batched), form, bool(rng)
         self.name = getattr(function, "__name__", type(function).__name__)
         self.shapes = _per_output("shape", shape, num_outputs)
-        self.dtypes = [None if value is None else types.to_dtype(value) for value in _per_output("dtype", dtype, num_outputs)]
+        self.dtypes = [None if entry is None else types.to_dtype(entry) for entry in _per_output("dtype", dtype, num_outputs)]
         self.layouts = _per_output("layout", layout, num_outputs)
-        self.queued = all(shape is not None for shape in self.shapes)
+        self.queued = all(entry is not None for entry in self.shapes)
         self._number = next(_numbers)
         _functions[self._number] = self
         functools.update_wrapper(self, function, updated=())
@@ -109,8 +110,8 @@ class PythonOperator:
                 raise TypeError(f"python_function: in a compiled graph the argument {next(iter(constants))!r} of {self.name} must be a Batch")
             tensors = [*batches, *per_sample.values()]
             torch.ops.ndd.python_function.default(
-                self._number, len(batches), ",".join(per_sample), [sample.buffer for sample in tensors], [sample.ragged_shapes for sample in tensors],
-                [sample.layout or "" for sample in tensors], words, [out.buffer for out in outs], [out.ragged_shapes for out in outs],
+                self._number, len(batches), ",".join(per_sample), [one.buffer for one in tensors], [one.ragged_shapes for one in tensors],
+                [one.layout or "" for one in tensors], words, [one.buffer for one in outs], [one.ragged_shapes for one in outs],
             )  # fmt: skip
             return as_results(call, outs)
         work = queue("python_function", *columns.filling(outs, size), call.reads, call.external, columns.sources)
@@ -141,7 +142,7 @@ class PythonOperator:
                 raise ValueError(f"python_function: shape has the shape {tuple(rows.shape)}, expected ({size}, dimensions): one row per sample")
             extents = list(rows.unbind(1))
         else:
-            extents = [int(value) for value in shape]
+            extents = [int(extent) for extent in shape]
         if any(bool((torch.as_tensor(extent) < 0).any()) for extent in extents):
             raise ValueError("python_function: shape must not be negative")
         if layout is not None and len(layout) != len(extents):
@@ -171,13 +172,13 @@ class PythonOperator:
         return outputs
 
     def _on_gpu(self, columns: "_Columns", target: torch.device, size: int) -> list[Batch]:
-        """Call the function here: what it launches is queued on the context's stream."""
-        with on_stream(target, [(batch.buffer, batch.pending) for batch in columns.batches], any(batch.caller_owned for batch in columns.batches)):
+        """Call the function in this thread; the kernels that it launches are queued on the context's stream."""
+        with on_stream(target, [(input.buffer, input.pending) for input in columns.batches], any(input.caller_owned for input in columns.batches)):
             if self.batched:
-                rows = [columns.results_of(columns.called(None), None)]
+                rows = [columns.check_results(columns.call_function(None), None)]
                 outs = [_on_device(self.name, k, list(row[k]), layout, target) for row in rows for k, layout in enumerate(self.layouts)]
             else:
-                rows = [columns.results_of(columns.called(i), i) for i in range(size)]
+                rows = [columns.check_results(columns.call_function(i), i) for i in range(size)]
                 outs = [_on_device(self.name, k, [row[k] for row in rows], layout, target) for k, layout in enumerate(self.layouts)]
             work = stream_work([out.buffer for out in outs])
         for out in outs:
@@ -186,7 +187,7 @@ class PythonOperator:
 
 
 class _Columns:
-    """The arguments of one call, and what is done with its results."""
+    """The arguments of one call, and the conversion of its results."""
 
     def __init__(
         self, op: PythonOperator, batches: Sequence[Batch], per_sample: dict[str, Batch], constants: dict[str, Any], words: torch.Tensor | None
@@ -195,62 +196,62 @@ class _Columns:
         self.words = None if words is None or torch.compiler.is_compiling() else words.tolist()
         self.sources: Sequence[str] = first_sources(batches)
 
-    def called(self, i: int | None) -> Any:
+    def call_function(self, i: int | None) -> Any:
         """Call the function for one sample, or for all."""
-        return self.op.function(*[self._take_argument(batch, i) for batch in self.batches], **self._keywords(i))
+        return self.op.function(*[self._argument(input, i) for input in self.batches], **self._keywords(i))
 
     def _keywords(self, i: int | None) -> dict[str, Any]:
-        found = {key: self._take_argument(value, i) for key, value in self.per_sample.items()} | self.constants
+        found = {key: self._argument(value, i) for key, value in self.per_sample.items()} | self.constants
         if self.words is not None:  # a generator per sample, so that the order of the threads does not count
             found["rng"] = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self.words, 0 if i is None else i + 1])))
         return found
 
-    def _take_argument(self, value: Batch, i: int | None) -> Any:
+    def _argument(self, value: Batch, i: int | None) -> Any:
         if i is not None:
             return _array(_sample(value, i), self.op.form)
         if value.ragged_shapes is None:
             return _array(value.buffer, self.op.form)
         return [_array(_sample(value, k), self.op.form) for k in range(value.batch_size)]
 
-    def results_of(self, output: Any, i: int | None) -> tuple[Any, ...]:
+    def check_results(self, returned: Any, i: int | None) -> tuple[Any, ...]:
         """Return the outputs of one call of the function."""
         count = len(self.op.shapes)
-        results = output if isinstance(output, tuple) else (output,)
+        results = returned if isinstance(returned, tuple) else (returned,)
         if count != len(results) or any(result is None for result in results):
-            got = "None" if output is None else f"{len(results)} outputs"
+            got = "None" if returned is None else f"{len(results)} outputs"
             raise TypeError(f"{self.op.name} returned {got}, expected {count}" + (" (num_outputs)" if count > 1 or len(results) > 1 else ""))
         return results
 
     def filling(self, outs: Sequence[Batch], size: int) -> tuple[int, Callable[[int], None]]:
-        """Return the pieces of work that fill the outputs, and what one of them does."""
+        """Return the number of work items that fill the outputs, and the function that runs one."""
 
-        def one(i: int) -> None:
-            for k, result in enumerate(self.results_of(self.called(i), i)):
+        def fill_sample(i: int) -> None:
+            for k, result in enumerate(self.check_results(self.call_function(i), i)):
                 _fill(f"output {k} of {self.op.name}", _sample(outs[k], i), result)
 
-        def every(_: int) -> None:
-            for k, result in enumerate(self.results_of(self.called(None), None)):
+        def fill_all(_: int) -> None:
+            for k, result in enumerate(self.check_results(self.call_function(None), None)):
                 if len(result) != size:
                     raise ValueError(f"output {k} of {self.op.name} has {len(result)} samples, expected {size}")
                 for i in range(size):
                     _fill(f"sample {i} of output {k} of {self.op.name}", _sample(outs[k], i), result[i])
 
-        return (min(size, 1), every) if self.op.batched else (size, one)
+        return (min(size, 1), fill_all) if self.op.batched else (size, fill_sample)
 
     def collecting(self, results: list[Any], size: int) -> tuple[int, Callable[[int], None]]:
-        """Return the same for outputs of unknown shapes: ``results`` gets a tuple of arrays per sample."""
+        """Return the same for outputs of unknown shapes: ``results`` receives a tuple of arrays per sample."""
 
-        def one(i: int) -> None:
-            results[i] = [_as_array(x) for x in self.results_of(self.called(i), i)]
+        def collect_sample(i: int) -> None:
+            results[i] = [_as_array(x) for x in self.check_results(self.call_function(i), i)]
 
-        def every(_: int) -> None:
-            output = self.results_of(self.called(None), None)
-            for k, result in enumerate(output):
+        def collect_all(_: int) -> None:
+            outputs = self.check_results(self.call_function(None), None)
+            for k, result in enumerate(outputs):
                 if len(result) != size:
                     raise ValueError(f"output {k} of {self.op.name} has {len(result)} samples, expected {size}")
-            results[:] = [[_as_array(result[i]) for result in output] for i in range(size)]
+            results[:] = [[_as_array(result[i]) for result in outputs] for i in range(size)]
 
-        return (min(size, 1), every) if self.op.batched else (size, one)
+        return (min(size, 1), collect_all) if self.op.batched else (size, collect_sample)
 
 
 def _per_output(name: str, value: Any, count: int) -> list[Any]:
@@ -298,10 +299,10 @@ def _check_dtype(what: str, value: Any, dtype: torch.dtype) -> None:
 
 
 def _fill(what: str, out: torch.Tensor, value: Any) -> None:
-    # A number of Python has no type of its own.
+    # Python numbers take the output's type.
     value = torch.tensor(value, dtype=out.dtype) if isinstance(value, bool | int | float) else _as_array(value)
     if tuple(value.shape) != tuple(out.shape):
-        raise ValueError(f"{what} has the shape {tuple(value.shape)}, expected {tuple(out.shape)}; say with shape= what it has")
+        raise ValueError(f"{what} has the shape {tuple(value.shape)}, expected {tuple(out.shape)}; pass the right shape=")
     _check_dtype(what, value, out.dtype)
     if isinstance(value, torch.Tensor):
         out.copy_(value)
@@ -310,14 +311,14 @@ def _fill(what: str, out: torch.Tensor, value: Any) -> None:
 
 
 def _on_device(name: str, k: int, results: list[Any], layout: str | None, target: torch.device) -> Batch:
-    tensors = [result if isinstance(result, torch.Tensor) else torch.from_dlpack(result) for result in results]
-    for i, sample in enumerate(tensors):
-        if sample.device != target:
-            raise TypeError(f"python_function: sample {i}: output {k} of {name} is on {sample.device}, expected {target}")
-    return batch([new_tensor(sample.contiguous()) for sample in tensors], layout=layout)
+    tensors = [tensor if isinstance(tensor, torch.Tensor) else torch.from_dlpack(tensor) for tensor in results]
+    for i, tensor in enumerate(tensors):
+        if tensor.device != target:
+            raise TypeError(f"python_function: sample {i}: output {k} of {name} is on {tensor.device}, expected {target}")
+    return batch([new_tensor(tensor.contiguous()) for tensor in tensors], layout=layout)
 
 
-# In a compiled graph the function runs when the graph does.
+# Compiled graphs run the function as one opaque node.
 _library = torch.library.Library("ndd", "FRAGMENT")
 _library.define(
     "python_function(SymInt number, int inputs, str names, Tensor[] values, Tensor?[] shapes, str[] layouts, Tensor? words, Tensor(a!)[] out, "
@@ -339,10 +340,10 @@ def _(
 ) -> None:
     op = _functions.get(number)
     if op is None:
-        raise RuntimeError("the Python function of a compiled graph is gone")
-    batches = [new_batch(*value) for value in zip(values, shapes, [x or None for x in layouts], strict=True)]
-    per_sample = dict(zip([value for value in names.split(",") if value], batches[inputs:], strict=True))
-    outs = [new_batch(*value) for value in zip(out, out_shapes, strict=True)]
+        raise RuntimeError("the Python function of a compiled graph no longer exists")
+    batches = [new_batch(*item) for item in zip(values, shapes, [x or None for x in layouts], strict=True)]
+    per_sample = dict(zip([item for item in names.split(",") if item], batches[inputs:], strict=True))
+    outs = [new_batch(*item) for item in zip(out, out_shapes, strict=True)]
     columns = _Columns(op, batches[:inputs], per_sample, {}, words)
     work = queue("python_function", *columns.filling(outs, outs[0].batch_size), [], False, ())
     if work is not None:
@@ -363,7 +364,7 @@ def python_function(
     shape: Any = None,
     dtype: Any = None,
     layout: Any = None,
-    form: str | None = None,
+    form: Form | None = None,
     rng: bool | RNG = False,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
@@ -371,10 +372,10 @@ def python_function(
 ) -> Any:
     """Call a Python function for every sample.
 
-    With ``shape``, the call is queued like that of any other operator: it returns at once, and threads of Python run the function when the inputs are
-    complete. Functions that release the GIL (most of NumPy, OpenCV and torch, Numba with ``nogil=True``) run side by side. Without ``shape`` nobody
-    knows the shapes of the results before they are there, so that the call waits for them. On a GPU the function is called at once, on
-    the context's stream: what it launches (torch, CuPy, Triton) is queued there.
+    With ``shape``, the call is queued like that of any other operator: it returns immediately, and threads run the function once the inputs are
+    complete. Functions that release the GIL (most of NumPy, OpenCV and torch, Numba with ``nogil=True``) run side by side. Without ``shape`` the
+    shapes of the results are unknown until the function has run, so the call waits for them. On a GPU the function is called immediately, and the
+    kernels that it launches (torch, CuPy, Triton) are queued on the context's stream.
 
     >>> import numpy as np, torch_ndd as ndd
     >>> images = ndd.batch([np.full((2, 3), 7, np.uint8), np.full((1, 2), 9, np.uint8)])
@@ -385,7 +386,7 @@ def python_function(
     [[[8, 8, 8], [8, 8, 8]], [[255, 255]]]
 
     Args:
-        function: It gets one array per input, and returns an array, or a tuple with ``num_outputs`` of them. It must not write to its inputs.
+        function: Called with one array per input; returns an array, or a tuple with ``num_outputs`` of them. It must not write to its inputs.
         inputs: Tensors, Batches or arrays. A Tensor beside Batches is the same for every sample.
         num_outputs: Number of outputs.
         batched: Call the function once with all samples: an array (N, ...) per input, or a list of N arrays if their shapes differ. It returns the
@@ -394,10 +395,10 @@ def python_function(
             A list with one for each of several outputs.
         dtype: Type of the outputs, by default that of the first input, or of the results where ``shape`` is not given. A list for several outputs.
         layout: Layout of the outputs, by default that of the first input where ``shape="same"``. A list for several outputs.
-        form: What the function gets: ``"numpy"`` (read-only), ``"torch"`` or ``"cupy"``. By default NumPy arrays on the CPU, torch tensors on a GPU.
+        form: Its arguments: ``"numpy"`` (read-only), ``"torch"`` or ``"cupy"``. By default NumPy arrays on the CPU, torch tensors on a GPU.
         rng: Pass the argument ``rng``, a ``numpy.random.Generator`` for this sample. Its seed comes from the generator of the thread, or from
             this one. The numbers do not depend on the order in which threads run.
-        batch_size: Number of samples, if there are no inputs.
+        batch_size: Batch size, if there are no inputs.
         device: Where the function runs.
         arguments: Further arguments of the function. A Batch is one per sample; anything else is passed on unchanged.
 
@@ -426,7 +427,7 @@ def python_operator(
     shape: Any = None,
     dtype: Any = None,
     layout: Any = None,
-    form: str | None = None,
+    form: Form | None = None,
     rng: bool = False,
 ) -> Callable[[Callable[..., Any]], PythonOperator]: ...
 def python_operator(
@@ -438,7 +439,7 @@ def python_operator(
     shape: Any = None,
     dtype: Any = None,
     layout: Any = None,
-    form: str | None = None,
+    form: Form | None = None,
     rng: bool = False,
 ) -> Any:
     """Make an operator of a Python function: a decorator, with or without arguments. See :func:`python_function` for them.

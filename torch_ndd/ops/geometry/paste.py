@@ -253,10 +253,10 @@ def multi_paste(
             raise RuntimeError(f"{op}: in_anchors, shapes and out_anchors cannot be combined with their relative forms")
     if in_ids is not None and len(images) > 1:
         raise RuntimeError(f"{op}: in_ids picks samples of a single input, but there are {len(images)} inputs")
-    if any(image.dtype is not first.dtype for image in images):
-        raise RuntimeError(f"{op}: all inputs must have the same type, got {', '.join(str(image.dtype) for image in images)}")
-    spatial = [extents_of(image)[-3:] for image in images]
-    sequences = [image for image in images if image.ndim == 4]
+    if any(source.dtype is not first.dtype for source in images):
+        raise RuntimeError(f"{op}: all inputs must have the same type, got {', '.join(str(source.dtype) for source in images)}")
+    spatial = [extents_of(source)[-3:] for source in images]
+    sequences = [source for source in images if source.ndim == 4]
     if output_size is not None:
         size = column_list(output_size)
         if len(size) < 2 or any(isinstance(extent, tuple) for extent in size):

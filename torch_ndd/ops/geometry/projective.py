@@ -15,7 +15,7 @@ from .._columns import first_failure, holds
 def perspective(*, source: Any, target: Any) -> Any:
     """Return the projective map that takes four points to four others.
 
-    ``warp_perspective(images, matrix=matrix, inverse_map=False)`` moves the pixels of images accordingly: what was at ``source`` appears at
+    ``warp_perspective(images, matrix=matrix, inverse_map=False)`` moves the pixels of images accordingly: the pixel at ``source`` appears at
     ``target``. torchvision's ``perspective(image, startpoints, endpoints)`` is this with ``source=startpoints, target=endpoints``. Not in DALI.
 
     Args:
@@ -36,32 +36,32 @@ def perspective(*, source: Any, target: Any) -> Any:
     """
     first, second = _points("source", source), _points("target", target)
     several = first.dim() == 3 or second.dim() == 3
-    count = next((len(value) for value in (first, second) if value.dim() == 3), 1)
-    for name, points in (("source", first), ("target", second)):
-        if points.dim() == 3 and len(points) != count:
-            raise ValueError(f"transforms.perspective: source and target must have as many samples, but {name} has {len(points)} of {count}")
+    count = next((len(one) for one in (first, second) if one.dim() == 3), 1)
+    for name, one in (("source", first), ("target", second)):
+        if one.dim() == 3 and len(one) != count:
+            raise ValueError(f"transforms.perspective: source and target must have as many samples, but {name} has {len(one)} of {count}")
     apart = ~(_on_a_line(first) | _on_a_line(second)).expand(count)
     if not holds(apart):
         raise ValueError(f"transforms.perspective: in sample {first_failure(apart)} three points are on a line: there is no such map")
     x, y = first.expand(count, 4, 2).unbind(2)
     u, v = second.expand(count, 4, 2).unbind(2)
-    ones, zero = torch.ones_like(x), torch.zeros_like(x)
+    one, zero = torch.ones_like(x), torch.zeros_like(x)
     # Two rows for each point: u (g x + h y + 1) = a x + b y + c, and v alike. Eight numbers a sample, for which torch's solver is as good as any.
     rows = torch.cat(
-        [torch.stack([x, y, ones, zero, zero, zero, -u * x, -u * y], 2), torch.stack([zero, zero, zero, x, y, ones, -v * x, -v * y], 2)], 1
+        [torch.stack([x, y, one, zero, zero, zero, -u * x, -u * y], 2), torch.stack([zero, zero, zero, x, y, one, -v * x, -v * y], 2)], 1
     )
     solved, failed = torch.linalg.solve_ex(rows, torch.cat([u, v], 1)[..., None])
     finite = (failed == 0) & torch.isfinite(solved).all(1)[:, 0]
     if not holds(finite):
         raise ValueError(f"transforms.perspective: in sample {first_failure(finite)} the map takes (0, 0) to infinity: move the points")
-    output = torch.cat([solved[..., 0], torch.ones(count, 1, dtype=torch.float64)], 1).reshape(count, 3, 3).to(torch.float32)
-    return new_batch(output) if several else new_tensor(output[0])
+    matrices = torch.cat([solved[..., 0], torch.ones(count, 1, dtype=torch.float64)], 1).reshape(count, 3, 3).to(torch.float32)
+    return new_batch(matrices) if several else new_tensor(matrices[0])
 
 
 def _on_a_line(points: torch.Tensor) -> torch.Tensor:
     """Return for each four points whether three of them are on a line, to 1e-12 of the square of their extent.
 
-    The solver does not tell: whether a pivot is exactly zero depends on the processor, on which LAPACK chooses its order of operations.
+    The solver cannot decide: whether a pivot is exactly zero depends on the processor, on which LAPACK chooses its order of operations.
     """
     extent = (points.amax(-2) - points.amin(-2)).amax(-1, keepdim=True)
     first, second, third = (points[..., [0, 0, 0, 1], :], points[..., [1, 1, 2, 2], :], points[..., [2, 3, 3, 3], :])

@@ -2,17 +2,19 @@
 """Sizes of images by the rules of vision-language models, from heights and widths alone."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from ..._core import native
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, new_batch
 from ..._core.values.dispatch import run
 from ..._core.values.operand import unwrap
 from ..._core.values.tensor import Tensor, new_tensor
 
+SideRounding = Literal["down", "half_up"]
 MAX_TILES = 4096  # of a canvas: all grids are tried for each image
 
 _budget = native.kernel("size_budget", writes=(-1,))
@@ -116,7 +118,7 @@ def fit(
     longest: int | None = None,
     box: Sequence[int] | None = None,
     enlarge: bool = True,
-    rounding: Literal["down", "half_up"] = "down",
+    rounding: SideRounding = "down",
     multiple_of: int = 1,
 ) -> Any:
     """Scale images to a shorter side, a longer side or into a box, keeping the aspect ratio.
@@ -142,8 +144,7 @@ def fit(
     op = "sizes.fit"
     if (box is None) == (shortest is None and longest is None):
         raise ValueError(f"{op}: give shortest, longest or both, or box")
-    if rounding not in ("down", "half_up"):
-        raise ValueError(f'{op}: rounding must be "down" or "half_up", got {rounding!r}')
+    check_choice(op, "rounding", rounding, get_args(SideRounding), ValueError)
     height, width = (-1, -1) if box is None else _pair(op, "box", box)
     _require_positive(op, multiple_of=multiple_of, **{name: n for name, n in (("shortest", shortest), ("longest", longest)) if n is not None})
     table, single = extents_table(op, extents)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._axes import axes_of_samples, named_axes, usual_layout
 from .._columns import (
@@ -28,7 +29,7 @@ from .._columns import (
     whole,
 )
 from .._outputs import check_per_channel, output_type
-from ._crop_window import POLICIES, CropWindow, trimmed
+from ._crop_window import POLICIES, CropWindow, Policy, trim
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64)
 
@@ -49,7 +50,7 @@ class _Limit(NamedTuple):
             raise RuntimeError(f"{op}: argument {self.name!r} must have {len(lengths)} values, one for each axis; got {shown(self.value)}")
         if any(isinstance(value, tuple) for value in values):
             raise TypeError(f"{op}: argument {self.name!r} takes numbers, got {shown(self.value)}")
-        outputs = []
+        found_columns = []
         for value, length in zip(values, lengths, strict=True):
             column = real(value.to(torch.float32) if isinstance(value, torch.Tensor) and value.is_floating_point() else value)
             if isinstance(value, float):
@@ -57,8 +58,8 @@ class _Limit(NamedTuple):
             finite = (column == column) & (abs(column) < 2.0**53)
             if not holds(finite):
                 raise RuntimeError(f"{op}: {in_sample(finite)}argument {self.name!r} must be finite, got {shown(self.value)}")
-            outputs.append(column * real(length) if self.relative else column)
-        return outputs
+            found_columns.append(column * real(length) if self.relative else column)
+        return found_columns
 
 
 def _is_integral(value: Any) -> bool:
@@ -72,10 +73,10 @@ def _hashable(value: Any) -> Any:
 
 
 def _limits(op: str, begins: Sequence[_Limit], ends: Sequence[_Limit]) -> tuple[_Limit | None, _Limit | None]:
-    begins, ends = [begin for begin in begins if begin.value is not None], [end for end in ends if end.value is not None]
-    for ways in (begins, ends):
-        if len(ways) > 1:
-            raise RuntimeError(f"{op}: {' and '.join(way.name for way in ways)} are mutually exclusive")
+    begins, ends = [limit for limit in begins if limit.value is not None], [limit for limit in ends if limit.value is not None]
+    for limits in (begins, ends):
+        if len(limits) > 1:
+            raise RuntimeError(f"{op}: {' and '.join(limit.name for limit in limits)} are mutually exclusive")
     return begins[0] if begins else None, ends[0] if ends else None
 
 
@@ -99,14 +100,14 @@ def _window(
             ends = at_sample(at, sample), at_sample(at + size, sample)
             raise RuntimeError(f"{op}: sample {sample}: along axis {axis} the window ends at {ends[1]}, before its start at {ends[0]}")
         if policy == "trim_to_shape":
-            at, size = trimmed(at, size, length)
+            at, size = trim(at, size, length)
         elif policy == "error":
             _check_inside(op, layout[axis] if layout else str(axis), at, size, length)
         start[axis], extent[axis] = at, size
     return CropWindow(tuple(start), tuple(extent), rows(start))
 
 
-_plain_window = functools.lru_cache(maxsize=1024)(_window)  # called repeatedly for a dense batch
+_plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch has the same window in every call
 
 
 def _check_inside(op: str, axis: str, begin: Column, size: Column, length: Column) -> None:
@@ -218,7 +219,7 @@ def slice(
     image_type: Hint[Any] = None,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
-    out_of_bounds_policy: str = "error",
+    out_of_bounds_policy: Policy = "error",
     output_dtype: Any = None,
     rel_end: ShapeArg[Sequence[float]] | None = None,
     rel_shape: ShapeArg[Sequence[float]] | None = None,
@@ -257,8 +258,7 @@ def slice(
     """
     op, arrays, policy = "slice", data, out_of_bounds_policy
     assert isinstance(arrays, Batch)
-    if policy not in POLICIES:
-        raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
+    check_choice(op, "out_of_bounds_policy", policy, POLICIES)
     if arrays.ndim == 0:
         raise RuntimeError(f"{op}: a number has no axes to cut a window from")
     named = start, rel_start, end, rel_end, shape, rel_shape
@@ -309,12 +309,12 @@ def pad(
     if arrays.ndim == 0:
         raise RuntimeError("pad: a number has no axes to fill up")
     chosen = axes_of_samples("pad", axes, axis_names, arrays.layout or "", arrays.ndim) or [tuple(range(arrays.ndim))]
-    extents = _pad(extents_of(arrays), chosen[0], shape, align) if len(chosen) == 1 else _padded_each(arrays, chosen, shape, align)
+    extents = _pad_sample(extents_of(arrays), chosen[0], shape, align) if len(chosen) == 1 else _padded_each(arrays, chosen, shape, align)
     out = empty_batch(arrays.batch_size, extents, arrays.dtype, arrays.buffer.device, arrays.layout)
     return launch(out, (_nowhere(arrays.ndim), fill_value, True, ""))
 
 
-def _pad(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align: Any, largest: Sequence[Column] | None = None) -> list[Column]:
+def _pad_sample(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align: Any, largest: Sequence[Column] | None = None) -> list[Column]:
     def columns(name: str, value: Any) -> list[Column]:
         return [whole(column) for column in _Limit(name, _hashable(value), False).columns("pad", [1] * len(axes))]
 
@@ -343,8 +343,8 @@ def _padded_each(arrays: Batch, axes: Sequence[tuple[int, ...]], shape: Any, ali
     def of_sample(value: Any, i: int) -> Any:
         return value[i if len(value) > 1 else 0].unsqueeze(0) if isinstance(value, torch.Tensor) else value
 
-    table_rows = [_pad(table[i].tolist(), axes[i], of_sample(shape, i), of_sample(align, i), largest) for i in range(len(axes))]
-    return list(torch.cat([rows(row) for row in table_rows]).unbind(1))
+    tables = [_pad_sample(table[i].tolist(), axes[i], of_sample(shape, i), of_sample(align, i), largest) for i in range(len(axes))]
+    return list(torch.cat([rows(table_of_sample) for table_of_sample in tables]).unbind(1))
 
 
 def _nowhere(ndim: int) -> torch.Tensor:

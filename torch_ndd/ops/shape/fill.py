@@ -25,7 +25,7 @@ def _shape(op: str, shape: Any) -> list[Column]:
     return [extent.to(torch.int64) if isinstance(extent, torch.Tensor) else extent for extent in extents]
 
 
-def _allocate(op: str, batch_size: int, extents: Sequence[Column], dtype: torch.dtype, device: torch.device, layout: str | None) -> Batch:
+def _empty_output(op: str, batch_size: int, extents: Sequence[Column], dtype: torch.dtype, device: torch.device, layout: str | None) -> Batch:
     if layout is not None and not isinstance(layout, str):
         raise TypeError(f"{op}: argument 'layout' must be str, got {layout!r}")
     if layout and len(layout) != len(extents):
@@ -39,7 +39,7 @@ def _constant(value: float, dtype: torch.dtype, device: torch.device) -> torch.T
 
 
 def _fill(op: str, value: int, batch_size: int | None, device: Any, dtype: torch.dtype | None, layout: str | None, shape: Any) -> Launch:
-    out = _allocate(op, batch_size or 0, _shape(op, shape), dtype or torch.int32, device, layout)
+    out = _empty_output(op, batch_size or 0, _shape(op, shape), dtype or torch.int32, device, layout)
     return launch(out, (_constant(value, out.dtype, out.buffer.device),))
 
 
@@ -112,7 +112,7 @@ def full(
     assert isinstance(value, Batch)
     extents = list(extents_of(value)) if shape is None else _shape("full", shape)
     _check_broadcast("full", value, extents)
-    return launch(_allocate("full", value.batch_size, extents, value.dtype, value.buffer.device, layout))
+    return launch(_empty_output("full", value.batch_size, extents, value.dtype, value.buffer.device, layout))
 
 
 def _check_broadcast(op: str, value: Batch, extents: Sequence[Column]) -> None:

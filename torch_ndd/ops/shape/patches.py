@@ -2,12 +2,13 @@
 """Images and videos as sequences of patches, and as tiles."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from ..._core.operators.operator import DeviceLike, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, empty_batch, new_batch
 from ..._core.values.collect import fence
 from ..._core.values.operand import unwrap
@@ -16,6 +17,8 @@ from ..._core.work.pending import ALL_SAMPLES
 from ..._core.work.sources import select_sources
 from .._columns import Column, extents_of, first_failure, holds, rows, sample_shape
 
+TokenOrder = Literal["CTHW", "HWC"]
+PositionOrder = Literal["yx", "xy"]
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW")
 
 
@@ -27,7 +30,7 @@ def patchify(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     merge_size: int = 1,
-    order: Literal["CTHW", "HWC"] = "CTHW",
+    order: TokenOrder = "CTHW",
     pad: bool = False,
     patch_size: int | Sequence[int],
     temporal: int = 1,
@@ -61,8 +64,7 @@ def patchify(
     height, width = _sides("patchify", "patch_size", patch_size)
     _sides("patchify", "merge_size", merge_size)
     _sides("patchify", "temporal", temporal)
-    if order not in ("CTHW", "HWC"):
-        raise ValueError(f'patchify: order must be "CTHW" or "HWC", got {order!r}')
+    check_choice("patchify", "order", order, get_args(TokenOrder), ValueError)
     layout = images.layout or ""
     extents = dict(zip(layout, extents_of(images), strict=True))
     tall, wide = height * merge_size, width * merge_size
@@ -93,7 +95,7 @@ def _sides(op: str, name: str, value: Any) -> tuple[int, int]:
     return int(sides[0]), int(sides[1])
 
 
-def patch_positions(grid: Any, /, *, merge_size: int = 1, order: Literal["yx", "xy"] = "yx") -> Any:
+def patch_positions(grid: Any, /, *, merge_size: int = 1, order: PositionOrder = "yx") -> Any:
     """Return the row and the column of every patch, in the order of the tokens of :func:`patchify`.
 
     Args:
@@ -112,8 +114,7 @@ def patch_positions(grid: Any, /, *, merge_size: int = 1, order: Literal["yx", "
     """
     op = "patch_positions"
     _sides(op, "merge_size", merge_size)
-    if order not in ("yx", "xy"):
-        raise ValueError(f'{op}: order must be "yx" or "xy", got {order!r}')
+    check_choice(op, "order", order, get_args(PositionOrder), ValueError)
     value = unwrap(grid)
     if not isinstance(value, Tensor | Batch):
         value = as_batch(torch.as_tensor(value))
