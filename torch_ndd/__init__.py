@@ -28,10 +28,9 @@ from . import (
     transforms,
     types,
 )
-from ._core.context.context import EvalContext
+from ._core.context.context import EvalContext, EvalMode
 from ._core.context.cuda import Stream, stream
 from ._core.context.device import Device, DeviceLike, device
-from ._core.context.modes import EvalMode
 from ._core.context.pools import ThreadPool, get_num_threads, set_num_threads
 from ._core.context.streams import get_current_stream, get_default_stream, set_current_stream, set_default_stream
 from ._core.suggestions import similar as _similar

@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 import torch
 
 from ._core.context import streams
-from ._core.context.context import EvalContext
+from ._core.context.context import EvalContext, EvalMode
 from ._core.context.device import DeviceLike, torch_device
-from ._core.context.modes import EvalMode
 from ._core.context.pools import available_cpus, get_num_threads
 from ._core.context.rng import RNG, get_default_rng, using_rng
 from ._core.context.states import anything, check_state, equal, keys, whole

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from torch_ndd._core import native
-from torch_ndd._core.operators.repeated import Repeated
+from torch_ndd._core.operators import plans
 from torch_ndd._core.values import dispatch
 from torch_ndd._core.work.pending import Pending
 
@@ -148,7 +148,7 @@ def _queue_emulated(
 for _module in [module for name, module in sys.modules.items() if name.startswith("torch_ndd")]:
     if getattr(_module, "submit", None) is _queue_cpu:
         vars(_module)["submit"] = _queue_emulated
-Repeated.again = lambda *_: None  # native code repeats calls of the CPU's kernels, past the function above
+plans.run_plan = lambda *_: None  # native code repeats calls of the CPU's kernels, past the function above
 
 
 @pytest.hookimpl

@@ -21,7 +21,7 @@ PER_FRAME = [
 ]
 
 
-def called(name: str) -> Any:
+def call_operator(name: str) -> Any:
     found: Any = ndd
     for part in name.split("."):
         found = getattr(found, part)
@@ -50,9 +50,9 @@ def test_another_number_of_values_than_frames(name: str, argument: str) -> None:
             if counts != frames:
                 values = ndd.per_frame(ndd.batch([np.ones(count, np.float32) for count in counts]))
                 with pytest.raises(RuntimeError, match=rf"{name}: argument '{argument}' is for . frames, but sample . of input 0 has . frames"):
-                    called(name)(*inputs, **others, **{argument: values})
+                    call_operator(name)(*inputs, **others, **{argument: values})
         with pytest.raises(RuntimeError, match=rf"{name}: argument '{argument}' is for 4 frames"):
-            called(name)(*inputs, **others, **{argument: ndd.per_frame(np.ones(4, np.float32))})
+            call_operator(name)(*inputs, **others, **{argument: ndd.per_frame(np.ones(4, np.float32))})
 
 
 def test_there_is_something_to_test() -> None:
@@ -62,13 +62,13 @@ def test_there_is_something_to_test() -> None:
 
 def test_the_right_number_and_one_for_all() -> None:
     for videos, frames in VIDEOS.values():
-        given = [np.linspace(1, 2, count, dtype=np.float32) for count in frames]
-        made = ndd.brightness(videos, brightness=ndd.per_frame(ndd.batch(given)))
+        values = [np.linspace(1, 2, count, dtype=np.float32) for count in frames]
+        output = ndd.brightness(videos, brightness=ndd.per_frame(ndd.batch(values)))
         single = ndd.brightness(videos, brightness=ndd.per_frame(ndd.batch([[1.5], [1.5]])))
-        for k, factors in enumerate(given):
+        for k, factors in enumerate(values):
             own = videos if isinstance(videos, ndd.Tensor) else videos.tensors[k]
             expected = np.stack([np.asarray(ndd.brightness(frame, brightness=float(f))) for frame, f in zip(own.torch(), factors, strict=True)])
-            assert np.array_equal(np.asarray(made.tensors[k]), expected)
+            assert np.array_equal(np.asarray(output.tensors[k]), expected)
             assert np.array_equal(np.asarray(single.tensors[k]), np.asarray(ndd.brightness(own, brightness=1.5)))
 
 
@@ -91,7 +91,7 @@ def test_a_graph_checks_it_when_it_runs() -> None:
 
     compiled = torch.compile(program, fullgraph=True)
     videos = ndd.batch([video(3), video(1)], layout="FHWC")
-    one = ndd.batch([[2.0], [3.0]])
-    assert np.array_equal(np.asarray(compiled(videos, one).tensors[1]), np.asarray(program(videos, one).tensors[1]))
+    factors = ndd.batch([[2.0], [3.0]])
+    assert np.array_equal(np.asarray(compiled(videos, factors).tensors[1]), np.asarray(program(videos, factors).tensors[1]))
     with pytest.raises(RuntimeError, match="argument 'brightness' and input 0 have different numbers of frames"):
         compiled(videos, ndd.batch([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]))

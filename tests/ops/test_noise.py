@@ -54,7 +54,7 @@ def test_gaussian_is_the_input_and_normal_noise(dtype: str) -> None:
 
 
 def test_gaussian_rounds_and_saturates_exactly() -> None:
-    for given, mean, expected in (
+    for value, mean, expected in (
         (np.uint8([250, 3, 100]), 13.5, [255, 17, 114]),
         (np.uint8([250, 3, 100]), -13.5, [237, 0, 87]),
         (np.int64([2**40 + 1, -5]), 0.0, [2**40 + 1, -5]),
@@ -62,7 +62,7 @@ def test_gaussian_rounds_and_saturates_exactly() -> None:
         (np.float64([2**40 + 1, 3.5]), 1.0, [2**40 + 2, 4.5]),
         (np.array([True, False]), 0.0, [True, False]),
     ):
-        assert array(noise.gaussian(given, mean=mean, stddev=0)).tolist() == expected
+        assert array(noise.gaussian(value, mean=mean, stddev=0)).tolist() == expected
     assert array(noise.gaussian(np.uint8([100]), stddev=float("nan"))).tolist() == [0]
     assert noise.gaussian(np.zeros((0, 3), np.uint8)).evaluate().shape == (0, 3)
 
@@ -72,11 +72,11 @@ def test_gaussian_rounds_and_saturates_exactly() -> None:
 )
 def test_shot_counts_events(value: float, factor: float) -> None:
     count = 400_000
-    made = array(noise.shot(np.full(count, value, np.float32), factor=factor, rng=RNG(1))).astype(np.float64)
+    output = array(noise.shot(np.full(count, value, np.float32), factor=factor, rng=RNG(1))).astype(np.float64)
     if factor == 0:
-        assert (made == np.float32(value)).all()
+        assert (output == np.float32(value)).all()
         return
-    events = made / np.float32(factor)
+    events = output / np.float32(factor)
     np.testing.assert_allclose(events, np.round(events), rtol=1e-6, atol=1e-6)
     expected = float(np.float32(value)) / float(np.float32(factor))
     numbers, counts = np.unique(np.round(events), return_counts=True)
@@ -84,38 +84,38 @@ def test_shot_counts_events(value: float, factor: float) -> None:
     common = probability > 10
     assert stats.chisquare(counts[common], probability[common] * counts[common].sum() / probability[common].sum()).pvalue > 1e-5
     assert numbers.max() < expected + 6.5 * expected**0.5 + 6
-    assert made.mean() == pytest.approx(value, abs=6 * (factor * value / count) ** 0.5)
+    assert output.mean() == pytest.approx(value, abs=6 * (factor * value / count) ** 0.5)
 
 
 def test_shot_of_huge_numbers_negative_numbers_and_nan() -> None:
     for value in (1e9, 1e12, 1e30):
-        made = array(noise.shot(np.full(1000, value, np.float64), factor=1, rng=RNG(1))).astype(np.float64)
-        assert made.mean() == pytest.approx(value, rel=1e-6, abs=5 * (value / 1000) ** 0.5)
+        output = array(noise.shot(np.full(1000, value, np.float64), factor=1, rng=RNG(1))).astype(np.float64)
+        assert output.mean() == pytest.approx(value, rel=1e-6, abs=5 * (value / 1000) ** 0.5)
     assert array(noise.shot(np.float32([-100.5, np.nan, 0]), factor=20)).tolist() == [0, 0, 0]
     assert (array(noise.shot(np.full(100, np.inf, np.float32), factor=20)) == np.inf).all()
     np.testing.assert_array_equal(array(noise.shot(np.int64([2**53 + 1]), factor=0)), [2**53 + 1])
     mixed = np.tile(np.arange(256, dtype=np.uint8), 4000)
-    made = array(noise.shot(mixed, factor=3.0, rng=RNG(1))).astype(np.float64).reshape(4000, 256)
-    assert np.abs(made[:, :160].mean(0) - np.arange(160)).max() < 2.5
+    output = array(noise.shot(mixed, factor=3.0, rng=RNG(1))).astype(np.float64).reshape(4000, 256)
+    assert np.abs(output[:, :160].mean(0) - np.arange(160)).max() < 2.5
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "bool"])
 def test_salt_and_pepper_have_the_extreme_values(dtype: str) -> None:
     image = np.ones((200, 50, 3)).astype(dtype)
     limits = (0, 1) if dtype == "bool" else (-1, 1) if dtype[0] == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    made = array(noise.salt_and_pepper(image, prob=1, rng=RNG(1)))
-    assert made.dtype == image.dtype
-    assert [int(x) for x in np.unique(made)] == list(limits)
-    assert (made == made[..., :1]).all()
+    output = array(noise.salt_and_pepper(image, prob=1, rng=RNG(1)))
+    assert output.dtype == image.dtype
+    assert [int(x) for x in np.unique(output)] == list(limits)
+    assert (output == output[..., :1]).all()
 
 
 def test_salt_and_pepper_have_their_probabilities() -> None:
     image = np.full((500, 400, 3), 100, np.uint8)
     for per_channel in (False, True):
-        made = array(noise.salt_and_pepper(image, prob=0.3, salt_vs_pepper=0.2, per_channel=per_channel, rng=RNG(1)))
-        assert (made == 255).mean() == pytest.approx(0.06, abs=0.003)
-        assert (made == 0).mean() == pytest.approx(0.24, abs=0.004)
-        whole = (made == made[..., :1]).all(-1).mean()
+        output = array(noise.salt_and_pepper(image, prob=0.3, salt_vs_pepper=0.2, per_channel=per_channel, rng=RNG(1)))
+        assert (output == 255).mean() == pytest.approx(0.06, abs=0.003)
+        assert (output == 0).mean() == pytest.approx(0.24, abs=0.004)
+        whole = (output == output[..., :1]).all(-1).mean()
         assert whole == 1 if not per_channel else whole < 0.6
     assert (array(noise.salt_and_pepper(image, prob=0)) == 100).all()
     assert set(np.unique(array(noise.salt_and_pepper(image, prob=1, salt_vs_pepper=1)))) == {255}
@@ -128,21 +128,21 @@ def test_salt_and_pepper_have_their_probabilities() -> None:
 )
 def test_channels_of_a_pixel_go_together(layout: str | None, shape: tuple[int, ...]) -> None:
     image = np.arange(np.prod(shape), dtype=np.int32).reshape(shape) + 10
-    made = array(noise.salt_and_pepper(ndd.tensor(image, layout=layout), prob=0.5, salt_val=1, pepper_val=2, rng=RNG(1)))
+    output = array(noise.salt_and_pepper(ndd.tensor(image, layout=layout), prob=0.5, salt_val=1, pepper_val=2, rng=RNG(1)))
     axis = {"HW": None, None: -1}.get(layout, (layout or "").find("C"))
-    hit = made != image
+    hit = output != image
     assert hit.mean() == pytest.approx(0.5, abs=0.06)
-    assert set(np.unique(made[hit])) == {1, 2}
+    assert set(np.unique(output[hit])) == {1, 2}
     if axis is not None:
-        assert (np.where(hit, made, 0) == np.take(np.where(hit, made, 0), [0], axis)).all()
-        first = np.take(np.where(hit, made, 0), 0, axis).reshape(-1)
+        assert (np.where(hit, output, 0) == np.take(np.where(hit, output, 0), [0], axis)).all()
+        first = np.take(np.where(hit, output, 0), 0, axis).reshape(-1)
         planar = array(noise.salt_and_pepper(np.full((first.size, 1), 9, np.int32), prob=0.5, salt_val=1, pepper_val=2, rng=RNG(1))).reshape(-1)
         np.testing.assert_array_equal(first, np.where(planar == 9, 0, planar))  # pixel k uses word k in every layout
 
 
 def test_salt_and_pepper_of_values_and_degenerate_images() -> None:
-    made = array(noise.salt_and_pepper(np.zeros((100, 3), np.uint8), prob=1, salt_val=300, pepper_val=-20))
-    assert set(np.unique(made)) == {0, 255}
+    output = array(noise.salt_and_pepper(np.zeros((100, 3), np.uint8), prob=1, salt_val=300, pepper_val=-20))
+    assert set(np.unique(output)) == {0, 255}
     assert array(noise.salt_and_pepper(np.uint8(3), prob=1)) in (0, 255)
     for shape in ((0, 3), (3, 0), (2, 0, 3)):
         assert noise.salt_and_pepper(np.zeros(shape, np.uint8)).evaluate().shape == shape

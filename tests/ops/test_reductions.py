@@ -10,7 +10,7 @@ from _cases import Case, Inputs, Samples, arrays, images
 import torch_ndd as ndd
 
 
-def averaged(
+def average_reference(
     values: np.ndarray, axes: Sequence[int] | int | None = None, axis_names: str | None = None, keep_dims: bool = False, dtype: str | None = None
 ) -> np.ndarray:
     if axis_names is not None:
@@ -26,7 +26,7 @@ def axis_of(axes: Sequence[int] | int | None, axis_names: str | None) -> tuple[i
     return None if axes is None else tuple(np.atleast_1d(axes).astype(int))
 
 
-def folded(function: Callable[..., Any], default: Callable[[np.dtype], np.dtype]) -> Callable[..., np.ndarray]:
+def fold_reference(function: Callable[..., Any], default: Callable[[np.dtype], np.dtype]) -> Callable[..., np.ndarray]:
     """Return a reference: the function in double precision, converted to the result's type."""
 
     def reference(
@@ -75,7 +75,7 @@ def with_mean(inputs: Inputs, axes: tuple[int, ...] | None) -> Inputs:
 
     def make(ragged: bool) -> tuple[Samples, ...]:
         (samples,) = inputs(ragged)
-        return (samples, [np.asarray(np.float32(7.5)) if axes is None else one.mean(axes).astype(np.float32) for one in samples])
+        return (samples, [np.asarray(np.float32(7.5)) if axes is None else sample.mean(axes).astype(np.float32) for sample in samples])
 
     return make
 
@@ -91,10 +91,10 @@ def single(dtype: np.dtype) -> np.dtype:
 
 def cases_of(name: str, reference: Callable[..., np.ndarray], dtype: str | None, tolerance: float) -> list[Case]:
     """Return the common cases of operators with one input; ``dtype`` is one that they can produce."""
-    made = {} if dtype is None else {"dtype": dtype}
+    output = {} if dtype is None else {"dtype": dtype}
     return [
         Case(name, "all", images("HWC", "uint8"), {}, "HWC", reference, tolerance, out_layout=None),
-        Case(name, "of channels", images("HWC", "int16", low=-300), {"axis_names": "HW", **made}, "HWC", reference, tolerance, out_layout="C"),
+        Case(name, "of channels", images("HWC", "int16", low=-300), {"axis_names": "HW", **output}, "HWC", reference, tolerance, out_layout="C"),
         Case(name, "keep_dims", images("HWC", "int32", low=-300), {"axes": [0, 2], "keep_dims": True}, "HWC", reference, tolerance),
         Case(name, "last", images("HWC", "float32"), {"axes": -1}, "HWC", reference, tolerance, out_layout="HW"),
         Case(name, "nothing", images("HWC", "uint16"), {"axes": []}, "HWC", reference, tolerance),
@@ -104,22 +104,30 @@ def cases_of(name: str, reference: Callable[..., np.ndarray], dtype: str | None,
 
 
 CASES = [
-    *cases_of("reductions.sum", folded(np.sum, sum_type), "i32", 1e-3),
-    *cases_of("reductions.min", folded(np.min, same), None, 0),
-    *cases_of("reductions.max", folded(np.max, same), None, 0),
-    *cases_of("reductions.mean_square", folded(mean_of_squares, single), "f64", 1e-2),
-    *cases_of("reductions.rms", folded(root_mean_square, single), "u8", 1e-4),
+    *cases_of("reductions.sum", fold_reference(np.sum, sum_type), "i32", 1e-3),
+    *cases_of("reductions.min", fold_reference(np.min, same), None, 0),
+    *cases_of("reductions.max", fold_reference(np.max, same), None, 0),
+    *cases_of("reductions.mean_square", fold_reference(mean_of_squares, single), "f64", 1e-2),
+    *cases_of("reductions.rms", fold_reference(root_mean_square, single), "u8", 1e-4),
     Case("reductions.variance", "one mean", with_mean(images("HWC"), None), {}, "HWC", spread(False), 1e-2, out_layout=None),
     Case("reductions.variance", "of channels", with_mean(images("HWC"), (0, 1)), {"axis_names": "HW", "ddof": 1}, "HWC", spread(False), 1e-2, "C"),
     Case("reductions.variance", "rows", with_mean(images("HWC", "float32"), (1,)), {"axes": 1, "keep_dims": True}, "HWC", spread(False), 1e-2),
     Case("reductions.std_dev", "one mean", with_mean(images("HWC", "int16"), None), {}, "HWC", spread(True), 1e-3, out_layout=None),
     Case("reductions.std_dev", "last", with_mean(images("HWC"), (2,)), {"axes": [2]}, "HWC", spread(True), 1e-4, out_layout="HW"),
-    Case("reductions.mean", "all", images("HWC", "uint8"), {}, "HWC", averaged, 1e-4, out_layout=None),
-    Case("reductions.mean", "of channels", images("HWC", "float32"), {"axis_names": "HW"}, "HWC", averaged, 1e-4, out_layout="C"),
-    Case("reductions.mean", "keep_dims", images("HWC", "int16", low=-300), {"axes": [0, 2], "keep_dims": True}, "HWC", averaged, 1e-4),
-    Case("reductions.mean", "last", images("HWC", "uint8"), {"axes": -1, "dtype": "f64"}, "HWC", averaged, 1e-12, out_layout="HW"),
-    Case("reductions.mean", "first", arrays((17, 23), "int32", low=-1000, high=1000), {"axes": 0, "dtype": "i32"}, None, averaged, out_layout=None),
-    Case("reductions.mean", "nothing", images("HWC", "uint16"), {"axes": []}, "HWC", averaged),
+    Case("reductions.mean", "all", images("HWC", "uint8"), {}, "HWC", average_reference, 1e-4, out_layout=None),
+    Case("reductions.mean", "of channels", images("HWC", "float32"), {"axis_names": "HW"}, "HWC", average_reference, 1e-4, out_layout="C"),
+    Case("reductions.mean", "keep_dims", images("HWC", "int16", low=-300), {"axes": [0, 2], "keep_dims": True}, "HWC", average_reference, 1e-4),
+    Case("reductions.mean", "last", images("HWC", "uint8"), {"axes": -1, "dtype": "f64"}, "HWC", average_reference, 1e-12, out_layout="HW"),
+    Case(
+        "reductions.mean",
+        "first",
+        arrays((17, 23), "int32", low=-1000, high=1000),
+        {"axes": 0, "dtype": "i32"},
+        None,
+        average_reference,
+        out_layout=None,
+    ),
+    Case("reductions.mean", "nothing", images("HWC", "uint16"), {"axes": []}, "HWC", average_reference),
 ]
 
 
@@ -144,16 +152,16 @@ def test_any_axes(dtype: str, shape: tuple[int, ...]) -> None:
     tensor, wide = ndd.tensor(values), values.astype(np.float64)
     for count in range(len(shape) + 1):
         for axes in itertools.combinations(range(len(shape)), count):
-            given = {"axes": list(axes)}
+            arguments = {"axes": list(axes)}
             mean = wide.mean(axes)
-            total = np.asarray(ndd.reductions.sum(tensor, **given))
+            total = np.asarray(ndd.reductions.sum(tensor, **arguments))
             assert np.array_equal(total.astype(np.float64), wide.sum(axes))
-            assert np.array_equal(np.asarray(ndd.reductions.min(tensor, **given)), values.min(axes) if axes else values)
-            assert np.array_equal(np.asarray(ndd.reductions.max(tensor, **given)), values.max(axes) if axes else values)
-            np.testing.assert_allclose(np.asarray(ndd.reductions.mean_square(tensor, **given)), (wide**2).mean(axes), rtol=1e-6)
-            np.testing.assert_allclose(np.asarray(ndd.reductions.rms(tensor, **given)), np.sqrt((wide**2).mean(axes)), rtol=1e-6)
-            np.testing.assert_allclose(np.asarray(ndd.reductions.variance(tensor, mean, **given)), wide.var(axes), rtol=1e-6)
-            np.testing.assert_allclose(np.asarray(ndd.reductions.std_dev(tensor, mean, **given)), wide.std(axes), rtol=1e-6)
+            assert np.array_equal(np.asarray(ndd.reductions.min(tensor, **arguments)), values.min(axes) if axes else values)
+            assert np.array_equal(np.asarray(ndd.reductions.max(tensor, **arguments)), values.max(axes) if axes else values)
+            np.testing.assert_allclose(np.asarray(ndd.reductions.mean_square(tensor, **arguments)), (wide**2).mean(axes), rtol=1e-6)
+            np.testing.assert_allclose(np.asarray(ndd.reductions.rms(tensor, **arguments)), np.sqrt((wide**2).mean(axes)), rtol=1e-6)
+            np.testing.assert_allclose(np.asarray(ndd.reductions.variance(tensor, mean, **arguments)), wide.var(axes), rtol=1e-6)
+            np.testing.assert_allclose(np.asarray(ndd.reductions.std_dev(tensor, mean, **arguments)), wide.std(axes), rtol=1e-6)
 
 
 def test_sums_of_integers_are_exact() -> None:

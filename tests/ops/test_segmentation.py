@@ -22,16 +22,16 @@ VERTICES = np.arange(22, dtype=np.float32).reshape(11, 2)
 
 def masks(ragged: bool) -> tuple[Samples, ...]:
     ids = [np.int32([5, 2]), np.int32([0, 5]), np.int32([2, 5])]
-    ids = [one[: 1 + (i > 0)] for i, one in enumerate(ids)] if ragged else ids
+    ids = [polygon_ids[: 1 + (i > 0)] for i, polygon_ids in enumerate(ids)] if ragged else ids
     return ids, [POLYGONS] * COUNT, [VERTICES + i for i in range(COUNT)]
 
 
-def selected(ids: np.ndarray, polygons: np.ndarray, vertices: np.ndarray, reindex_masks: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def select_reference(ids: np.ndarray, polygons: np.ndarray, vertices: np.ndarray, reindex_masks: bool = False) -> tuple[np.ndarray, np.ndarray]:
     rows, points = [], []
-    for k, one in enumerate(ids):
-        for _, first, last in polygons[polygons[:, 0] == one]:
+    for k, polygon_ids in enumerate(ids):
+        for _, first, last in polygons[polygons[:, 0] == polygon_ids]:
             start = sum(map(len, points))
-            rows.append([k if reindex_masks else one, start, start + last - first])
+            rows.append([k if reindex_masks else polygon_ids, start, start + last - first])
             points.append(vertices[first:last])
     return np.array(rows, np.int32), np.concatenate(points)
 
@@ -55,8 +55,8 @@ def labels(ragged: bool) -> tuple[Samples, ...]:
 
 
 CASES = [
-    Case("segmentation.select_masks", "numbers kept", masks, reference=selected, out_layout=None),
-    Case("segmentation.select_masks", "numbered anew", masks, {"reindex_masks": True}, reference=selected, out_layout=None),
+    Case("segmentation.select_masks", "numbers kept", masks, reference=select_reference, out_layout=None),
+    Case("segmentation.select_masks", "renumbered", masks, {"reindex_masks": True}, reference=select_reference, out_layout=None),
     Case(
         "segmentation.random_mask_pixel",
         "threshold",
@@ -80,7 +80,7 @@ CASES = [
     ),
     Case(
         "segmentation.random_object_bbox",
-        "all labels at once",
+        "all labels together",
         labels,
         {"ignore_class": True, "k_largest": 4, "threshold": Each([[1, 1], [1, 1], [1, 2]]), "format": "box"},
         out_layout=None,
@@ -114,7 +114,7 @@ def test_no_masks_and_other_vertices() -> None:
 
 
 def pixels(mask: np.ndarray, count: int = 4000, **args: Any) -> np.ndarray:
-    return np.stack([np.asarray(one) for one in random_mask_pixel(mask, batch_size=count, rng=RNG(seed=1), **args)])
+    return np.stack([np.asarray(pixel) for pixel in random_mask_pixel(mask, batch_size=count, rng=RNG(seed=1), **args)])
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "int64", "float32", "float64", "uint16"])
@@ -122,20 +122,20 @@ def test_pixels_of_the_foreground_are_equally_likely(dtype: str) -> None:
     mask = np.zeros((70, 130), dtype)
     places = np.random.default_rng(2).choice(mask.size, 50, replace=False)
     mask.flat[places] = 1
-    made = pixels(mask, foreground=1)
-    counts = Counter(np.ravel_multi_index(tuple(made.T), mask.shape).tolist())
+    output = pixels(mask, foreground=1)
+    counts = Counter(np.ravel_multi_index(tuple(output.T), mask.shape).tolist())
     assert set(counts) <= set(places.tolist())
     assert stats.chisquare([counts[k] for k in places.tolist()]).pvalue > 1e-4
 
 
 def test_what_the_foreground_is() -> None:
     mask = np.int32([[0, 3, -1], [5, 3, 0]])
-    assert {tuple(one) for one in pixels(mask, 200, foreground=1, value=3)} == {(0, 1), (1, 1)}
-    assert {tuple(one) for one in pixels(mask, 200, foreground=1, threshold=3)} == {(1, 0)}
-    assert {tuple(one) for one in pixels(mask, 200, foreground=1, threshold=-0.5)} == {(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)}
+    assert {tuple(pixel) for pixel in pixels(mask, 200, foreground=1, value=3)} == {(0, 1), (1, 1)}
+    assert {tuple(pixel) for pixel in pixels(mask, 200, foreground=1, threshold=3)} == {(1, 0)}
+    assert {tuple(pixel) for pixel in pixels(mask, 200, foreground=1, threshold=-0.5)} == {(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)}
     everything = {(r, c) for r in range(2) for c in range(3)}
     for args in ({}, {"foreground": 1, "value": 77}, {"foreground": 1, "threshold": 9.0}, {"value": 3}):
-        assert {tuple(one) for one in pixels(mask, 400, **args)} == everything
+        assert {tuple(pixel) for pixel in pixels(mask, 400, **args)} == everything
     assert pixels(np.ones((2, 3, 4)), 5).shape == (5, 3)
 
 
@@ -152,10 +152,10 @@ def test_masks_without_a_pixel() -> None:
 def objects(mask: np.ndarray, label: int | None = None, largest: int | None = None, threshold: Any = 0) -> list[tuple[int, ...]]:
     """Start and end of the boxes, as scipy finds them."""
     found: list[tuple[int, ...]] = []
-    for one in np.unique(mask) if label is None else [label]:
-        if one == 0:
+    for value in np.unique(mask) if label is None else [label]:
+        if value == 0:
             continue
-        for box in ndimage.find_objects(ndimage.label(mask == one)[0]):
+        for box in ndimage.find_objects(ndimage.label(mask == value)[0]):
             if all(s.stop - s.start >= t for s, t in zip(box, np.broadcast_to(threshold, mask.ndim), strict=True)):
                 found.append((*(s.start for s in box), *(s.stop for s in box)))
     half = mask.ndim
@@ -165,9 +165,9 @@ def objects(mask: np.ndarray, label: int | None = None, largest: int | None = No
 
 def boxes(mask: np.ndarray, count: int = 600, **args: Any) -> tuple[Counter[tuple[int, ...]], Counter[int]]:
     args = {"output_class": not args.get("ignore_class"), **args}
-    made = random_object_bbox(mask, batch_size=count, format="box", rng=RNG(seed=5), **args)
-    made, classes = made if isinstance(made, tuple) else (made, [])
-    return Counter(tuple(np.asarray(one).tolist()) for one in made), Counter(int(np.asarray(one)) for one in classes)
+    output = random_object_bbox(mask, batch_size=count, format="box", rng=RNG(seed=5), **args)
+    output, classes = output if isinstance(output, tuple) else (output, [])
+    return Counter(tuple(np.asarray(sample).tolist()) for sample in output), Counter(int(np.asarray(label)) for label in classes)
 
 
 WHOLE = (0, 0, 8, 9)
@@ -239,15 +239,15 @@ def test_the_whole_mask_is_the_background() -> None:
 
 def test_forms_of_boxes() -> None:
     args = {"classes": [2]}
-    anchor, shape = (np.asarray(one) for one in random_object_bbox(LABELS, **args))
-    start, end, label = (np.asarray(one) for one in random_object_bbox(LABELS, format="start_end", output_class=True, **args))
+    anchor, shape = (np.asarray(output) for output in random_object_bbox(LABELS, **args))
+    start, end, label = (np.asarray(output) for output in random_object_bbox(LABELS, format="start_end", output_class=True, **args))
     box = np.asarray(random_object_bbox(LABELS, format="box", **args))
     assert anchor.tolist() == start.tolist() == [0, 6]
     assert shape.tolist() == [2, 2]
     assert end.tolist() == [2, 8]
     assert box.tolist() == [0, 6, 2, 8]
     assert label.shape == ()
-    assert {one.dtype for one in (anchor, shape, box, label)} == {np.dtype(np.int32)}
+    assert {value.dtype for value in (anchor, shape, box, label)} == {np.dtype(np.int32)}
 
 
 @pytest.mark.parametrize(
@@ -279,12 +279,12 @@ def test_work_whose_results_are_dropped_writes_to_memory_of_its_own(format: str)
         return mask
 
     masks = ndd.python_function(wait, ndd.batch(np.ones((10, 8, 12, 3), np.uint8)), shape="same")
-    made = random_object_bbox(masks, format=format)
-    del made
+    output = random_object_bbox(masks, format=format)
+    del output
     others = [torch.full((10, numbers), 77, dtype=torch.int32) for numbers in (3, 6) for _ in range(50)]
     go.set()
     last = random_object_bbox(masks, format=format)
-    for one in last if isinstance(last, tuple) else (last,):
-        one.evaluate()
+    for value in last if isinstance(last, tuple) else (last,):
+        value.evaluate()
     time.sleep(0.1)
-    assert all(bool((one == 77).all()) for one in others)
+    assert all(bool((other == 77).all()) for other in others)

@@ -21,33 +21,33 @@ STEPS = (F.adjust_brightness, F.adjust_contrast, F.adjust_saturation, F.adjust_h
 def planar(image: np.ndarray, change: Callable[[torch.Tensor], torch.Tensor], last: bool) -> np.ndarray:
     """Apply a function of torchvision to an image whose channels are last, or not."""
     channels_first = np.moveaxis(image, -1, -3) if last else image
-    made = change(torch.from_numpy(np.ascontiguousarray(channels_first))).numpy()
-    return np.moveaxis(made, -3, -1) if last else made
+    output = change(torch.from_numpy(np.ascontiguousarray(channels_first))).numpy()
+    return np.moveaxis(output, -3, -1) if last else output
 
 
 def per_frame(change: Callable[..., torch.Tensor], frames: torch.Tensor, factor: Any, dims: int) -> torch.Tensor:
     """Apply a function with one factor, or with one for each frame of a video."""
     if np.ndim(factor) == 0 or frames.dim() == dims:
         return change(frames, float(np.ravel(factor)[0]))
-    return torch.stack([change(frame, float(one)) for frame, one in zip(frames, factor, strict=True)])
+    return torch.stack([change(frame, float(value)) for frame, value in zip(frames, factor, strict=True)])
 
 
-def jittered(last: bool = True) -> Callable[..., np.ndarray]:
+def jitter_reference(last: bool = True) -> Callable[..., np.ndarray]:
     def reference(image: np.ndarray, order: Sequence[int] = (0, 1, 2, 3), **factors: Any) -> np.ndarray:
         names = ("brightness", "contrast", "saturation", "hue")
 
-        def change(made: torch.Tensor) -> torch.Tensor:
+        def change(output: torch.Tensor) -> torch.Tensor:
             for step in order:
                 if step >= 0 and names[step] in factors:
-                    made = per_frame(STEPS[step], made, factors[names[step]], 3)
-            return made
+                    output = per_frame(STEPS[step], output, factors[names[step]], 3)
+            return output
 
         return planar(image, change, last)
 
     return reference
 
 
-def grayed(last: bool = True) -> Callable[..., np.ndarray]:
+def gray_reference(last: bool = True) -> Callable[..., np.ndarray]:
     def reference(image: np.ndarray, channels: int = 1) -> np.ndarray:
         return planar(image, lambda x: F.rgb_to_grayscale(x, channels), last)
 
@@ -58,7 +58,7 @@ def simple(function: Callable[..., torch.Tensor], last: bool = True) -> Callable
     """A function whose only argument has a name of its own."""
 
     def reference(image: np.ndarray, **arguments: Any) -> np.ndarray:
-        return planar(image, lambda x: function(x, *(float(one) for one in arguments.values())), last)
+        return planar(image, lambda x: function(x, *(float(argument) for argument in arguments.values())), last)
 
     return reference
 
@@ -67,8 +67,8 @@ def of_gray(function: Callable[..., torch.Tensor]) -> Callable[..., np.ndarray]:
     """For layouts without channels."""
 
     def reference(image: np.ndarray, **arguments: Any) -> np.ndarray:
-        made = function(torch.from_numpy(image)[..., None, :, :], *(float(one) for one in arguments.values()))
-        return made[..., 0, :, :].numpy()
+        output = function(torch.from_numpy(image)[..., None, :, :], *(float(argument) for argument in arguments.values()))
+        return output[..., 0, :, :].numpy()
 
     return reference
 
@@ -77,7 +77,7 @@ def gamma_of(image: np.ndarray, gamma: float, gain: float = 1.0) -> np.ndarray:
     return F.adjust_gamma(torch.from_numpy(image), float(gamma), float(gain)).numpy()
 
 
-def equalized(last: bool = True) -> Callable[..., np.ndarray]:
+def equalize_reference(last: bool = True) -> Callable[..., np.ndarray]:
     def reference(image: np.ndarray, rule: str) -> np.ndarray:
         assert rule == "pillow"
         return planar(image, F.equalize, last)
@@ -85,7 +85,7 @@ def equalized(last: bool = True) -> Callable[..., np.ndarray]:
     return reference
 
 
-def permuted(last: bool = True) -> Callable[..., np.ndarray]:
+def permute_reference(last: bool = True) -> Callable[..., np.ndarray]:
     def reference(image: np.ndarray, permutation: Sequence[int]) -> np.ndarray:
         return planar(image, lambda x: F.permute_channels(x, [int(p) for p in permutation]), last)
 
@@ -100,7 +100,7 @@ MODES = {
 }
 
 
-def resized(last: bool = True) -> Callable[..., np.ndarray]:
+def resize_reference(last: bool = True) -> Callable[..., np.ndarray]:
     def reference(
         image: np.ndarray,
         size: Sequence[int],
@@ -141,34 +141,34 @@ def resized_by_pillow(last: bool = True) -> Callable[..., np.ndarray]:
     ) -> np.ndarray:
         """Resize planes along the width, then along the height, or the other way round, as versions of Pillow differ."""
         planes = np.moveaxis(image, -1, -3) if last else image
-        (top, left), (bottom, right) = (tuple(map(int, one)) for one in (roi_start, planes.shape[-2:] if roi_end is None else roi_end))
+        (top, left), (bottom, right) = (tuple(map(int, value)) for value in (roi_start, planes.shape[-2:] if roi_end is None else roi_end))
         (height, width), kind = (int(n) for n in size), PILLOW[interp_type]
         loss = bottom - top - height
         between = (right - left, height) if rule == "pillow" and loss > 0 and loss > 2 * (right - left - width) else (width, bottom - top)
-        made = []
+        outputs = []
         for plane in planes.reshape(-1, *planes.shape[-2:]):
-            one = Image.fromarray(np.ascontiguousarray(plane[top:bottom, left:right]))
-            made.append(np.asarray(one.resize(between, kind).resize((width, height), kind)))
-        stacked = np.stack(made).reshape(*planes.shape[:-2], height, width)
+            window = Image.fromarray(np.ascontiguousarray(plane[top:bottom, left:right]))
+            outputs.append(np.asarray(window.resize(between, kind).resize((width, height), kind)))
+        stacked = np.stack(outputs).reshape(*planes.shape[:-2], height, width)
         return np.moveaxis(stacked, -3, -1) if last else stacked
 
     return reference
 
 
-def windowed(reference: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+def window_reference(reference: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """Return the reference of resize_crop_mirror for that of resize."""
 
-    def made(image: np.ndarray, crop: Sequence[int], mirror: int = 0, rounding: str = "half_to_even", **options: Any) -> np.ndarray:
+    def make_output(image: np.ndarray, crop: Sequence[int], mirror: int = 0, rounding: str = "half_to_even", **options: Any) -> np.ndarray:
         whole = reference(image, **options)
         (height, width), rows, columns = crop, *whole.shape[:2]
         top, left = (round((extent - size) / 2) for extent, size in ((rows, height), (columns, width)))
         window = whole[np.arange(top, top + height).clip(0, rows - 1)][:, np.arange(left, left + width).clip(0, columns - 1)]
         return window[:: -1 if mirror & 2 else 1, :: -1 if mirror & 1 else 1]
 
-    return made
+    return make_output
 
 
-def blurred(image: np.ndarray, window_size: int, sigma: float, exact: bool) -> np.ndarray:
+def blur_reference(image: np.ndarray, window_size: int, sigma: float, exact: bool) -> np.ndarray:
     assert exact
     return planar(image, lambda x: F.gaussian_blur(x, [window_size] * 2, [sigma] * 2), True)
 
@@ -192,23 +192,31 @@ EACH = {
 }
 # The factors of a batch are float32 here; of those torchvision takes 1 - factor in double, too.
 CASES = [
-    Case("color_jitter", "uint8", images("HWC"), ALL, "HWC", jittered(), 1),
-    Case("color_jitter", "each", images("HWC"), EACH, "HWC", jittered(), 1),
-    Case("color_jitter", "CHW", images("CHW"), EACH, "CHW", jittered(False), 1),
-    Case("color_jitter", "several tiles", images("HWC", H=61, W=83), {**ALL, "order": [2, 3, 1, 0]}, "HWC", jittered(), 1),
-    Case("color_jitter", "brightness", images("HWC", H=61, W=83), {"brightness": 1.3}, "HWC", jittered()),
-    Case("color_jitter", "contrast", images("HWC", H=61, W=83), {"contrast": Each([1.3, 0.5, 0.0])}, "HWC", jittered(), 1),
-    Case("color_jitter", "saturation", images("HWC", H=61, W=83), {"saturation": Each([1.5, 0.5, 0.0])}, "HWC", jittered()),
-    Case("color_jitter", "hue", images("HWC", H=61, W=83), {"hue": Each([0.25, -0.5, 0.4375])}, "HWC", jittered(), 1),
-    Case("color_jitter", "float32", images("HWC", "float32", high=1), ALL, "HWC", jittered(), 2e-6),
-    Case("color_jitter", "float16", images("CHW", "float16", high=1), ALL, "CHW", jittered(False), 4e-3),
-    Case("color_jitter", "int16", images("HWC", "int16", high=32767), ALL, "HWC", jittered(), 4),
-    Case("color_jitter", "gray", images("HWC", C=1), EACH, "HWC", jittered(), 1),
-    Case("color_jitter", "frames", images("FCHW"), {**ALL, "order": Each([[1, 0, 2, 3], [3, 1, 2, 0], [1, 2, 0, 3]])}, "FCHW", jittered(False), 1),
-    Case("grayscale", "uint8", images("HWC", H=61, W=83), {}, "HWC", grayed()),
-    Case("grayscale", "three channels", images("CHW"), {"channels": 3}, "CHW", grayed(False)),
-    Case("grayscale", "gray", images("HWC", C=1), {"channels": 3}, "HWC", grayed()),
-    Case("grayscale", "float32", images("FHWC", "float32", high=1), {}, "FHWC", grayed(), 1e-6),
+    Case("color_jitter", "uint8", images("HWC"), ALL, "HWC", jitter_reference(), 1),
+    Case("color_jitter", "each", images("HWC"), EACH, "HWC", jitter_reference(), 1),
+    Case("color_jitter", "CHW", images("CHW"), EACH, "CHW", jitter_reference(False), 1),
+    Case("color_jitter", "several tiles", images("HWC", H=61, W=83), {**ALL, "order": [2, 3, 1, 0]}, "HWC", jitter_reference(), 1),
+    Case("color_jitter", "brightness", images("HWC", H=61, W=83), {"brightness": 1.3}, "HWC", jitter_reference()),
+    Case("color_jitter", "contrast", images("HWC", H=61, W=83), {"contrast": Each([1.3, 0.5, 0.0])}, "HWC", jitter_reference(), 1),
+    Case("color_jitter", "saturation", images("HWC", H=61, W=83), {"saturation": Each([1.5, 0.5, 0.0])}, "HWC", jitter_reference()),
+    Case("color_jitter", "hue", images("HWC", H=61, W=83), {"hue": Each([0.25, -0.5, 0.4375])}, "HWC", jitter_reference(), 1),
+    Case("color_jitter", "float32", images("HWC", "float32", high=1), ALL, "HWC", jitter_reference(), 2e-6),
+    Case("color_jitter", "float16", images("CHW", "float16", high=1), ALL, "CHW", jitter_reference(False), 4e-3),
+    Case("color_jitter", "int16", images("HWC", "int16", high=32767), ALL, "HWC", jitter_reference(), 4),
+    Case("color_jitter", "gray", images("HWC", C=1), EACH, "HWC", jitter_reference(), 1),
+    Case(
+        "color_jitter",
+        "frames",
+        images("FCHW"),
+        {**ALL, "order": Each([[1, 0, 2, 3], [3, 1, 2, 0], [1, 2, 0, 3]])},
+        "FCHW",
+        jitter_reference(False),
+        1,
+    ),
+    Case("grayscale", "uint8", images("HWC", H=61, W=83), {}, "HWC", gray_reference()),
+    Case("grayscale", "three channels", images("CHW"), {"channels": 3}, "CHW", gray_reference(False)),
+    Case("grayscale", "gray", images("HWC", C=1), {"channels": 3}, "HWC", gray_reference()),
+    Case("grayscale", "float32", images("FHWC", "float32", high=1), {}, "FHWC", gray_reference(), 1e-6),
     Case("invert", "uint8", images("HWC"), {}, "HWC", simple(F.invert)),
     Case("invert", "int16", images("CHW", "int16", low=-32768, high=32767), {}, "CHW", simple(F.invert, False)),
     Case("invert", "float32", images("FHWC", "float32", high=1), {}, "FHWC", simple(F.invert), 1e-7),
@@ -224,9 +232,9 @@ CASES = [
     Case("autocontrast", "several rows", images("HWC", "int16", low=20, high=9000, H=61, W=83), {}, "HWC", simple(F.autocontrast)),
     Case("autocontrast", "float32", images("HWC", "float32", low=0.2, high=0.7, H=61, W=83), {}, "HWC", simple(F.autocontrast), 1e-6),
     Case("autocontrast", "one plane", images("HW", low=20, high=190), {}, "HW", of_gray(F.autocontrast)),
-    Case("equalize", "Pillow's rule", images("HWC", H=61, W=83, low=40, high=130), {"rule": "pillow"}, "HWC", equalized()),
-    Case("equalize", "Pillow's rule, planes", images("FCHW", low=40), {"rule": "pillow"}, "FCHW", equalized(False)),
-    Case("equalize", "Pillow's rule, many levels", images("CHW", H=61, W=83), {"rule": "pillow"}, "CHW", equalized(False)),
+    Case("equalize", "Pillow's rule", images("HWC", H=61, W=83, low=40, high=130), {"rule": "pillow"}, "HWC", equalize_reference()),
+    Case("equalize", "Pillow's rule, planes", images("FCHW", low=40), {"rule": "pillow"}, "FCHW", equalize_reference(False)),
+    Case("equalize", "Pillow's rule, many levels", images("CHW", H=61, W=83), {"rule": "pillow"}, "CHW", equalize_reference(False)),
     Case("sharpness", "uint8", images("HWC"), {"sharpness": Each([0.0, 0.5, 2.5])}, "HWC", simple(F.adjust_sharpness)),
     Case("sharpness", "planes", images("FCHW"), {"sharpness": 1.7}, "FCHW", simple(F.adjust_sharpness, False)),
     Case("sharpness", "int16", images("CHW", "int16", high=32767), {"sharpness": 0.3}, "CHW", simple(F.adjust_sharpness, False), 1),
@@ -239,7 +247,7 @@ CASES = [
             images("HWC", dtype, high=256 if dtype == "uint8" else 1, H=61, W=83),
             {"size": Each([[30, 101], [90, 40], [61, 17]]), "interp_type": kind, "antialias": smooth, "rule": "torch"},
             "HWC",
-            resized(),
+            resize_reference(),
             0 if dtype == "uint8" else 1e-5,
         )
         for dtype in ("uint8", "float32")
@@ -253,7 +261,7 @@ CASES = [
             images("CHW", H=61, W=83),
             {"size": [23, 40], "interp_type": types.INTERP_LANCZOS3, "rule": "torch"},
             "CHW",
-            resized(False),
+            resize_reference(False),
         )
         for _ in range(has_lanczos())
     ),
@@ -264,7 +272,7 @@ CASES = [
             images("FHWC", C=channels, H=61, W=83),
             {"size": [23, 40], "rule": "torch", "roi_start": Each([[0, 0], [5, 7], [11, 50]]), "roi_end": Each([[61, 83], [25, 67], [50, 61]])},
             "FHWC",
-            resized(),
+            resize_reference(),
         )
         for channels in (1, 2, 3, 4)
     ),
@@ -301,9 +309,9 @@ CASES = [
             images(H=61, W=83),
             {**options, "rounding": "half_to_even", "rule": rule},
             "HWC",
-            windowed(reference),
+            window_reference(reference),
         )
-        for rule, reference in (("torch", resized()), ("pillow", resized_by_pillow()), ("pillow_12", resized_by_pillow()))
+        for rule, reference in (("torch", resize_reference()), ("pillow", resized_by_pillow()), ("pillow_12", resized_by_pillow()))
         for case, options in (
             ("each", {"size": Each([[30, 101], [90, 40], [20, 80]]), "crop": Each([[17, 40], [33, 20], [20, 80]]), "mirror": Each([0, 1, 3])}),
             ("larger than the image", {"size": [30, 31], "crop": [40, 31]}),
@@ -317,11 +325,13 @@ CASES = [
         {"size": [20, 31], "rule": "torch"},
         "HWC",
     ),
-    Case("gaussian_blur", "exact", images("HWC", H=61, W=83), {"window_size": 5, "sigma": 1.1, "exact": True}, "HWC", blurred, 1),
+    Case("gaussian_blur", "exact", images("HWC", H=61, W=83), {"window_size": 5, "sigma": 1.1, "exact": True}, "HWC", blur_reference, 1),
     Case("noise.gaussian", "truncated", images("HWC"), {"stddev": 9.0, "truncate": True}, "HWC"),
-    Case("permute_channels", "uint8", images("HWC", H=61, W=83), {"permutation": Each([[0, 1, 2], [2, 0, 1], [1, 1, 0]])}, "HWC", permuted()),
-    Case("permute_channels", "planes", images("FCHW", "float32"), {"permutation": [2, 1, 0]}, "FCHW", permuted(False)),
-    Case("permute_channels", "five channels", images("HWC", "int16", C=5), {"permutation": [4, 0, 3, 1, 2]}, "HWC", permuted()),
+    Case(
+        "permute_channels", "uint8", images("HWC", H=61, W=83), {"permutation": Each([[0, 1, 2], [2, 0, 1], [1, 1, 0]])}, "HWC", permute_reference()
+    ),
+    Case("permute_channels", "planes", images("FCHW", "float32"), {"permutation": [2, 1, 0]}, "FCHW", permute_reference(False)),
+    Case("permute_channels", "five channels", images("HWC", "int16", C=5), {"permutation": [4, 0, 3, 1, 2]}, "HWC", permute_reference()),
 ]
 
 
@@ -361,8 +371,8 @@ def test_steps_of_frames() -> None:
     factors = [0.5, 1.0, 1.4]
     for name in ("brightness", "contrast", "saturation"):
         ours = np.asarray(ndd.color_jitter(ndd.tensor(video, layout="FHWC"), **{name: ndd.tensor(factors, layout="F")}).evaluate())
-        for frame, factor, made in zip(video, factors, ours, strict=True):
-            assert np.array_equal(made, np.asarray(ndd.color_jitter(ndd.tensor(frame, layout="HWC"), **{name: np.float32(factor)}).evaluate()))
+        for frame, factor, sample in zip(video, factors, ours, strict=True):
+            assert np.array_equal(sample, np.asarray(ndd.color_jitter(ndd.tensor(frame, layout="HWC"), **{name: np.float32(factor)}).evaluate()))
 
 
 @pytest.mark.parametrize(
@@ -394,9 +404,9 @@ def test_other_errors() -> None:
         ndd.equalize(image, rule="numpy")
     for permutation, message in (([0, 1], "3 channels, but permutation has 2"), ([0, 1, 3], "from 0 to 2, got 3")):
         for layout in ("HWC", "CHW"):
-            given = ndd.tensor(image if layout == "HWC" else image.transpose(2, 0, 1).copy(), layout=layout)
+            tensor = ndd.tensor(image if layout == "HWC" else image.transpose(2, 0, 1).copy(), layout=layout)
             with pytest.raises(ValueError, match=message):
-                ndd.permute_channels(given, permutation=permutation).evaluate()
+                ndd.permute_channels(tensor, permutation=permutation).evaluate()
     for operator in (ndd.invert, ndd.solarize, ndd.gamma):
         with pytest.raises(RuntimeError, match="8 or 16 bits or floating-point"):
             operator(image.astype(np.int32), **{"solarize": {"threshold": 1}, "gamma": {"gamma": 1}}.get(operator.__name__, {}))
@@ -405,21 +415,21 @@ def test_other_errors() -> None:
 def test_a_flat_channel_is_not_stretched() -> None:
     image = np.full((5, 6, 3), 77, np.uint8)
     image[0, 0, 1] = 99
-    made = np.asarray(ndd.autocontrast(image).evaluate())
-    assert (made[..., ::2] == 77).all()
-    assert made[..., 1].max() == 255
+    output = np.asarray(ndd.autocontrast(image).evaluate())
+    assert (output[..., ::2] == 77).all()
+    assert output[..., 1].max() == 255
 
 
 def test_torch_rule_mirrors_and_checks_the_region() -> None:
     image = np.random.default_rng(0).integers(0, 256, (40, 50, 3)).astype(np.uint8)
-    made = np.asarray(ndd.resize(image, size=[20, -30], rule="torch").evaluate())
-    np.testing.assert_array_equal(made, np.asarray(ndd.resize(image[:, ::-1].copy(), size=[20, 30], rule="torch").evaluate()))
+    output = np.asarray(ndd.resize(image, size=[20, -30], rule="torch").evaluate())
+    np.testing.assert_array_equal(output, np.asarray(ndd.resize(image[:, ::-1].copy(), size=[20, 30], rule="torch").evaluate()))
     with pytest.raises(RuntimeError, match="source region must be whole pixels of the image"):
         ndd.resize(image, size=[20, 30], roi_start=[-3, 0], roi_end=[20, 20], rule="torch").evaluate()
     with pytest.raises(RuntimeError, match="do not support Gaussian"):
         ndd.resize(image, size=[20, 30], interp_type=types.INTERP_GAUSSIAN, rule="torch").evaluate()
     mirrored = ndd.resize_crop_mirror(image, size=[20, -30], crop=[9, 10], crop_pos_x=0.2, rule="torch")
-    np.testing.assert_array_equal(np.asarray(mirrored.evaluate()), np.asarray(ndd.crop(made, crop=[9, 10], crop_pos_x=0.2).evaluate()))
+    np.testing.assert_array_equal(np.asarray(mirrored.evaluate()), np.asarray(ndd.crop(output, crop=[9, 10], crop_pos_x=0.2).evaluate()))
     for function in (ndd.resize, ndd.random_resized_crop):
         with pytest.raises(ValueError, match="rule must be one of dali, torch, pillow"):
             function(image, size=[20, 30], rule="opencv")
@@ -453,8 +463,8 @@ def test_warps_fade_as_those_of_torchvision(fill: Any, dtype: str) -> None:
         ),
         (ndd.experimental.remap(ours, x, y, relative=True, fill_value=fill, fade=True), lambda z: F.elastic(z, moves, linear, fill=fill)),
     )
-    for made, theirs in pairs:
-        apart = np.abs(np.asarray(made.evaluate()).astype(np.float64) - planar(image, theirs, True))
+    for output, theirs in pairs:
+        apart = np.abs(np.asarray(output.evaluate()).astype(np.float64) - planar(image, theirs, True))
         assert apart.max() <= near
         assert apart.mean() < near / 500
     sharp = np.asarray(ndd.experimental.warp_perspective(ours, matrix=[*coefficients, 1.0], fill_value=fill).evaluate())

@@ -18,8 +18,8 @@ def square(matrix: Any) -> np.ndarray:
     return np.vstack([rows, [0] * len(rows) + [1]])
 
 
-def after(made: np.ndarray, given: np.ndarray | None, reverse_order: bool = False) -> np.ndarray:
-    whole = square(made) if given is None else square(given) @ square(made) if reverse_order else square(made) @ square(given)
+def after(output: np.ndarray, value: np.ndarray | None, reverse_order: bool = False) -> np.ndarray:
+    whole = square(output) if value is None else square(value) @ square(output) if reverse_order else square(output) @ square(value)
     return whole[:-1].astype(np.float32)
 
 
@@ -28,34 +28,36 @@ def about(linear: np.ndarray, center: Any) -> np.ndarray:
     return np.hstack([linear, (point - linear @ point)[:, None]])
 
 
-def translated(given: np.ndarray | None = None, offset: Any = None, reverse_order: bool = False) -> np.ndarray:
-    return after(np.hstack([np.eye(len(offset)), np.reshape(offset, (-1, 1))]), given, reverse_order)
+def translate_reference(value: np.ndarray | None = None, offset: Any = None, reverse_order: bool = False) -> np.ndarray:
+    return after(np.hstack([np.eye(len(offset)), np.reshape(offset, (-1, 1))]), value, reverse_order)
 
 
-def scaled(given: np.ndarray | None = None, scale: Any = None, center: Any = None, ndim: int = 1, reverse_order: bool = False) -> np.ndarray:
+def scale_reference(value: np.ndarray | None = None, scale: Any = None, center: Any = None, ndim: int = 1, reverse_order: bool = False) -> np.ndarray:
     factors = np.atleast_1d(scale)
-    factors = np.broadcast_to(factors, len(given) if given is not None else max(ndim, len(factors)))
-    return after(about(np.diag(factors), center), given, reverse_order)
+    factors = np.broadcast_to(factors, len(value) if value is not None else max(ndim, len(factors)))
+    return after(about(np.diag(factors), center), value, reverse_order)
 
 
-def rotated(given: np.ndarray | None = None, angle: float = 0, axis: Any = None, center: Any = None, reverse_order: bool = False) -> np.ndarray:
+def rotate_reference(
+    value: np.ndarray | None = None, angle: float = 0, axis: Any = None, center: Any = None, reverse_order: bool = False
+) -> np.ndarray:
     cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     linear = np.array([[cos, -sin], [sin, cos]])
     if axis is not None:
         x, y, z = np.asarray(axis) / np.linalg.norm(axis)
         linear = np.eye(3) * cos + sin * np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) + (1 - cos) * np.outer((x, y, z), (x, y, z))
-    return after(about(linear, center), given, reverse_order)
+    return after(about(linear, center), value, reverse_order)
 
 
-def sheared(given: np.ndarray | None = None, shear: Any = None, angles: Any = None, center: Any = None) -> np.ndarray:
+def shear_reference(value: np.ndarray | None = None, shear: Any = None, angles: Any = None, center: Any = None) -> np.ndarray:
     values = np.ravel(shear if angles is None else np.tan(np.radians(angles)))
     linear = np.eye({2: 2, 6: 3}[len(values)])
     linear[~np.eye(len(linear), dtype=bool)] = values
-    return after(about(linear, center), given)
+    return after(about(linear, center), value)
 
 
-def cropped(
-    given: np.ndarray | None = None,
+def crop_reference(
+    value: np.ndarray | None = None,
     from_start: Any = 0.0,
     from_end: Any = 1.0,
     to_start: Any = 0.0,
@@ -67,13 +69,13 @@ def cropped(
     if absolute:
         a, b, c, d = np.minimum(a, b), np.maximum(a, b), np.minimum(c, d), np.maximum(c, d)
     factor = (d - c) / (b - a)
-    return after(np.hstack([np.diag(factor), (c - a * factor)[:, None]]), given, reverse_order)
+    return after(np.hstack([np.diag(factor), (c - a * factor)[:, None]]), value, reverse_order)
 
 
-def combined(*given: np.ndarray, reverse_order: bool = False) -> np.ndarray:
-    whole = np.eye(len(given[0]) + 1)
-    for one in given:
-        whole = whole @ square(one) if reverse_order else square(one) @ whole
+def combine_reference(*inputs: np.ndarray, reverse_order: bool = False) -> np.ndarray:
+    whole = np.eye(len(inputs[0]) + 1)
+    for value in inputs:
+        whole = whole @ square(value) if reverse_order else square(value) @ whole
     return whole[:-1].astype(np.float32)
 
 
@@ -96,7 +98,7 @@ def for_frames(ragged: bool) -> tuple[list[np.ndarray], ...]:
 
 
 def combined_frames(frames: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return np.stack([combined(frame, other) for frame in frames])
+    return np.stack([combine_reference(frame, other) for frame in frames])
 
 
 EXTENTS = "the extents of ragged maps, which a graph does not know, say how many dimensions they have"
@@ -104,34 +106,44 @@ POINTS = Each([[1.0, 2.0], [-3.0, 0.5], [7.0, 0.0]])
 TOLERANCE = 2e-5
 PLAIN: dict[str, Any] = {"tolerance": TOLERANCE, "ragged": False, "out_layout": "**"}
 CASES = [
-    Case("transforms.translation", "each", args={"offset": POINTS}, reference=translated, **PLAIN),
-    Case("transforms.translation", "three", args={"offset": [1.0, -2.0, 3.0]}, reference=translated, **PLAIN),
-    Case("transforms.scale", "each", args={"scale": POINTS, "center": Each([[1.0, 2.0], [5.0, 0.0], [-1.0, 3.0]])}, reference=scaled, **PLAIN),
-    Case("transforms.scale", "dimensions", args={"scale": 2.0, "ndim": 3, "center": [1.0, 2.0, 3.0]}, reference=scaled, **PLAIN),
-    Case("transforms.rotation", "each", args={"angle": Each([10.0, -60.0, 90.0]), "center": POINTS}, reference=rotated, **PLAIN),
-    Case("transforms.rotation", "axis", args={"angle": 40.0, "axis": Each([[0.0, 0, 1], [1, 2, 0.5], [0, -1, 0]])}, reference=rotated, **PLAIN),
-    Case("transforms.shear", "each", args={"shear": POINTS, "center": POINTS}, reference=sheared, **PLAIN),
-    Case("transforms.shear", "angles", args={"angles": Each([[10.0, 20.0], [-50.0, 0.0], [70.0, 5.0]])}, reference=sheared, **PLAIN),
-    Case("transforms.shear", "three", args={"shear": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "center": [1.0, 2.0, 3.0]}, reference=sheared, **PLAIN),
-    Case("transforms.crop", "each", args={"from_start": POINTS, "from_end": Each([[9.0, 3.0], [4.0, -4.0], [0.0, 1.0]])}, reference=cropped, **PLAIN),
-    Case("transforms.crop", "to", args={"to_start": POINTS, "to_end": Each([3.0, -4.0, 9.0]), "absolute": True}, reference=cropped, **PLAIN),
-    Case("transforms.combine", "two", matrices(2, 2), {}, reference=combined, **PLAIN),
+    Case("transforms.translation", "each", args={"offset": POINTS}, reference=translate_reference, **PLAIN),
+    Case("transforms.translation", "three", args={"offset": [1.0, -2.0, 3.0]}, reference=translate_reference, **PLAIN),
+    Case(
+        "transforms.scale", "each", args={"scale": POINTS, "center": Each([[1.0, 2.0], [5.0, 0.0], [-1.0, 3.0]])}, reference=scale_reference, **PLAIN
+    ),
+    Case("transforms.scale", "dimensions", args={"scale": 2.0, "ndim": 3, "center": [1.0, 2.0, 3.0]}, reference=scale_reference, **PLAIN),
+    Case("transforms.rotation", "each", args={"angle": Each([10.0, -60.0, 90.0]), "center": POINTS}, reference=rotate_reference, **PLAIN),
+    Case(
+        "transforms.rotation", "axis", args={"angle": 40.0, "axis": Each([[0.0, 0, 1], [1, 2, 0.5], [0, -1, 0]])}, reference=rotate_reference, **PLAIN
+    ),
+    Case("transforms.shear", "each", args={"shear": POINTS, "center": POINTS}, reference=shear_reference, **PLAIN),
+    Case("transforms.shear", "angles", args={"angles": Each([[10.0, 20.0], [-50.0, 0.0], [70.0, 5.0]])}, reference=shear_reference, **PLAIN),
+    Case("transforms.shear", "three", args={"shear": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "center": [1.0, 2.0, 3.0]}, reference=shear_reference, **PLAIN),
+    Case(
+        "transforms.crop",
+        "each",
+        args={"from_start": POINTS, "from_end": Each([[9.0, 3.0], [4.0, -4.0], [0.0, 1.0]])},
+        reference=crop_reference,
+        **PLAIN,
+    ),
+    Case("transforms.crop", "to", args={"to_start": POINTS, "to_end": Each([3.0, -4.0, 9.0]), "absolute": True}, reference=crop_reference, **PLAIN),
+    Case("transforms.combine", "two", matrices(2, 2), {}, reference=combine_reference, **PLAIN),
     Case("transforms.combine", "frames", for_frames, {}, "F**", combined_frames, TOLERANCE, uncompiled=EXTENTS),
-    Case("transforms.combine", "three reversed", matrices(3, 3), {"reverse_order": True}, reference=combined, **PLAIN),
+    Case("transforms.combine", "three reversed", matrices(3, 3), {"reverse_order": True}, reference=combine_reference, **PLAIN),
 ]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_after_another_map(reverse: bool) -> None:
-    given = matrices(2)(False)[0][0]
+    values = matrices(2)(False)[0][0]
     for function, reference, args in (
-        (transforms.translation, translated, {"offset": [1.0, 2.0]}),
-        (transforms.scale, scaled, {"scale": [3.0]}),
-        (transforms.rotation, rotated, {"angle": 33.0, "center": [4.0]}),
-        (transforms.crop, cropped, {"from_end": [2.0, 4.0]}),
+        (transforms.translation, translate_reference, {"offset": [1.0, 2.0]}),
+        (transforms.scale, scale_reference, {"scale": [3.0]}),
+        (transforms.rotation, rotate_reference, {"angle": 33.0, "center": [4.0]}),
+        (transforms.crop, crop_reference, {"from_end": [2.0, 4.0]}),
     ):
-        result = np.asarray(function(given, reverse_order=reverse, **args))
-        np.testing.assert_allclose(result, reference(given, reverse_order=reverse, **args), atol=TOLERANCE)
+        result = np.asarray(function(values, reverse_order=reverse, **args))
+        np.testing.assert_allclose(result, reference(values, reverse_order=reverse, **args), atol=TOLERANCE)
 
 
 def test_frames() -> None:
@@ -140,10 +152,10 @@ def test_frames() -> None:
     assert (turned.shape, turned.layout) == ((3, 2, 3), "F**")
     moved = np.asarray(transforms.translation(turned, offset=ndd.per_frame(offsets)))
     for k, matrix in enumerate(moved):
-        expected = translated(rotated(None, angles[k], center=[1.0, 2.0]), offsets[k])
+        expected = translate_reference(rotate_reference(None, angles[k], center=[1.0, 2.0]), offsets[k])
         np.testing.assert_allclose(matrix, expected, atol=TOLERANCE)
     both = np.asarray(transforms.combine(turned, transforms.scale(scale=[2.0, 3.0])))
-    np.testing.assert_allclose(both[1], scaled(rotated(None, 30.0, center=[1.0, 2.0]), [2.0, 3.0]), atol=TOLERANCE)
+    np.testing.assert_allclose(both[1], scale_reference(rotate_reference(None, 30.0, center=[1.0, 2.0]), [2.0, 3.0]), atol=TOLERANCE)
     video = np.random.default_rng(0).integers(0, 256, (3, 9, 11, 1)).astype(np.uint8)
     warped = np.asarray(ndd.warp_affine(ndd.tensor(video, layout="FHWC"), turned))
     assert np.array_equal(warped[1], np.asarray(ndd.warp_affine(ndd.tensor(video[1]), matrix=np.asarray(turned)[1])))

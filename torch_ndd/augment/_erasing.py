@@ -12,7 +12,7 @@ from .. import types
 from .._core.operators.operator import T
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
-from .._core.values.pipeline_values import unwrap
+from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor, as_tensor
 from ..ops.geometry.paste import erase
 from ..ops.random.distributions import normal

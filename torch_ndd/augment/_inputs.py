@@ -11,7 +11,7 @@ from .. import types
 from .._core.context.rng import RNG
 from .._core.native.dynamo import disable
 from .._core.values.batch import Batch, as_batch
-from .._core.values.pipeline_values import unwrap
+from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor, as_tensor
 from ..ops.random.distributions import uniform
 from ..ops.shape.reshape import expand_dims, squeeze

@@ -10,8 +10,7 @@ import torch
 from .. import types
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
-from .._core.values.operand import Operand
-from .._core.values.pipeline_values import unwrap
+from .._core.values.operand import Operand, unwrap
 from ..ops.generic._blend_batch import blend_batch, takes
 from ..ops.generic.convert import cast
 from ..ops.geometry.paste import multi_paste

@@ -9,7 +9,7 @@ import torch
 
 from .. import types
 from .._core.values.batch import Batch, as_batch, new_batch
-from .._core.values.pipeline_values import unwrap
+from .._core.values.operand import unwrap
 from ..ops.geometry.paste import multi_paste
 from ..ops.geometry.resize import resize
 from ..ops.random.permute import batch_permutation, permute_batch

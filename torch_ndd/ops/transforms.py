@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from .._core.operators.definition import Launch
 from .._core.operators.operator import DeviceLike, PerSample, T, launch, operator
-from .._core.operators.record import Launch
 from .._core.values.batch import Batch, empty_batch
 
 _MAX_DIMENSIONS = 6

@@ -13,7 +13,7 @@ from .._core import native
 from .._core.context.device import DeviceLike, torch_device
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, new_batch, ragged_batch
-from .._core.values.pipeline_values import unwrap
+from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor
 from ..ops.geometry._crop_window import Policy
 from ._base import LoaderOptions, Reader

@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from .._core.context.modes import EvalMode
+from .._core.context.context import EvalMode
 from .._core.context.pools import get_num_threads, set_num_threads
 from .._core.context.rng import set_seed
 from .._core.operators.arguments import Role

@@ -28,11 +28,11 @@ class Other(Counter):
 
 
 def collected(**ops: Any) -> Checkpoint:
-    made = Checkpoint()
+    checkpoint = Checkpoint()
     for name, op in ops.items():
-        made.register(op, name)
-    made.collect()
-    return made
+        checkpoint.register(op, name)
+    checkpoint.collect()
+    return checkpoint
 
 
 def test_a_checkpoint_belongs_to_a_context() -> None:
@@ -83,12 +83,12 @@ def test_a_failed_registration_leaves_nothing() -> None:
 
 
 def test_files_are_never_overwritten(tmp_path: Path) -> None:
-    made = collected(a=Counter(1))
+    output = collected(a=Counter(1))
     pattern = str(tmp_path / "new [folder]" / "x_{seq:02d}.json")
-    assert [Path(made.save(pattern)).name for _ in range(2)] == ["x_00.json", "x_01.json"]
+    assert [Path(output.save(pattern)).name for _ in range(2)] == ["x_00.json", "x_01.json"]
     (tmp_path / "new [folder]" / "x_02.json").write_text("kept")
-    assert Path(made.save(pattern)).name == "x_03.json"
-    (tmp_path / "new [folder]" / "x_41.json").write_text(made.serialize())
+    assert Path(output.save(pattern)).name == "x_03.json"
+    (tmp_path / "new [folder]" / "x_41.json").write_text(output.serialize())
     (tmp_path / "new [folder]" / "x_abc.json").write_text("no number")
     fresh = Checkpoint()
     assert Path(fresh.load(pattern)).name == "x_41.json"
@@ -98,13 +98,13 @@ def test_files_are_never_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["noseq", "{seq}{seq}", "{seq}_{other}", "{}", "{0}"])
 def test_patterns_need_a_number(pattern: str, tmp_path: Path) -> None:
-    made = collected(a=Counter())
-    made.save(str(tmp_path / "{seq}"))
-    for call in (made.save, made.load):
+    output = collected(a=Counter())
+    output.save(str(tmp_path / "{seq}"))
+    for call in (output.save, output.load):
         with pytest.raises(ValueError, match="seq"):
             call(str(tmp_path / pattern))
     with pytest.raises(FileNotFoundError):
-        made.load(str(tmp_path / "nowhere" / "{seq}"))
+        output.load(str(tmp_path / "nowhere" / "{seq}"))
 
 
 def test_the_text() -> None:

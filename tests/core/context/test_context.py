@@ -21,18 +21,18 @@ from torch_ndd._core.context import pools
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    made: list[Any] = []
+    outputs: list[Any] = []
 
     def run() -> None:
         try:
-            made.append(work())
+            outputs.append(work())
         except BaseException as error:
-            made.append(error)
+            outputs.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    return made[0]
+    return outputs[0]
 
 
 # --- the current context ---
@@ -159,13 +159,13 @@ def test_the_pool_is_that_of_the_call() -> None:
 def test_the_number_of_threads_is_that_of_the_call() -> None:
     value = ones()
     ndd.set_num_threads(1)
-    one = EvalContext.default().thread_pool
+    pool = EvalContext.default().thread_pool
     with EvalMode.deferred:
         result = brighter(value, 5)
     ndd.set_num_threads(4)
     four = EvalContext.default().thread_pool
     result.evaluate()
-    assert (one._most_running, four._most_running) == (1, 0)
+    assert (pool._most_running, four._most_running) == (1, 0)
     brighter(value, 5).evaluate()
     assert four._most_running > 0
 
@@ -190,9 +190,9 @@ def test_contexts_work_side_by_side() -> None:
             backlog.append(brighter(value, 50))
     with EvalContext(num_threads=2) as context:
         assert int(brighter(value, 2).torch().max()) == 3
-        assert not all(is_done(one) for one in backlog)
+        assert not all(is_done(result) for result in backlog)
         assert context.thread_pool._most_running <= 2
-    assert [int(one.torch().max()) for one in backlog] == [51] * 4
+    assert [int(result.torch().max()) for result in backlog] == [51] * 4
     assert [context.thread_pool._most_running for context in slow] == [1] * 4
 
 
@@ -226,7 +226,7 @@ def test_pools_come_and_go() -> None:
         with EvalContext(num_threads=1 + k % 4):
             results.append(brighter(value, 2))
     gc.collect()
-    assert all(int(one.torch().max()) == 3 for one in results)
+    assert all(int(result.torch().max()) == 3 for result in results)
     assert threading.active_count() < before + 10
 
 
@@ -238,7 +238,7 @@ def test_evaluate_all_waits_for_the_calls_of_the_context(mode: EvalMode) -> None
     with EvalContext(num_threads=2) as context, mode:
         results = [brighter(ones(), k) for k in (3, 1, 2)]
         context.evaluate_all()
-        assert all(is_done(one) for one in results)
+        assert all(is_done(result) for result in results)
 
 
 def test_evaluate_all_of_the_default_context() -> None:
@@ -277,7 +277,7 @@ def test_evaluate_all_raises_the_first_error() -> None:
         lost = failing(200)
         del lost
         gc.collect()
-        context.evaluate_all()  # results that nobody holds are not evaluated
+        context.evaluate_all()  # results without a reference are not evaluated
 
 
 def test_leaving_a_context_evaluates_no_ordinary_calls() -> None:
@@ -350,15 +350,15 @@ def test_processes_share_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_workers_share_the_cpus(start: str) -> None:
-    def seen() -> list[list[int]]:
+    def read_values() -> list[list[int]]:
         loader = torch.utils.data.DataLoader(ThreadsOfAWorker(), None, num_workers=2, multiprocessing_context=start, timeout=100)
         return list(loader)
 
     each = max(1, len(os.sched_getaffinity(0)) // 2)
-    assert seen() == [[each, k + 1, each] for k in range(3)]
+    assert read_values() == [[each, k + 1, each] for k in range(3)]
     if start == "fork":
         ndd.set_num_threads(2)
-        assert seen() == [[2, k + 1, 2] for k in range(3)]
+        assert read_values() == [[2, k + 1, 2] for k in range(3)]
 
 
 @pytest.mark.parametrize("text", ["0", "-2", "many", "1.5", "1000000"])
@@ -393,7 +393,7 @@ def test_contexts_after_a_fork() -> None:
                 with EvalContext(num_threads=3):
                     values.append(brighter(ones(), 4))
                 ndd.set_num_threads(2)
-                code = 0 if [int(one.torch().max()) for one in values] == [5, 5, 5] and EvalContext.current() is context else 2
+                code = 0 if [int(value.torch().max()) for value in values] == [5, 5, 5] and EvalContext.current() is context else 2
             finally:
                 os._exit(code)
     end.set()

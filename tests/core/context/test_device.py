@@ -20,7 +20,6 @@ from torch_ndd._core.context import streams
 from torch_ndd._core.native import memory
 from torch_ndd._core.values import arithmetic as arithmetics
 from torch_ndd._core.values import batch as batches
-from torch_ndd._core.values import sample_buffer
 from torch_ndd._core.values import tensor as tensors
 from torch_ndd._core.values.batch import repeat_sample
 from torch_ndd._core.values.dispatch import output
@@ -46,10 +45,10 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
 
 
 def test_the_cpu() -> None:
-    for one in (Device("cpu"), Device("cpu", None), Device.CPU, ndd.device("cpu"), ndd.device(torch.device("cpu")), ndd.device(Device.CPU)):
-        assert (one.device_type, one.device_id, str(one), repr(one)) == ("cpu", None, "cpu", "Device(device_type='cpu')")
-        assert one == Device.CPU
-        assert hash(one) == hash(Device.CPU)
+    for device in (Device("cpu"), Device("cpu", None), Device.CPU, ndd.device("cpu"), ndd.device(torch.device("cpu")), ndd.device(Device.CPU)):
+        assert (device.device_type, device.device_id, str(device), repr(device)) == ("cpu", None, "cpu", "Device(device_type='cpu')")
+        assert device == Device.CPU
+        assert hash(device) == hash(Device.CPU)
     assert Device.default_device_id("cpu") is None
     assert pickle.loads(pickle.dumps(Device.CPU)) == copy.deepcopy(Device.CPU) == Device.CPU
 
@@ -93,9 +92,9 @@ def test_wrong_types() -> None:
 def test_device_of_anything() -> None:
     assert ndd.device(None) is None
     assert ndd.device(None, 0) is None
-    for given in (Device.CPU, torch.device("cpu")):
+    for device in (Device.CPU, torch.device("cpu")):
         with pytest.raises(ValueError, match="Cannot specify id"):
-            ndd.device(given, 0)
+            ndd.device(device, 0)
     with pytest.raises(ValueError, match="Invalid device type"):
         ndd.device(torch.device("meta"))
 
@@ -209,14 +208,14 @@ def test_streams_without_a_gpu() -> None:
 
 
 def test_kinds_of_streams(cuda: FakeCuda) -> None:
-    made = ndd.stream()
-    assert made is not None
-    assert made.device_id == 0
-    assert made.handle
-    assert made.__cuda_stream__() == (0, made.handle)
-    assert ndd.stream(stream=made) is made
-    assert Stream(stream=made) == made
-    assert ndd.stream() != made
+    stream = ndd.stream()
+    assert stream is not None
+    assert stream.device_id == 0
+    assert stream.handle
+    assert stream.__cuda_stream__() == (0, stream.handle)
+    assert ndd.stream(stream=stream) is stream
+    assert Stream(stream=stream) == stream
+    assert ndd.stream() != stream
     assert ndd.stream(device_id=1).device_id == 1
 
     theirs = torch.cuda.Stream(1)
@@ -235,8 +234,8 @@ def test_kinds_of_streams(cuda: FakeCuda) -> None:
     wrapped = ndd.stream(stream=protocol)
     assert (wrapped.handle, wrapped.device_id, wrapped._owner) == (0x77, 1, protocol)
     assert wrapped == protocol
-    made.synchronize()
-    assert cuda.log == [("synchronize", made.handle)]
+    stream.synchronize()
+    assert cuda.log == [("synchronize", stream.handle)]
     assert repr(wrapped) == "Stream(handle=0x77, device_id=1)"
 
 
@@ -256,8 +255,8 @@ def test_legacy_default_streams(cuda: FakeCuda) -> None:
 
 
 def test_wrong_streams(cuda: FakeCuda) -> None:
-    made = ndd.stream(device_id=1)
-    for wrong in (made, torch.cuda.Stream(1)):
+    stream = ndd.stream(device_id=1)
+    for wrong in (stream, torch.cuda.Stream(1)):
         with pytest.raises(ValueError, match="is on GPU 1, but device_id=0"):
             ndd.stream(stream=wrong, device_id=0)
     for other in (1.5, "1", object()):
@@ -268,9 +267,9 @@ def test_wrong_streams(cuda: FakeCuda) -> None:
     with pytest.raises(ValueError, match="must not be None"):
         Stream(stream=None)
     with pytest.raises(ValueError, match="is on GPU 1"):
-        ndd.set_current_stream(made)
+        ndd.set_current_stream(stream)
     with pytest.raises(ValueError, match="is on GPU 1"):
-        ndd.set_default_stream(made, 0)
+        ndd.set_default_stream(stream, 0)
 
 
 def test_which_stream_is_current(cuda: FakeCuda) -> None:
@@ -307,17 +306,17 @@ def test_which_stream_is_current(cuda: FakeCuda) -> None:
 
 
 def test_streams_of_contexts(cuda: FakeCuda) -> None:
-    made = ndd.stream(device_id=1)
-    context = ndd.EvalContext(cuda_stream=made)
-    assert (context.device_id, context.cuda_stream) == (1, made)
+    stream = ndd.stream(device_id=1)
+    context = ndd.EvalContext(cuda_stream=stream)
+    assert (context.device_id, context.cuda_stream) == (1, stream)
     with context:
         assert str(Device.current()) == "gpu:1"
-        assert streams.launch_stream(1) is made
-        assert streams.launch_stream(0) != made
+        assert streams.launch_stream(1) is stream
+        assert streams.launch_stream(0) != stream
     assert cuda.current_device() == 0
     assert ndd.EvalContext(device_id=1).cuda_stream.device_id == 1
     with pytest.raises(ValueError, match="is on GPU 1, but device_id=0"):
-        ndd.EvalContext(cuda_stream=made, device_id=0)
+        ndd.EvalContext(cuda_stream=stream, device_id=0)
     with pytest.raises(ValueError, match="Device ID clash"):
         ndd.EvalContext(thread_pool=ndd.ThreadPool(2, device_id=0), device_id=1)
     assert ndd.EvalContext(thread_pool=ndd.ThreadPool(2), device_id=0).num_threads == 2
@@ -341,19 +340,19 @@ class OnGpu(torch.Tensor):
 
     @staticmethod
     def of(batch: ndd.Batch) -> ndd.Batch:
-        """Return the batch over such memory, which belongs to nobody else."""
-        made = batch.evaluate()._over(batch.buffer.as_subclass(OnGpu))
-        assert isinstance(made, ndd.Batch)
-        return made
+        """Return the batch over such memory, which has no other owner."""
+        output = batch.evaluate()._over(batch.buffer.as_subclass(OnGpu))
+        assert isinstance(output, ndd.Batch)
+        return output
 
 
 def test_a_result_is_waited_for_by_the_stream_that_uses_it(cuda: FakeCuda) -> None:
     ours, mine = ndd.get_current_stream(), torch.cuda.Stream(0)
     assert ours is not None
-    given, made = FakeTensor(cuda, "given"), FakeTensor(cuda, "made")
-    with on_stream(GPU, [(given, None)]):
+    source, output = FakeTensor(cuda, "given"), FakeTensor(cuda, "made")
+    with on_stream(GPU, [(source, None)]):
         assert torch.cuda.current_stream(GPU).cuda_stream == ours.handle
-        result = stream_work([made])
+        result = stream_work([output])
         result.wait()
     assert cuda.log == [("wait_stream", ours.handle, 0), ("record", "given", ours.handle)]
     cuda.log.clear()
@@ -369,19 +368,19 @@ def test_a_result_is_waited_for_by_the_stream_that_uses_it(cuda: FakeCuda) -> No
 
 
 def test_a_chain_on_one_stream_waits_for_nothing(cuda: FakeCuda) -> None:
-    made = FakeTensor(cuda, "made")
+    output = FakeTensor(cuda, "made")
     with on_stream(GPU):
-        first = stream_work([made])
-    with on_stream(GPU, [(made, first)]):
+        first = stream_work([output])
+    with on_stream(GPU, [(output, first)]):
         first.wait()
     assert cuda.log == []
 
 
 def test_another_context_waits_for_the_first(cuda: FakeCuda) -> None:
-    made = FakeTensor(cuda, "made")
+    output = FakeTensor(cuda, "made")
     with on_stream(GPU):
-        first = stream_work([made])
-    with ndd.EvalContext() as context, on_stream(GPU, [(made, first)]):
+        first = stream_work([output])
+    with ndd.EvalContext() as context, on_stream(GPU, [(output, first)]):
         assert context.cuda_stream is not None
         first.wait()
         assert cuda.log == [("wait_event", context.cuda_stream.handle, first._stream.cuda_stream), ("record", "made", context.cuda_stream.handle)]
@@ -422,16 +421,16 @@ def test_slices_and_arithmetic_allocate_on_the_stream_that_fills_them(cuda: Fake
         found.append((device.type, torch.cuda.current_stream(GPU).cuda_stream))
         return empty(shape, dtype, torch.device("cpu"))
 
-    for module in (memory, native, batches, sample_buffer):
+    for module in (memory, native, batches):
         monkeypatch.setattr(module, "empty", noting)
-    for module in (arithmetics, batches, sample_buffer, tensors):
+    for module in (arithmetics, batches, tensors):
         monkeypatch.setattr(module, "run", lambda *arguments: None)
     images, ragged = (OnGpu.of(ndd.batch([np.ones((4, 2 + k * rest), np.uint8) for k in range(3)])) for rest in (0, 1))
-    for made in (
+    for value in (
         images + images, ragged + ragged, -ragged, images.slice[:, ::2], ragged.slice[1], images.select([2, 0]), ragged.select([2, 0]),
         ragged.stack(pad=True), images.tensors[0][:, ::2], repeat_sample(images.tensors[0], 2),
     ):  # fmt: skip
-        assert made.buffer is not None
+        assert value.buffer is not None
     assert len(found) == 10
     assert set(found) == {("cuda", ours.handle)}
 
@@ -446,22 +445,22 @@ def test_torchs_own_stream_as_the_context_s(cuda: FakeCuda) -> None:
 
 def test_a_graph_captures_work_on_its_own_stream(cuda: FakeCuda) -> None:
     """During a capture of torch's stream, work goes to that stream, waits for no earlier work, and nothing waits for it afterwards."""
-    given, made = FakeTensor(cuda, "given"), FakeTensor(cuda, "made")
+    source, output = FakeTensor(cuda, "given"), FakeTensor(cuda, "made")
     with on_stream(GPU):
-        before = stream_work([given])
+        before = stream_work([source])
     mine = torch.cuda.Stream(0)
     with cuda.stream(mine):
         cuda.capturing = True
-        with on_stream(GPU, [(given, before), (given, None)], external=True):
+        with on_stream(GPU, [(source, before), (source, None)], external=True):
             assert torch.cuda.current_stream(GPU) == mine
             before.wait()
-            captured = stream_work([made])
+            captured = stream_work([output])
         captured.wait()
         cuda.capturing = False
     captured.wait()
     assert cuda.log == []
     ours = before._stream.cuda_stream
-    with on_stream(GPU, [(made, captured)]):
+    with on_stream(GPU, [(output, captured)]):
         pass
     assert cuda.log == [("wait_stream", ours, 0), ("record", "made", ours)]  # of the stream that replayed the graph
     cuda.log.clear()

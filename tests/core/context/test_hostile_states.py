@@ -72,24 +72,24 @@ def test_saved_tensors() -> None:
 
 
 def test_a_saved_batch() -> None:
-    made = ndd.Batch.__new__(ndd.Batch)
-    made.__setstate__({**_SAVED, "sources": ("a", "b")})
-    assert [one.shape for one in made.tensors] == [(4,), (6,)]
-    assert made.torch(pad=True).tolist() == [[0, 1, 2, 3, 0, 0], [4, 5, 6, 7, 8, 9]]
+    output = ndd.Batch.__new__(ndd.Batch)
+    output.__setstate__({**_SAVED, "sources": ("a", "b")})
+    assert [sample.shape for sample in output.tensors] == [(4,), (6,)]
+    assert output.torch(pad=True).tolist() == [[0, 1, 2, 3, 0, 0], [4, 5, 6, 7, 8, 9]]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
-    for key, one in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        yield from places(one, (*path, key))
+    for key, element in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(element, (*path, key))
 
 
 def replaced(state: Any, path: tuple[Any, ...], value: Any) -> Any:
     if not path:
         return value
-    made = copy.copy(state)
-    made[path[0]] = replaced(made[path[0]], path[1:], value)
-    return made
+    output = copy.copy(state)
+    output[path[0]] = replaced(output[path[0]], path[1:], value)
+    return output
 
 
 def mutations(state: Any, count: int, seed: int) -> Iterator[Any]:
@@ -103,26 +103,26 @@ def mutations(state: Any, count: int, seed: int) -> Iterator[Any]:
     yield {**state, 3: 1}
     draw = random.Random(seed)
     for _ in range(count):
-        made = state
+        output = state
         for path in draw.sample(everywhere, draw.randrange(1, 4)):
             try:
-                made = replaced(made, path, draw.choice([*HOSTILE, draw.randrange(-3, 20), draw.randrange(2**65)]))
+                output = replaced(output, path, draw.choice([*HOSTILE, draw.randrange(-3, 20), draw.randrange(2**65)]))
             except (TypeError, KeyError, IndexError):  # another change removed its place
                 continue
-        yield made
+        yield output
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    made = [tmp_path / f"{k:02d}.bin" for k in range(11)]
-    for k, path in enumerate(made):
+    outputs = [tmp_path / f"{k:02d}.bin" for k in range(11)]
+    for k, path in enumerate(outputs):
         path.write_bytes(bytes([k]))
-    return made
+    return outputs
 
 
 def values(batches: Any) -> list[int]:
     labels = (batch[1] for batch in batches)
-    return [int(one) for label in labels for one in (label if isinstance(label, torch.Tensor) else label.torch()).flatten()]
+    return [int(value) for label in labels for value in (label if isinstance(label, torch.Tensor) else label.torch()).flatten()]
 
 
 def reader_of(files: list[Path], **options: Any) -> ndd.readers.File:
@@ -144,10 +144,10 @@ def attack(load: Callable[[Any], Any], state: Callable[[], Any], use: Callable[[
     load(good)
     for hostile in mutations(good, count, 1):
         before = json.dumps(state())
-        if said := refusal(load, hostile):
+        if message := refusal(load, hostile):
             refused += 1
-            assert len(said) < 1000
-            assert json.dumps(state()) == before, said
+            assert len(message) < 1000
+            assert json.dumps(state()) == before, message
             continue
         taken += 1
         json.dumps(state())
@@ -258,23 +258,23 @@ def test_a_loader_continues_after_an_invalid_state(files: list[Path]) -> None:
 
 @pytest.mark.figures
 def test_checkpoints(files: list[Path], tmp_path: Path) -> None:
-    reader, rng, made = reader_of(files, enable_checkpointing=True), ndd.random.RNG(seed=3), Checkpoint()
-    made.register(reader, "reader")
-    made.register(rng, "rng")
+    reader, rng, checkpoint = reader_of(files, enable_checkpointing=True), ndd.random.RNG(seed=3), Checkpoint()
+    checkpoint.register(reader, "reader")
+    checkpoint.register(rng, "rng")
     next(reader.next_epoch())
-    made.collect()
-    good = json.loads(made.serialize())
+    checkpoint.collect()
+    good = json.loads(checkpoint.serialize())
     later, taken, refused = Checkpoint(), 0, 0
-    later.deserialize(made.serialize())
+    later.deserialize(checkpoint.serialize())
     for hostile in mutations(good, 200, 1):
         try:
             text = json.dumps(hostile)
         except (TypeError, ValueError):
             continue
         before = later.serialize()
-        if said := refusal(later.deserialize, text):
+        if message := refusal(later.deserialize, text):
             refused += 1
-            assert said.startswith("Checkpoint: not a valid saved state")
+            assert message.startswith("Checkpoint: not a valid saved state")
             assert later.serialize() == before
             continue
         taken += 1
@@ -286,7 +286,7 @@ def test_checkpoints(files: list[Path], tmp_path: Path) -> None:
                 assert name not in later
         next(begun.next_epoch(3))
         later = Checkpoint()
-        later.deserialize(made.serialize())
+        later.deserialize(checkpoint.serialize())
     print(f"{taken + refused} checkpoints: {taken} taken, {refused} refused")
     assert refused > 3 * taken
     path = tmp_path / "0.json"
@@ -294,7 +294,7 @@ def test_checkpoints(files: list[Path], tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"Checkpoint|codec"):
             later.load(str(tmp_path / "{seq}.json"))
-        assert later.serialize() == made.serialize()
+        assert later.serialize() == checkpoint.serialize()
 
 
 def test_restoring_is_all_or_nothing(files: list[Path]) -> None:
@@ -310,9 +310,9 @@ def test_restoring_is_all_or_nothing(files: list[Path]) -> None:
 
 
 def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Checkpoint()
-    made.register(ndd.random.RNG(seed=1))
-    made.collect()
+    checkpoint = Checkpoint()
+    checkpoint.register(ndd.random.RNG(seed=1))
+    checkpoint.collect()
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
@@ -321,6 +321,6 @@ def test_a_failed_save_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
         with monkeypatch.context() as patch:
             patch.setattr(f"os.{name}", full)
             with pytest.raises(OSError, match="No space"):
-                made.save(str(tmp_path / "{seq}.json"))
+                checkpoint.save(str(tmp_path / "{seq}.json"))
         assert list(tmp_path.iterdir()) == []
-    assert made.save(str(tmp_path / "{seq}.json")) == str(tmp_path / "0.json")
+    assert checkpoint.save(str(tmp_path / "{seq}.json")) == str(tmp_path / "0.json")

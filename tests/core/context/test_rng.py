@@ -157,11 +157,11 @@ def test_a_forked_process_has_a_generator_of_its_own() -> None:
     script = threading.Thread  # a new thread has an unseeded generator
     seen: list[int] = []
 
-    def unseeded() -> None:
+    def draw_unseeded() -> None:
         random.get_default_rng()
         seen.extend((drawn(), drawn()))
 
-    thread = script(target=unseeded)
+    thread = script(target=draw_unseeded)
     thread.start()
     thread.join()
     assert len(set(seen)) == 2

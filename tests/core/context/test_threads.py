@@ -75,7 +75,7 @@ def expected() -> list[list[int]]:
 @pytest.mark.parametrize("mode", EvalMode)
 def test_eight_threads_equal_one(mode: EvalMode, expected: list[list[int]]) -> None:
     ndd.set_num_threads(3)
-    made: list[list[int]] = [[] for _ in range(THREADS)]
+    outputs: list[list[int]] = [[] for _ in range(THREADS)]
 
     def work(number: int) -> None:
         with mode:
@@ -83,30 +83,30 @@ def test_eight_threads_equal_one(mode: EvalMode, expected: list[list[int]]) -> N
             for step in range(BATCHES):
                 ahead.append(program(number, step))
                 if len(ahead) > 3:
-                    made[number].append(digest(ahead.pop(0)))
-            made[number] += map(digest, ahead)
+                    outputs[number].append(digest(ahead.pop(0)))
+            outputs[number] += map(digest, ahead)
 
     in_threads(work)
-    assert made == expected
+    assert outputs == expected
 
 
 def test_eight_threads_with_contexts_of_their_own(expected: list[list[int]]) -> None:
     steps = max(1, BATCHES // 4)
-    made: list[list[int]] = [[] for _ in range(THREADS)]
+    outputs: list[list[int]] = [[] for _ in range(THREADS)]
 
     def work(number: int) -> None:
         with ndd.EvalContext(num_threads=number % 4), [*EvalMode][number % 4]:
-            made[number] += [digest(program(number, step)) for step in range(steps)]
+            outputs[number] += [digest(program(number, step)) for step in range(steps)]
 
     in_threads(work)
-    assert made == [row[:steps] for row in expected]
+    assert outputs == [row[:steps] for row in expected]
 
 
 def test_results_are_handed_on(expected: list[list[int]]) -> None:
     """One thread calls the operators, another reads the results, and the number of threads changes meanwhile."""
     steps = max(1, BATCHES // 8)
     handed: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    made: list[list[int]] = [[0] * steps for _ in range(THREADS)]
+    outputs: list[list[int]] = [[0] * steps for _ in range(THREADS)]
 
     def work(number: int) -> None:
         if number % 2:
@@ -119,23 +119,23 @@ def test_results_are_handed_on(expected: list[list[int]]) -> None:
             return
         for _ in range(2 * steps):
             owner, step, results = handed.get(timeout=60)
-            made[owner][step] = digest(results)
+            outputs[owner][step] = digest(results)
 
     in_threads(work)
-    assert made == [row[:steps] for row in expected]
+    assert outputs == [row[:steps] for row in expected]
 
 
 def test_random_numbers_of_a_thread_are_its_own() -> None:
-    made: list[torch.Tensor] = [torch.empty(0)] * THREADS
+    output: list[torch.Tensor] = [torch.empty(0)] * THREADS
 
     def work(number: int) -> None:
         ndd.random.set_seed(number // 2)
-        made[number] = torch.cat([ndd.random.uniform(batch_size=4, range=(0.0, 1.0)).torch() for _ in range(max(1, BATCHES // 10))])
+        output[number] = torch.cat([ndd.random.uniform(batch_size=4, range=(0.0, 1.0)).torch() for _ in range(max(1, BATCHES // 10))])
 
     in_threads(work)
     for number in range(0, THREADS, 2):
-        assert torch.equal(made[number], made[number + 1])
-    assert not torch.equal(made[0], made[2])
+        assert torch.equal(output[number], output[number + 1])
+    assert not torch.equal(output[0], output[2])
 
 
 def test_the_error_names_the_first_sample_that_fails() -> None:

@@ -37,7 +37,7 @@ def code_of(cuobjdump: str, *texts: str) -> list[str]:
     return [part for part in listing.split("Function :")[1:] if any(part.strip().startswith(name) for name in names)]
 
 
-# uint8 to uint8, float32 to any, float16 to float16 and uint8 load 16 bytes at once; if the other side is wider, 8 or 4.
+# uint8 to uint8, float32 to any, float16 to float16 and uint8 load 16 bytes at a time; if the other side is wider, 8 or 4.
 @pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "11convert_gpu"])
 def test_pointwise_kernels_access_16_bytes(cuobjdump: str, kernel: str) -> None:
     for code in code_of(cuobjdump, kernel):
@@ -115,7 +115,7 @@ def test_linear_reductions_keep_their_columns_in_registers(cuobjdump: str) -> No
             assert not re.search(r"\b(LDL|STL)\b", code)
 
 
-# Variants for 1, 3 and 4 channels and nearest and linear: each stores 16 bytes at once, and two pixels of four channels are two loads.
+# Variants for 1, 3 and 4 channels and nearest and linear: each stores 16 bytes at a time, and two pixels of four channels are two loads.
 @pytest.mark.parametrize(("types", "load", "mix"), [("hh", "LDG.E.CONSTANT", "IDP.2A"), ("ff", "LDG.E.128.CONSTANT", "FFMA")])
 def test_warp_kernels_store_16_bytes(cuobjdump: str, types: str, load: str, mix: str) -> None:
     for code in code_of(cuobjdump, f"warp11tile_kernelI{types}NS_9AffineMapILi2E"):

@@ -27,13 +27,13 @@ Body = Callable[..., Any]  # (step, jpegs, labels, generator) -> tensors of that
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder, generator, made = tmp_path_factory.mktemp("captured"), np.random.default_rng(0), []
+    folder, generator, outputs = tmp_path_factory.mktemp("captured"), np.random.default_rng(0), []
     for k in range(26):
         file = io.BytesIO()
         Image.fromarray(generator.integers(0, 256, (6, 5, 3)).astype(np.uint8)).resize((40 + k % 5, 50)).save(file, "JPEG")
-        made.append(folder / f"{k:02}.jpg")
-        made[-1].write_bytes(file.getvalue())
-    return made
+        outputs.append(folder / f"{k:02}.jpg")
+        outputs[-1].write_bytes(file.getvalue())
+    return outputs
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return Counted(monkeypatch)
 
 
-def values(one: Any) -> list[np.ndarray]:
-    samples = one.tensors if isinstance(one, ndd.Batch) else [one]
+def values(value: Any) -> list[np.ndarray]:
+    samples = value.tensors if isinstance(value, ndd.Batch) else [value]
     return [np.asarray(sample).copy() for sample in samples]
 
 
@@ -54,17 +54,17 @@ def run(body: Body, paths: list[Path], capture: bool, epochs: int = 2, **options
     seen: list[Any] = []
     for _ in range(epochs):
         for step, (jpegs, labels) in enumerate(reader.next_epoch(batch_size=4, capture=capture)):
-            made = body(step, jpegs, labels, generator)
-            if made is None:
+            output = body(step, jpegs, labels, generator)
+            if output is None:
                 break
-            seen += [values(one) for one in made]
+            seen += [values(output) for output in output]
             seen += [reader.state_dict(), str(reader.get_state()), str(generator.state), str(ndd.random.get_default_rng().state)]
     return [*seen, reader.state_dict()]
 
 
-def assert_same(one: list[Any], other: list[Any]) -> None:
-    assert len(one) == len(other)
-    for ours, theirs in zip(one, other, strict=True):
+def assert_same(steps: list[Any], other: list[Any]) -> None:
+    assert len(steps) == len(other)
+    for ours, theirs in zip(steps, other, strict=True):
         if isinstance(ours, list):
             assert [(x.shape, x.dtype) for x in ours] == [(x.shape, x.dtype) for x in theirs]
             assert all(np.array_equal(x, y) for x, y in zip(ours, theirs, strict=True))
@@ -117,10 +117,10 @@ def in_place(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
     images.torch()[:, 3:9] = step
     flipped = ndd.flip(images)
     array = np.asarray(labels.tensors[1])
-    made = ndd.cast(labels, dtype=torch.float32)
-    made.evaluate()
+    output = ndd.cast(labels, dtype=torch.float32)
+    output.evaluate()
     array[...] = 7 + step
-    return *seen, flipped, made, ndd.cast(labels, dtype=torch.float64), ndd.cast(seen[1], dtype=torch.float32)
+    return *seen, flipped, output, ndd.cast(labels, dtype=torch.float64), ndd.cast(seen[1], dtype=torch.float32)
 
 
 def through_numpy(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
@@ -163,7 +163,7 @@ def modes(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
     return images, flipped, images.tensors[0], ndd.brightness(images.tensors[1], brightness=0.5)
 
 
-def computed(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
+def compute(step: int, jpegs: Any, labels: Any, generator: RNG) -> Any:
     """Python operators and indices."""
     images = ndd.resize(ndd.decoders.image(jpegs), size=[20, 20])
     dark = ndd.math.sqrt((255 - images) * 0.5) + labels
@@ -199,7 +199,7 @@ BODIES = [
     earlier_batches,
     errors_caught,
     modes,
-    computed,
+    compute,
     views,
     leaving,
 ]
@@ -214,8 +214,8 @@ def test_captured_loop_equals_plain_execution(body: Body, paths: list[Path], cou
 
 
 def test_calls_are_issued_ahead(paths: list[Path], counted: Counted) -> None:
-    """7 steps: the first is recorded; in the second, those of the third are made. Nothing is made in vain."""
-    for body in (training, own_generator, computed):
+    """7 steps: the first is recorded; in the second, those of the third are made. No call is wasted."""
+    for body in (training, own_generator, compute):
         counted.taken = counted.made = 0
         run(body, paths, capture=True, epochs=1)
         calls = {"training": 4, "own_generator": 7, "computed": 11}[body.__name__]
@@ -239,12 +239,12 @@ def test_state_saved_in_a_captured_loop_resumes_it(paths: list[Path]) -> None:
         states.append(reader.state_dict())
         if len(seen) == 5:  # going back while a batch has been read early
             reader.load_state_dict(states[1])
-    for again in (seen[5:], [np.array(ndd.decoders.image(jpegs).tensors[0]) for jpegs, _ in _resumed(files, states[1], 4)]):
+    for again in (seen[5:], [np.array(ndd.decoders.image(jpegs).tensors[0]) for jpegs, _ in _resume(files, states[1], 4)]):
         assert len(again) >= 2
-        assert all(np.array_equal(one, other) for one, other in zip(again, seen[2:5], strict=False))
+        assert all(np.array_equal(arrays, other) for arrays, other in zip(again, seen[2:5], strict=False))
 
 
-def _resumed(files: list[str], state: dict[str, Any], batch_size: int) -> Iterator[Any]:
+def _resume(files: list[str], state: dict[str, Any], batch_size: int) -> Iterator[Any]:
     reader = ndd.readers.File(files=files, random_shuffle=True, seed=3)
     reader.load_state_dict(state)
     return reader.next_epoch(batch_size=batch_size, capture=True)
@@ -284,7 +284,7 @@ def test_error_of_a_call_issued_ahead_shows_the_line_of_the_call(paths: list[Pat
 
 
 def test_nested_and_interleaved_captured_loops(paths: list[Path]) -> None:
-    def nested(capture: bool) -> list[Any]:
+    def nest_loops(capture: bool) -> list[Any]:
         readers = [ndd.readers.File(files=[str(path) for path in paths], seed=seed, random_shuffle=True) for seed in (1, 2)]
         seen = []
         for jpegs, _ in readers[0].next_epoch(batch_size=9, capture=capture):
@@ -292,11 +292,11 @@ def test_nested_and_interleaved_captured_loops(paths: list[Path]) -> None:
                 seen.append(values(ndd.flip(ndd.decoders.image(inner))))
             seen.append(values(ndd.flip(ndd.decoders.image(jpegs))))
         pairs = zip(*(reader.next_epoch(batch_size=5, capture=capture) for reader in readers), strict=True)
-        for (one, _), (other, _) in pairs:
-            seen += [values(ndd.flip(ndd.decoders.image(files))) for files in (one, other)]
+        for (value, _), (other, _) in pairs:
+            seen += [values(ndd.flip(ndd.decoders.image(files))) for files in (value, other)]
         return seen
 
-    assert_same(nested(True), nested(False))
+    assert_same(nest_loops(True), nest_loops(False))
     assert loop.recorder is None
 
 

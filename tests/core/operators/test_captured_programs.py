@@ -142,7 +142,7 @@ def arrays(data: Path, how: dict[str, Any]) -> Iterator[Any]:
     """Another reader, batches of different shapes, statistics of samples."""
     reader = ndd.readers.Numpy(file_root=str(data / "arrays"), file_filter="*.npy", random_shuffle=True, seed=4)
     for _ in range(2):
-        for (volumes,) in ((one,) if isinstance(one, ndd.Batch) else one for one in reader.next_epoch(batch_size=3, **how)):
+        for (volumes,) in ((batch,) if isinstance(batch, ndd.Batch) else batch for batch in reader.next_epoch(batch_size=3, **how)):
             centered = volumes - ndd.reductions.mean(volumes)
             yield centered, ndd.pad(volumes, fill_value=-1.0), ndd.transpose(volumes, perm=[1, 0])
 
@@ -264,7 +264,7 @@ def archives(data: Path, how: dict[str, Any]) -> Iterator[Any]:
         jpegs = sorted((data / "images").rglob("*.jpg"))
         write_tar(
             data / "images.tar",
-            [(f"{k:03}{end}", content) for k, one in enumerate(jpegs) for end, content in ((".jpg", one.read_bytes()), (".cls", b"%d" % k))],
+            [(f"{k:03}{end}", content) for k, path in enumerate(jpegs) for end, content in ((".jpg", path.read_bytes()), (".cls", b"%d" % k))],
         )
     reader = ndd.readers.Webdataset(paths=[str(data / "images.tar")], ext=["jpg", "cls"], random_shuffle=True, seed=7)
     for _ in range(2):
@@ -279,16 +279,16 @@ PROGRAMS: list[Program] = [
 ]
 
 
-def seen(program: Program, data: Path, **how: Any) -> list[Any]:
-    """Return what a program yields, copied at once, and the default generator after each step and at the end."""
+def read_values(program: Program, data: Path, **how: Any) -> list[Any]:
+    """Return what a program yields, copied immediately, and the default generator after each step and at the end."""
     ndd.random.set_seed(3)
     found: list[Any] = []
     for step in program(data, how):
-        for one in pytree.tree_leaves(step, is_leaf=lambda value: isinstance(value, ndd.Batch | ndd.Tensor)):
-            if isinstance(one, ndd.Batch):
-                found += [one.layout, *(np.asarray(sample).copy() for sample in one.tensors)]
+        for leaf in pytree.tree_leaves(step, is_leaf=lambda value: isinstance(value, ndd.Batch | ndd.Tensor)):
+            if isinstance(leaf, ndd.Batch):
+                found += [leaf.layout, *(np.asarray(sample).copy() for sample in leaf.tensors)]
             else:
-                found.append(np.asarray(one).copy() if isinstance(one, ndd.Tensor | torch.Tensor) else one)
+                found.append(np.asarray(leaf).copy() if isinstance(leaf, ndd.Tensor | torch.Tensor) else leaf)
         found.append(str(ndd.random.get_default_rng().state))
     return [*found, str(ndd.random.get_default_rng().state)]
 
@@ -297,13 +297,13 @@ def seen(program: Program, data: Path, **how: Any) -> list[Any]:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_captured_program_equals_plain_loop(program: Program, how: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
-    plain, other = seen(program, data), seen(program, data, **{how: True})
+    plain, other = read_values(program, data), read_values(program, data, **{how: True})
     print(f"{program.__name__}: {counted.taken} of {counted.made} calls made ahead were of use")
     assert counted.taken or program is early_exit  # whose loops end before anything is made ahead
     assert len(plain) == len(other) > 3
-    for one, expected in zip(other, plain, strict=True):
+    for value, expected in zip(other, plain, strict=True):
         if isinstance(expected, np.ndarray):
-            assert one.dtype == expected.dtype
-            np.testing.assert_array_equal(one, expected)
+            assert value.dtype == expected.dtype
+            np.testing.assert_array_equal(value, expected)
         else:
-            assert one == expected
+            assert value == expected

@@ -40,7 +40,7 @@ UNCOMPILED = {
 MEAN, STD = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
 
 
-def compiled(function: Callable[..., Any], backend: str = "aot_eager") -> Callable[..., Any]:
+def compile_function(function: Callable[..., Any], backend: str = "aot_eager") -> Callable[..., Any]:
     return torch.compile(function, fullgraph=True, backend=backend)
 
 
@@ -56,16 +56,16 @@ def images(*shapes: tuple[int, int], seed: int = 0, dtype: str = "uint8") -> Bat
 def files(count: int, size: tuple[int, int] = (60, 50)) -> Batch:
     """JPEGs of different sizes."""
     generator = np.random.default_rng(count)
-    made = []
+    outputs = []
     for k in range(count):
         file = io.BytesIO()
         pixels = generator.integers(0, 256, (size[0] // 8 + k, size[1] // 8, 3)).astype(np.uint8)
         Image.fromarray(pixels).resize((size[1] + k, size[0])).save(file, "JPEG")
-        made.append(np.frombuffer(file.getvalue(), np.uint8))
-    return ndd.batch(made)
+        outputs.append(np.frombuffer(file.getvalue(), np.uint8))
+    return ndd.batch(outputs)
 
 
-def normalized(x: Any, mirror: Any = 1) -> Any:
+def normalize_reference(x: Any, mirror: Any = 1) -> Any:
     return ndd.crop_mirror_normalize(x, mirror=mirror, mean=MEAN, std=STD)
 
 
@@ -79,21 +79,21 @@ def test_every_operator_compiles() -> None:
 
 @pytest.mark.parametrize("kind", ["dense", "ragged", "sample"])
 def test_one_compilation_for_changing_contents_and_two_for_changing_shapes(kind: str) -> None:
-    def augmented(x: Any) -> Any:
-        return normalized(ndd.resize(ndd.brightness(x, brightness=1.2), size=[20, 30]))
+    def augment(x: Any) -> Any:
+        return normalize_reference(ndd.resize(ndd.brightness(x, brightness=1.2), size=[20, 30]))
 
-    def given(count: int, height: int, seed: int) -> Any:
+    def make_input(count: int, height: int, seed: int) -> Any:
         batch = images(*((height + k * (kind == "ragged"), 40) for k in range(count)), seed=seed)
         return batch.tensors[0] if kind == "sample" else batch
 
-    run = compiled(augmented)
+    run = compile_function(augment)
     for seed in range(3):
-        batch = given(4, 30, seed)
-        torch.testing.assert_close(run(batch).torch(), augmented(batch).torch())
+        batch = make_input(4, 30, seed)
+        torch.testing.assert_close(run(batch).torch(), augment(batch).torch())
     assert graphs() == 1
     for count, height in ((5, 33), (6, 35), (3, 50)):
-        batch = given(count, height, 0)
-        torch.testing.assert_close(run(batch).torch(), augmented(batch).torch())
+        batch = make_input(count, height, 0)
+        torch.testing.assert_close(run(batch).torch(), augment(batch).torch())
     assert graphs() == 2
 
 
@@ -102,21 +102,21 @@ def test_tensors_and_batches_keep_layout_and_type_in_and_out() -> None:
         return {"sample": ndd.flip(sample), "batch": [ndd.rotate(batch, angle=90.0), batch + 1], "torch": batch.torch() * 2}
 
     batch = images((8, 9), (8, 9))
-    made, expected = compiled(both)(batch.tensors[1], batch), both(batch.tensors[1], batch)
-    assert isinstance(made["sample"], ndd.Tensor)
-    assert made["sample"].layout == "HWC"
-    assert torch.equal(made["sample"].torch(), expected["sample"].torch())
-    assert torch.equal(made["torch"], expected["torch"])
-    for ours, theirs in zip(made["batch"], expected["batch"], strict=True):
+    output, expected = compile_function(both)(batch.tensors[1], batch), both(batch.tensors[1], batch)
+    assert isinstance(output["sample"], ndd.Tensor)
+    assert output["sample"].layout == "HWC"
+    assert torch.equal(output["sample"].torch(), expected["sample"].torch())
+    assert torch.equal(output["torch"], expected["torch"])
+    for ours, theirs in zip(output["batch"], expected["batch"], strict=True):
         assert isinstance(ours, Batch)
         assert (ours.layout, ours.dtype, ours.shape) == (theirs.layout, theirs.dtype, theirs.shape)
-        assert all(torch.equal(one.torch(), other.torch()) for one, other in zip(ours.tensors, theirs.tensors, strict=True))
+        assert all(torch.equal(sample.torch(), other.torch()) for sample, other in zip(ours.tensors, theirs.tensors, strict=True))
 
 
 CHAINS: dict[str, Callable[[Any], Any]] = {
-    "bytes": lambda x: normalized(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8), vertical=1)),
-    "floats": lambda x: normalized(ndd.flip(ndd.hue(ndd.brightness_contrast(ndd.cast(x, dtype=torch.float32), contrast=0.8), hue=20.0))),
-    "a value a sample": lambda x: normalized(ndd.flip(ndd.brightness(x[0], brightness=x[1])), mirror=x[2]),
+    "bytes": lambda x: normalize_reference(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8), vertical=1)),
+    "floats": lambda x: normalize_reference(ndd.flip(ndd.hue(ndd.brightness_contrast(ndd.cast(x, dtype=torch.float32), contrast=0.8), hue=20.0))),
+    "a value a sample": lambda x: normalize_reference(ndd.flip(ndd.brightness(x[0], brightness=x[1])), mirror=x[2]),
     "arithmetic": lambda x: (ndd.flip(x) * 0.5 + 3) / 7,
 }
 
@@ -129,15 +129,15 @@ def test_a_chain_is_one_kernel(chain: str, monkeypatch: pytest.MonkeyPatch) -> N
     batch: Any = images((24, 32), (24, 32))
     if chain == "a value a sample":
         batch = (batch, ndd.batch([0.5, 1.25]), ndd.batch([0, 1]))
-    made, (code,) = run_and_get_code(compiled(CHAINS[chain], "inductor"), batch)
+    output, (code,) = run_and_get_code(compile_function(CHAINS[chain], "inductor"), batch)
     assert code.count("async_compile.cpp_pybinding(") == 1
     assert "torch.ops.ndd" not in code
-    torch.testing.assert_close(made.torch(), CHAINS[chain](batch).torch(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(output.torch(), CHAINS[chain](batch).torch(), atol=1e-4, rtol=0)
 
 
 FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "to planes": lambda x, f, m: normalized(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8), vertical=1), mirror=0),
-    "a value a sample": lambda x, f, m: normalized(ndd.flip(ndd.brightness(x, brightness=f), horizontal=m), mirror=m),
+    "to planes": lambda x, f, m: normalize_reference(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8), vertical=1), mirror=0),
+    "a value a sample": lambda x, f, m: normalize_reference(ndd.flip(ndd.brightness(x, brightness=f), horizontal=m), mirror=m),
     "pointwise": lambda x, f, m: ndd.crop_mirror_normalize(ndd.brightness_contrast(x, brightness=f), mean=MEAN, std=STD, output_layout="HWC"),
     "arithmetic": lambda x, f, m: (x * 0.5 + 3) / 7,
 }
@@ -147,38 +147,40 @@ FLOATS: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_a_chain_of_floats_is_one_kernel_on_the_cpu(chain: str) -> None:
     """Vectorized over 16 pixels, not over the three channels of one."""
-    given = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
-    made, (code,) = run_and_get_code(compiled(FLOATS[chain], "inductor"), *given)
+    values = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
+    output, (code,) = run_and_get_code(compile_function(FLOATS[chain], "inductor"), *values)
     assert code.count("async_compile.cpp_pybinding(") == 1
     assert "torch.ops.ndd" not in code
     assert "Vectorized<float>" in code or chain == "pointwise"  # the compiler vectorizes a loop over pixels and channels
-    torch.testing.assert_close(made.torch(), FLOATS[chain](*given).torch(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(output.torch(), FLOATS[chain](*values).torch(), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("chain", ["to planes", "arithmetic"])
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_large_results_are_in_the_memory_of_the_pool(chain: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The one kernel writes there; what the graph does not return is no result."""
+    """The one kernel writes there; a value that the graph does not return is not a result."""
     monkeypatch.setattr(graph_results, "_MAPPED_BYTES", 1000)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # the keys of what is cached do not know that number
 
-    def step(*given: Any) -> tuple[Any, torch.Tensor]:
-        made = FLOATS[chain](*given)
-        return made, (made * 2).torch().sum()
+    def step(*inputs: Any) -> tuple[Any, torch.Tensor]:
+        output = FLOATS[chain](*inputs)
+        return output, (output * 2).torch().sum()
 
-    given = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
-    (made, total), (code,) = run_and_get_code(compiled(step, "inductor"), *given)
+    values = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
+    (output, total), (code,) = run_and_get_code(compile_function(step, "inductor"), *values)
     assert code.count("torch.ops.ndd.empty_pooled.default([2, ") == 1
     assert "empty_strided_cpu((2, " not in code
-    expected, its_total = step(*given)
-    torch.testing.assert_close(made.torch(), expected.torch(), atol=1e-4, rtol=0)
+    expected, its_total = step(*values)
+    torch.testing.assert_close(output.torch(), expected.torch(), atol=1e-4, rtol=0)
     torch.testing.assert_close(total, its_total, rtol=1e-4, atol=1e-2)
 
 
 BYTES: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "constants": lambda x, f, m: normalized(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8)), mirror=0),
-    "a value a sample": lambda x, f, m: normalized(ndd.contrast(ndd.flip(ndd.brightness(x, brightness=f), horizontal=m), contrast=f), mirror=m),
-    "colors": lambda x, f, m: normalized(ndd.flip(ndd.color_twist(x, hue=f * 30, saturation=f, brightness=1.1), horizontal=m), mirror=1),
+    "constants": lambda x, f, m: normalize_reference(ndd.flip(ndd.contrast(ndd.brightness(x, brightness=1.2), contrast=0.8)), mirror=0),
+    "a value a sample": lambda x, f, m: normalize_reference(
+        ndd.contrast(ndd.flip(ndd.brightness(x, brightness=f), horizontal=m), contrast=f), mirror=m
+    ),
+    "colors": lambda x, f, m: normalize_reference(ndd.flip(ndd.color_twist(x, hue=f * 30, saturation=f, brightness=1.1), horizontal=m), mirror=1),
     "colors and tables": lambda x, f, m: ndd.hsv(ndd.brightness(ndd.hue(ndd.contrast(x, contrast=f), hue=f * 50), brightness=1.3), saturation=f),
     "flips": lambda x, f, m: ndd.flip(ndd.flip(ndd.flip(x, vertical=m), horizontal=m, vertical=1), horizontal=0, vertical=m),
     "table": lambda x, f, m: ndd.flip(ndd.lookup_table(x, keys=[*range(256)], values=[255.0 - k for k in range(256)], dtype=torch.uint8)),
@@ -203,20 +205,22 @@ def test_a_chain_of_bytes_is_one_kernel_on_the_cpu(chain: str) -> None:
     """The kernel is ours, with identical results; Inductor makes only the tables."""
     batch = images(*[(70, 130)] * 3)  # rows for more than one block
     batch = batch, ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
-    made, (code,) = run_and_get_code(compiled(BYTES[chain], "inductor"), *batch)
+    output, (code,) = run_and_get_code(compile_function(BYTES[chain], "inductor"), *batch)
     assert code.count("torch.ops.ndd.") - code.count("'torch.ops.ndd.") - code.count("(op: torch.ops.ndd.") == 1
     assert code.count("torch.ops.ndd.pixels_of.default(") == 1
     assert code.count("async_compile.cpp_pybinding(") <= 1
     expected = BYTES[chain](*batch)
-    assert (made.dtype, made.layout) == (expected.dtype, expected.layout)
-    assert torch.equal(made.torch(), expected.torch())
+    assert (output.dtype, output.layout) == (expected.dtype, expected.layout)
+    assert torch.equal(output.torch(), expected.torch())
 
 
 MIXED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "to bytes": lambda x, f, m: ndd.flip(ndd.hsv(ndd.contrast(ndd.brightness(x, brightness=f), contrast=0.8), hue=f * 30), horizontal=m),
     "bytes go on": lambda x, f, m: ndd.posterize(ndd.brightness(ndd.hsv(ndd.brightness(x, brightness=f), saturation=f), brightness=1.2), bits=5),
     "floats": lambda x, f, m: ndd.brightness(ndd.hue(ndd.flip(ndd.contrast(x, contrast=f), vertical=m), hue=f * 40), brightness=0.5),
-    "to planes": lambda x, f, m: normalized(ndd.flip(ndd.color_twist(ndd.brightness(x, brightness=f), hue=f * 30, contrast=f), vertical=m), mirror=m),
+    "to planes": lambda x, f, m: normalize_reference(
+        ndd.flip(ndd.color_twist(ndd.brightness(x, brightness=f), hue=f * 30, contrast=f), vertical=m), mirror=m
+    ),
     "to pixels": lambda x, f, m: ndd.crop_mirror_normalize(ndd.saturation(x, saturation=f), mirror=m, mean=MEAN, std=STD, output_layout="HWC"),
     "flipped": lambda x, f, m: ndd.flip(ndd.brightness(ndd.flip(ndd.contrast(x, contrast=f), horizontal=m), brightness=f), vertical=1),
 }
@@ -227,27 +231,27 @@ MIXED: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_a_chain_of_floats_with_colors_or_a_flip_at_the_end_is_one_kernel(chain: str) -> None:
     """Inductor makes only the numbers; nothing of an image is in its code."""
-    given = ndd.cast(images(*[(70, 130)] * 3), dtype=torch.float32), ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
-    made, (code,) = run_and_get_code(compiled(MIXED[chain], "inductor"), *given)
+    values = ndd.cast(images(*[(70, 130)] * 3), dtype=torch.float32), ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
+    output, (code,) = run_and_get_code(compile_function(MIXED[chain], "inductor"), *values)
     assert code.count("torch.ops.ndd.pixels_of.default(") == 1
     assert code.count("async_compile.cpp_pybinding(") <= 1
     assert "27300L" not in code  # a loop over the values of an image, or of all
     assert "81900L" not in code
-    expected = MIXED[chain](*given)
-    assert (made.dtype, made.layout) == (expected.dtype, expected.layout)
-    most = 1 if made.dtype is torch.uint8 else 1e-3  # a linear function's numbers may be rounded otherwise
-    assert (made.torch().float() - expected.torch().float()).abs().max() <= most
+    expected = MIXED[chain](*values)
+    assert (output.dtype, output.layout) == (expected.dtype, expected.layout)
+    most = 1 if output.dtype is torch.uint8 else 1e-3  # a linear function's numbers may be rounded otherwise
+    assert (output.torch().float() - expected.torch().float()).abs().max() <= most
 
 
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_planes_after_a_flip_of_floats_use_the_formula() -> None:
     def chain(x: Any, f: Any, m: Any) -> Any:
-        return normalized(ndd.brightness(ndd.flip(ndd.contrast(x, contrast=f), horizontal=m), brightness=0.9), mirror=0)
+        return normalize_reference(ndd.brightness(ndd.flip(ndd.contrast(x, contrast=f), horizontal=m), brightness=0.9), mirror=0)
 
-    given = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
-    made, (code,) = run_and_get_code(compiled(chain, "inductor"), *given)
+    values = ndd.cast(images((24, 32), (24, 32)), dtype=torch.float32), ndd.batch([0.5, 1.25]), ndd.batch([0, 1])
+    output, (code,) = run_and_get_code(compile_function(chain, "inductor"), *values)
     assert "torch.ops.ndd" not in code
-    torch.testing.assert_close(made.torch(), chain(*given).torch(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(output.torch(), chain(*values).torch(), atol=1e-4, rtol=0)
 
 
 @pytest.mark.slow
@@ -257,14 +261,14 @@ def test_a_chain_of_ragged_images_is_one_kernel(chain: str) -> None:
     """With identical results: nothing is left to the compiler but the numbers."""
     function = BYTES[chain] if chain in BYTES else MIXED[chain.removesuffix(", float32")]
     batch = images((70, 130), (9, 31), (64, 90))
-    given = batch if chain in BYTES else ndd.cast(batch, dtype=torch.float32), ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
-    made, (code,) = run_and_get_code(compiled(function, "inductor"), *given)
+    values = batch if chain in BYTES else ndd.cast(batch, dtype=torch.float32), ndd.batch([0.5, 1.25, 0.9]), ndd.batch([0, 1, 1])
+    output, (code,) = run_and_get_code(compile_function(function, "inductor"), *values)
     assert code.count("torch.ops.ndd.pixels_of.default(") == 1
     assert not re.findall(r"torch\.ops\.ndd\.(?!pixels_of|empty_packed)\w+\.default\(", code)
-    expected = function(*given)
-    assert (made.dtype, made.layout, made.shape) == (expected.dtype, expected.layout, expected.shape)
-    for one, other in zip(made.tensors, expected.tensors, strict=True):
-        assert (one.torch().float() - other.torch().float()).abs().max() <= (0 if chain in BYTES else 1 if made.dtype is torch.uint8 else 1e-3)
+    expected = function(*values)
+    assert (output.dtype, output.layout, output.shape) == (expected.dtype, expected.layout, expected.shape)
+    for sample, other in zip(output.tensors, expected.tensors, strict=True):
+        assert (sample.torch().float() - other.torch().float()).abs().max() <= (0 if chain in BYTES else 1 if output.dtype is torch.uint8 else 1e-3)
 
 
 def with_writes(x: Batch) -> tuple[Any, ...]:
@@ -274,19 +278,19 @@ def with_writes(x: Batch) -> tuple[Any, ...]:
     dark.torch().zero_()
     after = ndd.contrast(dark, contrast=0.5), ndd.contrast(bright, contrast=0.5)
     bright.torch().fill_(7)
-    return (*after, ndd.flip(bright), ndd.flip(dark), normalized(used))
+    return (*after, ndd.flip(bright), ndd.flip(dark), normalize_reference(used))
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_a_chain_ends_where_its_values_are_written_to(backend: str) -> None:
     batch = images((20, 30), (20, 30))
-    for ours, theirs in zip(compiled(with_writes, backend)(batch), with_writes(batch), strict=True):
+    for ours, theirs in zip(compile_function(with_writes, backend)(batch), with_writes(batch), strict=True):
         assert torch.equal(ours.torch(), theirs.torch())
 
 
 def test_chains_of_bytes_take_batches_of_any_size() -> None:
-    run = compiled(BYTES["colors"])
+    run = compile_function(BYTES["colors"])
     for count, height in ((2, 20), (3, 30), (5, 21), (1, 40), (7, 33)):
         batch = images(*[(height, 30)] * count, seed=count), ndd.batch([0.5 + k / 10 for k in range(count)]), ndd.batch([k % 2 for k in range(count)])
         assert torch.equal(run(*batch).torch(), BYTES["colors"](*batch).torch())
@@ -317,21 +321,21 @@ def randomly(batch: Batch, rng: RNG | None) -> Any:
     factor = ndd.random.uniform(range=[0.5, 1.5], batch_size=batch.batch_size, rng=rng)
     mirror = ndd.random.coin_flip(batch_size=batch.batch_size)
     noisy = ndd.noise.gaussian(ndd.brightness(batch, brightness=factor), stddev=5.0, rng=rng)
-    return normalized(noisy, mirror=mirror), factor, ndd.random_resized_crop(batch, size=[9, 9], rng=rng)
+    return normalize_reference(noisy, mirror=mirror), factor, ndd.random_resized_crop(batch, size=[9, 9], rng=rng)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("given", [False, True], ids=["default generator", "rng="])
+@pytest.mark.parametrize("has_generator", [False, True], ids=["default generator", "rng="])
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
-def test_random_operators_draw_the_same_numbers(backend: str, given: bool) -> None:
+def test_random_operators_draw_the_same_numbers(backend: str, has_generator: bool) -> None:
     batch = images((24, 32), (24, 32), (24, 32))
-    run = compiled(randomly, backend)
+    run = compile_function(randomly, backend)
     for seed in range(3):  # a new object each time: the generator is an input of the graph
         results = []
         for function in (randomly, run):
             ndd.random.set_seed(seed)
-            rng = RNG(seed=seed) if given else None
+            rng = RNG(seed=seed) if has_generator else None
             first, second = function(batch, rng), function(batch, rng)
             results.append((*first, *second))
             results[-1] += (str(ndd.random.get_default_rng().state), rng and str(rng.state))
@@ -356,31 +360,33 @@ def test_a_graph_draws_in_the_order_of_the_calls() -> None:
         expected = draws()
         state = str(ndd.random.get_default_rng().state)
         ndd.random.set_seed(1)
-        made = compiled(draws, backend)()
+        output = compile_function(draws, backend)()
         assert str(ndd.random.get_default_rng().state) == state
-        for ours, theirs in zip(made, expected, strict=True):
+        for ours, theirs in zip(output, expected, strict=True):
             assert torch.equal(ours.torch(), theirs.torch())
 
 
 def test_graph_rejects_a_wrong_generator() -> None:
     with pytest.raises(Exception, match=r"rng must be an instance of random\.RNG"):
-        compiled(lambda: ndd.random.uniform(shape=[2], rng=ndd))()
+        compile_function(lambda: ndd.random.uniform(shape=[2], rng=ndd))()
 
 
-def decoded(encoded: Batch) -> Batch:
-    return normalized(ndd.resize(ndd.decoders.image_random_crop(encoded), size=[32, 48]), ndd.random.coin_flip(batch_size=encoded.batch_size))
+def decode(encoded: Batch) -> Batch:
+    return normalize_reference(
+        ndd.resize(ndd.decoders.image_random_crop(encoded), size=[32, 48]), ndd.random.coin_flip(batch_size=encoded.batch_size)
+    )
 
 
 def test_from_bytes_to_normalized_planes() -> None:
-    run = compiled(decoded)
+    run = compile_function(decode)
     for count, size in ((3, (60, 50)), (4, (70, 90)), (5, (40, 30))):
         encoded = files(count, size)
         ndd.random.set_seed(count)
-        expected = decoded(encoded).torch()
+        expected = decode(encoded).torch()
         ndd.random.set_seed(count)
-        made = run(encoded).torch()
-        assert made.shape == (count, 3, 32, 48)
-        torch.testing.assert_close(made, expected, atol=0.02, rtol=0)
+        process = run(encoded).torch()
+        assert process.shape == (count, 3, 32, 48)
+        torch.testing.assert_close(process, expected, atol=0.02, rtol=0)
     assert graphs() <= 2
 
 
@@ -389,7 +395,7 @@ class Preprocessing(torch.nn.Module):
 
     def forward(self, pixels: torch.Tensor) -> torch.Tensor:
         batch = ndd.as_batch(pixels, layout="HWC")
-        return normalized(ndd.resize(ndd.brightness(batch, brightness=1.1), size=[16, 24])).torch()
+        return normalize_reference(ndd.resize(ndd.brightness(batch, brightness=1.1), size=[16, 24])).torch()
 
 
 def test_exported_program_runs_in_another_process(tmp_path: Path, forks: Forks) -> None:
@@ -427,15 +433,15 @@ PENDING: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("function", PENDING)
 def test_a_graph_waits_for_pending_inputs(function: str) -> None:
     """Nothing starts before somebody waits for it."""
-    run, images_ = compiled(PENDING[function]), images((40, 50), (40, 50), (40, 50))
+    run, images_ = compile_function(PENDING[function]), images((40, 50), (40, 50), (40, 50))
     for count in range(3):
         results = []
-        for one in (PENDING[function], run):
+        for program in (PENDING[function], run):
             with EvalMode.deferred:
-                given = ndd.brightness(images_, brightness=0.5 + count), ndd.cast(ndd.batch([1, 2, 3]), dtype=torch.float32)
-                assert given[0].pending is not None
-                results.append(one(*given))
-        ours, theirs = (one.tensors if isinstance(one, Batch) else [one] for one in results)
+                values = ndd.brightness(images_, brightness=0.5 + count), ndd.cast(ndd.batch([1, 2, 3]), dtype=torch.float32)
+                assert values[0].pending is not None
+                results.append(program(*values))
+        ours, theirs = (result.tensors if isinstance(result, Batch) else [result] for result in results)
         for result, expected in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
     assert graphs() <= 2
@@ -456,13 +462,13 @@ class Late(StreamWork):
 
 @pytest.mark.parametrize("function", PENDING)
 def test_a_graph_waits_for_inputs_pending_on_a_gpu(function: str) -> None:
-    run = compiled(PENDING[function])
+    run = compile_function(PENDING[function])
     for count in range(3):
-        given = ndd.brightness(images((40, 50), (40, 50), (40, 50)), brightness=0.5 + count).evaluate(), ndd.batch([1.0, 2.0, 3.0])
-        expected = [np.array(one) for one in as_list(PENDING[function](*given))]
-        for one in given:
-            one.pending = Late(one.buffer)
-        for result, wanted in zip(as_list(run(*given)), expected, strict=True):
+        values = ndd.brightness(images((40, 50), (40, 50), (40, 50)), brightness=0.5 + count).evaluate(), ndd.batch([1.0, 2.0, 3.0])
+        expected = [np.array(value) for value in as_list(PENDING[function](*values))]
+        for value in values:
+            value.pending = Late(value.buffer)
+        for result, wanted in zip(as_list(run(*values)), expected, strict=True):
             np.testing.assert_array_equal(np.asarray(result), wanted)
     assert graphs() <= 2
 
@@ -476,4 +482,4 @@ def test_a_failure_before_the_graph_is_raised() -> None:
     with EvalMode.deferred:
         wrong = numbers // ndd.cast(ndd.batch([[1, 1], [1, 0]]), dtype=torch.int32)
         with pytest.raises(ValueError, match="zero"):
-            compiled(lambda x: ndd.flip(ndd.reshape(x, shape=[1, 2, 1], layout="HWC")))(wrong)
+            compile_function(lambda x: ndd.flip(ndd.reshape(x, shape=[1, 2, 1], layout="HWC")))(wrong)

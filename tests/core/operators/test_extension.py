@@ -26,12 +26,12 @@ IN_FOLDER = "import os, sys, warnings\nos.chdir(sys.argv[1])\nsys.path.insert(0,
 def run(forks: Forks) -> Run:
     """Runs a program in a folder to its end."""
 
-    def ended(folder: Path, program: str, **variables: str) -> Forked:
+    def is_done(folder: Path, program: str, **variables: str) -> Forked:
         process = forks.run(IN_FOLDER + program, folder, variables={"XDG_CACHE_HOME": str(folder / "cache"), **variables})
         process.wait(500)
         return process
 
-    return ended
+    return is_done
 
 
 @pytest.fixture(scope="module")

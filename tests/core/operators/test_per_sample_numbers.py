@@ -40,9 +40,9 @@ def test_values_are_those_of_a_batch(operator: Callable[..., Any], name: str, va
     images = _images(ragged)
     expected = operator(images, **{name: ndd.batch(values)})
     for _ in range(4):  # later calls are repeated without the body
-        made = operator(images, **{name: KINDS[kind](values)})
-        assert made.shape == expected.shape
-        assert all(torch.equal(one.torch(), other.torch()) for one, other in zip(made, expected, strict=True))
+        output = operator(images, **{name: KINDS[kind](values)})
+        assert output.shape == expected.shape
+        assert all(torch.equal(sample.torch(), other.torch()) for sample, other in zip(output, expected, strict=True))
 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
@@ -73,5 +73,5 @@ def test_compiled_values() -> None:
     def turn(images: ndd.Batch) -> ndd.Batch:
         return ndd.rotate(images, angle=[10.0, 20.0], keep_size=True)
 
-    made = torch.compile(turn, fullgraph=True, backend="aot_eager")(_images(False))
-    assert torch.equal(made.torch(), turn(_images(False)).torch())
+    output = torch.compile(turn, fullgraph=True, backend="aot_eager")(_images(False))
+    assert torch.equal(output.torch(), turn(_images(False)).torch())

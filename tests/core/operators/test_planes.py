@@ -37,15 +37,15 @@ def _results(case: Case, ragged: bool, planes: bool) -> list[ndd.Batch]:
     inputs = []
     for k, samples in enumerate(case.inputs(ragged)):
         if k == 0 or case.definition.variadic:
-            inputs.append(ndd.batch([one[..., 0] if planes else one[..., :1] for one in samples], layout=layout if planes else layout + "C"))
+            inputs.append(ndd.batch([sample[..., 0] if planes else sample[..., :1] for sample in samples], layout=layout if planes else layout + "C"))
         else:
             inputs.append(ndd.batch(samples))
     arguments = case.arguments()
     arguments |= {key: value[0] for key, value in arguments.items() if key in PER_CHANNEL and isinstance(value, list)}
     if planes and isinstance(arguments.get("output_layout"), str):
         arguments["output_layout"] = arguments["output_layout"].replace("C", "")
-    made = case.function(*inputs, **arguments)
-    return [one.evaluate() for one in (made if isinstance(made, tuple) else (made,))]
+    output = case.function(*inputs, **arguments)
+    return [value.evaluate() for value in (output if isinstance(output, tuple) else (output,))]
 
 
 OPERATORS = sorted({case.operator for case in CASES if _layout_of(case)} - COLOR_ONLY)
@@ -63,14 +63,14 @@ def test_planes_equal_images_of_one_channel(operator: str, ragged: bool) -> None
             expected = _results(case, ragged, planes=False)
         except (RuntimeError, ValueError):  # arguments for several channels
             continue
-        for made, images in zip(_results(case, ragged, planes=True), expected, strict=True):
+        for result, images in zip(_results(case, ragged, planes=True), expected, strict=True):
             layout = images.layout or ""
             axis = layout.find("C")
             has_channel = axis >= 0 and all(shape[axis] == 1 for shape in images.shape)
-            assert made.layout == (layout.replace("C", "") if has_channel else images.layout), case.id
-            for one, image in zip(made, images, strict=True):
+            assert result.layout == (layout.replace("C", "") if has_channel else images.layout), case.id
+            for sample, image in zip(result, images, strict=True):
                 array = np.asarray(image)
-                np.testing.assert_array_equal(np.asarray(one), array.squeeze(axis) if has_channel else array, err_msg=case.id)
+                np.testing.assert_array_equal(np.asarray(sample), array.squeeze(axis) if has_channel else array, err_msg=case.id)
         compared += 1
     assert compared or (ragged and not any(case.ragged for case in CASES if case.operator == operator)), "no case fits one channel"
 
@@ -81,41 +81,41 @@ def _mask(*shape: int) -> torch.Tensor:
 
 def test_layout_is_kept_or_guessed_from_two_dimensions() -> None:
     mask = _mask(3, 4)
-    for given in (mask, ndd.as_tensor(mask), ndd.as_tensor(mask, layout="HW")):
-        made = ndd.flip(given)
-        assert made.layout == "HW"
-        assert torch.equal(made.torch(), mask.flip(1))
+    for value in (mask, ndd.as_tensor(mask), ndd.as_tensor(mask, layout="HW")):
+        output = ndd.flip(value)
+        assert output.layout == "HW"
+        assert torch.equal(output.torch(), mask.flip(1))
     ragged = ndd.flip(ndd.batch([mask, mask[:2]]), vertical=ndd.batch([1, 0]))
     assert ragged.layout == "HW"
-    assert [one.torch().tolist() for one in ragged] == [mask.flip(0, 1).tolist(), mask[:2].flip(1).tolist()]
+    assert [sample.torch().tolist() for sample in ragged] == [mask.flip(0, 1).tolist(), mask[:2].flip(1).tolist()]
 
 
 def test_masks_with_frames_are_sequences() -> None:
     masks = ndd.batch([_mask(2, 3, 4), _mask(1, 3, 4)], layout="FHW")
-    made = ndd.flip(masks, horizontal=ndd.per_frame(ndd.batch([[1, 0], [1]])))
-    assert made.layout == "FHW"
-    assert torch.equal(next(iter(made)).torch()[0], _mask(2, 3, 4)[0].flip(1))
-    assert torch.equal(next(iter(made)).torch()[1], _mask(2, 3, 4)[1])
+    output = ndd.flip(masks, horizontal=ndd.per_frame(ndd.batch([[1, 0], [1]])))
+    assert output.layout == "FHW"
+    assert torch.equal(next(iter(output)).torch()[0], _mask(2, 3, 4)[0].flip(1))
+    assert torch.equal(next(iter(output)).torch()[1], _mask(2, 3, 4)[1])
 
 
 def test_pending_masks_and_chains() -> None:
     masks = ndd.batch([_mask(5, 7), _mask(6, 4)], layout="HW")
     with ndd.EvalMode.deferred:
-        made = ndd.crop(ndd.flip(masks), crop=[2, 3], crop_pos_x=0, crop_pos_y=0)
-    assert [one.torch().tolist() for one in made] == [one.flip(1)[:2, :3].tolist() for one in (_mask(5, 7), _mask(6, 4))]
+        output = ndd.crop(ndd.flip(masks), crop=[2, 3], crop_pos_x=0, crop_pos_y=0)
+    assert [sample.torch().tolist() for sample in output] == [value.flip(1)[:2, :3].tolist() for value in (_mask(5, 7), _mask(6, 4))]
 
 
 def test_output_layout_of_planes() -> None:
     mask = ndd.as_tensor(_mask(3, 4).float(), layout="HW")
     shapes = {None: ((3, 4), "HW"), "CHW": ((1, 3, 4), "CHW"), "HWC": ((3, 4, 1), "HWC"), "WH": ((4, 3), "WH")}
     for wanted, (shape, layout) in shapes.items():
-        made = ndd.crop_mirror_normalize(mask, output_layout=wanted)
-        assert (made.shape, made.layout) == (shape, layout)
+        output = ndd.crop_mirror_normalize(mask, output_layout=wanted)
+        assert (output.shape, output.layout) == (shape, layout)
 
 
 def test_results_with_more_channels_are_images() -> None:
-    made = ndd.color_space_conversion(ndd.as_tensor(torch.ones(3, 4, dtype=torch.uint8)), image_type=ndd.types.GRAY, output_type=ndd.types.RGB)
-    assert (made.shape, made.layout) == ((3, 4, 3), "HWC")
+    output = ndd.color_space_conversion(ndd.as_tensor(torch.ones(3, 4, dtype=torch.uint8)), image_type=ndd.types.GRAY, output_type=ndd.types.RGB)
+    assert (output.shape, output.layout) == ((3, 4, 3), "HWC")
 
 
 def test_color_operators_reject_planes() -> None:
@@ -131,7 +131,7 @@ def test_compiled_planes_equal_eager_ones(ragged: bool) -> None:
     def chain(masks: ndd.Batch) -> ndd.Batch:
         return ndd.resize(ndd.rotate(ndd.flip(masks), angle=20.0, fill_value=0, interp_type=ndd.types.INTERP_NN), size=[4, 6])
 
-    made = torch.compile(chain, fullgraph=True, backend="aot_eager")(masks)
+    output = torch.compile(chain, fullgraph=True, backend="aot_eager")(masks)
     expected = chain(masks)
-    assert made.layout == expected.layout == "HW"
-    assert all(torch.equal(a.torch(), b.torch()) for a, b in zip(made, expected, strict=True))
+    assert output.layout == expected.layout == "HW"
+    assert all(torch.equal(a.torch(), b.torch()) for a, b in zip(output, expected, strict=True))

@@ -36,7 +36,7 @@ def takes(operator: str, layout: str | None) -> bool:
 def content(case: Case) -> tuple[Any, ...]:
     """Return a key that is equal for cases with the same images."""
     (dense, *_), (ragged, *_) = case.inputs(False), case.inputs(True)
-    return case.layout, ragged[0].dtype, dense[0].shape, b"".join(one.tobytes() for one in ragged)
+    return case.layout, ragged[0].dtype, dense[0].shape, b"".join(sample.tobytes() for sample in ragged)
 
 
 def groups() -> dict[str, list[Case]]:
@@ -44,10 +44,10 @@ def groups() -> dict[str, list[Case]]:
     cases = [case for case in CASES if case.ragged and not case.uncompiled and takes("resize", case.layout) and {"H", "W"} <= set(case.layout or "")]
     count = Counter(content(case) for case in cases)
     cases.sort(key=lambda case: -count[content(case)])
-    made: dict[Any, list[Case]] = {}
+    found_: dict[Any, list[Case]] = {}
     for case in {case.operator: case for case in reversed(cases)}.values():
-        made.setdefault(content(case), []).append(case)
-    return {f"{layout}-{dtype}-{found[0].operator}": found for (layout, dtype, *_), found in made.items()}
+        found_.setdefault(content(case), []).append(case)
+    return {f"{layout}-{dtype}-{found[0].operator}": found for (layout, dtype, *_), found in found_.items()}
 
 
 GROUPS = groups()
@@ -65,37 +65,37 @@ def as_it_is(images: Batch) -> Batch:
     return images
 
 
-def flipped(images: Batch) -> Batch:
+def flip_reference(images: Batch) -> Batch:
     return ndd.flip(images) if takes("flip", images.layout) else images
 
 
-def resized(**size: Any) -> Step:
+def resize_reference(**size: Any) -> Step:
     return lambda images: ndd.resize(images, **size) if takes("resize", images.layout) else images
 
 
-def normalized(images: Batch) -> Batch:
+def normalize_reference(images: Batch) -> Batch:
     return ndd.crop_mirror_normalize(images, mean=3.0) if images.layout in CROP_LAYOUTS else ndd.normalize(images, mean=1.0, stddev=2.0)
 
 
 # The operators before and after the tested ones.
 CHAINS: dict[str, Callable[[Case], tuple[Step, Step]]] = {
-    "behind a resize to one size": lambda case: (resized(size=extents(case, "DHW")), as_it_is),
-    "behind a resize to one width": lambda case: (resized(resize_x=extents(case, "W")[0]), as_it_is),
-    "behind a resize to fit": lambda case: (resized(size=extents(case, "DHW"), mode="not_larger"), as_it_is),
-    "before a resize": lambda case: (as_it_is, resized(size=7)),
-    "between flip and normalize": lambda case: (flipped, normalized),
+    "behind a resize to one size": lambda case: (resize_reference(size=extents(case, "DHW")), as_it_is),
+    "behind a resize to one width": lambda case: (resize_reference(resize_x=extents(case, "W")[0]), as_it_is),
+    "behind a resize to fit": lambda case: (resize_reference(size=extents(case, "DHW"), mode="not_larger"), as_it_is),
+    "before a resize": lambda case: (as_it_is, resize_reference(size=7)),
+    "between flip and normalize": lambda case: (flip_reference, normalize_reference),
 }
 
 
 def call_of(case: Case, after: Step) -> Callable[..., list[Batch]]:
     """Return the case and its successor, as a function of its inputs."""
     function, args = case.function, {name: value for name, value in case.arguments().items() if name != "rng"}
-    return lambda *inputs: [after(one) for one in as_tuple(function(*inputs, **args))]
+    return lambda *inputs: [after(value) for value in as_tuple(function(*inputs, **args))]
 
 
 def far(ours: list[Batch], theirs: list[Batch]) -> float:
     """Return the largest difference; infinite for different shapes, types or layouts."""
-    if [(one.shape, one.dtype, one.layout) for one in ours] != [(one.shape, one.dtype, one.layout) for one in theirs]:
+    if [(sample.shape, sample.dtype, sample.layout) for sample in ours] != [(sample.shape, sample.dtype, sample.layout) for sample in theirs]:
         return float("inf")
     pairs = [(a.astype(np.float64), b.astype(np.float64)) for a, b in zip(values(tuple(ours)), values(tuple(theirs)), strict=True)]
     return max((float(np.abs(a - b).max(initial=0)) for a, b in pairs), default=0.0)
@@ -113,12 +113,12 @@ def test_every_operator_in_a_chain_of_ragged_batches(group: str, chain: str) -> 
         cases = cases[list(CHAINS).index(chain) % 2 :: 2]
     before, after = CHAINS[chain](cases[0])
     calls, inputs = [call_of(case, after) for case in cases], [case.batches(True) for case in cases]
-    images, others = inputs[0][0], [given[1:] for given in inputs]
-    alike = [[one.shape == images.shape for one in given[1:]] for given in inputs]  # images that take the same path
+    images, others = inputs[0][0], [value[1:] for value in inputs]
+    alike = [[value.shape == images.shape for value in value[1:]] for value in inputs]  # images that take the same path
 
     def results(numbers: list[int], images: Batch, others: list[tuple[Batch, ...]]) -> list[list[Batch]]:
         first = before(images)
-        return [calls[k](first, *(before(one) if same else one for one, same in zip(others[k], alike[k], strict=True))) for k in numbers]
+        return [calls[k](first, *(before(other) if same else other for other, same in zip(others[k], alike[k], strict=True))) for k in numbers]
 
     def refuses(k: int) -> bool:
         try:
@@ -134,6 +134,6 @@ def test_every_operator_in_a_chain_of_ragged_batches(group: str, chain: str) -> 
     ndd.random.set_seed(1)
     expected = results(numbers, images, others)
     ndd.random.set_seed(1)
-    made = torch.compile(lambda *given: results(numbers, *given), fullgraph=True, backend="eager")(images, others)
-    for k, ours, theirs in zip(numbers, made, expected, strict=True):
+    output = torch.compile(lambda *inputs: results(numbers, *inputs), fullgraph=True, backend="eager")(images, others)
+    for k, ours, theirs in zip(numbers, output, expected, strict=True):
         assert far(ours, theirs) <= cases[k].tolerance, cases[k].operator

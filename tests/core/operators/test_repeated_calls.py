@@ -11,8 +11,7 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd._core.operators.definition import OPERATORS
-from torch_ndd._core.operators.plans import plans
-from torch_ndd._core.operators.repeated import _forms
+from torch_ndd._core.operators.plans import _forms, plans
 from torch_ndd._core.values.batch import Batch
 
 CALLS = 5
@@ -34,9 +33,9 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for name in ("flip", "brightness", "crop", "pad", "transforms.rotation"):
         op = OPERATORS[name]
 
-        def body(*args: Any, _name: str = name, _body: Any = op.body, **given: Any) -> Any:
+        def body(*args: Any, _name: str = name, _body: Any = op.body, **arguments: Any) -> Any:
             ran.append(_name)
-            return _body(*args, **given)
+            return _body(*args, **arguments)
 
         monkeypatch.setattr(op, "body", body)
     return ran
@@ -44,9 +43,9 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_fourth_call_skips_the_body(bodies: list[str]) -> None:
     for k in range(CALLS):
-        given = images(k, (2, 7, 9, 3))
-        flipped = ndd.flip(given, horizontal=0, vertical=1)
-        assert torch.equal(flipped.torch(), given.torch().flip(1))
+        batch = images(k, (2, 7, 9, 3))
+        flipped = ndd.flip(batch, horizontal=0, vertical=1)
+        assert torch.equal(flipped.torch(), batch.torch().flip(1))
         assert flipped.layout == "HWC"
     assert len(bodies) <= 3
 
@@ -56,44 +55,44 @@ def test_plans_of_alternating_shapes_and_types(bodies: list[str]) -> None:
     for _ in range(CALLS):
         for shape in shapes:
             for dtype in (np.uint8, np.float32):
-                given = images(1, shape, dtype)
-                made = ndd.flip(given, horizontal=1, vertical=1)
-                assert made.dtype == given.dtype
-                assert torch.equal(made.torch(), given.torch().flip(1, 2))
+                batch = images(1, shape, dtype)
+                output = ndd.flip(batch, horizontal=1, vertical=1)
+                assert output.dtype == batch.dtype
+                assert torch.equal(output.torch(), batch.torch().flip(1, 2))
     assert len(bodies) <= 3 * len(shapes) * 2
 
 
 def test_numbers_that_compare_equal_have_plans_of_their_own() -> None:
-    given = ndd.batch([np.ones(1, np.float32)])
+    batch = ndd.batch([np.ones(1, np.float32)])
     for _ in range(CALLS):
         for value, sign in ((0.0, False), (-0.0, True)):
-            assert bool(torch.signbit(ndd.pad(given, fill_value=value, axes=0, shape=2).torch()[0, 1])) == sign
-        assert cast_to_anything(given, dtype=ndd.types.INT32).dtype == torch.int32
+            assert bool(torch.signbit(ndd.pad(batch, fill_value=value, axes=0, shape=2).torch()[0, 1])) == sign
+        assert cast_to_anything(batch, dtype=ndd.types.INT32).dtype == torch.int32
     assert ndd.types.INT32 == 6
     with pytest.raises(TypeError):
-        cast_to_anything(given, dtype=6)
+        cast_to_anything(batch, dtype=6)
 
 
 def test_repeated_call_reads_per_sample_arguments(bodies: list[str]) -> None:
-    given = images(0, (2, 4, 5, 3))
+    batch = images(0, (2, 4, 5, 3))
     for k in range(CALLS):
-        made = ndd.brightness(given, brightness=ndd.batch([1.0, k / 4]), dtype=ndd.float32).torch()
-        assert torch.equal(made[0], given.torch()[0].float())
-        assert torch.equal(made[1], given.torch()[1].float() * (k / 4))
+        output = ndd.brightness(batch, brightness=ndd.batch([1.0, k / 4]), dtype=ndd.float32).torch()
+        assert torch.equal(output[0], batch.torch()[0].float())
+        assert torch.equal(output[1], batch.torch()[1].float() * (k / 4))
     assert len(bodies) <= 3
     for k in range(CALLS):  # read by the body
-        made = ndd.crop(given, crop=[2, 2], crop_pos_x=ndd.batch([k / 4, 0.0]))
-        assert torch.equal(made.torch()[0], given.torch()[0, 1:3, round(k / 4 * 3) : round(k / 4 * 3) + 2])
+        output = ndd.crop(batch, crop=[2, 2], crop_pos_x=ndd.batch([k / 4, 0.0]))
+        assert torch.equal(output.torch()[0], batch.torch()[0, 1:3, round(k / 4 * 3) : round(k / 4 * 3) + 2])
 
 
 def test_repeated_call_reads_memory_of_the_caller_immediately() -> None:
     memory = torch.zeros(2, 300, 400, 3, dtype=torch.uint8)
-    given = ndd.as_batch(memory, layout="HWC")
+    batch = ndd.as_batch(memory, layout="HWC")
     for k in range(CALLS):
         memory.fill_(k)
-        made = ndd.flip(given)
+        output = ndd.flip(batch)
         memory.fill_(99)
-        assert made.torch().unique().tolist() == [k]
+        assert output.torch().unique().tolist() == [k]
     for k in range(CALLS):
         memory[0, 0] = k
         turned = ndd.as_batch(memory.transpose(1, 2), layout="HWC")  # not contiguous
@@ -104,15 +103,15 @@ def test_repeated_call_reads_memory_of_the_caller_immediately() -> None:
 def test_repeated_call_reads_pending_inputs_in_each_mode(mode: ndd.EvalMode) -> None:
     with mode:
         for k in range(CALLS):
-            given = images(k, (4, 200, 300, 3))
-            made = ndd.flip(ndd.flip(ndd.flip(given), horizontal=0, vertical=1), vertical=1)
-            assert torch.equal(made.torch(), given.torch())
+            batch = images(k, (4, 200, 300, 3))
+            output = ndd.flip(ndd.flip(ndd.flip(batch), horizontal=0, vertical=1), vertical=1)
+            assert torch.equal(output.torch(), batch.torch())
 
 
 def test_operator_without_inputs_is_repeated(bodies: list[str]) -> None:
     found = [ndd.transforms.rotation(angle=30.0, batch_size=2).torch() for _ in range(CALLS)]
     assert len(bodies) <= 3
-    assert all(torch.equal(one, found[0]) for one in found)
+    assert all(torch.equal(result, found[0]) for result in found)
     assert ndd.transforms.rotation(angle=30.0, batch_size=3).batch_size == 3
     assert type(ndd.transforms.rotation(angle=30.0)) is ndd.Tensor
 
@@ -121,7 +120,7 @@ def test_operator_without_inputs_is_repeated(bodies: list[str]) -> None:
 def test_random_operator_draws_at_each_repeated_call(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op, ran = OPERATORS[name], list[int]()
     body = op.body
-    monkeypatch.setattr(op, "body", lambda *args, **given: (ran.append(1), body(*args, **given))[1])
+    monkeypatch.setattr(op, "body", lambda *args, **arguments: (ran.append(1), body(*args, **arguments))[1])
     function: Any = {
         "random.coin_flip": lambda **rng: ndd.random.coin_flip(batch_size=64, **rng),
         "random.normal": lambda **rng: ndd.random.normal(batch_size=4, shape=[3], **rng),
@@ -139,9 +138,9 @@ def test_random_operator_draws_at_each_repeated_call(name: str, monkeypatch: pyt
     ndd.random.set_seed(5)
     assert sequence() == first
     assert len(ran) <= 3
-    one, other = ndd.random.RNG(5), ndd.random.RNG(5)
-    assert sequence(rng=one) == sequence(rng=other)
-    assert one.state == other.state
+    first_, other = ndd.random.RNG(5), ndd.random.RNG(5)
+    assert sequence(rng=first_) == sequence(rng=other)
+    assert first_.state == other.state
     with pytest.raises(ValueError, match="rng"):
         function(rng=3)
 
@@ -149,8 +148,8 @@ def test_random_operator_draws_at_each_repeated_call(name: str, monkeypatch: pyt
 def test_repeated_call_raises_the_errors_of_the_first() -> None:
     for k in range(CALLS):
         for keys in ([1, 0], [300, 0]):
-            given = ndd.batch([np.array(keys, np.int32)])
-            assert ndd.lookup_table(given, keys=[1], values=[2.0]).torch().tolist() == [[2.0 if key == 1 else 0.0 for key in keys]], k
+            batch = ndd.batch([np.array(keys, np.int32)])
+            assert ndd.lookup_table(batch, keys=[1], values=[2.0]).torch().tolist() == [[2.0 if key == 1 else 0.0 for key in keys]], k
     for _ in range(CALLS):
         for last in (1.0, 0.0):
             axes = ndd.batch([[1.0, 0.0, 0.0], [0.0, 0.0, last]])
@@ -165,12 +164,12 @@ def test_repeated_call_raises_the_errors_of_the_first() -> None:
 def test_plans_keep_no_batch_alive() -> None:
     sizes = []
     for _ in range(CALLS):
-        given = images(0, (2, 40, 50, 3))
-        made = ndd.flip(given)
-        made.evaluate()
-        del given, made
+        batch = images(0, (2, 40, 50, 3))
+        output = ndd.flip(batch)
+        output.evaluate()
+        del batch, output
         gc.collect()
-        sizes.append(sum(type(one) is torch.Tensor and one.shape == (2, 40, 50, 3) for one in gc.get_objects()))
+        sizes.append(sum(type(obj) is torch.Tensor and obj.shape == (2, 40, 50, 3) for obj in gc.get_objects()))
     assert sizes == [0] * CALLS
 
 
@@ -179,13 +178,13 @@ def test_threads_share_plans() -> None:
 
     def work(seed: int) -> None:
         for k in range(40):
-            given = images(seed, (2, 3 + k % 4, 5, 3))
-            if not torch.equal(ndd.flip(given, vertical=1, horizontal=0).torch(), given.torch().flip(1)):
+            batch = images(seed, (2, 3 + k % 4, 5, 3))
+            if not torch.equal(ndd.flip(batch, vertical=1, horizontal=0).torch(), batch.torch().flip(1)):
                 failed.append(seed)
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not failed

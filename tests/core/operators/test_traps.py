@@ -8,17 +8,17 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd._core.operators import traps
+from torch_ndd._core.operators import planes
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(traps, "_warned", set())
+    monkeypatch.setattr(planes, "_warned", set())
 
 
-@pytest.mark.parametrize("given", [torch.zeros(3, 20, 30), torch.zeros(2, 3, 20, 30), [torch.zeros(3, 20, 30), torch.zeros(3, 9, 40)]])
-def test_planes_taken_as_rows(given: Any) -> None:
-    images = given if isinstance(given, torch.Tensor) and given.dim() == 3 else ndd.as_batch(given)
+@pytest.mark.parametrize("planes_", [torch.zeros(3, 20, 30), torch.zeros(2, 3, 20, 30), [torch.zeros(3, 20, 30), torch.zeros(3, 9, 40)]])
+def test_planes_taken_as_rows(planes_: Any) -> None:
+    images = planes_ if isinstance(planes_, torch.Tensor) and planes_.dim() == 3 else ndd.as_batch(planes_)
     with pytest.warns(UserWarning, match=r"^flip: an input of shape \(3, 20, 30\) without a layout is taken as HWC.* layout=\"CHW\"") as found:
         ndd.flip(images)
     assert found[0].filename == __file__

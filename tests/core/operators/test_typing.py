@@ -12,7 +12,7 @@ import torch_ndd as ndd
 
 def test_types_of_results() -> None:
     images = ndd.batch(np.zeros((2, 4, 5, 3), np.uint8), layout="HWC")
-    made: list[tuple[Any, type]] = [
+    outputs: list[tuple[Any, type]] = [
         (assert_type(ndd.resize(images, size=[2, 2]), ndd.Batch), ndd.Batch),
         (assert_type(ndd.resize(torch.zeros(4, 5, 3), size=[2, 2]), ndd.Tensor), ndd.Tensor),
         (assert_type(ndd.flip(np.zeros((4, 5, 3), np.uint8)), ndd.Tensor), ndd.Tensor),
@@ -22,4 +22,4 @@ def test_types_of_results() -> None:
         (assert_type(images + 1, ndd.Batch), ndd.Batch),
         (assert_type(1 + ndd.tensor(1), ndd.Tensor), ndd.Tensor),
     ]
-    assert all(isinstance(value, kind) for value, kind in made)
+    assert all(isinstance(value, kind) for value, kind in outputs)

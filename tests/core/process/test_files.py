@@ -140,7 +140,7 @@ def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as error:
         write_whole(tmp_path / "none" / "a", "x")
     assert error.value.filename == str(tmp_path / "none" / "a")
-    assert [one.name for one in tmp_path.iterdir()] == ["a"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert path.read_text() == "before"
 
 
@@ -156,12 +156,12 @@ def test_files_without_hard_links_are_renamed(tmp_path: Path, monkeypatch: pytes
 
 
 def _save(path: str, pattern: str, rank: int, ready: Any) -> None:
-    made = Checkpoint()
-    made.set_state("a", str(rank) * 100_000)
+    checkpoint = Checkpoint()
+    checkpoint.set_state("a", str(rank) * 100_000)
     ready.wait()
     for _ in range(50):
-        write_whole(path, made.serialize())
-        made.save(pattern)
+        write_whole(path, checkpoint.serialize())
+        checkpoint.save(pattern)
 
 
 def test_ranks_that_save_one_path_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_saved_files_are_private_to_nobody_else(tmp_path: Path) -> None:
     """Every function that writes a file keeps what a link under its name leads to."""
     (tmp_path / "mine").write_text("mine")
 
-    def planted(name: str) -> str:
+    def plant(name: str) -> str:
         (tmp_path / name).symlink_to("mine")
         return str(tmp_path / name)
 
@@ -202,12 +202,12 @@ def test_saved_files_are_private_to_nobody_else(tmp_path: Path) -> None:
 
     pipeline = definition()
     pipeline.build()
-    pipeline.serialize(filename=planted("graph.json"))
-    pipeline.checkpoint(planted("state.json"))
-    pipeline.save_graph_to_dot_file(planted("graph.dot"))
+    pipeline.serialize(filename=plant("graph.json"))
+    pipeline.checkpoint(plant("state.json"))
+    pipeline.save_graph_to_dot_file(plant("graph.dot"))
     images = ndd.batch([np.zeros((4, 4, 3), np.uint8)], layout="HWC")
     pytest.importorskip("PIL")
-    ndd.show(images, planted("picture.png"))
+    ndd.show(images, plant("picture.png"))
     assert (tmp_path / "mine").read_text() == "mine"
     assert not any(path.is_symlink() for path in tmp_path.iterdir())
     with pytest.raises(ValueError, match="extension"):
@@ -262,7 +262,7 @@ def _text_reads(folder: Path) -> dict[str, tuple[str, Callable[[Path], Any]]]:
             header.size = len(content)
             archive.addfile(header, io.BytesIO(content))
         reader = ndd.readers.Webdataset(1, paths=folder / "a.tar", ext=ext, decode=True)
-        return [one if isinstance(one, list) else one.torch().tolist() for (one,) in reader]
+        return [value if isinstance(value, list) else value.torch().tolist() for (value,) in reader]
 
     def contents(reader: Any) -> list[bytes]:
         return [np.asarray(files).tobytes() for files, *_ in reader.next_epoch()]
@@ -272,7 +272,7 @@ def _text_reads(folder: Path) -> dict[str, tuple[str, Callable[[Path], Any]]]:
         "file list": ("a.bin 3\nb.bin 4\n", lambda path: contents(ndd.readers.File(file_list=path, file_root=folder))),
         "list of arrays": (
             "a.npy\n",
-            lambda path: [np.asarray(one).tolist() for one in ndd.readers.Numpy(file_list=path, file_root=folder).next_epoch()],
+            lambda path: [np.asarray(batch).tolist() for batch in ndd.readers.Numpy(file_list=path, file_root=folder).next_epoch()],
         ),
         "annotations": (json.dumps(annotations), lambda path: contents(ndd.readers.COCO(annotations_file=path, file_root=folder))),
         "index": (places.decode(), records),

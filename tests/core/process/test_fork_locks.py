@@ -249,9 +249,9 @@ def test_a_child_can_compute_tables_and_allocate_while_its_parents_threads_do() 
 
     def spectra(number: int) -> tuple[int, ...]:
         sound = ndd.batch([np.ones(3000, np.float32)] * 2)
-        made = ndd.mel_filter_bank(ndd.spectrogram(sound, nfft=512 + number % 64, window_length=400), nfilter=20 + number % 16)
+        output = ndd.mel_filter_bank(ndd.spectrogram(sound, nfft=512 + number % 64, window_length=400), nfilter=20 + number % 16)
         images = ndd.batch(np.ones((2, 700, 700, 3), np.uint8), layout="HWC")  # their memory comes from the pool
-        return made.tensors[0].shape[0], int(np.asarray(ndd.brightness(images).tensors[0])[0, 0, 0])
+        return output.tensors[0].shape[0], int(np.asarray(ndd.brightness(images).tensors[0])[0, 0, 0])
 
     def compute() -> None:
         number = 0

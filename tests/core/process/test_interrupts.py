@@ -25,10 +25,10 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("images")
     file = io.BytesIO()
     Image.new("RGB", (40, 30), (200, 10, 10)).save(file, "JPEG")
-    made = [folder / f"{k}.jpg" for k in range(16)]
-    for path in made:
+    outputs = [folder / f"{k}.jpg" for k in range(16)]
+    for path in outputs:
         path.write_bytes(file.getvalue())
-    return [str(path) for path in made]
+    return [str(path) for path in outputs]
 
 
 def images(paths: list[str]) -> Iterator[Any]:
@@ -51,8 +51,8 @@ def left(iterator: Iterator[Any]) -> Any:
 
 
 def loader(paths: list[str]) -> Any:
-    made = ndd.DataLoader(ndd.readers.File(files=paths), lambda jpegs, labels: ndd.decoders.image(jpegs), batch_size=4)
-    return iter(made)
+    output = ndd.DataLoader(ndd.readers.File(files=paths), lambda jpegs, labels: ndd.decoders.image(jpegs), batch_size=4)
+    return iter(output)
 
 
 def in_memory() -> list[str]:
@@ -204,7 +204,7 @@ def test_a_pool_of_one_has_one_thread_after_its_start_was_interrupted(moment: st
     start = threading.Thread.start
     interrupts = iter([True])
 
-    def interrupted(thread: threading.Thread) -> None:
+    def interrupt(thread: threading.Thread) -> None:
         if moment == "after":
             start(thread)
         if next(interrupts, False):
@@ -214,7 +214,7 @@ def test_a_pool_of_one_has_one_thread_after_its_start_was_interrupted(moment: st
 
     loader = ndd.DataLoader([np.full(1, k) for k in range(40)], batch_size=1, num_workers=0)
     loader._thread()
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(threading.Thread, "start", interrupt)
     with pytest.raises(KeyboardInterrupt):
         list(loader)
     for _ in range(20):
@@ -237,11 +237,11 @@ def test_a_pool_that_was_made_smaller_has_fewer_threads() -> None:
     with Workers(8, "of a test") as workers:
         for threads in (8, 2, 4, 1):
             workers.resize(threads)
-            for one in [workers.submit(work) for _ in range(16)]:  # those that are surplus may still take one
-                one.result()
+            for handle in [workers.submit(work) for _ in range(16)]:  # those that are surplus may still take one
+                handle.result()
             most = 0
-            for one in [workers.submit(work) for _ in range(16)]:
-                one.result()
+            for handle in [workers.submit(work) for _ in range(16)]:
+                handle.result()
             assert most <= threads
             assert len(workers._threads) <= threads
 

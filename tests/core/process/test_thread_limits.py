@@ -76,9 +76,9 @@ def test_operators_work_with_few_threads(tmp_path: Path, limit: int, forks: Fork
     assert (run.wait(120), run.errors) == (0, "")
     result = json.loads(run.output)
     assert (result["shape"], result["value"]) == ([16, 24, 3], 9)
-    (said,) = result["said"]
-    assert said.startswith("RuntimeWarning: could not start more threads (")
-    assert " of 64 running" in said
+    (message,) = result["said"]
+    assert message.startswith("RuntimeWarning: could not start more threads (")
+    assert " of 64 running" in message
     assert result["threads"] <= limit
 
 
@@ -94,8 +94,8 @@ def test_readers_work_with_few_threads(tmp_path: Path, forks: Forks) -> None:
     write_lmdb(tmp_path / "db", [datum(b"x", k) for k in range(7)])
     parquet.write_table(arrow.table({"number": list(range(7))}), tmp_path / "table.parquet", row_group_size=2)
     np.save(tmp_path / "array.npy", np.arange(3))
-    for one in (tmp_path, *tmp_path.parents[:3]):
-        one.chmod(one.stat().st_mode | 0o055)
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        folder.chmod(folder.stat().st_mode | 0o055)
     run = forks.run(READERS, tmp_path, 1)
     assert (run.wait(120), run.errors) == (0, ""), run.errors
     result = json.loads(run.output)

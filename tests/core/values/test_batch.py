@@ -17,7 +17,7 @@ RAGGED = [np.arange(6).reshape(2, 3), np.arange(12).reshape(4, 3), np.arange(2).
 
 
 def contents(batch: ndd.Batch) -> list[Any]:
-    return [one.torch().tolist() for one in batch]
+    return [sample.torch().tolist() for sample in batch]
 
 
 @pytest.mark.parametrize("make", [ndd.batch, ndd.as_batch, ndd.Batch])
@@ -25,7 +25,7 @@ def test_batch_constructors_agree(make: Any) -> None:
     dense, ragged = make(np.zeros((4, 2, 3), np.uint8), layout="HW"), make(RAGGED, layout="HW")
     assert (dense.batch_size, dense.shape, dense.ndim, dense.dtype, dense.layout) == (4, [(2, 3)] * 4, 2, ndd.uint8, "HW")
     assert (ragged.batch_size, ragged.shape, ragged.ndim, ragged.dtype) == (3, [(2, 3), (4, 3), (2, 1)], 2, ndd.int64)
-    assert contents(ragged) == [one.tolist() for one in RAGGED]
+    assert contents(ragged) == [sample.tolist() for sample in RAGGED]
     assert contents(make([1, 2.5])) == [1, 2]
     assert contents(make([2.5, 1])) == [2.5, 1.0]
     assert contents(make([np.array([7], np.uint8), np.array([300.0, -5.0, 2.5], np.float32)])) == [[7], [255, 0, 3]]
@@ -110,31 +110,31 @@ def test_batch_layouts() -> None:
 def test_adjoining_samples_share_memory() -> None:
     values = torch.arange(24).reshape(4, 3, 2)
     for samples in (list(values), values.split([1, 3])):
-        made, pointer = ndd.as_batch(samples), values.data_ptr()
-        assert made.buffer.data_ptr() == pointer
-        assert contents(made) == [one.tolist() for one in samples]
+        batch, pointer = ndd.as_batch(samples), values.data_ptr()
+        assert batch.buffer.data_ptr() == pointer
+        assert contents(batch) == [sample.tolist() for sample in samples]
         assert ndd.batch(samples).buffer.data_ptr() != pointer
     ragged = ndd.batch(RAGGED)
     for key in (slice(0, 2), slice(1, 3), slice(1, 2)):
         part = ndd.as_batch(ragged.tensors[key].tolist())
         assert part.buffer.data_ptr() == ragged.tensors[key][0].torch().data_ptr()
-        assert contents(part) == [one.tolist() for one in RAGGED[key]]
+        assert contents(part) == [sample.tolist() for sample in RAGGED[key]]
     for samples in ([values[1], values[0]], [values[0], values[2]], [values[0], values[0]], [values[0].clone(), values[1]]):
-        made = ndd.as_batch(samples)
-        assert contents(made) == [one.tolist() for one in samples]
+        batch = ndd.as_batch(samples)
+        assert contents(batch) == [sample.tolist() for sample in samples]
         samples[0][0, 0] = 100
-        assert contents(made)[0] != samples[0].tolist(), "a copy, as as_batch of separate arrays"
+        assert contents(batch)[0] != samples[0].tolist(), "a copy, as as_batch of separate arrays"
         samples[0][0, 0] = 0
 
 
 def test_broadcast_repeats_a_sample() -> None:
-    made = ndd.Batch.broadcast(ndd.tensor([[1, 2]], layout="HW"), 3)
-    assert (made.torch().tolist(), made.layout) == ([[[1, 2]]] * 3, "HW")
+    output = ndd.Batch.broadcast(ndd.tensor([[1, 2]], layout="HW"), 3)
+    assert (output.torch().tolist(), output.layout) == ([[[1, 2]]] * 3, "HW")
     assert ndd.Batch.broadcast(np.float64(2), 2).dtype == ndd.float64
     assert ndd.Batch.broadcast(5, 0).batch_size == 0
     assert ndd.Batch.broadcast(5, 2, dtype="f32").torch().tolist() == [5.0, 5.0]
     with pytest.raises(ValueError, match="Cannot broadcast a Batch"):
-        ndd.Batch.broadcast(made, 2)
+        ndd.Batch.broadcast(output, 2)
     assert ndd.Batch.broadcast(torch.arange(3), 2, dtype="u8").torch().tolist() == [[0, 1, 2]] * 2
     assert ndd.Batch.broadcast(1, np.int64(2)).batch_size == 2
     for size in (None, 2.0, "2"):
@@ -158,12 +158,12 @@ def test_tensors_is_a_list_of_samples(data: list[np.ndarray]) -> None:
     assert len(samples) == 3
     assert samples[-1] is samples[np.int64(2)]
     assert samples[1].layout == "HW"
-    assert [one.torch().tolist() for one in samples[1:]] == [one.tolist() for one in data[1:]]
-    assert [one.torch().tolist() for one in samples[[2, 0, 0]].tolist()] == [data[k].tolist() for k in (2, 0, 0)]
+    assert [sample.torch().tolist() for sample in samples[1:]] == [sample.tolist() for sample in data[1:]]
+    assert [sample.torch().tolist() for sample in samples[[2, 0, 0]].tolist()] == [data[k].tolist() for k in (2, 0, 0)]
     assert contents(samples[[2, 0]].as_batch()) == [data[2].tolist(), data[0].tolist()]
     assert samples.as_batch() is batch
     assert samples.select(0) is batch.select(0)
-    assert [one.shape for one in batch] == batch.shape
+    assert [sample.shape for sample in batch] == batch.shape
     for wrong in (3, -4):
         with pytest.raises(IndexError):
             samples[wrong]
@@ -192,7 +192,7 @@ def test_select_returns_samples_or_batches(data: list[np.ndarray]) -> None:
     for key in ([1, 0], [2, 2, 2], [-1], slice(0, 1), slice(None, None, -1), slice(5, 9), [], np.array([1, 2])):
         chosen = batch.select(key)
         expected = data[key] if isinstance(key, slice) else [data[k] for k in key]
-        assert contents(chosen) == [one.tolist() for one in expected]
+        assert contents(chosen) == [sample.tolist() for sample in expected]
         assert (chosen.dtype, chosen.layout, chosen.ndim) == (ndd.int64, "HW", 2)
     assert batch.select(1).torch().tolist() == data[1].tolist()
     assert batch.select(...) is batch
@@ -201,7 +201,7 @@ def test_select_returns_samples_or_batches(data: list[np.ndarray]) -> None:
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
 @pytest.mark.parametrize("mode", ndd.EvalMode)
 def test_select_and_slice_wait_for_nothing(data: list[np.ndarray], mode: ndd.EvalMode) -> None:
-    source = ndd.batch([one.astype(np.float32) for one in data], layout="HW")
+    source = ndd.batch([sample.astype(np.float32) for sample in data], layout="HW")
     with mode:
         doubled = source * 2
         chosen = [doubled.select(key) for key in (slice(1, 3), [2, 0], slice(None, None, -1))]
@@ -209,28 +209,28 @@ def test_select_and_slice_wait_for_nothing(data: list[np.ndarray], mode: ndd.Eva
         stacked, again = ndd.as_tensor(doubled, pad=True), ndd.as_batch(doubled, dtype="i16")
         chained = chosen[1].slice[0] + 1
         if mode == ndd.EvalMode.deferred:
-            assert all(one.pending is not None and not one.pending.done() for one in (*chosen, *sliced, stacked, again, chained))
-        expected = [2 * one for one in data]
-        for made, picked in zip(chosen, ([1, 2], [2, 0], [2, 1, 0]), strict=True):
-            assert contents(made) == [expected[k].tolist() for k in picked]
-        for made, key in zip(sliced, (0, (slice(None), slice(0, 1)), slice(None, None, -1)), strict=True):
-            assert contents(made) == [one[key].tolist() for one in expected]
+            assert all(value.pending is not None and not value.pending.done() for value in (*chosen, *sliced, stacked, again, chained))
+        expected = [2 * sample for sample in data]
+        for output, picked in zip(chosen, ([1, 2], [2, 0], [2, 1, 0]), strict=True):
+            assert contents(output) == [expected[k].tolist() for k in picked]
+        for output, key in zip(sliced, (0, (slice(None), slice(0, 1)), slice(None, None, -1)), strict=True):
+            assert contents(output) == [sample[key].tolist() for sample in expected]
         assert contents(chained) == [(expected[k][0] + 1).tolist() for k in (2, 0)]
-        assert (again.dtype, contents(again)) == (ndd.int16, [one.tolist() for one in expected])
-        for i, one in enumerate(expected):
-            assert stacked[i, : one.shape[0], : one.shape[1]].torch().tolist() == one.tolist()
+        assert (again.dtype, contents(again)) == (ndd.int16, [sample.tolist() for sample in expected])
+        for i, sample in enumerate(expected):
+            assert stacked[i, : sample.shape[0], : sample.shape[1]].torch().tolist() == sample.tolist()
 
 
 def test_slice_indexes_every_sample() -> None:
     batch = ndd.batch(RAGGED, layout="HW")
     for key in (0, -1, slice(1, None), slice(None, None, -1), (Ellipsis, 0), (slice(None), slice(0, 1)), (slice(-9, 99), slice(5, 9)), (1, 0)):
-        assert contents(batch.slice[key]) == [one[key].tolist() for one in RAGGED]
+        assert contents(batch.slice[key]) == [sample[key].tolist() for sample in RAGGED]
     assert (batch.slice[0].layout, batch.slice[:, 0].layout, batch.slice[0, 0].layout) == ("W", "H", None)
     for everything in ((), Ellipsis, slice(None), (slice(None), slice(0, None))):
         assert batch.slice[everything] is batch
     rows = ndd.batch([1, 3, 0])
-    assert contents(batch.slice[rows]) == [one[k].tolist() for one, k in zip(RAGGED, (1, 3, 0), strict=True)]
-    assert contents(batch.slice[rows:, ndd.tensor(0)]) == [one[k:, 0].tolist() for one, k in zip(RAGGED, (1, 3, 0), strict=True)]
+    assert contents(batch.slice[rows]) == [sample[k].tolist() for sample, k in zip(RAGGED, (1, 3, 0), strict=True)]
+    assert contents(batch.slice[rows:, ndd.tensor(0)]) == [sample[k:, 0].tolist() for sample, k in zip(RAGGED, (1, 3, 0), strict=True)]
     dense = ndd.batch(np.arange(24).reshape(2, 3, 4), layout="HW")
     assert dense.slice[1:, ::2].torch().tolist() == np.arange(24).reshape(2, 3, 4)[:, 1:, ::2].tolist()
     assert contents(dense.slice[ndd.batch([0, 2])]) == [[0, 1, 2, 3], [20, 21, 22, 23]]
@@ -261,9 +261,11 @@ def test_slice_rejects_wrong_keys() -> None:
 def test_slice_with_bounds_for_each_sample() -> None:
     batch = ndd.batch(RAGGED, layout="HW")
     for starts, stops, steps in (((0, 1, 5), (2, -1, 9), (1, 2, 1)), ((-1, 3, 0), (0, -9, -3), (-1, -2, -1)), ((-3, -9, 2), (99, 99, 0), (2, 3, -1))):
-        made = batch.slice[ndd.batch(starts) : ndd.batch(stops) : ndd.batch(steps)]
-        assert contents(made) == [one[a:b:c].tolist() for one, a, b, c in zip(RAGGED, starts, stops, steps, strict=True)]
-    assert contents(batch.slice[: ndd.batch([1, 2, 0], dtype="u8"), 0]) == [one[:k, 0].tolist() for one, k in zip(RAGGED, (1, 2, 0), strict=True)]
+        output = batch.slice[ndd.batch(starts) : ndd.batch(stops) : ndd.batch(steps)]
+        assert contents(output) == [sample[a:b:c].tolist() for sample, a, b, c in zip(RAGGED, starts, stops, steps, strict=True)]
+    assert contents(batch.slice[: ndd.batch([1, 2, 0], dtype="u8"), 0]) == [
+        sample[:k, 0].tolist() for sample, k in zip(RAGGED, (1, 2, 0), strict=True)
+    ]
     assert contents(batch.slice[: 2**70, -(2**70) :]) == contents(batch)
     dense = ndd.batch(np.arange(12).reshape(3, 4))
     assert contents(dense.slice[ndd.batch([1, 2, 0]) :]) == [[1, 2, 3], [6, 7], [8, 9, 10, 11]]
@@ -307,21 +309,21 @@ def test_padded_returns_values_lengths_and_mask() -> None:
 
 
 def test_nested_tensors_of_a_batch() -> None:
-    dense, rows, columns = ndd.batch(np.arange(12).reshape(2, 3, 2)), ndd.batch(RAGGED[:2]), ndd.batch([one.T for one in RAGGED[:2]])
+    dense, rows, columns = ndd.batch(np.arange(12).reshape(2, 3, 2)), ndd.batch(RAGGED[:2]), ndd.batch([sample.T for sample in RAGGED[:2]])
     for batch, shared in ((dense, True), (rows, True), (columns, False), (ndd.batch([[1], [2, 3]]), True)):
         nested = batch.nested()
         assert nested.layout == torch.jagged
-        assert [one.tolist() for one in nested.unbind()] == contents(batch)
+        assert [sample.tolist() for sample in nested.unbind()] == contents(batch)
         assert (nested.values().data_ptr() == batch.buffer.data_ptr()) is shared
     doubled = rows * 2
-    assert [one.tolist() for one in (doubled.nested() + rows.nested()).unbind()] == [(3 * one).tolist() for one in RAGGED[:2]]
+    assert [value.tolist() for value in (doubled.nested() + rows.nested()).unbind()] == [(3 * sample).tolist() for sample in RAGGED[:2]]
     wide = ndd.batch([np.ones((1, 2, 3)), np.ones((1, 4, 3))]).nested()
-    assert [tuple(one.shape) for one in wide.unbind()] == [(1, 2, 3), (1, 4, 3)]
+    assert [tuple(sample.shape) for sample in wide.unbind()] == [(1, 2, 3), (1, 4, 3)]
     strided = ndd.batch(RAGGED)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that they are a prototype
         nested = strided.nested()
-    assert (nested.layout, [one.tolist() for one in nested.unbind()]) == (torch.strided, contents(strided))
+    assert (nested.layout, [sample.tolist() for sample in nested.unbind()]) == (torch.strided, contents(strided))
     with pytest.raises(ValueError, match="without dimensions"):
         ndd.batch([1, 2]).nested()
 
@@ -382,13 +384,20 @@ def test_batch_repr() -> None:
 
 @pytest.mark.parametrize("member", ["batch_size", "shape", "ndim", "dtype", "layout", "device"])
 def test_metadata_evaluates_nothing(member: str) -> None:
-    known = {"batch_size": 3, "shape": [one.shape for one in RAGGED], "ndim": 2, "dtype": ndd.float32, "layout": "HW", "device": ndd.Device("cpu")}
+    known = {
+        "batch_size": 3,
+        "shape": [sample.shape for sample in RAGGED],
+        "ndim": 2,
+        "dtype": ndd.float32,
+        "layout": "HW",
+        "device": ndd.Device("cpu"),
+    }
     with ndd.EvalMode.deferred:
-        one = ndd.batch([one.astype(np.float32) for one in RAGGED], layout="HW") * 2
-        assert getattr(one, member) == known[member]
-        assert [sample.shape for sample in one] == known["shape"]
-        assert one.pending is not None
-        assert not one.pending.done()
+        value = ndd.batch([sample.astype(np.float32) for sample in RAGGED], layout="HW") * 2
+        assert getattr(value, member) == known[member]
+        assert [sample.shape for sample in value] == known["shape"]
+        assert value.pending is not None
+        assert not value.pending.done()
 
 
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
@@ -396,7 +405,7 @@ def test_pytree_copies_and_pickles(data: list[np.ndarray]) -> None:
     batch = ndd.batch(data, layout="HW")
     leaves, spec = pytree.tree_flatten(batch)
     doubled = pytree.tree_unflatten([leaves[0] * 2, *leaves[1:]], spec)
-    assert (contents(doubled), doubled.layout) == ([(2 * one).tolist() for one in data], "HW")
+    assert (contents(doubled), doubled.layout) == ([(2 * sample).tolist() for sample in data], "HW")
     batch.tensors[0].evaluate()
     file = io.BytesIO()
     torch.save([batch], file)
@@ -410,7 +419,7 @@ def test_pytree_copies_and_pickles(data: list[np.ndarray]) -> None:
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
 def test_compile_with_batches(data: list[np.ndarray]) -> None:
     torch._dynamo.reset()
-    batch = ndd.batch([one[..., None].astype(np.float32) for one in data], layout="HWC")
+    batch = ndd.batch([sample[..., None].astype(np.float32) for sample in data], layout="HWC")
 
     @torch.compile(fullgraph=True, backend="aot_eager")
     def work(images: ndd.Batch, factor: torch.Tensor) -> tuple[ndd.Batch, torch.Tensor]:
@@ -421,8 +430,8 @@ def test_compile_with_batches(data: list[np.ndarray]) -> None:
     def parts(images: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
         return images.slice[::-1, 0], images.slice[..., :2, 0], images.select([1, 0])
 
-    for made, eager in zip(parts(batch), (batch.slice[::-1, 0], batch.slice[..., :2, 0], batch.select([1, 0])), strict=True):
-        assert (contents(made), made.layout, made.shape) == (contents(eager), eager.layout, eager.shape)
+    for part, eager in zip(parts(batch), (batch.slice[::-1, 0], batch.slice[..., :2, 0], batch.select([1, 0])), strict=True):
+        assert (contents(part), part.layout, part.shape) == (contents(eager), eager.layout, eager.shape)
 
     for factor in (1.0, 3.0):
         result, other = work(batch, torch.tensor(factor))
@@ -435,9 +444,9 @@ def test_batch_of_pending_samples() -> None:
     for mode in ndd.EvalMode:
         with mode:
             parts = [ndd.brightness(source.tensors[k], brightness=k + 1.0) for k in range(3)]
-            made = ndd.as_batch(parts)
-            assert made.layout == "HWC"
-            assert made.torch().amax((1, 2, 3)).tolist() == [1, 2, 3]
+            batch = ndd.as_batch(parts)
+            assert batch.layout == "HWC"
+            assert batch.torch().amax((1, 2, 3)).tolist() == [1, 2, 3]
 
 
 def test_indexing_a_batch_says_how_to_get_a_sample() -> None:

@@ -26,7 +26,7 @@ def images(*sizes: tuple[int, int], channels: int = 3, layout: str | None = "HWC
     return ndd.batch([generator.integers(0, 256, shape).astype(np.uint8) for shape in shapes], layout=layout)
 
 
-def known(batch: Batch) -> tuple[int | None, ...]:
+def lasting_extents(batch: Batch) -> tuple[int | None, ...]:
     """Check what is known without reading the shapes."""
     assert batch.ragged_shapes is not None
     assert batch.shared_extents is not None
@@ -45,7 +45,7 @@ MADE: dict[str, tuple[Callable[[Batch], Any], tuple[int | None, ...]]] = {
     "copy": (copy.copy, (None, None, 3)),
     "deep copy": (copy.deepcopy, (None, None, 3)),
     "pickle": (lambda x: pickle.loads(pickle.dumps(x)), (None, None, 3)),
-    "pytree": (lambda x: pytree.tree_map(lambda one: one.clone(), x), (None, None, 3)),
+    "pytree": (lambda x: pytree.tree_map(lambda value: value.clone(), x), (None, None, 3)),
     "another type": (lambda x: ndd.as_batch(x, dtype=torch.float32), (None, None, 3)),
     "some samples": (lambda x: x.select([2, 1]), (None, None, 3)),
     "samples from here to there": (lambda x: x.select(slice(0, 2)), (None, None, 3)),
@@ -76,17 +76,17 @@ MADE: dict[str, tuple[Callable[[Batch], Any], tuple[int | None, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("made", MADE)
-def test_batch_knows_its_lasting_extents(made: str) -> None:
-    function, expected = MADE[made]
-    assert known(function(images())) == expected
+@pytest.mark.parametrize("kind", MADE)
+def test_batch_knows_its_lasting_extents(kind: str) -> None:
+    function, expected = MADE[kind]
+    assert lasting_extents(function(images())) == expected
 
 
 def test_accidentally_equal_extents_are_found_but_not_kept() -> None:
     batch = images((8, 9), (10, 9))
-    assert known(batch) == (None, None, 3)
+    assert lasting_extents(batch) == (None, None, 3)
     assert [batch.shared_extent(axis) for axis in (0, 1, -1)] == [None, 9, 3]
-    assert known(ndd.flip(batch)) == (None, None, 3)
+    assert lasting_extents(ndd.flip(batch)) == (None, None, 3)
     dense = images((8, 9), (8, 9))
     assert dense.shared_extents is None
     assert [dense.shared_extent(axis) for axis in (0, -1)] == [8, 3]
@@ -112,9 +112,9 @@ def test_find_lasting_extents(shapes: list[tuple[int, ...]], layout: str | None,
 def test_extents_in_a_pickle_are_checked() -> None:
     """A size that is not that of the samples would make operators write out of bounds."""
     state = images().__getstate__() | {"fixed": (7, None, 3)}
-    made = Batch.__new__(Batch)
-    made.__setstate__(state)
-    assert known(made) == (None, None, 3)
+    output = Batch.__new__(Batch)
+    output.__setstate__(state)
+    assert lasting_extents(output) == (None, None, 3)
 
 
 def test_extents_survive_a_treespec_in_json() -> None:
@@ -127,8 +127,8 @@ def test_decoders_know_the_channels() -> None:
 
     encoded = files(3)
     for output_type, channels in ((ndd.types.RGB, 3), (ndd.types.GRAY, 1), (ndd.types.YCbCr, 3), (ndd.types.ANY_DATA, None)):
-        assert known(ndd.decoders.image(encoded, output_type=output_type)) == (None, None, channels)
-    assert known(ndd.decoders.image_crop(encoded, crop=[40, 0])) == (40, None, 3)
+        assert lasting_extents(ndd.decoders.image(encoded, output_type=output_type)) == (None, None, channels)
+    assert lasting_extents(ndd.decoders.image_crop(encoded, crop=[40, 0])) == (40, None, 3)
 
 
 def chain(x: Batch) -> Batch:
@@ -141,23 +141,23 @@ def graphs() -> int:
 
 def equal(ours: Batch, theirs: Batch, tolerance: float = 0.0) -> None:
     assert ours.shape == theirs.shape
-    for one, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=0, atol=tolerance)
+    for sample, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(np.asarray(sample), np.asarray(other), rtol=0, atol=tolerance)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", ["batch", "without a layout", "resized"])
-def test_graph_is_not_recompiled_for_heights_that_happen_to_be_equal(made: str) -> None:
+@pytest.mark.parametrize("kind", ["batch", "without a layout", "resized"])
+def test_graph_is_not_recompiled_for_heights_that_happen_to_be_equal(kind: str) -> None:
     """Two graphs, the second one for any shapes."""
 
-    def given(k: int) -> Batch:
+    def make_input(k: int) -> Batch:
         sizes = ((20, 30), (20, 40)), ((20, 31), (25, 31), (9, 31)), ((21, 33), (25, 34)), ((9, 9), (9, 8), (8, 9)), ((50, 40), (50, 30), (7, 30))
-        x = images(*sizes[k], layout=None if made == "without a layout" else "HWC", seed=k)
-        return ndd.resize(x, resize_x=24 + 2 * k) if made == "resized" else x
+        x = images(*sizes[k], layout=None if kind == "without a layout" else "HWC", seed=k)
+        return ndd.resize(x, resize_x=24 + 2 * k) if kind == "resized" else x
 
     run = torch.compile(chain, fullgraph=True, backend="aot_eager")
     for k in range(5):
-        batch = given(k)
+        batch = make_input(k)
         equal(run(batch), chain(batch), 1e-4)
     assert graphs() <= 2
 
@@ -186,10 +186,10 @@ def test_graph_rejects_a_wrong_number_of_channels() -> None:
 
 def test_extents_cross_the_boundary_of_a_graph() -> None:
     resized = torch.compile(lambda x: ndd.resize(x, resize_x=20), fullgraph=True, backend="aot_eager")(images())
-    assert known(resized) == (None, 20, 3)
-    made = torch.compile(lambda x: ndd.transpose(x, perm=[2, 1, 0]), fullgraph=True, backend="aot_eager")(resized)
-    assert known(made) == (3, 20, None)
-    equal(made, ndd.transpose(ndd.resize(images(), resize_x=20), perm=[2, 1, 0]))
+    assert lasting_extents(resized) == (None, 20, 3)
+    output = torch.compile(lambda x: ndd.transpose(x, perm=[2, 1, 0]), fullgraph=True, backend="aot_eager")(resized)
+    assert lasting_extents(output) == (3, 20, None)
+    equal(output, ndd.transpose(ndd.resize(images(), resize_x=20), perm=[2, 1, 0]))
 
 
 @pytest.mark.slow
@@ -219,14 +219,14 @@ def test_colors_after_a_resize(before: str) -> None:
 
     run = torch.compile(colors, fullgraph=True, backend="inductor" if before == "one width" else "aot_eager")
     ndd.random.set_seed(1)
-    made = run(images())
+    process = run(images())
     ndd.random.set_seed(1)
-    for ours, theirs in zip(made, colors(images()), strict=True):
+    for ours, theirs in zip(process, colors(images()), strict=True):
         equal(ours, theirs, 0.02 if ours.dtype.is_floating_point else 0.0)
 
 
 def test_error_names_differing_batch_sizes() -> None:
     mixed = ndd.batch([np.zeros((4, 5, c), np.uint8) for c in (3, 1)], layout="HWC")
-    assert known(mixed) == (None, None, None)
+    assert lasting_extents(mixed) == (None, None, None)
     with pytest.raises(RuntimeError, match="hsv: sample 1: the image must have 3 channels, got 1"):
         ndd.hsv(mixed, hue=3.0)

@@ -64,9 +64,9 @@ def test_fused_chain_equals_single_operations(chain: str, mode: EvalMode, shapes
         expected = CHAINS[chain](x, y)
     for _ in range(3):
         with mode:
-            made = CHAINS[chain](x, y)
-        assert made.layout == "HWC"
-        for ours, theirs in zip(made.tensors, expected.tensors, strict=True):
+            output = CHAINS[chain](x, y)
+        assert output.layout == "HWC"
+        for ours, theirs in zip(output.tensors, expected.tensors, strict=True):
             assert ours.dtype is theirs.dtype
             np.testing.assert_array_equal(np.asarray(ours).view(np.uint8), np.asarray(theirs).view(np.uint8))
 
@@ -200,10 +200,10 @@ def test_errors_of_the_last_step(mode: EvalMode) -> None:
 def test_fused_chain_waits_for_results_of_other_operators(mode: EvalMode) -> None:
     x = data(SHAPES[1])
     with mode:
-        made = (ndd.cast(ndd.flip(x, horizontal=1), dtype=torch.float32) - 100) / 3 + ndd.flip(x, horizontal=1)
-    for one, other in zip(made.tensors, x.tensors, strict=True):
+        output = (ndd.cast(ndd.flip(x, horizontal=1), dtype=torch.float32) - 100) / 3 + ndd.flip(x, horizontal=1)
+    for sample, other in zip(output.tensors, x.tensors, strict=True):
         flipped = other.torch().flip(1).float()
-        assert torch.equal(one.torch(), (flipped - 100) / 3 + flipped)
+        assert torch.equal(sample.torch(), (flipped - 100) / 3 + flipped)
 
 
 def test_several_python_threads() -> None:
@@ -217,9 +217,9 @@ def test_several_python_threads() -> None:
             for turn in range(8):
                 with (EvalMode.eager, EvalMode.deferred)[turn % 2]:
                     for name, expected in reference.items():
-                        made = CHAINS[name](x, y)
+                        output = CHAINS[name](x, y)
                         both = shared + number
-                        assert torch.equal(made.torch(), expected)
+                        assert torch.equal(output.torch(), expected)
                         assert torch.equal(both.torch(), x.torch() * 0.5 + number)
         except BaseException as error:
             problems.append(error)

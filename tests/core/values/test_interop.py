@@ -14,7 +14,7 @@ import torch_ndd as ndd
 DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool"]
 
 
-def queued() -> ndd.Tensor:
+def queue_work() -> ndd.Tensor:
     """A result that may still be computed."""
     return ndd.brightness(ndd.tensor(np.full((200, 300, 3), 50, np.uint8), layout="HWC"), brightness=2.0)
 
@@ -56,8 +56,8 @@ def test_from_dlpack_of_any_version(keywords: tuple[str, ...]) -> None:
 def test_from_dlpack_that_is_read_only() -> None:
     array = np.arange(3.0)
     array.flags.writeable = False
-    one = ndd.as_tensor(Producer(array))
-    assert (one.torch().data_ptr() != array.ctypes.data, one.torch().tolist()) == (True, [0, 1, 2])
+    tensor = ndd.as_tensor(Producer(array))
+    assert (tensor.torch().data_ptr() != array.ctypes.data, tensor.torch().tolist()) == (True, [0, 1, 2])
 
 
 @pytest.mark.parametrize("error", [BufferError, TypeError])
@@ -101,16 +101,16 @@ def test_strided_dlpack_is_copied() -> None:
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16"])
 def test_dlpack_both_ways(dtype: str) -> None:
-    one = ndd.tensor(torch.arange(6).reshape(2, 3).to(getattr(torch, dtype)))
-    assert one.__dlpack_device__() == (1, 0)
-    consumer = torch.from_dlpack(one)
-    assert (consumer.data_ptr(), consumer.dtype) == (one.torch().data_ptr(), one.dtype)
+    tensor = ndd.tensor(torch.arange(6).reshape(2, 3).to(getattr(torch, dtype)))
+    assert tensor.__dlpack_device__() == (1, 0)
+    consumer = torch.from_dlpack(tensor)
+    assert (consumer.data_ptr(), consumer.dtype) == (tensor.torch().data_ptr(), tensor.dtype)
     if dtype != "bfloat16":
-        array = np.from_dlpack(one)
-        assert (array.ctypes.data, array.dtype) == (one.torch().data_ptr(), np.dtype(dtype))
-        assert np.from_dlpack(one, copy=True).ctypes.data != array.ctypes.data
+        array = np.from_dlpack(tensor)
+        assert (array.ctypes.data, array.dtype) == (tensor.torch().data_ptr(), np.dtype(dtype))
+        assert np.from_dlpack(tensor, copy=True).ctypes.data != array.ctypes.data
     again = ndd.as_tensor(Producer(consumer))
-    assert (again.torch().data_ptr(), again.dtype) == (one.torch().data_ptr(), one.dtype)
+    assert (again.torch().data_ptr(), again.dtype) == (tensor.torch().data_ptr(), tensor.dtype)
 
 
 _name_of = ctypes.pythonapi.PyCapsule_GetName
@@ -118,17 +118,17 @@ _name_of.restype, _name_of.argtypes = ctypes.c_char_p, (ctypes.py_object,)
 
 
 def test_to_dlpack_keywords() -> None:
-    one = ndd.tensor([1, 2, 3])
-    assert _name_of(one.__dlpack__()) == b"dltensor"
-    assert _name_of(one.__dlpack__(max_version=(1, 0))) == b"dltensor_versioned"
-    assert torch.from_dlpack(one.__dlpack__(copy=True)).data_ptr() != one.torch().data_ptr()
-    assert torch.from_dlpack(one.__dlpack__(dl_device=(1, 0), copy=False)).data_ptr() == one.torch().data_ptr()
+    tensor = ndd.tensor([1, 2, 3])
+    assert _name_of(tensor.__dlpack__()) == b"dltensor"
+    assert _name_of(tensor.__dlpack__(max_version=(1, 0))) == b"dltensor_versioned"
+    assert torch.from_dlpack(tensor.__dlpack__(copy=True)).data_ptr() != tensor.torch().data_ptr()
+    assert torch.from_dlpack(tensor.__dlpack__(dl_device=(1, 0), copy=False)).data_ptr() == tensor.torch().data_ptr()
 
 
 def test_dlpack_of_queued_work() -> None:
     with ndd.EvalMode.deferred:
-        assert torch.from_dlpack(queued()).unique().tolist() == [100]
-        assert np.unique(np.asarray(queued())).tolist() == [100]
+        assert torch.from_dlpack(queue_work()).unique().tolist() == [100]
+        assert np.unique(np.asarray(queue_work())).tolist() == [100]
 
 
 # --- NumPy, torch ---
@@ -137,24 +137,24 @@ def test_dlpack_of_queued_work() -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_numpy(dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
-    one = ndd.as_tensor(array)
-    assert np.asarray(one).ctypes.data == one.torch().data_ptr() == array.ctypes.data
-    assert np.asarray(one).flags.writeable
-    assert np.array(one).ctypes.data != array.ctypes.data
-    assert np.asarray(one, copy=False).ctypes.data == array.ctypes.data
-    assert np.asarray(one, np.float64).dtype == np.float64
-    np.testing.assert_array_equal(np.stack([one, one]), np.stack([array, array]))
+    tensor = ndd.as_tensor(array)
+    assert np.asarray(tensor).ctypes.data == tensor.torch().data_ptr() == array.ctypes.data
+    assert np.asarray(tensor).flags.writeable
+    assert np.array(tensor).ctypes.data != array.ctypes.data
+    assert np.asarray(tensor, copy=False).ctypes.data == array.ctypes.data
+    assert np.asarray(tensor, np.float64).dtype == np.float64
+    np.testing.assert_array_equal(np.stack([tensor, tensor]), np.stack([array, array]))
     other = np.array([1, 2], array.dtype.newbyteorder(">"))
     assert ndd.as_tensor(other).torch().tolist() == other.tolist()
 
 
 def test_ufuncs_take_tensors_and_not_batches() -> None:
-    one = ndd.tensor([1.0, 4.0])
-    assert np.sqrt(one).tolist() == [1, 2]
-    assert isinstance(np.array([1.0, 2.0]) + one, np.ndarray)
-    made = np.array([1.0, 2.0], np.float32) + ndd.batch([[1.0, 2.0], [3.0, 4.0]])
-    assert isinstance(made, ndd.Batch)
-    assert made.torch().tolist() == [[2, 4], [4, 6]]
+    tensor = ndd.tensor([1.0, 4.0])
+    assert np.sqrt(tensor).tolist() == [1, 2]
+    assert isinstance(np.array([1.0, 2.0]) + tensor, np.ndarray)
+    output = np.array([1.0, 2.0], np.float32) + ndd.batch([[1.0, 2.0], [3.0, 4.0]])
+    assert isinstance(output, ndd.Batch)
+    assert output.torch().tolist() == [[2, 4], [4, 6]]
     with pytest.raises(TypeError, match="does not support ufuncs"):
         np.sqrt(ndd.batch([1.0]))
 
@@ -162,13 +162,13 @@ def test_ufuncs_take_tensors_and_not_batches() -> None:
 @pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16"])
 def test_torch(dtype: str) -> None:
     values = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype))
-    one = ndd.as_tensor(values)
-    assert one.torch() is values
-    assert torch.as_tensor(one).data_ptr() == values.data_ptr()
+    tensor = ndd.as_tensor(values)
+    assert tensor.torch() is values
+    assert torch.as_tensor(tensor).data_ptr() == values.data_ptr()
     if dtype != "bfloat16":
-        assert torch.tensor(one).data_ptr() != values.data_ptr()
-    made = ndd.as_tensor(torch.nn.Parameter(values.float()).detach())
-    assert made.dtype == ndd.float32
+        assert torch.tensor(tensor).data_ptr() != values.data_ptr()
+    value = ndd.as_tensor(torch.nn.Parameter(values.float()).detach())
+    assert value.dtype == ndd.float32
 
 
 def test_torch_specialities() -> None:
@@ -187,16 +187,16 @@ def test_torch_specialities() -> None:
 def test_jax(dtype: str) -> None:
     jax = pytest.importorskip("jax", exc_type=ImportError)
     array = jax.numpy.arange(6).reshape(2, 3).astype(dtype)
-    one = ndd.as_tensor(array)
-    assert (one.dtype, one.shape, one.torch().tolist()) == (getattr(ndd, dtype), (2, 3), array.tolist())
+    tensor = ndd.as_tensor(array)
+    assert (tensor.dtype, tensor.shape, tensor.torch().tolist()) == (getattr(ndd, dtype), (2, 3), array.tolist())
     if dtype != "bool":  # JAX copies bools if its DLPack does not support them
-        assert one.torch().data_ptr() == array.unsafe_buffer_pointer()
+        assert tensor.torch().data_ptr() == array.unsafe_buffer_pointer()
     batch = ndd.as_batch([array, array[:1]])
     assert batch.shape == [(2, 3), (1, 3)]
-    back = jax.dlpack.from_dlpack(ndd.tensor(one))
+    back = jax.dlpack.from_dlpack(ndd.tensor(tensor))
     assert (back.dtype, back.tolist()) == (array.dtype, array.tolist())
     with ndd.EvalMode.deferred:
-        assert int(jax.numpy.asarray(queued()).max()) == 100
+        assert int(jax.numpy.asarray(queue_work()).max()) == 100
     assert float(jax.jit(lambda x: x.sum())(np.asarray(ndd.tensor([1.0, 2.0])))) == 3.0
 
 
@@ -210,24 +210,24 @@ def test_numba() -> None:
             out.flat[k] = image.flat[k] // 2
         return out
 
-    made = ndd.as_tensor(halved(np.asarray(queued())), layout="HWC")
-    assert (made.dtype, made.layout, made.torch().unique().tolist()) == (ndd.uint8, "HWC", [50])
+    tensor = ndd.as_tensor(halved(np.asarray(queue_work())), layout="HWC")
+    assert (tensor.dtype, tensor.layout, tensor.torch().unique().tolist()) == (ndd.uint8, "HWC", [50])
 
     @numba.njit
     def zeroed(image: np.ndarray) -> None:
         image[:] = 0
 
-    one = ndd.tensor([1, 2])
-    zeroed(np.asarray(one))
-    assert one.torch().tolist() == [0, 0]
+    value = ndd.tensor([1, 2])
+    zeroed(np.asarray(value))
+    assert value.torch().tolist() == [0, 0]
 
 
 def test_ml_dtypes() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     array = np.array([1.5, -2.0], ml_dtypes.bfloat16)
-    one = ndd.as_tensor(array)
-    assert (one.dtype, one.torch().tolist()) == (ndd.bfloat16, [1.5, -2.0])
-    assert one.torch().data_ptr() == array.ctypes.data
+    tensor = ndd.as_tensor(array)
+    assert (tensor.dtype, tensor.torch().tolist()) == (ndd.bfloat16, [1.5, -2.0])
+    assert tensor.torch().data_ptr() == array.ctypes.data
     assert ndd.dtype(ml_dtypes.bfloat16) == ndd.dtype(array.dtype) == ndd.bfloat16
     assert ndd.tensor([1, 2], dtype=ml_dtypes.bfloat16).dtype == ndd.bfloat16
 
@@ -237,9 +237,9 @@ def test_ml_dtypes() -> None:
 
 def test_a_tensor_in_host_memory_has_no_cuda_array_interface() -> None:
     with ndd.EvalMode.deferred:
-        one = queued()
-        assert not hasattr(one, "__cuda_array_interface__")
-        assert one.pending is not None, "asking evaluates nothing"
+        output = queue_work()
+        assert not hasattr(output, "__cuda_array_interface__")
+        assert output.pending is not None, "asking evaluates nothing"
 
 
 def test_cuda_array_interface_in_place_of_a_broken_dlpack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,10 +283,10 @@ def test_dlpack_of_a_gpu_is_given_the_stream(monkeypatch: pytest.MonkeyPatch) ->
 def test_cupy() -> None:
     cupy = pytest.importorskip("cupy")
     array = cupy.arange(6, dtype=cupy.float32).reshape(2, 3)
-    one = ndd.as_tensor(array)
-    assert one.torch().data_ptr() == array.data.ptr
-    assert cupy.asarray(one).data.ptr == array.data.ptr
-    assert cupy.from_dlpack(one).data.ptr == array.data.ptr
+    tensor = ndd.as_tensor(array)
+    assert tensor.torch().data_ptr() == array.data.ptr
+    assert cupy.asarray(tensor).data.ptr == array.data.ptr
+    assert cupy.from_dlpack(tensor).data.ptr == array.data.ptr
 
 
 # --- DALI ---
@@ -296,5 +296,5 @@ def test_values_of_dali() -> None:
     dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
     theirs = dali.tensor(np.arange(6).reshape(2, 3))
     assert ndd.as_tensor(theirs).torch().tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert [one.torch().tolist() for one in ndd.as_batch(list(dali.batch([[1, 2], [3]])))] == [[1, 2], [3]]
+    assert [sample.torch().tolist() for sample in ndd.as_batch(list(dali.batch([[1, 2], [3]])))] == [[1, 2], [3]]
     assert np.asarray(dali.as_tensor(ndd.tensor([[1, 2], [3, 4]])).evaluate()).tolist() == [[1, 2], [3, 4]]

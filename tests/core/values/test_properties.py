@@ -56,33 +56,33 @@ def numbers_in_lists(draw: Any) -> Any:
     return draw(arrays.arrays(object, draw(EXTENTS), elements=element)).tolist(), kind
 
 
-def equal(made: Any, expected: np.ndarray) -> None:
-    found = np.asarray(made)
-    assert found.shape == made.shape == expected.shape
+def equal(output: Any, expected: np.ndarray) -> None:
+    found = np.asarray(output)
+    assert found.shape == output.shape == expected.shape
     np.testing.assert_array_equal(found, expected)
 
 
 @given(any_arrays())
 def test_arrays_keep_values_and_type(array: np.ndarray) -> None:
     for make in (ndd.tensor, ndd.as_tensor):
-        made = make(array)
-        equal(made, array)
-        assert np.asarray(made).dtype == array.dtype.newbyteorder("=")
+        output = make(array)
+        equal(output, array)
+        assert np.asarray(output).dtype == array.dtype.newbyteorder("=")
     if array.ndim:
         batch = ndd.as_batch(array)
         assert (batch.shape, batch.ndim) == ([array.shape[1:]] * len(array), array.ndim - 1)
-        for one, sample in zip(batch, array, strict=True):
-            equal(one, sample)
+        for part, sample in zip(batch, array, strict=True):
+            equal(part, sample)
 
 
 @given(numbers_in_lists())
 def test_lists_have_the_narrowest_type(case: tuple[Any, str]) -> None:
     data, kind = case
-    made = ndd.tensor(data)
+    tensor = ndd.tensor(data)
     expected = np.asarray(data, np.float32 if kind == "float" else None)
-    equal(made, expected)
+    equal(tensor, expected)
     wanted = {"int32": ndd.int32, "uint32": ndd.uint32, "float": ndd.float32, "bool": ndd.bool}[kind]
-    assert made.dtype == (wanted if expected.size else ndd.float32)
+    assert tensor.dtype == (wanted if expected.size else ndd.float32)
 
 
 @given(st.integers(-(2**66), 2**66), st.sampled_from([name for name in DTYPES if "int" in name]))
@@ -102,15 +102,15 @@ def test_integers_fit_or_overflow(number: int, dtype: str) -> None:
 
 @given(any_arrays([name for name in DTYPES if "int" in name]), st.sampled_from(DTYPES))
 def test_integers_are_converted_exactly_or_to_the_nearest(array: np.ndarray, dtype: str) -> None:
-    made = np.asarray(ndd.as_tensor(array, dtype=getattr(ndd, dtype)))
-    assert made.dtype == np.dtype(dtype)
-    if made.dtype.kind in "iu":
+    tensor = np.asarray(ndd.as_tensor(array, dtype=getattr(ndd, dtype)))
+    assert tensor.dtype == np.dtype(dtype)
+    if tensor.dtype.kind in "iu":
         limits = np.iinfo(dtype)
         expected = np.array([min(max(int(x), limits.min), limits.max) for x in array.flat], dtype).reshape(array.shape)
     else:
         with np.errstate(over="ignore"):
             expected = array.astype(dtype)
-    np.testing.assert_array_equal(made, expected)
+    np.testing.assert_array_equal(tensor, expected)
 
 
 @given(st.data())
@@ -119,20 +119,20 @@ def test_batches_of_samples_of_any_shape(data: st.DataObject) -> None:
     shapes = arrays.array_shapes(min_dims=ndim, max_dims=ndim, min_side=0, max_side=4) if ndim else st.just(())
     samples = data.draw(st.lists(any_arrays([dtype], shapes), min_size=1, max_size=6))
     batch = ndd.batch(samples)
-    assert (batch.batch_size, batch.ndim, batch.shape) == (len(samples), ndim, [one.shape for one in samples])
-    for made, sample in zip(batch, samples, strict=True):
-        equal(made, sample)
+    assert (batch.batch_size, batch.ndim, batch.shape) == (len(samples), ndim, [sample.shape for sample in samples])
+    for part, sample in zip(batch, samples, strict=True):
+        equal(part, sample)
     keys = data.draw(st.lists(st.integers(-len(samples), len(samples) - 1), max_size=8))
     chosen = batch.select(keys)
     assert (chosen.batch_size, chosen.ndim, chosen.dtype) == (len(keys), ndim, batch.dtype)
-    for made, k in zip(chosen, keys, strict=True):
-        equal(made, samples[k])
+    for part, k in zip(chosen, keys, strict=True):
+        equal(part, samples[k])
     values, lengths, mask = batch.padded(1)
-    assert lengths.torch().tolist() == [list(one.shape) for one in samples]
-    assert int(np.asarray(mask).sum()) == sum(one.size for one in samples)
-    for i, one in enumerate(samples):
-        window = (i, *(slice(n) for n in one.shape))
-        np.testing.assert_array_equal(np.asarray(values)[window], one)
+    assert lengths.torch().tolist() == [list(sample.shape) for sample in samples]
+    assert int(np.asarray(mask).sum()) == sum(sample.size for sample in samples)
+    for i, image in enumerate(samples):
+        window = (i, *(slice(n) for n in image.shape))
+        np.testing.assert_array_equal(np.asarray(values)[window], image)
         assert np.asarray(mask)[window].all()
     assert np.asarray(values)[~np.asarray(mask)].all()
 
@@ -141,17 +141,17 @@ def test_batches_of_samples_of_any_shape(data: st.DataObject) -> None:
 def test_indexing(data: st.DataObject) -> None:
     array = np.arange(np.prod(shape := data.draw(EXTENTS), dtype=int), dtype=np.int32).reshape(shape)
     letters = "ABCDE"[: array.ndim]
-    made, expected, layout = ndd.tensor(array, layout=letters), array, letters
+    tensor, expected, layout = ndd.tensor(array, layout=letters), array, letters
     for _ in range(data.draw(st.integers(1, 3))):
         key = data.draw(arrays.basic_indices(expected.shape, allow_newaxis=False))
         keys = key if isinstance(key, tuple) else (key,)
-        before = next((k for k, one in enumerate(keys) if one is Ellipsis), len(keys))
+        before = next((k for k, key in enumerate(keys) if key is Ellipsis), len(keys))
         behind = expected.ndim - len(keys) + before + 1
-        dropped = {k if k < before else behind + k - before - 1 for k, one in enumerate(keys) if isinstance(one, int)}
+        dropped = {k if k < before else behind + k - before - 1 for k, key in enumerate(keys) if isinstance(key, int)}
         layout = "".join(letter for k, letter in enumerate(layout) if k not in dropped)
-        made, expected = made[key], expected[key]
-        equal(made, np.asarray(expected))
-        assert made.layout == (layout or None)
+        tensor, expected = tensor[key], expected[key]
+        equal(tensor, np.asarray(expected))
+        assert tensor.layout == (layout or None)
 
 
 _BOUNDS = st.none() | st.integers(-7, 7)
@@ -165,8 +165,8 @@ def sample_keys(draw: Any, size: int) -> tuple[Any, list[Any]]:
         if draw(st.booleans()):
             each = draw(st.lists(numbers.filter(lambda n: n is not None), min_size=size, max_size=size))
             return ndd.batch(each), each
-        one = draw(numbers)
-        return one, [one] * size
+        bound = draw(numbers)
+        return bound, [bound] * size
 
     parts = [bound(_BOUNDS), bound(_BOUNDS), bound(st.sampled_from([None, 1, 2, 3, -1, -2, -3]))]
     return slice(*(ours for ours, _ in parts)), [slice(*each) for each in zip(*(each for _, each in parts), strict=True)]
@@ -178,10 +178,10 @@ def test_slicing_every_sample(data: st.DataObject) -> None:
     shapes = data.draw(st.lists(arrays.array_shapes(min_dims=ndim, max_dims=ndim, min_side=0, max_side=5), min_size=1, max_size=5))
     samples = [np.arange(np.prod(shape), dtype=np.int16).reshape(shape) for shape in shapes]
     keys = [data.draw(sample_keys(len(samples))) for _ in range(data.draw(st.integers(1, ndim)))]
-    made = ndd.batch(samples, layout="ABC"[:ndim]).slice[tuple(ours for ours, _ in keys)]
-    assert made.layout == "ABC"[:ndim]
-    for i, (one, sample) in enumerate(zip(made, samples, strict=True)):
-        equal(one, sample[tuple(each[i] for _, each in keys)])
+    output = ndd.batch(samples, layout="ABC"[:ndim]).slice[tuple(ours for ours, _ in keys)]
+    assert output.layout == "ABC"[:ndim]
+    for i, (part, sample) in enumerate(zip(output, samples, strict=True)):
+        equal(part, sample[tuple(each[i] for _, each in keys)])
 
 
 @given(arrays.mutually_broadcastable_shapes(num_shapes=2, min_side=0, max_side=4, max_dims=4), st.sampled_from("+*"))
@@ -196,12 +196,12 @@ def test_broadcasting_batches(data: st.DataObject) -> None:
     shapes = data.draw(
         st.lists(arrays.mutually_broadcastable_shapes(num_shapes=2, min_dims=2, max_dims=2, min_side=0, max_side=4), min_size=1, max_size=4)
     )
-    pairs = [[np.arange(1, 1 + np.prod(shape), dtype=np.int32).reshape(shape) for shape in one.input_shapes] for one in shapes]
+    pairs = [[np.arange(1, 1 + np.prod(shape), dtype=np.int32).reshape(shape) for shape in case.input_shapes] for case in shapes]
     left, right = ndd.batch([a for a, _ in pairs]), ndd.batch([b for _, b in pairs])
-    for made, (a, b) in zip(left * right, pairs, strict=True):
-        equal(made, a * b)
-    for made, (a, _) in zip(left + 3, pairs, strict=True):
-        equal(made, a + 3)
+    for output, (a, b) in zip(left * right, pairs, strict=True):
+        equal(output, a * b)
+    for output, (a, _) in zip(left + 3, pairs, strict=True):
+        equal(output, a + 3)
 
 
 @given(EXTENTS, EXTENTS)

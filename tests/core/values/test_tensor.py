@@ -50,26 +50,26 @@ NUMPY_TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "
 )
 def test_type_of_python_data(data: Any, dtype: torch.dtype) -> None:
     for make in (ndd.tensor, ndd.as_tensor, ndd.Tensor):
-        made = make(data)
-        assert made.dtype == dtype
-        np.testing.assert_array_equal(np.asarray(made), np.asarray(data).astype(np.asarray(made).dtype))
+        output = make(data)
+        assert output.dtype == dtype
+        np.testing.assert_array_equal(np.asarray(output), np.asarray(data).astype(np.asarray(output).dtype))
 
 
 def test_tensor_of_a_list_of_tensors() -> None:
     for make in (ndd.tensor, torch.tensor, np.array):
-        made = ndd.tensor([make([1, 2]), make([3, 4])])
-        assert (made.torch().tolist(), made.dtype) == ([[1, 2], [3, 4]], ndd.int32)
+        tensor = ndd.tensor([make([1, 2]), make([3, 4])])
+        assert (tensor.torch().tolist(), tensor.dtype) == ([[1, 2], [3, 4]], ndd.int32)
     assert ndd.tensor([[ndd.tensor(1.5), ndd.tensor(2)]]).torch().tolist() == [[1.5, 2.0]]
 
 
 @pytest.mark.parametrize("ndim", range(11))
 def test_tensor_of_ten_dimensions(ndim: int) -> None:
     array = np.arange(2**ndim, dtype=np.int16).reshape((2,) * ndim)
-    one = ndd.tensor(array, layout="ABCDEFGHIJ"[:ndim])
-    assert (one.shape, one.ndim, one.size, one.nbytes, one.itemsize) == (array.shape, ndim, array.size, array.nbytes, 2)
-    assert one.layout == ("ABCDEFGHIJ"[:ndim] or None)
+    tensor = ndd.tensor(array, layout="ABCDEFGHIJ"[:ndim])
+    assert (tensor.shape, tensor.ndim, tensor.size, tensor.nbytes, tensor.itemsize) == (array.shape, ndim, array.size, array.nbytes, 2)
+    assert tensor.layout == ("ABCDEFGHIJ"[:ndim] or None)
     key = tuple(slice(None, None, -1) if axis % 2 else slice(None) for axis in range(ndim))
-    np.testing.assert_array_equal(np.asarray(one[key]), array[key])
+    np.testing.assert_array_equal(np.asarray(tensor[key]), array[key])
     batch = ndd.batch([array, array[:1] if ndim else array])
     assert (batch.ndim, batch.shape[1]) == (ndim, (array[:1] if ndim else array).shape)
     np.testing.assert_array_equal(np.asarray(batch.slice[key].tensors[0]), array[key])
@@ -78,11 +78,18 @@ def test_tensor_of_ten_dimensions(ndim: int) -> None:
 @pytest.mark.parametrize("dtype", NUMPY_TYPES)
 def test_arrays_keep_their_type(dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
-    made = ndd.tensor(array, layout="HW")
-    assert (made.shape, made.ndim, made.size, made.itemsize, made.nbytes, made.layout) == ((2, 3), 2, 6, array.itemsize, array.nbytes, "HW")
-    assert made.dtype == getattr(torch, dtype)
-    assert np.asarray(made).dtype == array.dtype
-    np.testing.assert_array_equal(np.asarray(made), array)
+    tensor = ndd.tensor(array, layout="HW")
+    assert (tensor.shape, tensor.ndim, tensor.size, tensor.itemsize, tensor.nbytes, tensor.layout) == (
+        (2, 3),
+        2,
+        6,
+        array.itemsize,
+        array.nbytes,
+        "HW",
+    )
+    assert tensor.dtype == getattr(torch, dtype)
+    assert np.asarray(tensor).dtype == array.dtype
+    np.testing.assert_array_equal(np.asarray(tensor), array)
 
 
 @pytest.mark.parametrize(
@@ -176,15 +183,15 @@ def test_tensor_copies_and_as_tensor_shares() -> None:
         assert (copied.torch()[0], shared.torch()[0]) == (0, 7)
         source[0] = 0
     assert ndd.Tensor(array, copy=True).torch().data_ptr() != array.ctypes.data
-    one = ndd.tensor([1, 2], layout="W")
-    assert ndd.as_tensor(one) is not one
-    for other in (ndd.as_tensor(one), ndd.tensor(one), ndd.Tensor(one, copy=True)):
+    tensor = ndd.tensor([1, 2], layout="W")
+    assert ndd.as_tensor(tensor) is not tensor
+    for other in (ndd.as_tensor(tensor), ndd.tensor(tensor), ndd.Tensor(tensor, copy=True)):
         assert (other.torch().tolist(), other.layout, other.dtype) == ([1, 2], "W", ndd.int32)
-    assert ndd.as_tensor(one, layout="H").layout == "H"
-    assert ndd.as_tensor(one, layout="").layout is None
-    assert one.layout == "W"
-    assert ndd.as_tensor(one).torch().data_ptr() == one.torch().data_ptr()
-    assert ndd.tensor(one).torch().data_ptr() != one.torch().data_ptr()
+    assert ndd.as_tensor(tensor, layout="H").layout == "H"
+    assert ndd.as_tensor(tensor, layout="").layout is None
+    assert tensor.layout == "W"
+    assert ndd.as_tensor(tensor).torch().data_ptr() == tensor.torch().data_ptr()
+    assert ndd.tensor(tensor).torch().data_ptr() != tensor.torch().data_ptr()
 
 
 def test_strided_and_read_only_arrays_are_copied() -> None:
@@ -197,17 +204,17 @@ def test_strided_and_read_only_arrays_are_copied() -> None:
 
 
 def test_tensor_has_the_array_protocol() -> None:
-    one = ndd.tensor([[1, 2], [3, 4]])
-    view = np.asarray(one)
+    tensor = ndd.tensor([[1, 2], [3, 4]])
+    view = np.asarray(tensor)
     view[0, 0] = 9
-    assert one.torch()[0, 0] == 9
-    assert np.array(one).ctypes.data != view.ctypes.data
-    assert np.asarray(one, np.float64).dtype == np.float64
+    assert tensor.torch()[0, 0] == 9
+    assert np.array(tensor).ctypes.data != view.ctypes.data
+    assert np.asarray(tensor, np.float64).dtype == np.float64
     with pytest.raises(ValueError, match="copy"):
-        np.array(one, dtype=np.float64, copy=False)
-    assert not hasattr(one, "__cuda_array_interface__")
-    assert torch.as_tensor(one).data_ptr() == one.torch().data_ptr()
-    assert one.torch(copy=True).data_ptr() != one.torch().data_ptr()
+        np.array(tensor, dtype=np.float64, copy=False)
+    assert not hasattr(tensor, "__cuda_array_interface__")
+    assert torch.as_tensor(tensor).data_ptr() == tensor.torch().data_ptr()
+    assert tensor.torch(copy=True).data_ptr() != tensor.torch().data_ptr()
     with pytest.raises(TypeError, match="bfloat16"):
         np.asarray(ndd.tensor([1.0], dtype=ndd.bfloat16))
 
@@ -221,13 +228,13 @@ def test_item_needs_one_element() -> None:
 
 
 def test_tensor_moves_between_devices() -> None:
-    one = ndd.tensor([1, 2], device="cpu")
-    assert one.cpu() is one
-    assert one.to_device(ndd.Device("cpu")) is one
-    assert one.to_device("cpu", force_copy=True).torch().data_ptr() != one.torch().data_ptr()
-    assert str(one.device) == "cpu"
+    tensor = ndd.tensor([1, 2], device="cpu")
+    assert tensor.cpu() is tensor
+    assert tensor.to_device(ndd.Device("cpu")) is tensor
+    assert tensor.to_device("cpu", force_copy=True).torch().data_ptr() != tensor.torch().data_ptr()
+    assert str(tensor.device) == "cpu"
     if not torch.cuda.is_available():
-        for move in (one.gpu, lambda: one.to_device("gpu"), lambda: ndd.tensor([1], device="gpu"), lambda: ndd.as_tensor([1], device="cuda:0")):
+        for move in (tensor.gpu, lambda: tensor.to_device("gpu"), lambda: ndd.tensor([1], device="gpu"), lambda: ndd.as_tensor([1], device="cuda:0")):
             with pytest.raises((RuntimeError, ValueError), match="no GPU can be used"):
                 move()
 
@@ -258,12 +265,12 @@ def test_indexing_equals_numpy(key: Any) -> None:
     part = ndd.tensor(array, layout="HWC")[key]
     np.testing.assert_array_equal(np.asarray(part), array[key])
     keys = key if isinstance(key, tuple) else (key,)
-    dropped = {k if Ellipsis not in keys[:k] else k - len(keys) for k, one in enumerate(keys) if isinstance(one, int | np.integer)}
+    dropped = {k if Ellipsis not in keys[:k] else k - len(keys) for k, key in enumerate(keys) if isinstance(key, int | np.integer)}
     assert part.layout == "".join(letter for k, letter in enumerate(letters) if k not in dropped and k - 3 not in dropped)
 
 
 def test_indexing_with_ellipsis_and_tensors() -> None:
-    one = ndd.tensor(np.arange(12).reshape(3, 4), layout="HW")
+    tensor = ndd.tensor(np.arange(12).reshape(3, 4), layout="HW")
     for everything in (
         (),
         Ellipsis,
@@ -273,11 +280,11 @@ def test_indexing_with_ellipsis_and_tensors() -> None:
         (Ellipsis, Ellipsis),
         (slice(None),) * 4,
     ):
-        assert one[everything] is one
-    assert one[ndd.tensor(1), ndd.tensor(2)].item() == 6
-    assert one[1, 2].layout is None
-    assert one[::-1][:-1].torch().tolist() == np.arange(12).reshape(3, 4)[::-1][:-1].tolist()
-    assert (len(one), [row.layout for row in one]) == (3, ["W"] * 3)
+        assert tensor[everything] is tensor
+    assert tensor[ndd.tensor(1), ndd.tensor(2)].item() == 6
+    assert tensor[1, 2].layout is None
+    assert tensor[::-1][:-1].torch().tolist() == np.arange(12).reshape(3, 4)[::-1][:-1].tolist()
+    assert (len(tensor), [row.layout for row in tensor]) == (3, ["W"] * 3)
 
 
 @pytest.mark.parametrize(
@@ -308,24 +315,24 @@ def test_indexing_rejects_wrong_keys(key: Any, error: type[Exception]) -> None:
 
 def test_contiguous_parts_share_memory() -> None:
     array = np.arange(24).reshape(2, 3, 4)
-    one, external = ndd.tensor(array), ndd.as_tensor(array)
+    tensor, external = ndd.tensor(array), ndd.as_tensor(array)
     for key, offset in ((1, 12), ((0, slice(1, 3)), 4), ((1, 2, 3), 23)):
-        assert one[key].torch().data_ptr() == one.torch().data_ptr() + 8 * offset
+        assert tensor[key].torch().data_ptr() == tensor.torch().data_ptr() + 8 * offset
     kept = [external[1], external[:, 1:], external[::-1]]
     array[:] = 0  # the caller may overwrite the memory once the call has returned
     assert [part.torch().flatten()[0].item() for part in kept] == [12, 4, 12]
 
 
 def test_indexing_with_a_batch() -> None:
-    one = ndd.tensor(np.arange(12).reshape(3, 4), layout="HW")
-    rows = one[ndd.batch([2, -3])]
+    tensor = ndd.tensor(np.arange(12).reshape(3, 4), layout="HW")
+    rows = tensor[ndd.batch([2, -3])]
     assert (rows.torch().tolist(), rows.layout) == ([[8, 9, 10, 11], [0, 1, 2, 3]], "W")
-    ends = one[ndd.batch([2, 0]) :, 1]
+    ends = tensor[ndd.batch([2, 0]) :, 1]
     assert ([part.torch().tolist() for part in ends], ends.layout) == ([[9], [1, 5, 9]], "H")
     with pytest.raises(IndexError, match="sample 1"):
-        one[ndd.batch([0, 3])]
+        tensor[ndd.batch([0, 3])]
     with pytest.raises(ValueError, match="Inconsistent batch size"):
-        one[ndd.batch([0]), ndd.batch([0, 1])]
+        tensor[ndd.batch([0]), ndd.batch([0, 1])]
 
 
 @pytest.mark.parametrize("mode", ndd.EvalMode)
@@ -363,9 +370,9 @@ def test_conversion_to_a_number() -> None:
 
 
 def test_iteration_and_membership() -> None:
-    one = ndd.tensor([[1, 2], [3, 4]], layout="HW")
-    assert ([row.torch().tolist() for row in one], len(one)) == ([[1, 2], [3, 4]], 2)
-    assert (2 in one, 5 in one, ndd.tensor(3) in one) == (True, False, True)
+    tensor = ndd.tensor([[1, 2], [3, 4]], layout="HW")
+    assert ([row.torch().tolist() for row in tensor], len(tensor)) == ([[1, 2], [3, 4]], 2)
+    assert (2 in tensor, 5 in tensor, ndd.tensor(3) in tensor) == (True, False, True)
     assert 1.5 in ndd.tensor([1.5], dtype=ndd.bfloat16)
     for wrong in (len, iter, hash):
         with pytest.raises(TypeError):
@@ -393,15 +400,15 @@ def test_metadata_evaluates_nothing(member: str) -> None:
         "nbytes": 12000,
     }
     with ndd.EvalMode.deferred:
-        one = ndd.brightness(ndd.tensor(np.zeros((2, 60, 50), np.uint8), layout="HWC"), dtype=ndd.float32)[0]
-        assert getattr(one, member) == known[member]
-        assert one.pending is not None
-        assert not one.pending.done()
+        output = ndd.brightness(ndd.tensor(np.zeros((2, 60, 50), np.uint8), layout="HWC"), dtype=ndd.float32)[0]
+        assert getattr(output, member) == known[member]
+        assert output.pending is not None
+        assert not output.pending.done()
 
 
 def test_pytree_and_compile() -> None:
-    one = ndd.tensor(np.arange(6.0).reshape(2, 3), layout="HW")
-    leaves, spec = pytree.tree_flatten({"image": one})
+    tensor = ndd.tensor(np.arange(6.0).reshape(2, 3), layout="HW")
+    leaves, spec = pytree.tree_flatten({"image": tensor})
     assert [leaf.shape for leaf in leaves] == [(2, 3)]
     again = pytree.tree_unflatten([leaf * 2 for leaf in leaves], spec)["image"]
     assert (again.layout, again.torch().sum()) == ("HW", 30)
@@ -411,7 +418,7 @@ def test_pytree_and_compile() -> None:
     def double(value: ndd.Tensor) -> ndd.Tensor:
         return ndd.as_tensor(value.torch() * 2, layout=value.layout)
 
-    result = double(one)
+    result = double(tensor)
     assert (result.layout, result.torch().sum()) == ("HW", 30)
 
 
@@ -423,11 +430,11 @@ def saved(value: Any) -> Any:
 
 
 def test_copies_and_pickles() -> None:
-    one = ndd.brightness(ndd.tensor(np.ones((200, 200, 3), np.uint8), layout="HWC"), brightness=3.0)
-    for other in (copy.copy(one), copy.deepcopy(one), pickle.loads(pickle.dumps(one)), saved(one)):
+    output = ndd.brightness(ndd.tensor(np.ones((200, 200, 3), np.uint8), layout="HWC"), brightness=3.0)
+    for other in (copy.copy(output), copy.deepcopy(output), pickle.loads(pickle.dumps(output)), saved(output)):
         assert (other.shape, other.layout, int(other.torch().max())) == ((200, 200, 3), "HWC", 3)
-    one.torch()[:] = 5
-    assert copy.copy(one).torch().data_ptr() == one.torch().data_ptr() != copy.deepcopy(one).torch().data_ptr()
+    output.torch()[:] = 5
+    assert copy.copy(output).torch().data_ptr() == output.torch().data_ptr() != copy.deepcopy(output).torch().data_ptr()
     part = ndd.batch(np.zeros((50, 1000))).tensors[3]
     assert len(pickle.dumps(part)) < 10_000, "a sample is saved without its batch"
     assert saved(ndd.tensor([1.5], dtype=ndd.bfloat16)).dtype == ndd.bfloat16
@@ -483,14 +490,14 @@ def test_conversion_stays_pending(mode: ndd.EvalMode) -> None:
     source = ndd.tensor(np.full((300, 300, 3), 100, np.uint8), layout="HWC")
     with mode:
         brighter = ndd.brightness(source, brightness=2.0)
-        made = [
+        outputs = [
             ndd.as_tensor(brighter, dtype="f32"),
             ndd.tensor(brighter),
             ndd.Tensor(brighter, copy=True),
             brighter.to_device("cpu", force_copy=True),
         ]
-        made.append(ndd.as_batch(brighter).tensors[7])
+        outputs.append(ndd.as_batch(brighter).tensors[7])
         if mode == ndd.EvalMode.deferred:
-            assert all(one.pending is not None for one in made)
-        assert [one.dtype for one in made] == [ndd.float32] + 4 * [ndd.uint8]
-        assert all(int(one.torch().min()) == int(one.torch().max()) == 200 for one in made)
+            assert all(sample.pending is not None for sample in outputs)
+        assert [sample.dtype for sample in outputs] == [ndd.float32] + 4 * [ndd.uint8]
+        assert all(int(sample.torch().min()) == int(sample.torch().max()) == 200 for sample in outputs)

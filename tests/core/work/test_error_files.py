@@ -146,7 +146,7 @@ def test_mixed_samples_get_no_name(images: ndd.Batch) -> None:
 
 def test_sources_are_passed_on_without_being_formatted(files: list[str], tmp_path: Path) -> None:
     encoded, labels = next(ndd.readers.File(files=files).next_epoch(batch_size=4))
-    made = ndd.flip(ndd.decoders.image(encoded)) + 1
-    assert made.sources is encoded.sources
-    assert list(made.select([2, 0]).sources) == [files[2], files[0]]
+    output = ndd.flip(ndd.decoders.image(encoded)) + 1
+    assert output.sources is encoded.sources
+    assert list(output.select([2, 0]).sources) == [files[2], files[0]]
     assert not (labels + 1).sources

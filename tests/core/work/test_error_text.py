@@ -26,7 +26,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(folder / f"{k}.jpg") for k in range(3)]
 
 
-def decoded(jpegs: Any) -> Any:
+def decode(jpegs: Any) -> Any:
     return ndd.flip(ndd.decoders.image(jpegs))
 
 
@@ -35,37 +35,37 @@ def files(paths: list[str]) -> ndd.Batch:
     return jpegs
 
 
-def loaded(paths: list[str], prefetch: int) -> None:
-    list(ndd.DataLoader(ndd.readers.File(files=paths), lambda jpegs, _: decoded(jpegs), batch_size=3, prefetch=prefetch))
+def load(paths: list[str], prefetch: int) -> None:
+    list(ndd.DataLoader(ndd.readers.File(files=paths), lambda jpegs, _: decode(jpegs), batch_size=3, prefetch=prefetch))
 
 
 def captured(paths: list[str]) -> None:
     for jpegs, _ in ndd.readers.File(files=[paths[0], paths[2], paths[0], paths[0], paths[2], paths[0], *paths]).next_epoch(3, capture=True):
-        decoded(jpegs).evaluate()
+        decode(jpegs).evaluate()
 
 
-def compiled(paths: list[str]) -> None:
-    images = decoded(files(paths))
+def compile_function(paths: list[str]) -> None:
+    images = decode(files(paths))
     torch.compile(lambda x: ndd.brightness(x, brightness=2.0), backend="eager")(images)
 
 
 def synchronous(paths: list[str]) -> None:
-    images = decoded(files(paths))
+    images = decode(files(paths))
     with ndd.EvalMode.sync_cpu:
         ndd.brightness(images)
 
 
 ROUTES: dict[str, Callable[[list[str]], Any]] = {
-    "evaluate": lambda paths: decoded(files(paths)).evaluate(),
-    "torch": lambda paths: decoded(files(paths)).torch(pad=True),
-    "numpy": lambda paths: np.asarray(decoded(files(paths)).select(1)),
-    "a sample": lambda paths: decoded(files(paths)).tensors[1].torch(),
-    "further operators": lambda paths: (ndd.brightness(decoded(files(paths))) * 2).evaluate(),
+    "evaluate": lambda paths: decode(files(paths)).evaluate(),
+    "torch": lambda paths: decode(files(paths)).torch(pad=True),
+    "numpy": lambda paths: np.asarray(decode(files(paths)).select(1)),
+    "a sample": lambda paths: decode(files(paths)).tensors[1].torch(),
+    "further operators": lambda paths: (ndd.brightness(decode(files(paths))) * 2).evaluate(),
     "imread": lambda paths: ndd.imread(paths).evaluate(),
-    "a loader": lambda paths: loaded(paths, 2),
-    "a loader without a thread": lambda paths: loaded(paths, 0),
+    "a loader": lambda paths: load(paths, 2),
+    "a loader without a thread": lambda paths: load(paths, 0),
     "a captured loop": captured,
-    "a compiled graph": compiled,
+    "a compiled graph": compile_function,
     "a call that does not return before": synchronous,
 }
 

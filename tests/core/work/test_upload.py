@@ -47,13 +47,13 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCopies]:
     streams._default_streams.clear()
 
 
-def given(seed: int = 0, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
+def make_input(seed: int = 0, shape: tuple[int, ...] = SHAPE) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 200, shape, np.uint8)
 
 
-def computed(seed: int = 0) -> ndd.Batch:
+def compute(seed: int = 0) -> ndd.Batch:
     """A batch in our own memory: ``given(seed) + 1``."""
-    return ndd.brightness(ndd.as_batch(given(seed), layout="HWC"), brightness_shift=1 / 255)
+    return ndd.brightness(ndd.as_batch(make_input(seed), layout="HWC"), brightness_shift=1 / 255)
 
 
 def content(value: ndd.Batch | ndd.Tensor | torch.Tensor) -> np.ndarray:
@@ -72,20 +72,20 @@ def host_waits(cuda: FakeCopies) -> list[Any]:
 
 def test_our_buffers_are_pinned_from_the_second_one_of_a_size_on(cuda: FakeCopies) -> None:
     for k in range(4):
-        moved = computed(k).gpu()
+        moved = compute(k).gpu()
         assert len(cuda.queued) == 1  # no copy by the driver, and no wait
         assert host_waits(cuda) == []
         cuda.finish()
-        np.testing.assert_array_equal(content(moved), given(k) + 1)
+        np.testing.assert_array_equal(content(moved), make_input(k) + 1)
         assert ndd.uploads() == Uploads(direct=k, direct_bytes=k * BYTES, staged=1, staged_bytes=BYTES)
-    ndd.brightness(ndd.as_batch(given(0, (8, 512, 512, 3)), layout="HWC"))
+    ndd.brightness(ndd.as_batch(make_input(0, (8, 512, 512, 3)), layout="HWC"))
     assert native.pinned_sizes == {native.size_class(BYTES)}
     assert len(cuda.pinned) == 4
 
 
 @pytest.mark.parametrize("dtype", sorted(types.NUMERIC, key=str), ids=str)
 def test_memory_of_the_caller_may_be_overwritten_at_once(cuda: FakeCopies, dtype: torch.dtype) -> None:
-    values = torch.from_numpy(given()).to(dtype)
+    values = torch.from_numpy(make_input()).to(dtype)
     expected = values.clone()
     for k in range(2):
         values.copy_(expected)
@@ -101,31 +101,31 @@ def test_memory_of_the_caller_may_be_overwritten_at_once(cuda: FakeCopies, dtype
 
 
 def test_pinned_memory_of_the_caller_is_waited_for(cuda: FakeCopies) -> None:
-    values = torch.empty(SHAPE, dtype=torch.uint8, pin_memory=True).copy_(torch.from_numpy(given()))
+    values = torch.empty(SHAPE, dtype=torch.uint8, pin_memory=True).copy_(torch.from_numpy(make_input()))
     moved = ndd.as_batch(values).gpu()
     values.zero_()
     assert host_waits(cuda) == ["host waits for an upload"]
-    np.testing.assert_array_equal(content(moved), given())
+    np.testing.assert_array_equal(content(moved), make_input())
     assert ndd.uploads() == Uploads(direct=1, direct_bytes=BYTES)
 
 
 def test_small_values_go_with_the_command_on_the_stream_of_the_context(cuda: FakeCopies) -> None:
-    computed().gpu()
+    compute().gpu()
     cuda.finish()
     cuda.log.clear()
     before = ndd.uploads()
     for shape in ((), (3,), (64 << 10,)):
-        moved = ndd.as_tensor(given(1, shape)).gpu()
+        moved = ndd.as_tensor(make_input(1, shape)).gpu()
         assert moved.pending._stream == ndd.get_current_stream().torch
-        np.testing.assert_array_equal(content(moved), given(1, shape))
+        np.testing.assert_array_equal(content(moved), make_input(1, shape))
     assert ndd.uploads() == before
-    assert ndd.as_tensor(given(1, ((64 << 10) + 1,))).gpu().pending._stream == upload._streams[0]
+    assert ndd.as_tensor(make_input(1, ((64 << 10) + 1,))).gpu().pending._stream == upload._streams[0]
 
 
 def test_who_uses_the_result_waits_for_the_stream_of_copies(cuda: FakeCopies) -> None:
-    first, second = computed(0).gpu(), computed(1).gpu()
+    first, second = compute(0).gpu(), compute(1).gpu()
     side = upload._streams[0].cuda_stream
-    assert [one.pending._stream.cuda_stream for one in (first, second)] == [side, side]
+    assert [value.pending._stream.cuda_stream for value in (first, second)] == [side, side]
     assert cuda.log == []
     for _ in range(2):
         first.torch()
@@ -141,14 +141,14 @@ def test_who_uses_the_result_waits_for_the_stream_of_copies(cuda: FakeCopies) ->
 
 
 def test_each_gpu_has_a_stream_of_copies(cuda: FakeCopies) -> None:
-    batch = computed()
+    batch = compute()
     pendings = [batch.gpu(k).pending for k in (0, 1, 0)]
-    assert [one._stream.device_index for one in pendings] == [0, 1, 0]
+    assert [work._stream.device_index for work in pendings] == [0, 1, 0]
     assert pendings[0]._stream is pendings[2]._stream
 
 
 def test_sync_full_waits_for_the_copy(cuda: FakeCopies) -> None:
-    batch = computed()
+    batch = compute()
     for mode in EvalMode:
         with mode:
             batch.gpu()
@@ -157,76 +157,76 @@ def test_sync_full_waits_for_the_copy(cuda: FakeCopies) -> None:
 
 def test_exposed_memory_may_be_written_to(cuda: FakeCopies) -> None:
     """Our memory with a view: if it was taken after the copy began it waits, otherwise the copy is staged."""
-    computed().gpu()
+    compute().gpu()
     cuda.finish()
-    batch = computed(1)
+    batch = compute(1)
     moved = batch.gpu()
     assert host_waits(cuda) == []
     batch.tensors[2].torch()[:] = 0
     assert host_waits(cuda) == ["host waits for an event"]
-    np.testing.assert_array_equal(content(moved), given(1) + 1)
+    np.testing.assert_array_equal(content(moved), make_input(1) + 1)
     cuda.log.clear()
 
-    batch = computed(2)
+    batch = compute(2)
     view, moved = np.asarray(batch.tensors[0]), batch.gpu()
-    one = batch.tensors[0].gpu()
+    sample = batch.tensors[0].gpu()
     small = batch.tensors[0][:4].gpu()
     view[:] = 0
     assert host_waits(cuda) == []
     cuda.finish()
-    np.testing.assert_array_equal(content(moved), given(2) + 1)
-    np.testing.assert_array_equal(content(one), given(2)[0] + 1)
-    np.testing.assert_array_equal(content(small), given(2)[0, :4] + 1)
+    np.testing.assert_array_equal(content(moved), make_input(2) + 1)
+    np.testing.assert_array_equal(content(sample), make_input(2)[0] + 1)
+    np.testing.assert_array_equal(content(small), make_input(2)[0, :4] + 1)
     counts = ndd.uploads()
     assert (counts.direct, counts.staged, counts.pageable) == (1, 4, 0)
 
 
 def test_small_parts_of_pinned_memory_are_waited_for_as_well(cuda: FakeCopies) -> None:
-    computed().gpu()
+    compute().gpu()
     cuda.finish()
-    batch = computed(1)
+    batch = compute(1)
     part = batch.tensors[1][:4].gpu()
     assert len(cuda.queued) == 1
     batch.torch()[:] = 0
-    np.testing.assert_array_equal(content(part), given(1)[1, :4] + 1)
+    np.testing.assert_array_equal(content(part), make_input(1)[1, :4] + 1)
 
 
 def test_without_pinned_memory_the_driver_copies(cuda: FakeCopies) -> None:
     cuda.pinned_left = 2 * BYTES
     for k in range(4):
-        np.testing.assert_array_equal(content(computed(k).gpu()), given(k) + 1 if not cuda.queued else cuda.finish() or given(k) + 1)
+        np.testing.assert_array_equal(content(compute(k).gpu()), make_input(k) + 1 if not cuda.queued else cuda.finish() or make_input(k) + 1)
     assert ndd.uploads() == Uploads(1, BYTES, 1, BYTES, 2, 2 * BYTES)
     assert not native.pinned_sizes
 
 
 def test_huge_buffers_are_not_pinned(cuda: FakeCopies, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upload, "_MAX_PINNED", BYTES - 1)
-    np.testing.assert_array_equal(content(computed().gpu()), given() + 1)
+    np.testing.assert_array_equal(content(compute().gpu()), make_input() + 1)
     assert ndd.uploads() == Uploads(pageable=1, pageable_bytes=BYTES)
     assert not cuda.pinned
 
 
 def test_downloads(cuda: FakeCopies) -> None:
     for k in range(3):
-        back = ndd.as_batch(given(k), layout="HWC").gpu()
+        back = ndd.as_batch(make_input(k), layout="HWC").gpu()
         cuda.finish()
         back = back.cpu()
         assert back.pending is None
-        np.testing.assert_array_equal(np.asarray(back.torch()), given(k))
-    assert ndd.as_tensor(given(0, (5,))).gpu().cpu().torch().tolist() == given(0, (5,)).tolist()
+        np.testing.assert_array_equal(np.asarray(back.torch()), make_input(k))
+    assert ndd.as_tensor(make_input(0, (5,))).gpu().cpu().torch().tolist() == make_input(0, (5,)).tolist()
     assert native.pinned_sizes == {native.size_class(BYTES)}
 
 
 def test_a_stream_that_is_captured_keeps_its_copies(cuda: FakeCopies) -> None:
     cuda.capturing = True
-    computed().gpu()
+    compute().gpu()
     assert not upload._streams
 
 
 def test_sources_are_not_kept(cuda: FakeCopies) -> None:
     sources = []
     for k in range(50):
-        batch = computed(k)
+        batch = compute(k)
         sources.append(weakref.ref(batch.buffer))
         batch.gpu()
         del batch
@@ -238,7 +238,7 @@ def test_sources_are_not_kept(cuda: FakeCopies) -> None:
 
 def test_a_forked_child_uses_the_pool(cuda: FakeCopies) -> None:
     for k in range(2):
-        batch = computed(k)
+        batch = compute(k)
         batch.gpu()
     cuda.finish()
     pinned = len(cuda.pinned)
@@ -246,8 +246,8 @@ def test_a_forked_child_uses_the_pool(cuda: FakeCopies) -> None:
     if not child:
         try:
             cuda.forked = True
-            assert (np.asarray(batch.torch()) == given(1) + 1).all()
-            assert (np.asarray(computed(3).torch()) == given(3) + 1).all()
+            assert (np.asarray(batch.torch()) == make_input(1) + 1).all()
+            assert (np.asarray(compute(3).torch()) == make_input(3) + 1).all()
             assert len(cuda.pinned) == pinned
             assert ndd.uploads().direct == 1
             os._exit(0)
@@ -261,7 +261,7 @@ def test_the_loader_copies_ahead(cuda: FakeCopies, tmp_path: Path, monkeypatch: 
     """While a batch is used, the next ones are being copied; torch tensors returned by the function take the same path."""
     monkeypatch.setattr(native.memory, "_pin_sizes", lambda sizes: None)  # the native readers would ask torch itself for pinned memory
     for k in range(12):
-        np.save(tmp_path / f"{k:02}.npy", given(k, SHAPE[1:]))
+        np.save(tmp_path / f"{k:02}.npy", make_input(k, SHAPE[1:]))
     mine = torch.arange(100_000)
 
     def work(arrays: ndd.Batch) -> dict[str, Any]:
@@ -275,7 +275,7 @@ def test_the_loader_copies_ahead(cuda: FakeCopies, tmp_path: Path, monkeypatch: 
             future.result()
         assert len(cuda.queued) == (4, 2, 0)[k]
         cuda.finish()
-        np.testing.assert_array_equal(content(batch["images"]), np.stack([given(4 * k + i, SHAPE[1:]) + 2 for i in range(4)]))
+        np.testing.assert_array_equal(content(batch["images"]), np.stack([make_input(4 * k + i, SHAPE[1:]) + 2 for i in range(4)]))
         np.testing.assert_array_equal(content(batch["mine"]), mine.numpy())
         assert batch["text"] == "x"
     assert not [entry for entry in host_waits(cuda) if "waits" in entry]
@@ -286,7 +286,7 @@ def test_the_loader_copies_ahead(cuda: FakeCopies, tmp_path: Path, monkeypatch: 
 def test_all_batches_of_a_loader_have_one_stream(cuda: FakeCopies, tmp_path: Path) -> None:
     """Torch's allocator keeps the memory of each stream apart."""
     for k in range(6):
-        np.save(tmp_path / f"{k}.npy", given(k, (4, 4)))
+        np.save(tmp_path / f"{k}.npy", make_input(k, (4, 4)))
     used = []
 
     def work(arrays: ndd.Batch) -> ndd.Batch:
@@ -305,13 +305,13 @@ def test_all_batches_of_a_loader_have_one_stream(cuda: FakeCopies, tmp_path: Pat
 
 def test_the_numpy_reader_copies_ahead(cuda: FakeCopies, tmp_path: Path) -> None:
     for k in range(8):
-        np.save(tmp_path / f"{k}.npy", given(k, SHAPE[1:]))
+        np.save(tmp_path / f"{k}.npy", make_input(k, SHAPE[1:]))
     reader = ndd.readers.Numpy(file_root=tmp_path, device="gpu")
     for k, (arrays,) in enumerate(reader.next_epoch(4)):
         assert len(cuda.queued) == 1
         assert host_waits(cuda) == []
         cuda.finish()
-        np.testing.assert_array_equal(content(arrays), np.stack([given(4 * k + i, SHAPE[1:]) for i in range(4)]))
+        np.testing.assert_array_equal(content(arrays), np.stack([make_input(4 * k + i, SHAPE[1:]) for i in range(4)]))
 
 
 def test_readers_take_pinned_memory_from_torch(tmp_path: Path) -> None:
@@ -347,9 +347,9 @@ read()
 """
     for k in range(4):
         np.save(tmp_path / f"{k}.npy", np.full((1024, 1000), k, np.uint8))
-    made = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True, timeout=120)
+    process = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True, timeout=120)
     means = "[0.0, 1.0, 2.0, 3.0]"
-    assert made.stdout.splitlines() == [f"[] {means}", f"[] {means}", f"[4096000] {means}", f"[] {means}"]
+    assert process.stdout.splitlines() == [f"[] {means}", f"[] {means}", f"[4096000] {means}", f"[] {means}"]
 
 
 # --- a real GPU ---
@@ -383,10 +383,10 @@ def test_ours_are_not_filled_again_too_early(gpu: ndd.Device) -> None:
         totals = []
         for k in range(64):
             busy = (busy @ busy).clamp_(0, 1)
-            batch = computed(k)
+            batch = compute(k)
             theirs = batch.torch().to("cuda", non_blocking=True)
-            totals.append((computed(k).gpu().torch().sum(dtype=torch.int64), theirs.sum(dtype=torch.int64)))
-        assert [(int(ours), int(theirs)) for ours, theirs in totals] == [(int((given(k) + 1).sum(dtype=np.int64)),) * 2 for k in range(64)]
+            totals.append((compute(k).gpu().torch().sum(dtype=torch.int64), theirs.sum(dtype=torch.int64)))
+        assert [(int(ours), int(theirs)) for ours, theirs in totals] == [(int((make_input(k) + 1).sum(dtype=np.int64)),) * 2 for k in range(64)]
     assert ndd.uploads().direct > 0
 
 
@@ -413,11 +413,11 @@ def test_uploads_leave_memory_flat(gpu: ndd.Device) -> None:
 def test_two_contexts_use_one_copy(gpu: ndd.Device) -> None:
     del gpu
     for k in range(20):
-        moved = computed(k).gpu()
+        moved = compute(k).gpu()
         results = []
         for _ in range(2):
             with ndd.EvalContext():
                 results.append(ndd.brightness(moved, brightness_shift=1 / 255))
         del moved
-        for one in results:
-            assert np.array_equal(one.torch().cpu().numpy(), given(k) + 2)
+        for result in results:
+            assert np.array_equal(result.torch().cpu().numpy(), make_input(k) + 2)

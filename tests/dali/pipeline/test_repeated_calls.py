@@ -10,7 +10,7 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd._core.operators.definition import OPERATORS
-from torch_ndd._core.operators.repeated import BoundOperator
+from torch_ndd._core.operators.plans import BoundOperator
 from torch_ndd._core.values.batch import Batch
 from torch_ndd.random import RNG
 

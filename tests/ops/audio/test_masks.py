@@ -18,19 +18,19 @@ CASES = [
 ]
 
 
-def drawn(count: int, operator: Any = ndd.time_mask, extent: int = 60, **args: Any) -> np.ndarray:
+def draw_samples(count: int, operator: Any = ndd.time_mask, extent: int = 60, **args: Any) -> np.ndarray:
     """Return which elements of the axis are masked, for many samples."""
     name = "time_mask_param" if operator is ndd.time_mask else "freq_mask_param"
     shape = (count, 2, extent) if operator is ndd.time_mask else (count, extent, 2)
-    made = operator(ndd.batch(np.ones(shape, np.float32)), **{name: 20, **args}, rng=ndd.random.RNG(seed=5)).torch().numpy()
-    rows = np.moveaxis(made, 2 if operator is ndd.time_mask else 1, 1)
+    output = operator(ndd.batch(np.ones(shape, np.float32)), **{name: 20, **args}, rng=ndd.random.RNG(seed=5)).torch().numpy()
+    rows = np.moveaxis(output, 2 if operator is ndd.time_mask else 1, 1)
     assert (rows[..., 0] == rows[..., 1]).all()
     return rows[..., 0] == 0
 
 
 @pytest.mark.parametrize("operator", [ndd.time_mask, ndd.frequency_mask])
 def test_one_mask_is_one_stretch_of_a_uniform_width_and_place(operator: Any) -> None:
-    masked = drawn(4000, operator)
+    masked = draw_samples(4000, operator)
     edges = np.abs(np.diff(np.pad(masked, ((0, 0), (1, 1))).astype(int), axis=1)).sum(1)
     assert set(edges) == {0, 2}  # nothing, or one span
     widths = masked.sum(1)
@@ -43,30 +43,30 @@ def test_one_mask_is_one_stretch_of_a_uniform_width_and_place(operator: Any) -> 
 
 
 def test_mask_wider_than_the_axis_is_limited() -> None:
-    masked = drawn(1000, extent=6, time_mask_param=1000)
+    masked = draw_samples(1000, extent=6, time_mask_param=1000)
     assert set(masked.sum(1)) == set(range(6))
 
 
 def test_probability_and_number_of_masks() -> None:
-    assert not drawn(100, p=0.0).any()
-    assert not drawn(100, num_masks=0).any()
-    assert abs((drawn(4000, p=0.5).any(1)).mean() - 0.475) < 0.05
-    assert drawn(2000, num_masks=5).mean() > 2 * drawn(2000).mean()
+    assert not draw_samples(100, p=0.0).any()
+    assert not draw_samples(100, num_masks=0).any()
+    assert abs((draw_samples(4000, p=0.5).any(1)).mean() - 0.475) < 0.05
+    assert draw_samples(2000, num_masks=5).mean() > 2 * draw_samples(2000).mean()
 
 
 def test_mean_is_that_of_the_sample() -> None:
     values = np.random.default_rng(0).uniform(0, 1, (5, 8, 40)).astype(np.float32)
-    made = ndd.time_mask(ndd.batch(values), time_mask_param=40, num_masks=3, mask_value="mean", rng=ndd.random.RNG(seed=1)).torch().numpy()
-    changed = made != values
+    output = ndd.time_mask(ndd.batch(values), time_mask_param=40, num_masks=3, mask_value="mean", rng=ndd.random.RNG(seed=1)).torch().numpy()
+    changed = output != values
     assert changed.any()
     for i in range(5):
-        np.testing.assert_allclose(made[i][changed[i]], values[i].mean(dtype=np.float64), rtol=1e-6)
+        np.testing.assert_allclose(output[i][changed[i]], values[i].mean(dtype=np.float64), rtol=1e-6)
 
 
 def test_a_sample_does_not_depend_on_the_batch() -> None:
     values = torch.ones(6, 10, 30)
-    one, three = (ndd.frequency_mask(ndd.batch(values[:n]), freq_mask_param=8, rng=ndd.random.RNG(seed=3)).torch() for n in (1, 6))
-    assert torch.equal(one[0], three[0])
+    single, three = (ndd.frequency_mask(ndd.batch(values[:n]), freq_mask_param=8, rng=ndd.random.RNG(seed=3)).torch() for n in (1, 6))
+    assert torch.equal(single[0], three[0])
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def region(signal: np.ndarray, cutoff_db: float = -60.0, reference_power: float 
     return (np.int32(0), np.int32(0)) if not len(loud) else (np.int32(loud[0]), np.int32(loud[-1] + window - loud[0]))
 
 
-def resampled(
+def resample_reference(
     signal: np.ndarray,
     scale: float | None = None,
     in_rate: float = 1.0,
@@ -46,11 +46,11 @@ def resampled(
     stretch = max(1.0, ratio) if antialias else 1.0
     x = (np.arange(length)[None] - np.arange(out_length)[:, None] * ratio) / stretch
     weights = np.where(np.abs(x) < lobes, np.sinc(x) * 0.5 * (1 + np.cos(np.pi * x / lobes)), 0) / stretch
-    made = weights @ values
+    output = weights @ values
     if made_dtype.kind in "iu":
         limits = np.iinfo(made_dtype)
-        made = np.clip(np.copysign(np.floor(np.abs(made) + 0.5), made), limits.min, limits.max)
-    return made.astype(made_dtype)
+        output = np.clip(np.copysign(np.floor(np.abs(output) + 0.5), output), limits.min, limits.max)
+    return output.astype(made_dtype)
 
 
 def with_silence(length: int = 400, dtype: str = "float32") -> Any:
@@ -95,26 +95,38 @@ CASES = [
     ),
     Case("nonsilent_region", "longer than the signal", with_silence(), {}, reference=region),
     Case(
-        "audio_resample", "rates", signals(), {"in_rate": 44100.0, "out_rate": Each([16000.0, 48000.0, 22050.0])}, reference=resampled, tolerance=1e-5
+        "audio_resample",
+        "rates",
+        signals(),
+        {"in_rate": 44100.0, "out_rate": Each([16000.0, 48000.0, 22050.0])},
+        reference=resample_reference,
+        tolerance=1e-5,
     ),
-    Case("audio_resample", "rates of the input", signals(), {"in_rate": Each([3.0, 2.0, 1.0]), "out_rate": 2.0}, reference=resampled, tolerance=1e-5),
+    Case(
+        "audio_resample",
+        "rates of the input",
+        signals(),
+        {"in_rate": Each([3.0, 2.0, 1.0]), "out_rate": 2.0},
+        reference=resample_reference,
+        tolerance=1e-5,
+    ),
     Case(
         "audio_resample",
         "scale, two channels",
         arrays((150, 2), "float32", axes=[0], low=-1, high=1),
         {"scale": Each([0.7, 1.2345, 2.0]), "quality": 80.0},
-        reference=resampled,
+        reference=resample_reference,
         tolerance=1e-5,
     ),
-    Case("audio_resample", "length", signals(), {"out_length": Each([77, 331, 400]), "quality": 0.0}, reference=resampled, tolerance=1e-5),
-    Case("audio_resample", "antialias", signals(), {"scale": 0.3, "antialias": True}, reference=resampled, tolerance=1e-5),
-    Case("audio_resample", "int16", signals(200, "int16", -20000, 20000), {"scale": 1.5}, reference=resampled, tolerance=1),
+    Case("audio_resample", "length", signals(), {"out_length": Each([77, 331, 400]), "quality": 0.0}, reference=resample_reference, tolerance=1e-5),
+    Case("audio_resample", "antialias", signals(), {"scale": 0.3, "antialias": True}, reference=resample_reference, tolerance=1e-5),
+    Case("audio_resample", "int16", signals(200, "int16", -20000, 20000), {"scale": 1.5}, reference=resample_reference, tolerance=1),
     Case(
         "audio_resample",
         "uint8 to float32",
         signals(200, "uint8", 0, 256),
         {"scale": 0.75, "dtype": torch.float32},
-        reference=resampled,
+        reference=resample_reference,
         tolerance=1e-5,
     ),
 ]
@@ -140,13 +152,13 @@ def test_nan_is_silent_where_it_is() -> None:
     signal[500:600] = 1
     begin, length = ndd.nonsilent_region(signal, window_length=10)
     assert (begin.item(), length.item()) == (491, 118)
-    assert [one.item() for one in ndd.nonsilent_region(torch.full((5000,), math.nan))] == [0, 0]
+    assert [number.item() for number in ndd.nonsilent_region(torch.full((5000,), math.nan))] == [0, 0]
 
 
 def test_region_of_nothing() -> None:
-    assert [one.item() for one in ndd.nonsilent_region(torch.zeros(0))] == [0, 0]
-    assert [one.item() for one in ndd.nonsilent_region(torch.zeros(100))] == [0, 100]  # as loud as its loudest window, as in DALI
-    assert [one.item() for one in ndd.nonsilent_region(torch.ones(3000), cutoff_db=10.0)] == [0, 0]
+    assert [number.item() for number in ndd.nonsilent_region(torch.zeros(0))] == [0, 0]
+    assert [number.item() for number in ndd.nonsilent_region(torch.zeros(100))] == [0, 100]  # as loud as its loudest window, as in DALI
+    assert [number.item() for number in ndd.nonsilent_region(torch.ones(3000), cutoff_db=10.0)] == [0, 0]
 
 
 @pytest.mark.parametrize("window", [1, 2, 7, 8, 9, 15, 16, 17, 64, 100, 333, 999, 1000])
@@ -163,10 +175,10 @@ def test_antialiasing_equals_soxr() -> None:
     time = np.arange(44100) / 44100
     kept = np.sin(2 * np.pi * 3000 * time**2).astype(np.float32)  # up to 6 kHz
     removed = np.sin(2 * np.pi * 15000 * time).astype(np.float32)
-    made = ndd.audio_resample(ndd.tensor(kept + removed), in_rate=44100.0, out_rate=16000.0, antialias=True, quality=80.0).torch().numpy()
+    output = ndd.audio_resample(ndd.tensor(kept + removed), in_rate=44100.0, out_rate=16000.0, antialias=True, quality=80.0).torch().numpy()
     expected = pytest.importorskip("soxr").resample(kept, 44100, 16000, quality="VHQ")
-    assert made.shape == expected.shape
-    assert np.abs(made - expected)[200:-200].max() < 2e-3
+    assert output.shape == expected.shape
+    assert np.abs(output - expected)[200:-200].max() < 2e-3
     folded = ndd.audio_resample(ndd.tensor(kept + removed), in_rate=44100.0, out_rate=16000.0).torch().numpy()
     assert np.abs(folded - expected)[200:-200].max() > 0.5
 
@@ -174,15 +186,15 @@ def test_antialiasing_equals_soxr() -> None:
 def test_upsampling_equals_soxr() -> None:
     time = np.arange(16000) / 16000
     signal = np.sin(2 * np.pi * 2000 * time**2).astype(np.float32)  # up to 4 kHz
-    made = ndd.audio_resample(ndd.tensor(signal), in_rate=16000.0, out_rate=44100.0).torch().numpy()
+    output = ndd.audio_resample(ndd.tensor(signal), in_rate=16000.0, out_rate=44100.0).torch().numpy()
     expected = pytest.importorskip("soxr").resample(signal, 16000, 44100, quality="VHQ")
-    assert np.abs(made - expected)[200:-200].max() < 1e-3
+    assert np.abs(output - expected)[200:-200].max() < 1e-3
 
 
 def test_ratio_that_is_not_a_fraction() -> None:
     signal = np.random.default_rng(0).uniform(-1, 1, 5000).astype(np.float32)
-    made = ndd.audio_resample(ndd.tensor(signal), scale=math.pi / 3).torch().numpy()
-    np.testing.assert_allclose(made, resampled(signal, math.pi / 3), rtol=0, atol=5e-6)
+    output = ndd.audio_resample(ndd.tensor(signal), scale=math.pi / 3).torch().numpy()
+    np.testing.assert_allclose(output, resample_reference(signal, math.pi / 3), rtol=0, atol=5e-6)
 
 
 def test_lengths_of_results() -> None:

@@ -72,12 +72,12 @@ def mel_bands(
 
 def cepstrum(bands: np.ndarray, axis: int = 0, dct_type: int = 2, n_mfcc: int = 20, normalize: bool = False, lifter: float = 0.0) -> np.ndarray:
     """The reference, SciPy, whose transforms are twice the textbook's unless they are orthogonal."""
-    made = np.asarray(scipy.fft.dct(bands.astype(np.float64), type=dct_type, axis=axis, norm="ortho" if normalize else None))
-    made = made if normalize else made / 2
-    made = np.moveaxis(made, axis, 0)[:n_mfcc]
-    k = np.arange(len(made)).reshape(-1, *(1,) * (made.ndim - 1))
+    output = np.asarray(scipy.fft.dct(bands.astype(np.float64), type=dct_type, axis=axis, norm="ortho" if normalize else None))
+    output = output if normalize else output / 2
+    output = np.moveaxis(output, axis, 0)[:n_mfcc]
+    k = np.arange(len(output)).reshape(-1, *(1,) * (output.ndim - 1))
     lift = 1 + lifter / 2 * np.sin(np.pi * (k + 1) / lifter) if lifter else 1.0
-    return np.moveaxis(made * lift, 0, axis).astype(np.float32)
+    return np.moveaxis(output * lift, 0, axis).astype(np.float32)
 
 
 def decibels(values: np.ndarray, multiplier: float = 10.0, reference: float = 0.0, cutoff_db: float = -200.0) -> np.ndarray:
@@ -85,14 +85,14 @@ def decibels(values: np.ndarray, multiplier: float = 10.0, reference: float = 0.
     return (multiplier * np.log10(np.maximum(10 ** (cutoff_db / multiplier), ratio))).astype(np.float32)
 
 
-def emphasized(values: np.ndarray, preemph_coeff: float = 0.97, border: str = "clamp", dtype: torch.dtype = torch.float32) -> np.ndarray:
+def emphasize_reference(values: np.ndarray, preemph_coeff: float = 0.97, border: str = "clamp", dtype: torch.dtype = torch.float32) -> np.ndarray:
     flat = values.astype(np.float64).reshape(-1)
     before = {"zero": 0.0, "clamp": flat[0], "reflect": flat[1]}[border]
-    made, _ = scipy.signal.lfilter([1, -preemph_coeff], [1], flat, zi=[-preemph_coeff * before])
+    output, _ = scipy.signal.lfilter([1, -preemph_coeff], [1], flat, zi=[-preemph_coeff * before])
     if not dtype.is_floating_point:
         limits = torch.iinfo(dtype)
-        made = np.clip(np.copysign(np.floor(np.abs(made) + 0.5), made), limits.min, limits.max)
-    return made.reshape(values.shape).astype(str(dtype).removeprefix("torch."))
+        output = np.clip(np.copysign(np.floor(np.abs(output) + 0.5), output), limits.min, limits.max)
+    return output.reshape(values.shape).astype(str(dtype).removeprefix("torch."))
 
 
 CASES = [
@@ -163,15 +163,15 @@ CASES = [
         reference=decibels,
         tolerance=1e-5,
     ),
-    Case("preemphasis_filter", "coefficients", signals(), {"preemph_coeff": Each([0.9, 0.0, -0.5])}, reference=emphasized, tolerance=1e-6),
+    Case("preemphasis_filter", "coefficients", signals(), {"preemph_coeff": Each([0.9, 0.0, -0.5])}, reference=emphasize_reference, tolerance=1e-6),
     Case(
         "preemphasis_filter",
         "int16",
         signals(3000, "int16", -30000, 30000),
         {"border": "reflect", "dtype": torch.int16, "preemph_coeff": 1.25},
-        reference=emphasized,
+        reference=emphasize_reference,
     ),
-    Case("preemphasis_filter", "rows", arrays((4, 6), "float16", high=1), {"border": "zero"}, reference=emphasized, tolerance=1e-6),
+    Case("preemphasis_filter", "rows", arrays((4, 6), "float16", high=1), {"border": "zero"}, reference=emphasize_reference, tolerance=1e-6),
 ]
 
 
@@ -180,30 +180,30 @@ CASES = [
 def test_any_length_of_the_transform(length: int, layout: str) -> None:
     signal = np.random.default_rng(length).uniform(-1, 1, 2 * length + 40).astype(np.float32)
     args: dict[str, Any] = {"window_length": length, "window_step": max(1, length // 3), "layout": layout}
-    made = ndd.spectrogram(ndd.tensor(signal), **args).torch().numpy()
+    output = ndd.spectrogram(ndd.tensor(signal), **args).torch().numpy()
     expected = short_time_spectra(signal, **args)
-    np.testing.assert_allclose(made, expected, rtol=0, atol=2e-6 * expected.max())
+    np.testing.assert_allclose(output, expected, rtol=0, atol=2e-6 * expected.max())
 
 
 def test_window_that_is_longer_than_the_signal_is_mirrored_repeatedly() -> None:
     signal = np.random.default_rng(0).uniform(-1, 1, 7).astype(np.float32)
-    made = ndd.spectrogram(ndd.tensor(signal), window_length=64, window_step=3).torch().numpy()
-    np.testing.assert_allclose(made, short_time_spectra(signal, window_length=64, window_step=3), rtol=0, atol=1e-4)
+    output = ndd.spectrogram(ndd.tensor(signal), window_length=64, window_step=3).torch().numpy()
+    np.testing.assert_allclose(output, short_time_spectra(signal, window_length=64, window_step=3), rtol=0, atol=1e-4)
 
 
 def test_pending_signal_is_transformed() -> None:
     signal = torch.linspace(-1, 1, 1000)
     with ndd.EvalMode.deferred:
-        made = ndd.to_decibels(ndd.mel_filter_bank(ndd.spectrogram(ndd.copy(ndd.tensor(signal)))))
-    assert torch.equal(made.torch(), ndd.to_decibels(ndd.mel_filter_bank(ndd.spectrogram(signal))).torch())
+        output = ndd.to_decibels(ndd.mel_filter_bank(ndd.spectrogram(ndd.copy(ndd.tensor(signal)))))
+    assert torch.equal(output.torch(), ndd.to_decibels(ndd.mel_filter_bank(ndd.spectrogram(signal))).torch())
 
 
 def test_equals_torch_stft() -> None:
     signal = torch.from_numpy(np.random.default_rng(1).uniform(-1, 1, (2, 4000)).astype(np.float32))
     window = torch.hann_window(400)
     expected = torch.stft(signal, 512, 160, 400, window, return_complex=True, pad_mode="reflect").abs() ** 2
-    made = ndd.spectrogram(ndd.batch(signal), nfft=512, window_step=160, window_length=400, window_fn=window.tolist()).torch()
-    torch.testing.assert_close(made, expected, rtol=1e-4, atol=1e-4)
+    output = ndd.spectrogram(ndd.batch(signal), nfft=512, window_step=160, window_length=400, window_fn=window.tolist()).torch()
+    torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -213,10 +213,10 @@ def test_equals_librosa(htk: bool, normalize: bool) -> None:
     librosa = pytest.importorskip("librosa")
     filters = librosa.filters.mel(sr=16000, n_fft=512, n_mels=40, fmin=50, fmax=7000, htk=htk, norm="slaney" if normalize else None)
     formula = "htk" if htk else "slaney"
-    made = ndd.mel_filter_bank(
+    output = ndd.mel_filter_bank(
         torch.eye(257), nfilter=40, sample_rate=16000.0, freq_low=50.0, freq_high=7000.0, mel_formula=formula, normalize=normalize
     )
-    np.testing.assert_allclose(made.torch().numpy(), filters, rtol=0, atol=1e-6 * filters.max())
+    np.testing.assert_allclose(output.torch().numpy(), filters, rtol=0, atol=1e-6 * filters.max())
 
 
 def test_decibels_without_positive_elements() -> None:
@@ -273,6 +273,6 @@ def test_mfcc_with_a_nan_lifter() -> None:
 
 @pytest.mark.parametrize("border", ["zero", "clamp", "reflect"])
 def test_preemphasis_of_one_element_and_of_none(border: str) -> None:
-    made = ndd.preemphasis_filter(torch.tensor([2.0]), border=border, preemph_coeff=0.5).torch()
-    assert made.tolist() == [2.0 if border == "zero" else 1.0]
+    output = ndd.preemphasis_filter(torch.tensor([2.0]), border=border, preemph_coeff=0.5).torch()
+    assert output.tolist() == [2.0 if border == "zero" else 1.0]
     assert ndd.preemphasis_filter(torch.zeros(0), border=border).shape == (0,)

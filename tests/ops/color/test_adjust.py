@@ -8,7 +8,7 @@ import torch_ndd as ndd
 from torch_ndd import types
 
 
-def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def round_reference(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Half away from zero, saturated."""
     if dtype.kind == "f":
         return values.astype(dtype)
@@ -16,27 +16,27 @@ def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.clip(np.copysign(np.floor(np.abs(values) + 0.5), values), limits.min, limits.max).astype(dtype)
 
 
-def brightened(image: np.ndarray, brightness: float | list[float] = 1.0, brightness_shift: float = 0.0, dtype: str | None = None) -> np.ndarray:
+def brighten(image: np.ndarray, brightness: float | list[float] = 1.0, brightness_shift: float = 0.0, dtype: str | None = None) -> np.ndarray:
     out = np.dtype({None: image.dtype, "f32": "float32", "i16": "int16"}[dtype])
     scale = np.reshape(np.float32(brightness), (-1, *(1,) * (image.ndim - 1))) if np.ndim(brightness) else np.float32(brightness)
     full = 1.0 if out.kind == "f" else np.iinfo(out).max
-    return rounded(scale * image.astype(np.float32) + np.float32(brightness_shift) * np.float32(full), out)
+    return round_reference(scale * image.astype(np.float32) + np.float32(brightness_shift) * np.float32(full), out)
 
 
 YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
 
 
-def twisted(
+def twist(
     image: np.ndarray, brightness: float = 1.0, contrast: float = 1.0, hue: float = 0.0, saturation: float = 1.0, dtype: str | None = None
 ) -> np.ndarray:
     out = np.dtype({None: image.dtype, "f32": "float32", "i16": "int16"}[dtype])
     cos, sin = saturation * np.cos(np.radians(hue)), saturation * np.sin(np.radians(hue))
     matrix = np.linalg.inv(YIQ) @ np.array([[1, 0, 0], [0, cos, sin], [0, -sin, cos]]) @ YIQ
     middle = 0.5 if image.dtype.kind == "f" else 128
-    return rounded(brightness * (middle + contrast * (image @ matrix.T - middle)), out)
+    return round_reference(brightness * (middle + contrast * (image @ matrix.T - middle)), out)
 
 
-def contrasted(
+def apply_contrast(
     image: np.ndarray,
     contrast: float | list[float] = 1.0,
     contrast_center: float | None = None,
@@ -47,14 +47,14 @@ def contrasted(
     out = np.dtype({None: image.dtype, "f32": "float32", "i16": "int16"}[dtype])
     center = contrast_center if contrast_center is not None else 0.5 if image.dtype.kind == "f" else (np.iinfo(image.dtype).max + 1) / 2
     full = 1.0 if out.kind == "f" else np.iinfo(out).max
-    return rounded(brightness_shift * full + brightness * (center + contrast * (image.astype(np.float64) - center)), out)
+    return round_reference(brightness_shift * full + brightness * (center + contrast * (image.astype(np.float64) - center)), out)
 
 
-def hsv_twisted(image: np.ndarray, hue: float = 0.0, saturation: float = 1.0, value: float = 1.0, dtype: str = "uint8") -> np.ndarray:
-    return rounded(twisted(image.astype(np.float64), value, 1.0, hue, saturation), np.dtype({"f32": "float32"}.get(dtype, dtype)))
+def twist_hsv(image: np.ndarray, hue: float = 0.0, saturation: float = 1.0, value: float = 1.0, dtype: str = "uint8") -> np.ndarray:
+    return round_reference(twist(image.astype(np.float64), value, 1.0, hue, saturation), np.dtype({"f32": "float32"}.get(dtype, dtype)))
 
 
-def posterized(image: np.ndarray, bits: int | list[int]) -> np.ndarray:
+def posterize_reference(image: np.ndarray, bits: int | list[int]) -> np.ndarray:
     """With shifts of the bits."""
     kept = np.reshape(bits, (-1, *(1,) * (image.ndim - 1))) if np.ndim(bits) else np.int64(bits)
     if image.dtype.kind == "f":
@@ -66,7 +66,7 @@ def posterized(image: np.ndarray, bits: int | list[int]) -> np.ndarray:
 KR, KG, KB = 0.299, 0.587, 0.114  # ITU-R BT.601
 
 
-def respaced(image: np.ndarray, image_type: int, output_type: int) -> np.ndarray:
+def convert_space(image: np.ndarray, image_type: int, output_type: int) -> np.ndarray:
     """A matrix over R, G and B, written out."""
     full = (1.0 if image.dtype.kind == "f" else np.iinfo(image.dtype).max) / 255
     planes = [image[..., c].astype(np.float64) / full for c in range(image.shape[-1])]
@@ -86,32 +86,32 @@ def respaced(image: np.ndarray, image_type: int, output_type: int) -> np.ndarray
         types.GRAY: [luma],
         types.YCbCr: [16 + 219 * luma / 255, 128 + 112 * (b - luma) / (1 - KB) / 255, 128 + 112 * (r - luma) / (1 - KR) / 255],
     }[output_type]
-    return rounded(np.stack(out, -1) * full, image.dtype)
+    return round_reference(np.stack(out, -1) * full, image.dtype)
 
 
 SPACES = {"RGB": types.RGB, "BGR": types.BGR, "GRAY": types.GRAY, "YCbCr": types.YCbCr}
 
 CASES = [
-    Case("brightness", "uint8", images("HWC", "uint8"), {"brightness": 1.5, "brightness_shift": -0.1}, "HWC", brightened),
+    Case("brightness", "uint8", images("HWC", "uint8"), {"brightness": 1.5, "brightness_shift": -0.1}, "HWC", brighten),
     Case(
         "brightness",
         "each",
         images("HWC", "uint8"),
         {"brightness": Each([0.5, 1.0, 2.0]), "brightness_shift": Each([0.5, 0.0, -0.25])},
         "HWC",
-        brightened,
+        brighten,
     ),
-    Case("brightness", "float32", images("HWC", "float32"), {"brightness": 0.3, "brightness_shift": 2.0}, "HWC", brightened, 1e-4),
-    Case("brightness", "to float", images("HWC", "uint8"), {"brightness": 1.7, "dtype": "f32"}, "HWC", brightened, 1e-4),
-    Case("brightness", "to int16", images("DHWC", "uint8"), {"brightness": -190.4, "dtype": "i16"}, "DHWC", brightened),
+    Case("brightness", "float32", images("HWC", "float32"), {"brightness": 0.3, "brightness_shift": 2.0}, "HWC", brighten, 1e-4),
+    Case("brightness", "to float", images("HWC", "uint8"), {"brightness": 1.7, "dtype": "f32"}, "HWC", brighten, 1e-4),
+    Case("brightness", "to int16", images("DHWC", "uint8"), {"brightness": -190.4, "dtype": "i16"}, "DHWC", brighten),
     Case("brightness", "formula", images("FHWC", "int32", low=-300), {"brightness": 0.7}, "FHWC"),
     Case("brightness", "frames formula", images("FHWC", "uint8"), {"brightness": Each([0.5, 1.0, 2.0])}, "FHWC"),
-    Case("posterize", "uint8", images("HWC", "uint8"), {"bits": 3}, "HWC", posterized),
-    Case("posterize", "each", images("CHW", "uint8"), {"bits": Each([0, 4, 8])}, "CHW", posterized),
-    Case("posterize", "int16", images("HWC", "int16", low=-300), {"bits": Each([1, 9, 20])}, "HWC", posterized),
-    Case("posterize", "float32", images("HWC", "float32"), {"bits": Each([1, 2, 7])}, "HWC", posterized),
-    Case("posterize", "frames", images("FHWC", "uint8"), {"bits": 5}, "FHWC", posterized),
-    Case("color_twist", "uint8", images("HWC"), {"brightness": 1.1, "contrast": 0.7, "hue": 50.0, "saturation": 1.4}, "HWC", twisted, 1),
+    Case("posterize", "uint8", images("HWC", "uint8"), {"bits": 3}, "HWC", posterize_reference),
+    Case("posterize", "each", images("CHW", "uint8"), {"bits": Each([0, 4, 8])}, "CHW", posterize_reference),
+    Case("posterize", "int16", images("HWC", "int16", low=-300), {"bits": Each([1, 9, 20])}, "HWC", posterize_reference),
+    Case("posterize", "float32", images("HWC", "float32"), {"bits": Each([1, 2, 7])}, "HWC", posterize_reference),
+    Case("posterize", "frames", images("FHWC", "uint8"), {"bits": 5}, "FHWC", posterize_reference),
+    Case("color_twist", "uint8", images("HWC"), {"brightness": 1.1, "contrast": 0.7, "hue": 50.0, "saturation": 1.4}, "HWC", twist, 1),
     Case(
         "color_twist",
         "each",
@@ -123,20 +123,20 @@ CASES = [
             "saturation": Each([0.0, 1.0, 3.0]),
         },
         "HWC",
-        twisted,
+        twist,
         1,
     ),
-    Case("color_twist", "float32", images("HWC", "float32"), {"contrast": 0.7, "hue": 50.0}, "HWC", twisted, 1e-3),
-    Case("color_twist", "to float", images("DHWC"), {"contrast": 0.7, "saturation": 0.2, "dtype": "f32"}, "DHWC", twisted, 1e-3),
-    Case("color_twist", "to int16", images("FHWC"), {"brightness": -9.0, "dtype": "i16"}, "FHWC", twisted, 1),
-    Case("color_twist", "several tiles", images("HWC", H=61, W=83), {"contrast": 0.7, "hue": 50.0}, "HWC", twisted, 1),
-    Case("color_twist", "several tiles to float", images("HWC", H=61, W=83), {"contrast": 0.7, "hue": 50.0, "dtype": "f32"}, "HWC", twisted, 1e-3),
-    Case("contrast", "uint8", images("HWC"), {"contrast": 1.5}, "HWC", contrasted),
-    Case("contrast", "each", images("HWC"), {"contrast": Each([0.5, -1.0, 3.0]), "contrast_center": Each([100.0, 0.0, 30.0])}, "HWC", contrasted),
-    Case("contrast", "float32", images("HWC", "float32", high=1), {"contrast": 0.3}, "HWC", contrasted, 1e-6),
-    Case("contrast", "to float", images("DHWC", "int16", low=-300), {"contrast": 0.25, "dtype": "f32"}, "DHWC", contrasted, 1e-2),
+    Case("color_twist", "float32", images("HWC", "float32"), {"contrast": 0.7, "hue": 50.0}, "HWC", twist, 1e-3),
+    Case("color_twist", "to float", images("DHWC"), {"contrast": 0.7, "saturation": 0.2, "dtype": "f32"}, "DHWC", twist, 1e-3),
+    Case("color_twist", "to int16", images("FHWC"), {"brightness": -9.0, "dtype": "i16"}, "FHWC", twist, 1),
+    Case("color_twist", "several tiles", images("HWC", H=61, W=83), {"contrast": 0.7, "hue": 50.0}, "HWC", twist, 1),
+    Case("color_twist", "several tiles to float", images("HWC", H=61, W=83), {"contrast": 0.7, "hue": 50.0, "dtype": "f32"}, "HWC", twist, 1e-3),
+    Case("contrast", "uint8", images("HWC"), {"contrast": 1.5}, "HWC", apply_contrast),
+    Case("contrast", "each", images("HWC"), {"contrast": Each([0.5, -1.0, 3.0]), "contrast_center": Each([100.0, 0.0, 30.0])}, "HWC", apply_contrast),
+    Case("contrast", "float32", images("HWC", "float32", high=1), {"contrast": 0.3}, "HWC", apply_contrast, 1e-6),
+    Case("contrast", "to float", images("DHWC", "int16", low=-300), {"contrast": 0.25, "dtype": "f32"}, "DHWC", apply_contrast, 1e-2),
     Case("contrast", "frames formula", images("FHWC"), {"contrast": Each([0.5, 1.0, 2.0])}, "FHWC"),
-    Case("brightness_contrast", "uint8", images("HWC"), {"brightness": 0.75, "contrast": 1.5, "brightness_shift": 0.2}, "HWC", contrasted),
+    Case("brightness_contrast", "uint8", images("HWC"), {"brightness": 0.75, "contrast": 1.5, "brightness_shift": 0.2}, "HWC", apply_contrast),
     Case(
         "brightness_contrast",
         "each",
@@ -148,34 +148,34 @@ CASES = [
             "contrast_center": Each([0.0, 99.0, 255.0]),
         },
         "HWC",
-        contrasted,
+        apply_contrast,
     ),
-    Case("brightness_contrast", "float32", images("FHWC", "float32", high=1), {"brightness": 1.3, "contrast": 0.3}, "FHWC", contrasted, 1e-6),
+    Case("brightness_contrast", "float32", images("FHWC", "float32", high=1), {"brightness": 1.3, "contrast": 0.3}, "FHWC", apply_contrast, 1e-6),
     Case(
         "brightness_contrast",
         "to int16",
         images("DHWC"),
         {"brightness": 3.0, "contrast": 4.0, "contrast_center": 10.0, "dtype": "i16"},
         "DHWC",
-        contrasted,
+        apply_contrast,
     ),
-    Case("hsv", "uint8", images("HWC"), {"hue": 50.0, "saturation": 1.4, "value": 0.8}, "HWC", hsv_twisted, 1),
+    Case("hsv", "uint8", images("HWC"), {"hue": 50.0, "saturation": 1.4, "value": 0.8}, "HWC", twist_hsv, 1),
     Case(
         "hsv",
         "each",
         images("HWC"),
         {"hue": Each([0.0, -120.0, 45.0]), "saturation": Each([0.0, 1.0, 3.0]), "value": Each([0.5, 1.5, 1.0])},
         "HWC",
-        hsv_twisted,
+        twist_hsv,
         1,
     ),
-    Case("hsv", "float32 to uint8", images("HWC", "float32", high=300), {"hue": 70.0}, "HWC", hsv_twisted, 1),
-    Case("hsv", "to float", images("DHWC"), {"value": 2.0, "saturation": 0.2, "dtype": "f32"}, "DHWC", hsv_twisted, 1e-3),
+    Case("hsv", "float32 to uint8", images("HWC", "float32", high=300), {"hue": 70.0}, "HWC", twist_hsv, 1),
+    Case("hsv", "to float", images("DHWC"), {"value": 2.0, "saturation": 0.2, "dtype": "f32"}, "DHWC", twist_hsv, 1e-3),
     Case("hsv", "formula", images("FHWC"), {"value": 0.8, "hue": Each([20.0, 70.0, 200.0])}, "FHWC", tolerance=1),
-    Case("hue", "uint8", images("HWC"), {"hue": Each([50.0, 0.0, 300.0])}, "HWC", twisted, 1),
-    Case("hue", "to float", images("FHWC"), {"hue": 33.0, "dtype": "f32"}, "FHWC", twisted, 1e-3),
-    Case("saturation", "uint8", images("HWC"), {"saturation": Each([0.0, 1.0, 4.0])}, "HWC", twisted, 1),
-    Case("saturation", "to int16", images("DHWC"), {"saturation": -3.0, "dtype": "i16"}, "DHWC", twisted, 1),
+    Case("hue", "uint8", images("HWC"), {"hue": Each([50.0, 0.0, 300.0])}, "HWC", twist, 1),
+    Case("hue", "to float", images("FHWC"), {"hue": 33.0, "dtype": "f32"}, "FHWC", twist, 1e-3),
+    Case("saturation", "uint8", images("HWC"), {"saturation": Each([0.0, 1.0, 4.0])}, "HWC", twist, 1),
+    Case("saturation", "to int16", images("DHWC"), {"saturation": -3.0, "dtype": "i16"}, "DHWC", twist, 1),
     *(
         Case(
             "color_space_conversion",
@@ -183,7 +183,7 @@ CASES = [
             images("HWC", C=1 if source == "GRAY" else 3),
             {"image_type": SPACES[source], "output_type": SPACES[target]},
             "HWC",
-            respaced,
+            convert_space,
             1,
         )
         for source in SPACES
@@ -196,7 +196,7 @@ CASES = [
             images("HWC", dtype, H=61, W=83),
             {"image_type": types.RGB, "output_type": SPACES[target]},
             "HWC",
-            respaced,
+            convert_space,
             1,
         )
         for dtype in ("uint8", "float32")
@@ -208,7 +208,7 @@ CASES = [
         images("FHWC", "uint16", high=65536),
         {"image_type": types.YCbCr, "output_type": types.RGB},
         "FHWC",
-        respaced,
+        convert_space,
         1,
     ),
     Case(
@@ -217,7 +217,7 @@ CASES = [
         images("DHWC", "float32", high=1),
         {"image_type": types.RGB, "output_type": types.YCbCr},
         "DHWC",
-        respaced,
+        convert_space,
         1e-5,
     ),
     Case("color_twist", "formula", images("FHWC"), {"brightness": 0.8, "hue": Each([20.0, 70.0, 200.0])}, "FHWC", tolerance=1),
@@ -251,7 +251,7 @@ def test_frames(name: str, argument: str) -> None:
 def test_color_twist_of_any_width(width: int) -> None:
     image = np.random.default_rng(0).integers(0, 256, (1, width, 3)).astype(np.uint8)
     args = {"brightness": 1.3, "contrast": 1.2, "hue": 50.0, "saturation": 0.4}
-    assert np.abs(np.asarray(ndd.color_twist(image, **args).evaluate()).astype(int) - twisted(image, **args)).max() <= 1
+    assert np.abs(np.asarray(ndd.color_twist(image, **args).evaluate()).astype(int) - twist(image, **args)).max() <= 1
     identity = np.asarray(ndd.color_twist(image).evaluate())
     assert np.array_equal(identity, image)
 
@@ -296,7 +296,7 @@ def test_color_spaces_of_any_width(source: str, target: str, width: int) -> None
     image = np.random.default_rng(0).integers(0, 256, (2, width, 1 if source == "GRAY" else 3)).astype(np.uint8)
     args = {"image_type": SPACES[source], "output_type": SPACES[target]}
     ours = np.asarray(ndd.color_space_conversion(image, **args).evaluate())
-    assert np.abs(ours.astype(int) - respaced(image, **args)).max() <= 1
+    assert np.abs(ours.astype(int) - convert_space(image, **args)).max() <= 1
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "int16", "float32", "int32", "uint64", "float64"])

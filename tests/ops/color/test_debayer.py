@@ -6,10 +6,10 @@ from _cases import Case, Each, Inputs
 import torch_ndd as ndd
 
 
-def colored(image: np.ndarray, blue_position: tuple[int, int], algorithm: str = "bilinear_ocv") -> np.ndarray:
+def color_reference(image: np.ndarray, blue_position: tuple[int, int], algorithm: str = "bilinear_ocv") -> np.ndarray:
     """The reference, pixel by pixel: means of the neighbors that have the color."""
     if image.ndim == 3 and image.shape[-1] != 1:
-        return np.stack([colored(frame, blue_position, algorithm) for frame in image])
+        return np.stack([color_reference(frame, blue_position, algorithm) for frame in image])
     mosaic = image.reshape(image.shape[:2]).astype(int)
     height, width = mosaic.shape
     blue_y, blue_x = 1 - blue_position[0], 1 - blue_position[1]
@@ -44,12 +44,21 @@ def mosaics(*shape: int, dtype: str = "uint8") -> Inputs:
 
 
 CASES = [
-    Case("debayer", "bilinear", mosaics(16, 22), {"blue_position": (0, 0)}, "HW", colored, out_layout="HWC"),
-    Case("debayer", "each", mosaics(16, 22), {"blue_position": Each([(0, 1), (1, 0), (1, 1)])}, "HW", colored, out_layout="HWC"),
-    Case("debayer", "frames", mosaics(3, 16, 22), {"blue_position": (1, 0)}, "FHW", colored, out_layout="FHWC"),
-    Case("debayer", "uint16", mosaics(16, 22, dtype="uint16"), {"blue_position": (1, 1)}, "HW", colored, out_layout="HWC"),
-    Case("debayer", "edges", mosaics(16, 22), {"blue_position": (0, 1), "algorithm": "edgeaware_ocv"}, "HW", colored, out_layout="HWC"),
-    Case("debayer", "gray", mosaics(16, 22, dtype="uint16"), {"blue_position": (1, 0), "algorithm": "gray_ocv"}, "HW", colored, 1, out_layout="HWC"),
+    Case("debayer", "bilinear", mosaics(16, 22), {"blue_position": (0, 0)}, "HW", color_reference, out_layout="HWC"),
+    Case("debayer", "each", mosaics(16, 22), {"blue_position": Each([(0, 1), (1, 0), (1, 1)])}, "HW", color_reference, out_layout="HWC"),
+    Case("debayer", "frames", mosaics(3, 16, 22), {"blue_position": (1, 0)}, "FHW", color_reference, out_layout="FHWC"),
+    Case("debayer", "uint16", mosaics(16, 22, dtype="uint16"), {"blue_position": (1, 1)}, "HW", color_reference, out_layout="HWC"),
+    Case("debayer", "edges", mosaics(16, 22), {"blue_position": (0, 1), "algorithm": "edgeaware_ocv"}, "HW", color_reference, out_layout="HWC"),
+    Case(
+        "debayer",
+        "gray",
+        mosaics(16, 22, dtype="uint16"),
+        {"blue_position": (1, 0), "algorithm": "gray_ocv"},
+        "HW",
+        color_reference,
+        1,
+        out_layout="HWC",
+    ),
     Case("debayer", "gradients", mosaics(16, 22), {"blue_position": (1, 0), "algorithm": "vng_ocv"}, "HW", out_layout="HWC"),
 ]
 
@@ -61,8 +70,8 @@ def test_plain_colors_come_back(algorithm: str, position: tuple[int, int]) -> No
     rows, columns = np.indices((12, 14))
     blue_row, blue_column = rows % 2 != position[0], columns % 2 != position[1]
     mosaic = np.where(blue_row & blue_column, color[2], np.where(~blue_row & ~blue_column, color[0], color[1])).astype(np.uint8)
-    made = np.asarray(ndd.debayer(mosaic, blue_position=position, algorithm=algorithm).evaluate())
-    assert np.abs(made - (color if made.shape[-1] == 3 else color @ [0.299, 0.587, 0.114])).max() <= 0.5
+    output = np.asarray(ndd.debayer(mosaic, blue_position=position, algorithm=algorithm).evaluate())
+    assert np.abs(output - (color if output.shape[-1] == 3 else color @ [0.299, 0.587, 0.114])).max() <= 0.5
 
 
 def test_gradients_follow_smooth_directions() -> None:
@@ -77,9 +86,9 @@ def test_gradients_follow_smooth_directions() -> None:
 
 def test_positions_per_frame() -> None:
     video = np.random.default_rng(0).integers(0, 256, (2, 8, 10)).astype(np.uint8)
-    made = np.asarray(ndd.debayer(ndd.tensor(video, layout="FHW"), blue_position=ndd.per_frame(np.array([[0, 1], [1, 1]]))).evaluate())
-    for frame, position, ours in zip(video, [(0, 1), (1, 1)], made, strict=True):
-        np.testing.assert_array_equal(ours, colored(frame, position))
+    output = np.asarray(ndd.debayer(ndd.tensor(video, layout="FHW"), blue_position=ndd.per_frame(np.array([[0, 1], [1, 1]]))).evaluate())
+    for frame, position, ours in zip(video, [(0, 1), (1, 1)], output, strict=True):
+        np.testing.assert_array_equal(ours, color_reference(frame, position))
 
 
 @pytest.mark.parametrize("width", [32, 34, 64, 66, 68, 128, 130, 514, 578, 580])
@@ -87,16 +96,16 @@ def test_positions_per_frame() -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_any_width(width: int, algorithm: str, dtype: type) -> None:
     mosaic = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (4, width)).astype(dtype)
-    made = np.asarray(ndd.debayer(mosaic, blue_position=(0, 1), algorithm=algorithm).evaluate())
-    np.testing.assert_array_equal(made, colored(mosaic, (0, 1), algorithm))
+    output = np.asarray(ndd.debayer(mosaic, blue_position=(0, 1), algorithm=algorithm).evaluate())
+    np.testing.assert_array_equal(output, color_reference(mosaic, (0, 1), algorithm))
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 4), (2, 2), (2, 8), (8, 2)])
 @pytest.mark.parametrize("algorithm", ["bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv"])
 def test_small_mosaics(shape: tuple[int, int], algorithm: str) -> None:
-    made = ndd.debayer(np.full(shape, 9, np.uint8), blue_position=(0, 0), algorithm=algorithm).evaluate()
-    assert made.shape[:2] == shape
-    assert not np.asarray(made).any()
+    output = ndd.debayer(np.full(shape, 9, np.uint8), blue_position=(0, 0), algorithm=algorithm).evaluate()
+    assert output.shape[:2] == shape
+    assert not np.asarray(output).any()
 
 
 def test_wrong_mosaics() -> None:

@@ -15,17 +15,17 @@ def equalized_channel(levels: np.ndarray) -> np.ndarray:
     return np.rint(np.clip(table, 0, 255)).astype(np.uint8)[levels]
 
 
-def equalized(layout: str, image: np.ndarray) -> np.ndarray:
+def equalize_reference(layout: str, image: np.ndarray) -> np.ndarray:
     """The reference: every two-dimensional plane separately."""
     planes = np.moveaxis(image, -1, 0) if layout.endswith("C") else image
     flat = planes.reshape(-1, *planes.shape[-2:]) if not layout.startswith("F") or layout == "FHW" or "CH" in layout else planes
     if layout == "FHWC":
-        return np.stack([equalized("HWC", frame) for frame in image])
-    made = np.stack([equalized_channel(plane) for plane in flat]).reshape(planes.shape)
-    return np.moveaxis(made, 0, -1) if layout.endswith("C") else made
+        return np.stack([equalize_reference("HWC", frame) for frame in image])
+    result = np.stack([equalized_channel(plane) for plane in flat]).reshape(planes.shape)
+    return np.moveaxis(result, 0, -1) if layout.endswith("C") else result
 
 
-def limited(image: np.ndarray, tiles_x: int, tiles_y: int, clip_limit: float, luma_only: bool = True) -> np.ndarray:
+def limit_reference(image: np.ndarray, tiles_x: int, tiles_y: int, clip_limit: float, luma_only: bool = True) -> np.ndarray:
     """The reference: pixel by pixel, over the tables of all tiles."""
     assert image.shape[-1] == 1 or not luma_only
     return np.stack([limited_channel(image[..., c], tiles_y, tiles_x, clip_limit) for c in range(image.shape[-1])], -1)
@@ -62,16 +62,16 @@ def near(size: int, tile: int, tiles: int) -> tuple[np.ndarray, np.ndarray, np.n
 
 CASES = [
     *(
-        Case("equalize", layout, images(layout, low=40, high=180), {}, layout, lambda image, layout=layout: equalized(layout, image))
+        Case("equalize", layout, images(layout, low=40, high=180), {}, layout, lambda image, layout=layout: equalize_reference(layout, image))
         for layout in ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
     ),
-    Case("equalize", "5 channels", images("HWC", C=5, high=99), {}, "HWC", lambda image: equalized("HWC", image)),
-    Case("equalize", "20 channels", images("HWC", C=20, high=99), {}, "HWC", lambda image: equalized("HWC", image)),
-    Case("clahe", "large tiles", images("HWC", C=1, H=75, W=133), {"tiles_x": 2, "tiles_y": 2, "clip_limit": 1.3}, "HWC", limited, 1),
-    Case("clahe", "gray", images("HWC", C=1, H=40, W=66), {"tiles_x": 3, "tiles_y": 4, "clip_limit": 2.0}, "HWC", limited, 1),
-    Case("clahe", "small tiles", images("HWC", C=1), {"tiles_x": 8, "tiles_y": 8, "clip_limit": 3.5}, "HWC", limited, 1),
-    Case("clahe", "no limit", images("HWC", C=1, high=70), {"tiles_x": 2, "tiles_y": 1, "clip_limit": 0.0}, "HWC", limited, 1),
-    Case("clahe", "channels", images("HWC"), {"tiles_x": 2, "tiles_y": 3, "clip_limit": 2.0, "luma_only": False}, "HWC", limited, 1),
+    Case("equalize", "5 channels", images("HWC", C=5, high=99), {}, "HWC", lambda image: equalize_reference("HWC", image)),
+    Case("equalize", "20 channels", images("HWC", C=20, high=99), {}, "HWC", lambda image: equalize_reference("HWC", image)),
+    Case("clahe", "large tiles", images("HWC", C=1, H=75, W=133), {"tiles_x": 2, "tiles_y": 2, "clip_limit": 1.3}, "HWC", limit_reference, 1),
+    Case("clahe", "gray", images("HWC", C=1, H=40, W=66), {"tiles_x": 3, "tiles_y": 4, "clip_limit": 2.0}, "HWC", limit_reference, 1),
+    Case("clahe", "small tiles", images("HWC", C=1), {"tiles_x": 8, "tiles_y": 8, "clip_limit": 3.5}, "HWC", limit_reference, 1),
+    Case("clahe", "no limit", images("HWC", C=1, high=70), {"tiles_x": 2, "tiles_y": 1, "clip_limit": 0.0}, "HWC", limit_reference, 1),
+    Case("clahe", "channels", images("HWC"), {"tiles_x": 2, "tiles_y": 3, "clip_limit": 2.0, "luma_only": False}, "HWC", limit_reference, 1),
     Case("clahe", "lightness", images("HWC"), {"tiles_x": 2, "tiles_y": 3, "clip_limit": 2.0}, "HWC"),
 ]
 
@@ -83,17 +83,17 @@ def test_clahe_of_any_size(size: tuple[int, int], tiles: tuple[int, int], clip_l
     image = np.random.default_rng(0).integers(0, 256, (*size, 1)).astype(np.uint8)
     ours = np.asarray(ndd.clahe(image, tiles_y=tiles[0], tiles_x=tiles[1], clip_limit=clip_limit).evaluate())
     finite = -1.0 if clip_limit == np.inf else clip_limit  # no count exceeds an infinite limit
-    assert np.abs(ours.astype(int) - limited(image, tiles[1], tiles[0], finite)).max() <= 1
+    assert np.abs(ours.astype(int) - limit_reference(image, tiles[1], tiles[0], finite)).max() <= 1
 
 
 def test_clahe_of_gray_colors_is_that_of_gray() -> None:
     """R = G = B stays gray, and no tile changes the order of the levels."""
     levels = np.random.default_rng(0).integers(20, 90, (32, 48, 1)).astype(np.uint8)
-    made = np.asarray(ndd.clahe(levels.repeat(3, -1), tiles_x=1, tiles_y=1, clip_limit=3).evaluate()).astype(int)
-    assert np.ptp(made, axis=-1).max() <= 2
+    output = np.asarray(ndd.clahe(levels.repeat(3, -1), tiles_x=1, tiles_y=1, clip_limit=3).evaluate()).astype(int)
+    assert np.ptp(output, axis=-1).max() <= 2
     order = np.argsort(levels, axis=None, kind="stable")
-    assert (np.diff(made[..., 1].reshape(-1)[order]) >= 0).all()
-    assert np.ptp(made) > 2 * np.ptp(levels)
+    assert (np.diff(output[..., 1].reshape(-1)[order]) >= 0).all()
+    assert np.ptp(output) > 2 * np.ptp(levels)
 
 
 def test_lightness_keeps_colors() -> None:
@@ -101,8 +101,8 @@ def test_lightness_keeps_colors() -> None:
     levels = np.arange(256, dtype=np.uint8)
     image = np.stack(np.meshgrid(levels[::5], levels[::5], levels[::5], indexing="ij"), -1).reshape(52, -1, 3)
     light = 0.2126 * (image[..., 0] / 255) ** 2.2 + 0.7152 * (image[..., 1] / 255) ** 2.2 + 0.0722 * (image[..., 2] / 255) ** 2.2
-    made = np.asarray(ndd.clahe(image, tiles_x=1, tiles_y=1, clip_limit=1).evaluate())
-    other = 0.2126 * (made[..., 0] / 255) ** 2.2 + 0.7152 * (made[..., 1] / 255) ** 2.2 + 0.0722 * (made[..., 2] / 255) ** 2.2
+    output = np.asarray(ndd.clahe(image, tiles_x=1, tiles_y=1, clip_limit=1).evaluate())
+    other = 0.2126 * (output[..., 0] / 255) ** 2.2 + 0.7152 * (output[..., 1] / 255) ** 2.2 + 0.0722 * (output[..., 2] / 255) ** 2.2
     assert np.corrcoef(light.reshape(-1), other.reshape(-1))[0, 1] > 0.95
 
 
@@ -117,7 +117,7 @@ def test_no_pixels(name: str) -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_equalize_of_any_size(size: tuple[int, int], channels: int) -> None:
     image = np.random.default_rng(0).integers(30, 220, (*size, channels)).astype(np.uint8)
-    np.testing.assert_array_equal(np.asarray(ndd.equalize(image).evaluate()), equalized("HWC", image))
+    np.testing.assert_array_equal(np.asarray(ndd.equalize(image).evaluate()), equalize_reference("HWC", image))
 
 
 def test_equalize_one_level() -> None:

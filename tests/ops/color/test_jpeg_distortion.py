@@ -10,31 +10,31 @@ from skimage import data
 import torch_ndd as ndd
 
 
-def compressed(image: np.ndarray, quality: int = 50) -> np.ndarray:
+def compress_reference(image: np.ndarray, quality: int = 50) -> np.ndarray:
     """Written and read with Pillow, which has libjpeg-turbo."""
     if image.ndim == 4:
-        return np.stack([compressed(frame, quality) for frame in image])
+        return np.stack([compress_reference(frame, quality) for frame in image])
     file = io.BytesIO()
     Image.fromarray(image).save(file, "JPEG", quality=int(np.clip(quality, 1, 100)))
     return np.asarray(Image.open(file))
 
 
 CASES = [
-    Case("jpeg_compression_distortion", "default", images("HWC"), {}, "HWC", compressed),
-    Case("jpeg_compression_distortion", "quality", images("HWC"), {"quality": Each([1, 60, 100])}, "HWC", compressed),
-    Case("jpeg_compression_distortion", "frames", images("FHWC"), {"quality": Each([5, 30, 95])}, "FHWC", compressed),
-    Case("jpeg_compression_distortion", "large", images("HWC", H=67, W=149), {"quality": 25}, "HWC", compressed),
+    Case("jpeg_compression_distortion", "default", images("HWC"), {}, "HWC", compress_reference),
+    Case("jpeg_compression_distortion", "quality", images("HWC"), {"quality": Each([1, 60, 100])}, "HWC", compress_reference),
+    Case("jpeg_compression_distortion", "frames", images("FHWC"), {"quality": Each([5, 30, 95])}, "FHWC", compress_reference),
+    Case("jpeg_compression_distortion", "large", images("HWC", H=67, W=149), {"quality": 25}, "HWC", compress_reference),
 ]
 
 
-def distorted(image: np.ndarray, **args: object) -> np.ndarray:
+def distort_reference(image: np.ndarray, **args: object) -> np.ndarray:
     return np.asarray(ndd.jpeg_compression_distortion(image, **args).evaluate())
 
 
 @pytest.mark.parametrize("quality", [*range(1, 12), *range(12, 95, 7), 49, 50, 51, *range(95, 101), -3, 0, 101, 1000])
 def test_photographs(quality: int) -> None:
     photo = data.astronaut()[:200, 100:331]
-    np.testing.assert_array_equal(distorted(photo, quality=quality), compressed(photo, quality))
+    np.testing.assert_array_equal(distort_reference(photo, quality=quality), compress_reference(photo, quality))
 
 
 @pytest.mark.parametrize("quality", [1, 40, 97])
@@ -44,7 +44,7 @@ def test_every_small_size(quality: int) -> None:
     for height in (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33):
         for width in (*range(1, 10), 15, 16, 17, 31, 32, 33, 63, 64, 65):
             image = generator.integers(0, 256, (height, width, 3)).astype(np.uint8)
-            np.testing.assert_array_equal(distorted(image, quality=quality), compressed(image, quality), str(image.shape))
+            np.testing.assert_array_equal(distort_reference(image, quality=quality), compress_reference(image, quality), str(image.shape))
 
 
 @pytest.mark.parametrize("quality", [1, 2, 3, 10, 50, 90, 100])
@@ -54,31 +54,31 @@ def test_steepest_images(quality: int) -> None:
     y, x = np.indices((48, 64))
     for mask in ((y + x) % 2, x % 2, y % 2, (x // 8 + y // 8) % 2, generator.integers(0, 2, y.shape), x == 9):
         image = np.stack([mask, 1 - mask, mask], -1).astype(np.uint8) * 255
-        np.testing.assert_array_equal(distorted(image, quality=quality), compressed(image, quality))
+        np.testing.assert_array_equal(distort_reference(image, quality=quality), compress_reference(image, quality))
     colors = generator.integers(0, 2, (48, 64, 3)).astype(np.uint8) * 255
-    np.testing.assert_array_equal(distorted(colors, quality=quality), compressed(colors, quality))
+    np.testing.assert_array_equal(distort_reference(colors, quality=quality), compress_reference(colors, quality))
 
 
 def test_quality_of_every_frame() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (5, 20, 30, 3)).astype(np.uint8)
     videos = ndd.batch([frames, frames[:2, :15]], layout="FHWC")
     qualities = [np.array([1, 20, 50, 99, 7]), np.array([80, 3])]
-    made = ndd.jpeg_compression_distortion(videos, quality=ndd.per_frame(ndd.batch(qualities)))
-    for video, quality, result in zip(videos.tensors, qualities, made.tensors, strict=True):
+    output = ndd.jpeg_compression_distortion(videos, quality=ndd.per_frame(ndd.batch(qualities)))
+    for video, quality, result in zip(videos.tensors, qualities, output.tensors, strict=True):
         for frame, q, ours in zip(np.asarray(video), quality, np.asarray(result), strict=True):
-            np.testing.assert_array_equal(ours, compressed(frame, int(q)))
+            np.testing.assert_array_equal(ours, compress_reference(frame, int(q)))
 
 
 def test_lower_quality_is_further_away() -> None:
     photo = data.astronaut()[:160, :160]
-    errors = [np.square(distorted(photo, quality=quality).astype(float) - photo).mean() for quality in (100, 90, 50, 20, 5)]
+    errors = [np.square(distort_reference(photo, quality=quality).astype(float) - photo).mean() for quality in (100, 90, 50, 20, 5)]
     assert errors == sorted(errors)
     assert errors[0] < 20 < errors[-1]
 
 
 @pytest.mark.parametrize("shape", [(0, 5, 3), (5, 0, 3), (0, 4, 4, 3), (2, 0, 4, 3)])
 def test_nothing_to_compress(shape: tuple[int, ...]) -> None:
-    assert distorted(np.zeros(shape, np.uint8)).shape == shape
+    assert distort_reference(np.zeros(shape, np.uint8)).shape == shape
 
 
 def test_wrong_images_and_qualities() -> None:

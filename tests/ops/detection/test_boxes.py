@@ -24,55 +24,55 @@ def boxes(ragged: bool) -> tuple[Samples, ...]:
 
 
 def boxes_and_labels(ragged: bool) -> tuple[Samples, ...]:
-    (made,) = boxes(ragged)
-    return made, [np.arange(1, len(one) + 1, dtype=np.int32) for one in made]
+    (output,) = boxes(ragged)
+    return output, [np.arange(1, len(sample) + 1, dtype=np.int32) for sample in output]
 
 
-def flipped(boxes: np.ndarray, horizontal: int = 1, vertical: int = 0, ltrb: bool = False) -> np.ndarray:
-    made = boxes.astype(np.float64)
+def flip_reference(boxes: np.ndarray, horizontal: int = 1, vertical: int = 0, ltrb: bool = False) -> np.ndarray:
+    output = boxes.astype(np.float64)
     for d, wanted in enumerate((horizontal, vertical)):
         if wanted:
-            made[:, d] = 1 - boxes[:, d + 2] if ltrb else 1 - made[:, d] - boxes[:, d + 2]
-            made[:, d + 2] = 1 - boxes[:, d] if ltrb else boxes[:, d + 2]
-    return made.astype(np.float32)
+            output[:, d] = 1 - boxes[:, d + 2] if ltrb else 1 - output[:, d] - boxes[:, d + 2]
+            output[:, d + 2] = 1 - boxes[:, d] if ltrb else boxes[:, d + 2]
+    return output.astype(np.float32)
 
 
-def pasted(boxes: np.ndarray, ratio: float, paste_x: float = 0.5, paste_y: float = 0.5, ltrb: bool = False) -> np.ndarray:
+def paste_reference(boxes: np.ndarray, ratio: float, paste_x: float = 0.5, paste_y: float = 0.5, ltrb: bool = False) -> np.ndarray:
     """The box in pixels of a canvas with sides of ``ratio``."""
     shift = np.array([paste_x, paste_y]) * (ratio - 1)
     return ((boxes + np.concatenate([shift, shift * ltrb])) / ratio).astype(np.float32)
 
 
-def mapped(boxes: np.ndarray, matrix: np.ndarray, old: tuple[float, float], new: tuple[float, float] | None) -> np.ndarray:
+def map_reference(boxes: np.ndarray, matrix: np.ndarray, old: tuple[float, float], new: tuple[float, float] | None) -> np.ndarray:
     """The box around the mapped corners; ``old`` and ``new`` are width and height."""
-    made = []
+    outputs = []
     for left, top, right, bottom in boxes.astype(np.float64) * [*old, *old]:
         corners = np.array([[x, y, 1] for x in (left, right) for y in (top, bottom)]) @ matrix.T
         box = np.concatenate([corners.min(0), corners.max(0)])
-        made.append(box if new is None else np.clip(box, 0, [*new, *new]) / [*new, *new])
-    return np.array(made).reshape(-1, 4).astype(np.float32)
+        outputs.append(box if new is None else np.clip(box, 0, [*new, *new]) / [*new, *new])
+    return np.array(outputs).reshape(-1, 4).astype(np.float32)
 
 
-def turned(boxes: np.ndarray, labels: np.ndarray | None = None, *, angle: float, input_shape: Any, keep_size: bool = True, **_: Any) -> Any:
+def turn_reference(boxes: np.ndarray, labels: np.ndarray | None = None, *, angle: float, input_shape: Any, keep_size: bool = True, **_: Any) -> Any:
     assert keep_size
     height, width = input_shape
     c, s = np.cos(np.radians(angle)), np.sin(np.radians(angle))
     center = np.array([width / 2, height / 2])
     turn = np.array([[c, s], [-s, c]])
     matrix = np.concatenate([turn, (center - turn @ center)[:, None]], 1)
-    made = mapped(boxes, matrix, (width, height), (width, height))
-    return made if labels is None else (made, labels)
+    output = map_reference(boxes, matrix, (width, height), (width, height))
+    return output if labels is None else (output, labels)
 
 
-def transformed(boxes: np.ndarray, *, MT: Any, output_shape: Any = None, **_: Any) -> np.ndarray:
+def transform_reference(boxes: np.ndarray, *, MT: Any, output_shape: Any = None, **_: Any) -> np.ndarray:
     new = (output_shape[1], output_shape[0])
-    return mapped(boxes, np.asarray(MT, np.float64).reshape(2, 3), (1, 1), new) * np.float32([*new, *new])
+    return map_reference(boxes, np.asarray(MT, np.float64).reshape(2, 3), (1, 1), new) * np.float32([*new, *new])
 
 
 ANCHORS = [float(x) for x in random_boxes(40, np.random.default_rng(3)).ravel()]
 
 
-def encoded(
+def encode_reference(
     boxes: np.ndarray,
     labels: np.ndarray,
     anchors: Any,
@@ -91,37 +91,37 @@ def encoded(
     found = overlap.max(0) > criteria
     chosen = len(b) - 1 - overlap[::-1].argmax(0)
 
-    def centre_and_size(one: np.ndarray) -> np.ndarray:
-        return np.concatenate([(one[:, :2] + one[:, 2:]) / 2, one[:, 2:] - one[:, :2]], 1)
+    def centre_and_size(value: np.ndarray) -> np.ndarray:
+        return np.concatenate([(value[:, :2] + value[:, 2:]) / 2, value[:, 2:] - value[:, :2]], 1)
 
     own = centre_and_size(a.astype(np.float64))
-    made, classes = own * (not offset), np.where(found, labels[chosen], 0).astype(labels.dtype)
+    output, classes = own * (not offset), np.where(found, labels[chosen], 0).astype(labels.dtype)
     matched = centre_and_size(b.astype(np.float64))[chosen]
     if offset:
         matched = np.concatenate([(matched[:, :2] - own[:, :2]) / own[:, 2:], np.log(matched[:, 2:] / own[:, 2:])], 1)
         matched = (matched - means) / stds
-    made[found] = matched[found]
-    return made.astype(np.float32), classes
+    output[found] = matched[found]
+    return output.astype(np.float32), classes
 
 
 CASES = [
-    Case("bb_flip", "both ways", boxes, {"horizontal": Each([1, 0, 1]), "vertical": Each([0, 1, 1])}, reference=flipped, tolerance=2e-7),
-    Case("bb_flip", "start and end", boxes, {"ltrb": True, "vertical": 1}, reference=flipped),
+    Case("bb_flip", "both ways", boxes, {"horizontal": Each([1, 0, 1]), "vertical": Each([0, 1, 1])}, reference=flip_reference, tolerance=2e-7),
+    Case("bb_flip", "start and end", boxes, {"ltrb": True, "vertical": 1}, reference=flip_reference),
     Case(
         "bbox_paste",
         "start and size",
         boxes,
         {"ratio": Each([1.0, 2.0, 3.5]), "paste_x": Each([0.0, 0.25, 1.0]), "paste_y": Each([1.0, 0.5, 0.125])},
-        reference=pasted,
+        reference=paste_reference,
         tolerance=3e-7,
     ),
-    Case("bbox_paste", "start and end", boxes, {"ratio": 2.5, "ltrb": True}, reference=pasted, tolerance=3e-7),
+    Case("bbox_paste", "start and end", boxes, {"ratio": 2.5, "ltrb": True}, reference=paste_reference, tolerance=3e-7),
     Case(
         "bbox_rotate",
         "kept size",
         boxes,
         {"angle": Each([0.0, 30.0, -100.0]), "input_shape": Each([[50, 80], [100, 30], [64, 64]]), "keep_size": True, "remove_threshold": 0.0},
-        reference=turned,
+        reference=turn_reference,
         tolerance=1e-6,
     ),
     Case(
@@ -140,16 +140,16 @@ CASES = [
             "input_shape": Each([[1, 1], [1, 1], [1, 1]]),
             "remove_threshold": 0.0,
         },
-        reference=transformed,
+        reference=transform_reference,
         tolerance=2e-5,
     ),
-    Case("box_encoder", "centers", boxes_and_labels, {"anchors": ANCHORS}, reference=encoded, tolerance=2e-7),
+    Case("box_encoder", "centers", boxes_and_labels, {"anchors": ANCHORS}, reference=encode_reference, tolerance=2e-7),
     Case(
         "box_encoder",
         "differences",
         boxes_and_labels,
         {"anchors": ANCHORS, "offset": True, "criteria": 0.3, "scale": 300.0, "means": [0.1, 0.2, 0.3, 0.4], "stds": [0.1, 0.1, 0.2, 0.2]},
-        reference=encoded,
+        reference=encode_reference,
         tolerance=1e-4,
     ),
 ]
@@ -160,45 +160,45 @@ def array(value: Any) -> np.ndarray:
 
 
 def test_boxes_that_leave_the_image_are_left_out() -> None:
-    given = np.float32([[0.1, 0.1, 0.2, 0.2], [0.4, 0.4, 0.6, 0.6], [0.8, 0.1, 0.9, 0.2]])
+    values = np.float32([[0.1, 0.1, 0.2, 0.2], [0.4, 0.4, 0.6, 0.6], [0.8, 0.1, 0.9, 0.2]])
     names = np.array([[5.0, 1.0], [6.0, 2.0], [7.0, 3.0]])
-    made, labels = bbox_rotate(given, names, angle=45, input_shape=[100, 100], size=[30, 30])
+    output, labels = bbox_rotate(values, names, angle=45, input_shape=[100, 100], size=[30, 30])
     assert array(labels).tolist() == [[6.0, 2.0]]
-    np.testing.assert_allclose(array(made), [[0.5 - 2**0.5 / 3, 0.5 - 2**0.5 / 3, 0.5 + 2**0.5 / 3, 0.5 + 2**0.5 / 3]], atol=1e-6)
-    everything = ndd.batch([given, given[:1]]), ndd.batch([names, names[:1]])
-    made, labels = bbox_rotate(*everything, angle=45, input_shape=[100, 100], size=[30, 30])
-    assert made.shape == [(1, 4), (0, 4)]
+    np.testing.assert_allclose(array(output), [[0.5 - 2**0.5 / 3, 0.5 - 2**0.5 / 3, 0.5 + 2**0.5 / 3, 0.5 + 2**0.5 / 3]], atol=1e-6)
+    everything = ndd.batch([values, values[:1]]), ndd.batch([names, names[:1]])
+    output, labels = bbox_rotate(*everything, angle=45, input_shape=[100, 100], size=[30, 30])
+    assert output.shape == [(1, 4), (0, 4)]
     assert labels.shape == [(1, 2), (0, 2)]
-    assert bbox_rotate(given[:0], angle=45, input_shape=[100, 100]).shape == (0, 4)
+    assert bbox_rotate(values[:0], angle=45, input_shape=[100, 100]).shape == (0, 4)
 
 
 @pytest.mark.parametrize(("threshold", "left"), [(0.0, 3), (0.24, 3), (0.26, 2), (0.51, 1), (1.0, 1)])
 def test_how_much_of_a_box_must_be_left(threshold: float, left: int) -> None:
-    given = np.float32([[-6, 0, 2, 4], [-4, 4, 4, 8], [0, 0, 4, 4]])
-    made = bbox_transform(given, MT=[1, 0, 0, 0, 1, 0], output_shape=[10, 10], remove_threshold=threshold)
-    assert made.shape == (left, 4)
-    assert array(made)[:, 0].min() == 0
+    values = np.float32([[-6, 0, 2, 4], [-4, 4, 4, 8], [0, 0, 4, 4]])
+    output = bbox_transform(values, MT=[1, 0, 0, 0, 1, 0], output_shape=[10, 10], remove_threshold=threshold)
+    assert output.shape == (left, 4)
+    assert array(output)[:, 0].min() == 0
 
 
 def test_a_box_without_an_area_or_with_nan_is_left_out() -> None:
-    given = np.float32([[0.5, 0.5, 0.5, 0.9], [np.nan, 0, 1, 1], [0, 0, 1, 1]])
-    assert bbox_rotate(given, angle=0, input_shape=[10, 10], remove_threshold=0.0).shape == (1, 4)
+    values = np.float32([[0.5, 0.5, 0.5, 0.9], [np.nan, 0, 1, 1], [0, 0, 1, 1]])
+    assert bbox_rotate(values, angle=0, input_shape=[10, 10], remove_threshold=0.0).shape == (1, 4)
 
 
 @pytest.mark.parametrize(("angle", "exchanged"), [(30, False), (60, True), (-30, False), (-60, True), (120, True), (150, False), (270, True)])
 def test_modes_of_turned_boxes(angle: float, exchanged: bool) -> None:
-    given, args = np.float32([[40, 45, 60, 55]]), {"angle": angle, "input_shape": [100, 100], "keep_size": True, "bbox_normalized": False}
-    sizes = [array(bbox_rotate(given, mode=mode, **args))[0] for mode in ("expand", "halfway", "fixed")]
+    values, args = np.float32([[40, 45, 60, 55]]), {"angle": angle, "input_shape": [100, 100], "keep_size": True, "bbox_normalized": False}
+    sizes = [array(bbox_rotate(values, mode=mode, **args))[0] for mode in ("expand", "halfway", "fixed")]
     expand, halfway, fixed = ((box[2] - box[0], box[3] - box[1]) for box in sizes)
     np.testing.assert_allclose(fixed, (10, 20) if exchanged else (20, 10), atol=1e-4)
     np.testing.assert_allclose(halfway, np.add(expand, fixed) / 2, atol=1e-4)
 
 
 def test_start_and_size() -> None:
-    given = random_boxes(6, np.random.default_rng(1))
-    as_size = np.concatenate([given[:, :2], given[:, 2:] - given[:, :2]], 1)
+    values = random_boxes(6, np.random.default_rng(1))
+    as_size = np.concatenate([values[:, :2], values[:, 2:] - values[:, :2]], 1)
     args = {"angle": 20, "input_shape": [30, 70, 3], "shape_layout": "HWC"}
-    ends, sizes = array(bbox_rotate(given, **args)), array(bbox_rotate(as_size, bbox_layout="xyWH", **args))
+    ends, sizes = array(bbox_rotate(values, **args)), array(bbox_rotate(as_size, bbox_layout="xyWH", **args))
     np.testing.assert_allclose(sizes, np.concatenate([ends[:, :2], ends[:, 2:] - ends[:, :2]], 1), atol=1e-6)
 
 
@@ -206,40 +206,40 @@ def test_a_rotated_box_follows_its_pixels() -> None:
     for angle in (0, 17, 45, 90, 133, 250):
         image = np.zeros((60, 90, 1), np.float32)
         image[10:30, 20:60] = 1
-        made = array(ndd.rotate(image, angle=angle, fill_value=0))[..., 0] > 0.5
+        output = array(ndd.rotate(image, angle=angle, fill_value=0))[..., 0] > 0.5
         box = array(bbox_rotate(np.float32([[20, 10, 60, 30]]), angle=angle, input_shape=[60, 90], bbox_normalized=False))[0]
-        rows, columns = np.nonzero(made)
+        rows, columns = np.nonzero(output)
         found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
         np.testing.assert_allclose(box, found, atol=1.01)
 
 
 def test_every_box_has_an_anchor() -> None:
-    given = np.float32([[0, 0, 0.1, 0.1], [0, 0, 0.1, 0.1], [0.9, 0.9, 1, 1]])
+    values = np.float32([[0, 0, 0.1, 0.1], [0, 0, 0.1, 0.1], [0.9, 0.9, 1, 1]])
     anchors = [0.0, 0.0, 0.5, 0.5, 0.0, 0.0, 0.5, 0.5, 0.5, 0.5, 1.0, 1.0]
     for labels in (np.array([4, 5, 6], np.int32), np.array([4, 5, 6], np.int64), np.array([[4], [5], [6]], np.uint8)):
-        _, classes = box_encoder(given, labels, anchors=anchors)
+        _, classes = box_encoder(values, labels, anchors=anchors)
         assert array(classes).tolist() == [0, 5, 6]  # the last one of equal anchors and boxes
         assert array(classes).dtype == labels.dtype
-    made, classes = box_encoder(given[:0], np.zeros(0, np.int32), anchors=anchors)
+    output, classes = box_encoder(values[:0], np.zeros(0, np.int32), anchors=anchors)
     assert not array(classes).any()
-    assert array(made)[0].tolist() == [0.25, 0.25, 0.5, 0.5]
+    assert array(output)[0].tolist() == [0.25, 0.25, 0.5, 0.5]
 
 
 def test_anchors_may_be_an_array_and_a_list_may_change() -> None:
-    given, labels = random_boxes(4, np.random.default_rng(2)), np.arange(1, 5, dtype=np.int32)
+    values, labels = random_boxes(4, np.random.default_rng(2)), np.arange(1, 5, dtype=np.int32)
     anchors = list(ANCHORS)
-    expected = array(box_encoder(given, labels, anchors=anchors)[0])
+    expected = array(box_encoder(values, labels, anchors=anchors)[0])
     for other in (np.float32(ANCHORS), np.float32(ANCHORS).reshape(-1, 4), torch.tensor(ANCHORS), ndd.tensor(ANCHORS), tuple(ANCHORS)):
-        np.testing.assert_array_equal(array(box_encoder(given, labels, anchors=other)[0]), expected)
+        np.testing.assert_array_equal(array(box_encoder(values, labels, anchors=other)[0]), expected)
     anchors[:4] = [0.0, 0.0, 0.25, 0.25]
-    changed = array(box_encoder(given, labels, anchors=anchors)[0])
-    np.testing.assert_array_equal(changed, array(box_encoder(given, labels, anchors=np.float32(anchors))[0]))
+    changed = array(box_encoder(values, labels, anchors=anchors)[0])
+    np.testing.assert_array_equal(changed, array(box_encoder(values, labels, anchors=np.float32(anchors))[0]))
     assert (changed != expected).any()
 
 
 def test_boxes_without_an_area_are_encoded_as_infinitely_small() -> None:
-    made, classes = box_encoder(np.float32([[0.2, 0.2, 0.2, 0.2]]), np.int32([1]), anchors=[0.0, 0.0, 1.0, 1.0], offset=True)
-    np.testing.assert_allclose(array(made)[0], [-0.3, -0.3, -np.inf, -np.inf], atol=1e-6)
+    output, classes = box_encoder(np.float32([[0.2, 0.2, 0.2, 0.2]]), np.int32([1]), anchors=[0.0, 0.0, 1.0, 1.0], offset=True)
+    np.testing.assert_allclose(array(output)[0], [-0.3, -0.3, -np.inf, -np.inf], atol=1e-6)
     assert array(classes).tolist() == [1]
 
 

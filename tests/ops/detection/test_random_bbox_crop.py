@@ -18,11 +18,11 @@ LABELS = np.array([7, 8, 9], np.int64)
 
 
 def boxes(ragged: bool) -> tuple[Samples, ...]:
-    generator, made = np.random.default_rng(5), []
+    generator, outputs = np.random.default_rng(5), []
     for i in range(COUNT):
         corners = generator.uniform(0, 1, (2, 4 + i * ragged, 2))
-        made.append(np.concatenate([corners.min(0), corners.max(0)], 1).astype(np.float32))
-    return made, [np.arange(len(one), dtype=np.int32) for one in made]
+        outputs.append(np.concatenate([corners.min(0), corners.max(0)], 1).astype(np.float32))
+    return outputs, [np.arange(len(sample), dtype=np.int32) for sample in outputs]
 
 
 CASES = [
@@ -57,10 +57,10 @@ CASES = [
 ]
 
 
-def drawn(count: int = COUNT_OF_WINDOWS, boxes: np.ndarray = BOXES, seed: int = 3, **args: Any) -> list[tuple[np.ndarray, ...]]:
+def draw_samples(count: int = COUNT_OF_WINDOWS, boxes: np.ndarray = BOXES, seed: int = 3, **args: Any) -> list[tuple[np.ndarray, ...]]:
     """Return anchor, shape, boxes, labels and indices of many windows."""
-    made = random_bbox_crop(boxes, LABELS[: len(boxes)], batch_size=count, output_bbox_indices=True, rng=RNG(seed=seed), **args)
-    return list(zip(*([np.asarray(one) for one in result] for result in made), strict=True))
+    output = random_bbox_crop(boxes, LABELS[: len(boxes)], batch_size=count, output_bbox_indices=True, rng=RNG(seed=seed), **args)
+    return list(zip(*([np.asarray(value) for value in result] for result in output), strict=True))
 
 
 def overlaps(anchor: np.ndarray, shape: np.ndarray, boxes: np.ndarray = BOXES) -> tuple[np.ndarray, np.ndarray]:
@@ -76,7 +76,7 @@ SSD: dict[str, Any] = {"scaling": [0.3, 1.0], "aspect_ratio": [0.5, 2.0], "allow
 
 @pytest.mark.parametrize("prune", [None, 0.0, 0.4])
 def test_boxes_labels_and_numbers_go_together(prune: float | None) -> None:
-    for anchor, shape, left, labels, numbers in drawn(bbox_prune_threshold=prune, **SSD):
+    for anchor, shape, left, labels, numbers in draw_samples(bbox_prune_threshold=prune, **SSD):
         centers = (BOXES[:, :2] + BOXES[:, 2:]) / 2
         if prune is None:
             kept = ((centers >= anchor) & (centers <= anchor + shape)).all(1)
@@ -90,15 +90,15 @@ def test_boxes_labels_and_numbers_go_together(prune: float | None) -> None:
 
 
 def test_windows_are_inside_the_image_and_within_the_ranges() -> None:
-    for anchor, shape, *_ in drawn(**SSD):
+    for anchor, shape, *_ in draw_samples(**SSD):
         assert (anchor >= 0).all()
         assert (anchor + shape <= 1 + 1e-6).all()
         assert ((shape >= 0.3) & (shape <= 1)).all()
         assert 0.5 <= shape[0] / shape[1] <= 2
-    for _, shape, *_ in drawn(input_shape=[640, 320], **SSD):
+    for _, shape, *_ in draw_samples(input_shape=[640, 320], **SSD):
         assert 0.5 <= shape[0] * 640 / (shape[1] * 320) <= 2
     for ratio in (0.5, 1.0, 2.0):
-        for _, shape, *_ in drawn(50, scaling=[0.4, 0.9], aspect_ratio=[ratio, ratio], allow_no_crop=False):
+        for _, shape, *_ in draw_samples(50, scaling=[0.4, 0.9], aspect_ratio=[ratio, ratio], allow_no_crop=False):
             assert shape[0] / shape[1] == pytest.approx(ratio, rel=1e-5)
             assert 0.4 <= shape.max() <= 0.9
 
@@ -107,17 +107,17 @@ def test_windows_are_inside_the_image_and_within_the_ranges() -> None:
 @pytest.mark.parametrize("threshold", [0.03, 0.06])
 def test_thresholds(kind: str, threshold: float) -> None:
     args = {"thresholds": [threshold], "threshold_type": kind, "num_attempts": 20, **SSD}
-    every = [overlaps(anchor, shape)[kind == "overlap"] for anchor, shape, *_ in drawn(**args)]
+    every = [overlaps(anchor, shape)[kind == "overlap"] for anchor, shape, *_ in draw_samples(**args)]
     assert min(values.min() for values in every) >= threshold - 1e-6
-    some = [overlaps(anchor, shape)[kind == "overlap"] for anchor, shape, *_ in drawn(all_boxes_above_threshold=False, **args)]
+    some = [overlaps(anchor, shape)[kind == "overlap"] for anchor, shape, *_ in draw_samples(all_boxes_above_threshold=False, **args)]
     assert min(values.max() for values in some) >= threshold - 1e-6
     assert min(values.min() for values in some) < threshold
 
 
 def test_no_crop_is_one_of_the_choices() -> None:
-    whole = [shape.tolist() == [1, 1] for _, shape, *_ in drawn(4000, scaling=[0.3, 0.9], thresholds=[0.0, 0.0, 0.0])]
+    whole = [shape.tolist() == [1, 1] for _, shape, *_ in draw_samples(4000, scaling=[0.3, 0.9], thresholds=[0.0, 0.0, 0.0])]
     assert np.mean(whole) == pytest.approx(0.25, abs=0.03)
-    for anchor, shape, left, labels, numbers in drawn(scaling=[0.3, 0.9]):
+    for anchor, shape, left, labels, numbers in draw_samples(scaling=[0.3, 0.9]):
         if shape.tolist() == [1, 1]:
             assert anchor.tolist() == [0, 0]
             np.testing.assert_array_equal(left, BOXES)
@@ -128,7 +128,7 @@ def test_no_crop_is_one_of_the_choices() -> None:
 @pytest.mark.parametrize(("wanted", "layout", "size"), [([50, 20], None, (50, 20)), ([20, 50], "HW", (50, 20)), ([150, 20], "WH", (150, 20))])
 def test_windows_of_a_fixed_size(wanted: list[int], layout: str | None, size: tuple[int, int]) -> None:
     image = [100, 80] if layout != "HW" else [80, 100]
-    for anchor, shape, left, *_ in drawn(crop_shape=wanted, input_shape=image, shape_layout=layout, bbox_prune_threshold=0.0):
+    for anchor, shape, left, *_ in draw_samples(crop_shape=wanted, input_shape=image, shape_layout=layout, bbox_prune_threshold=0.0):
         assert tuple(shape) == size
         room = np.array([100, 80]) - shape
         assert ((anchor >= np.minimum(room, 0)) & (anchor <= np.maximum(room, 0)) & (anchor == anchor.round())).all()
@@ -139,9 +139,9 @@ def test_windows_of_a_fixed_size(wanted: list[int], layout: str | None, size: tu
 @pytest.mark.parametrize("layout", ["xyWH", "yxYX", "xXyY", "HWyx"])
 def test_layouts_of_boxes(layout: str) -> None:
     column = {"x": BOXES[:, 0], "y": BOXES[:, 1], "X": BOXES[:, 2], "Y": BOXES[:, 3], "W": BOXES[:, 2] - BOXES[:, 0], "H": BOXES[:, 3] - BOXES[:, 1]}
-    given = np.stack([column[letter] for letter in layout], 1)
+    values = np.stack([column[letter] for letter in layout], 1)
     for (anchor, shape, left, *_), (other_anchor, other_shape, expected, *_) in zip(
-        drawn(20, given, bbox_layout=layout, **SSD), drawn(20, **SSD), strict=True
+        draw_samples(20, values, bbox_layout=layout, **SSD), draw_samples(20, **SSD), strict=True
     ):
         np.testing.assert_allclose(anchor, other_anchor, atol=1e-6)
         np.testing.assert_allclose(shape, other_shape, atol=1e-6)
@@ -151,31 +151,31 @@ def test_layouts_of_boxes(layout: str) -> None:
 
 
 def test_volumes() -> None:
-    given = np.float32([[0.2, 0.2, 0.2, 0.5, 0.6, 0.7], [0.6, 0.1, 0.3, 0.8, 0.3, 0.9]])
+    values = np.float32([[0.2, 0.2, 0.2, 0.5, 0.6, 0.7], [0.6, 0.1, 0.3, 0.8, 0.3, 0.9]])
     args = {"scaling": [0.4, 1.0], "aspect_ratio": [0.5, 1.0, 0.8, 2.0, 1.0, 3.0], "allow_no_crop": False, "thresholds": [0.05]}
     args |= {"all_boxes_above_threshold": False, "num_attempts": 50}
-    for anchor, shape, left, _, numbers in drawn(100, given, **args):
+    for anchor, shape, left, _, numbers in draw_samples(100, values, **args):
         for (a, b), (low, high) in zip([(0, 1), (0, 2), (1, 2)], [(0.5, 1.0), (0.8, 2.0), (1.0, 3.0)], strict=True):
             assert low <= shape[a] / shape[b] <= high
-        assert overlaps(anchor, shape, given)[0].max() >= 0.05 - 1e-6
-        np.testing.assert_allclose(left, np.clip((given[numbers] - np.tile(anchor, 2)) / np.tile(shape, 2), 0, 1), atol=1e-6)
+        assert overlaps(anchor, shape, values)[0].max() >= 0.05 - 1e-6
+        np.testing.assert_allclose(left, np.clip((values[numbers] - np.tile(anchor, 2)) / np.tile(shape, 2), 0, 1), atol=1e-6)
 
 
 def test_the_best_window_is_taken_where_none_is_good_enough() -> None:
     args = {"thresholds": [0.99], "total_num_attempts": 20, "num_attempts": 4, **SSD}
     with pytest.warns(UserWarning, match="random_bbox_crop: no window of sample 0"):
         random_bbox_crop(BOXES, rng=RNG(seed=1), **args)
-    best = np.mean([overlaps(*one[:2])[0].min() for one in drawn(quiet=True, **args)])
-    first = np.mean([overlaps(*one[:2])[0].min() for one in drawn(quiet=True, **{**args, "num_attempts": 1, "total_num_attempts": 1})])
+    best = np.mean([overlaps(*draw[:2])[0].min() for draw in draw_samples(quiet=True, **args)])
+    first = np.mean([overlaps(*draw[:2])[0].min() for draw in draw_samples(quiet=True, **{**args, "num_attempts": 1, "total_num_attempts": 1})])
     assert best > 2 * first
-    for *_, left, labels, numbers in drawn(quiet=True, **args):
+    for *_, left, labels, numbers in draw_samples(quiet=True, **args):
         assert len(left) == len(labels) == len(numbers)
 
 
 def test_windows_do_not_depend_on_the_batch() -> None:
-    one = drawn(3, **SSD)
-    many = drawn(9, **SSD)
-    for a, b in zip(one, many, strict=False):
+    crops = draw_samples(3, **SSD)
+    many = draw_samples(9, **SSD)
+    for a, b in zip(crops, many, strict=False):
         for first, second in zip(a, b, strict=True):
             np.testing.assert_array_equal(first, second)
 
@@ -226,13 +226,13 @@ def test_boxes_that_leave_the_image(wrong: list[float]) -> None:
 
 def test_indices_of_ragged_batches_that_lose_no_box() -> None:
     rows = [BOXES, BOXES[:1], BOXES[:2]]
-    given = ndd.batch([torch.from_numpy(one) for one in rows])
+    batch = ndd.batch([torch.from_numpy(row) for row in rows])
     *_, indices = random_bbox_crop(
-        given, ndd.batch([torch.arange(len(one), dtype=torch.int32) for one in rows]), output_bbox_indices=True, thresholds=[0.0]
+        batch, ndd.batch([torch.arange(len(row), dtype=torch.int32) for row in rows]), output_bbox_indices=True, thresholds=[0.0]
     )
-    assert [one.torch().tolist() for one in indices] == [[0, 1, 2], [0], [0, 1]]
-    polygons = ndd.batch([torch.tensor([[k, 2 * k, 2 * k + 2] for k in range(len(one))], dtype=torch.int32) for one in rows])
-    points = ndd.batch([torch.arange(4.0 * len(one)).reshape(-1, 2) for one in rows])
+    assert [index.torch().tolist() for index in indices] == [[0, 1, 2], [0], [0, 1]]
+    polygons = ndd.batch([torch.tensor([[k, 2 * k, 2 * k + 2] for k in range(len(row))], dtype=torch.int32) for row in rows])
+    points = ndd.batch([torch.arange(4.0 * len(row)).reshape(-1, 2) for row in rows])
     kept, vertices = ndd.segmentation.select_masks(indices, polygons, points)
-    assert [one.shape[0] for one in kept] == [3, 1, 2]
-    assert [one.torch().tolist() for one in vertices] == [one.torch().tolist() for one in points]
+    assert [sample.shape[0] for sample in kept] == [3, 1, 2]
+    assert [points.torch().tolist() for points in vertices] == [row.torch().tolist() for row in points]

@@ -10,7 +10,7 @@ from _cases import Case, Each, Inputs, Samples, images
 import torch_ndd as ndd
 
 
-def blurred(data: np.ndarray, axes: list[int], sigma: list[float], window: list[int]) -> np.ndarray:
+def blur_reference(data: np.ndarray, axes: list[int], sigma: list[float], window: list[int]) -> np.ndarray:
     result = data.astype(np.float64)
     for axis, s, w in zip(axes, sigma, window, strict=True):
         radius = (w - 1) // 2 if w else math.ceil(3 * s)
@@ -23,16 +23,16 @@ def blurred(data: np.ndarray, axes: list[int], sigma: list[float], window: list[
     return result
 
 
-def smoothed(image: np.ndarray, sigma: float | list[float] = 0.0, window_size: int | list[int] = 0, dtype: str | None = None) -> np.ndarray:
+def smooth_reference(image: np.ndarray, sigma: float | list[float] = 0.0, window_size: int | list[int] = 0, dtype: str | None = None) -> np.ndarray:
     axes = range(image.ndim - 1)
     sigmas, windows = (list(v) if isinstance(v, list) else [v for _ in axes] for v in (sigma, window_size))
-    result = blurred(image, list(axes), sigmas, windows)
+    result = blur_reference(image, list(axes), sigmas, windows)
     if dtype or image.dtype.kind == "f":
         return result.astype(np.float32 if dtype else image.dtype)
     return np.copysign(np.floor(np.abs(result) + 0.5), result).astype(image.dtype)
 
 
-def derived(data: np.ndarray, axes: int, windows: list[int], smoothing: list[int] | None, scale: list[float]) -> np.ndarray:
+def derive_reference(data: np.ndarray, axes: int, windows: list[int], smoothing: list[int] | None, scale: list[float]) -> np.ndarray:
     """The reference: the Laplacian of the first axes, one derivative after the other."""
     result = np.zeros(data.shape)
     for of in range(axes):
@@ -49,7 +49,7 @@ def derived(data: np.ndarray, axes: int, windows: list[int], smoothing: list[int
     return result
 
 
-def stored(result: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def store(result: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Convert like a kernel's store: rounded half away from zero and saturated."""
     if dtype.kind == "f":
         return result.astype(dtype)
@@ -70,7 +70,7 @@ def edges(
     factors = per_axis(1.0 if scale is None else scale, axes)
     if normalized_kernel:
         factors = [2.0 ** (axes + 2 - sum(windows[of] if a == of or not smoothing else smoothing[a] for a in range(axes))) for of in range(axes)]
-    return stored(derived(image, axes, windows, smoothing, factors), np.dtype(np.float32) if dtype else image.dtype)
+    return store(derive_reference(image, axes, windows, smoothing, factors), np.dtype(np.float32) if dtype else image.dtype)
 
 
 def per_axis(value: Any, axes: int) -> list[Any]:
@@ -80,7 +80,7 @@ def per_axis(value: Any, axes: int) -> list[Any]:
 _MODES = {"reflect_101": "reflect", "reflect_1001": "symmetric", "clamp": "edge", "wrap": "wrap", "constant": "constant"}
 
 
-def correlated(
+def correlate_reference(
     data: np.ndarray,
     weights: np.ndarray,
     fill: Any = 0,
@@ -102,7 +102,7 @@ def correlated(
             padded = np.pad(padded, widths, mode=kind, **({"constant_values": float(fill)} if border == "constant" else {}))
     windows = np.lib.stride_tricks.sliding_window_view(padded, size, axis=tuple(range(axes)))
     result = np.tensordot(windows, weights.astype(np.float64), axes=axes)
-    return stored(result, np.dtype(np.float32) if dtype else data.dtype)
+    return store(result, np.dtype(np.float32) if dtype else data.dtype)
 
 
 def with_weights(inputs: Inputs, shapes: list[tuple[int, ...]], *fills: float, whole: bool = False) -> Inputs:
@@ -113,7 +113,7 @@ def with_weights(inputs: Inputs, shapes: list[tuple[int, ...]], *fills: float, w
         generator = np.random.default_rng(3)
         weights = [generator.integers(-4, 5, shape) if whole else generator.uniform(-0.3, 0.4, shape) for shape in shapes]
         rest = ([np.asarray(fill, np.float32) for fill in fills],) if fills else ()
-        return (samples, [one.astype(np.float32) for one in weights], *rest)
+        return (samples, [weight.astype(np.float32) for weight in weights], *rest)
 
     return make
 
@@ -130,7 +130,7 @@ def frames_of(inputs: Inputs) -> Inputs:
 
 
 def each_frame(image: np.ndarray, weights: np.ndarray, **args: Any) -> np.ndarray:
-    return np.stack([correlated(image, one, **args) for one in weights])
+    return np.stack([correlate_reference(image, weight, **args) for weight in weights])
 
 
 _WINDOWS = [(3, 3), (2, 5), (1, 4)]
@@ -149,20 +149,28 @@ CASES = [
     ),
     Case("laplacian", "normalized", images("DHWC"), {"window_size": [3, 5, 7], "normalized_kernel": True, "dtype": "f32"}, "DHWC", edges, 1e-3),
     Case("laplacian", "frames", images("FHWC"), {"window_size": 9, "normalized_kernel": True}, "FHWC"),
-    Case("filter", "one channel", with_weights(images("HW", "float32"), [(3, 3)] * 3), {}, "HW", correlated, 1e-3),
-    Case("filter", "uint8", with_weights(images("HWC"), _WINDOWS), {"anchor": Each([[0, 2], [1, 4], [0, -1]])}, "HWC", correlated, 1),
-    Case("filter", "whole", with_weights(images("HWC"), _WINDOWS, whole=True), {"border": "wrap"}, "HWC", correlated),
+    Case("filter", "one channel", with_weights(images("HW", "float32"), [(3, 3)] * 3), {}, "HW", correlate_reference, 1e-3),
+    Case("filter", "uint8", with_weights(images("HWC"), _WINDOWS), {"anchor": Each([[0, 2], [1, 4], [0, -1]])}, "HWC", correlate_reference, 1),
+    Case("filter", "whole", with_weights(images("HWC"), _WINDOWS, whole=True), {"border": "wrap"}, "HWC", correlate_reference),
     Case(
         "filter",
         "constant",
         with_weights(images("HWC", "int16", low=-300), _WINDOWS, 100.0, -50.0, 0.5),
         {"border": "constant", "dtype": "f32"},
         "HWC",
-        correlated,
+        correlate_reference,
         1e-2,
     ),
-    Case("filter", "valid", with_weights(images("HWC"), _WINDOWS), {"mode": "valid"}, "HWC", correlated, 1),
-    Case("filter", "volume", with_weights(images("DHWC", "uint16"), [(3, 3, 3), (2, 1, 5), (1, 3, 1)]), {"border": "clamp"}, "DHWC", correlated, 1),
+    Case("filter", "valid", with_weights(images("HWC"), _WINDOWS), {"mode": "valid"}, "HWC", correlate_reference, 1),
+    Case(
+        "filter",
+        "volume",
+        with_weights(images("DHWC", "uint16"), [(3, 3, 3), (2, 1, 5), (1, 3, 1)]),
+        {"border": "clamp"},
+        "DHWC",
+        correlate_reference,
+        1,
+    ),
     *(
         Case(
             "filter",
@@ -178,40 +186,56 @@ CASES = [
         for layout, mode in (("HWC", "same"), ("HWC", "valid"), ("CHW", "same"))
     ),
     # Several tiles of the CUDA kernels.
-    Case("filter", "tiles", with_weights(images("HWC", H=69, W=131), [(5, 7), (3, 3), (19, 2)]), {"border": "reflect_1001"}, "HWC", correlated, 1),
+    Case(
+        "filter",
+        "tiles",
+        with_weights(images("HWC", H=69, W=131), [(5, 7), (3, 3), (19, 2)]),
+        {"border": "reflect_1001"},
+        "HWC",
+        correlate_reference,
+        1,
+    ),
     Case(
         "filter",
         "tiles of floats",
         with_weights(images("HW", "float32", H=35, W=201), [(1, 3), (18, 5), (3, 1)]),
         {"mode": "valid"},
         "HW",
-        correlated,
+        correlate_reference,
         1e-2,
     ),
-    Case("filter", "no tile", with_weights(images("HW", H=9, W=12), [(1, 2101), (3, 3), (1, 1)]), {"border": "clamp"}, "HW", correlated, 1),
+    Case("filter", "no tile", with_weights(images("HW", H=9, W=12), [(1, 2101), (3, 3), (1, 1)]), {"border": "clamp"}, "HW", correlate_reference, 1),
     Case("laplacian", "tiles", images("HWC", H=69, W=131), {"window_size": Each([3, 5, 9]), "normalized_kernel": True}, "HWC", edges, 1),
-    Case("gaussian_blur", "uint8", images("HWC"), {"sigma": 1.5}, "HWC", smoothed, 1),
-    Case("gaussian_blur", "float32", images("HWC", "float32"), {"window_size": 5}, "HWC", smoothed, 1e-3),
-    Case("gaussian_blur", "each", images("HWC", "int16"), {"sigma": Each([0.5, 1.0, 3.0]), "window_size": Each([0, 3, 7])}, "HWC", smoothed, 1),
-    Case("gaussian_blur", "axes", images("DHWC"), {"sigma": Each([[1.0, 2.0, 0.5]] * 3), "dtype": "f32"}, "DHWC", smoothed, 1e-3),
+    Case("gaussian_blur", "uint8", images("HWC"), {"sigma": 1.5}, "HWC", smooth_reference, 1),
+    Case("gaussian_blur", "float32", images("HWC", "float32"), {"window_size": 5}, "HWC", smooth_reference, 1e-3),
+    Case(
+        "gaussian_blur", "each", images("HWC", "int16"), {"sigma": Each([0.5, 1.0, 3.0]), "window_size": Each([0, 3, 7])}, "HWC", smooth_reference, 1
+    ),
+    Case("gaussian_blur", "axes", images("DHWC"), {"sigma": Each([[1.0, 2.0, 0.5]] * 3), "dtype": "f32"}, "DHWC", smooth_reference, 1e-3),
     Case("gaussian_blur", "frames", images("FHWC"), {"sigma": 2.0}, "FHWC", tolerance=1),
     # Several tiles of the CUDA kernels (192 elements by 32 rows), unaligned rows, windows of several sizes, and one that no tile holds.
-    Case("gaussian_blur", "tiles", images("HWC", H=69, W=131), {"sigma": Each([0.8, 4.0, 12.0])}, "HWC", smoothed, 1),
-    Case("gaussian_blur", "tiles of floats", images("HWC", "float32", H=40, W=67, C=4), {"sigma": 2.0}, "HWC", smoothed, 1e-3),
+    Case("gaussian_blur", "tiles", images("HWC", H=69, W=131), {"sigma": Each([0.8, 4.0, 12.0])}, "HWC", smooth_reference, 1),
+    Case("gaussian_blur", "tiles of floats", images("HWC", "float32", H=40, W=67, C=4), {"sigma": 2.0}, "HWC", smooth_reference, 1e-3),
     Case(
-        "gaussian_blur", "tiles of one channel", images("HWC", "float16", H=37, W=201, C=1), {"sigma": Each([3.0, 20.0, 1.0])}, "HWC", smoothed, 0.3
+        "gaussian_blur",
+        "tiles of one channel",
+        images("HWC", "float16", H=37, W=201, C=1),
+        {"sigma": Each([3.0, 20.0, 1.0])},
+        "HWC",
+        smooth_reference,
+        0.3,
     ),
-    Case("gaussian_blur", "deep", images("DHWC", D=45, H=5, W=9), {"sigma": Each([1.0, 2.0, 6.0])}, "DHWC", smoothed, 1),
-    Case("gaussian_blur", "deep floats", images("DHWC", "float32", D=45, H=5, W=9), {"sigma": 2.0}, "DHWC", smoothed, 1e-3),
-    Case("gaussian_blur", "many steps", images("HWC", H=8000, W=3, C=1), {"sigma": 2.0}, "HWC", smoothed, 1),
-    Case("gaussian_blur", "no tile", images("HWC", "float32", H=9, W=11), {"window_size": Each([3, 401, 5])}, "HWC", smoothed, 1e-3),
+    Case("gaussian_blur", "deep", images("DHWC", D=45, H=5, W=9), {"sigma": Each([1.0, 2.0, 6.0])}, "DHWC", smooth_reference, 1),
+    Case("gaussian_blur", "deep floats", images("DHWC", "float32", D=45, H=5, W=9), {"sigma": 2.0}, "DHWC", smooth_reference, 1e-3),
+    Case("gaussian_blur", "many steps", images("HWC", H=8000, W=3, C=1), {"sigma": 2.0}, "HWC", smooth_reference, 1),
+    Case("gaussian_blur", "no tile", images("HWC", "float32", H=9, W=11), {"window_size": Each([3, 401, 5])}, "HWC", smooth_reference, 1e-3),
 ]
 
 
 def check(data: np.ndarray, layout: str, axes: list[int], sigma: list[float], window: list[int]) -> None:
     tensor = ndd.tensor(data, layout=layout)
     result = np.asarray(ndd.gaussian_blur(tensor, sigma=sigma, window_size=window).evaluate())
-    expected = blurred(data, axes, sigma, window)
+    expected = blur_reference(data, axes, sigma, window)
     assert result.dtype == data.dtype
     if data.dtype.kind == "f":
         assert np.abs(result - expected).max() <= 1e-3
@@ -249,8 +273,8 @@ def test_a_constant_stays_constant(sigma: float) -> None:
 @pytest.mark.parametrize("count", [2, 3])  # of frames; two are also two axes
 def test_frames(sigma: list[float] | list[list[float]], count: int) -> None:
     video = np.random.default_rng(0).integers(0, 256, (count, 12, 15, 3)).astype(np.uint8)
-    given = ndd.tensor(sigma[:count], layout="F" if np.ndim(sigma) == 1 else "FX")
-    result = np.asarray(ndd.gaussian_blur(ndd.tensor(video, layout="FHWC"), sigma=given).evaluate())
+    tensor = ndd.tensor(sigma[:count], layout="F" if np.ndim(sigma) == 1 else "FX")
+    result = np.asarray(ndd.gaussian_blur(ndd.tensor(video, layout="FHWC"), sigma=tensor).evaluate())
     for k in range(count):
         same = np.asarray(ndd.gaussian_blur(ndd.tensor(video[k], layout="HWC"), sigma=sigma[k]).evaluate())
         assert np.array_equal(result[k], same)
@@ -290,7 +314,7 @@ def test_filter_borders_and_types(dtype: str, border: str) -> None:
     for shape in ((9, 11, 2), (2, 3, 1), (1, 1, 3)):  # the windows are larger than the last two
         data = generator.integers(0, 2 if dtype == "bool" else 100, shape).astype(dtype)
         result = np.asarray(ndd.filter(ndd.tensor(data, layout="HWC"), weights, 7, border=border, dtype="f32").evaluate())
-        np.testing.assert_allclose(result, correlated(data, weights, 7, border=border, dtype="f32"), atol=1e-3)
+        np.testing.assert_allclose(result, correlate_reference(data, weights, 7, border=border, dtype="f32"), atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +331,7 @@ def test_filter_layouts(layout: str | None, spatial: int, dtype: str, whole: boo
     result = np.asarray(ndd.filter(ndd.tensor(data, layout=layout), weights, mode=mode).evaluate())
     first = len(layout) - len(layout.lstrip("FC")) if layout else 0
     planes = data.reshape(-1, *shape[first:])
-    expected = np.stack([correlated(plane, weights, mode=mode) for plane in planes])
+    expected = np.stack([correlate_reference(plane, weights, mode=mode) for plane in planes])
     assert result.shape == (*shape[:first], *expected.shape[1:])
     assert np.abs(result.astype(np.float64) - expected.reshape(result.shape)).max() <= (1e-2 if dtype == "float32" else 1)
 
@@ -321,7 +345,7 @@ def test_filter_takes_a_value_for_each_frame() -> None:
         ndd.tensor(video, layout="FHWC"), ndd.per_frame(weights), ndd.per_frame(fills), anchor=ndd.per_frame(anchors), border="constant"
     )
     for k in range(3):
-        expected = correlated(video[k], weights[k], fills[k], anchors[k], "constant")
+        expected = correlate_reference(video[k], weights[k], fills[k], anchors[k], "constant")
         assert np.abs(np.asarray(result.evaluate())[k].astype(int) - expected).max() <= 1
 
 

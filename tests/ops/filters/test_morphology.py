@@ -33,11 +33,11 @@ def extreme(image: np.ndarray, maximum: bool, mask_size: Any = 3, anchor: Any = 
     return (view.max(-1) if maximum else view.min(-1)).astype(image.dtype)
 
 
-def dilated(image: np.ndarray, **args: Any) -> np.ndarray:
+def dilate_reference(image: np.ndarray, **args: Any) -> np.ndarray:
     return extreme(image, True, **args)
 
 
-def eroded(image: np.ndarray, **args: Any) -> np.ndarray:
+def erode_reference(image: np.ndarray, **args: Any) -> np.ndarray:
     return extreme(image, False, **args)
 
 
@@ -50,26 +50,33 @@ def median(image: np.ndarray, window_size: Any = 3) -> np.ndarray:
 _EACH = {"mask_size": Each([[5, 3], [1, 4], [9, 9]]), "anchor": Each([[0, 2], [-1, 0], [8, 3]])}
 
 CASES = [
-    Case("experimental.dilate", "uint8", images("HWC"), {}, "HWC", dilated),
-    Case("experimental.dilate", "each", images("HWC", "float32", low=-100), _EACH, "HWC", dilated),
-    Case("experimental.dilate", "reflected", images("HWC", "int16", low=-100), {"mask_size": [7, 5], "border_mode": "reflect_101"}, "HWC", dilated),
+    Case("experimental.dilate", "uint8", images("HWC"), {}, "HWC", dilate_reference),
+    Case("experimental.dilate", "each", images("HWC", "float32", low=-100), _EACH, "HWC", dilate_reference),
+    Case(
+        "experimental.dilate",
+        "reflected",
+        images("HWC", "int16", low=-100),
+        {"mask_size": [7, 5], "border_mode": "reflect_101"},
+        "HWC",
+        dilate_reference,
+    ),
     Case("experimental.dilate", "frames", images("FHWC"), {"mask_size": [4, 6], "iterations": 2}, "FHWC"),
-    Case("experimental.erode", "uint8", images("HWC"), {"iterations": 3}, "HWC", eroded),
-    Case("experimental.erode", "each", images("HWC", "float32", low=-100), _EACH, "HWC", eroded),
-    Case("experimental.erode", "wrapped", images("HWC", "int16", low=-100), {"mask_size": [7, 5], "border_mode": "wrap"}, "HWC", eroded),
+    Case("experimental.erode", "uint8", images("HWC"), {"iterations": 3}, "HWC", erode_reference),
+    Case("experimental.erode", "each", images("HWC", "float32", low=-100), _EACH, "HWC", erode_reference),
+    Case("experimental.erode", "wrapped", images("HWC", "int16", low=-100), {"mask_size": [7, 5], "border_mode": "wrap"}, "HWC", erode_reference),
     # Several tiles of the CUDA kernels, unaligned rows, masks and windows that no tile holds.
-    Case("experimental.dilate", "tiles", images("HWC", H=69, W=131), {"mask_size": Each([[3, 3], [5, 17], [20, 1]])}, "HWC", dilated),
+    Case("experimental.dilate", "tiles", images("HWC", H=69, W=131), {"mask_size": Each([[3, 3], [5, 17], [20, 1]])}, "HWC", dilate_reference),
     Case(
         "experimental.erode",
         "tiles",
         images("HWC", "int8", low=-100, high=100, H=69, W=131),
         {"mask_size": 5, "border_mode": "reflect_101"},
         "HWC",
-        eroded,
+        erode_reference,
     ),
-    Case("experimental.erode", "tiles of floats", images("HWC", "float16", H=35, W=201, C=1), {"mask_size": [3, 4]}, "HWC", eroded),
-    Case("experimental.erode", "many steps", images("HWC", H=8000, W=3, C=1), {"mask_size": [3, 40]}, "HWC", eroded),
-    Case("experimental.dilate", "no tile", images("HWC", "float64", H=151, W=2), {"mask_size": [1, 300]}, "HWC", dilated),
+    Case("experimental.erode", "tiles of floats", images("HWC", "float16", H=35, W=201, C=1), {"mask_size": [3, 4]}, "HWC", erode_reference),
+    Case("experimental.erode", "many steps", images("HWC", H=8000, W=3, C=1), {"mask_size": [3, 40]}, "HWC", erode_reference),
+    Case("experimental.dilate", "no tile", images("HWC", "float64", H=151, W=2), {"mask_size": [1, 300]}, "HWC", dilate_reference),
     Case("experimental.median_blur", "tiles", images("HWC", H=69, W=131), {"window_size": Each([3, 5, 4])}, "HWC", median),
     Case("experimental.median_blur", "tiles of floats", images("HWC", "float32", low=-100, H=35, W=201, C=1), {"window_size": 3}, "HWC", median),
     Case(
@@ -109,8 +116,8 @@ def test_any_type(dtype: str, shape: tuple[int, ...]) -> None:
     tensor = ndd.tensor(image, layout="HWC")
     for size in ([3, 3], [5, 5], [4, 1], [9, 7], [1, 17]):
         assert np.array_equal(np.asarray(ndd.experimental.median_blur(tensor, window_size=size).evaluate()), median(image, size))
-        assert np.array_equal(np.asarray(ndd.experimental.dilate(tensor, mask_size=size).evaluate()), dilated(image, mask_size=size))
-        assert np.array_equal(np.asarray(ndd.experimental.erode(tensor, mask_size=size).evaluate()), eroded(image, mask_size=size))
+        assert np.array_equal(np.asarray(ndd.experimental.dilate(tensor, mask_size=size).evaluate()), dilate_reference(image, mask_size=size))
+        assert np.array_equal(np.asarray(ndd.experimental.erode(tensor, mask_size=size).evaluate()), erode_reference(image, mask_size=size))
 
 
 @pytest.mark.parametrize("border", list(_MODES))
@@ -118,7 +125,7 @@ def test_masks_far_larger_than_the_image(border: str) -> None:
     image = numbers("uint8", (4, 5, 2))
     for size in ([3, 12], [31, 1], [40, 41]):
         result = np.asarray(ndd.experimental.dilate(ndd.tensor(image, layout="HWC"), mask_size=size, border_mode=border).evaluate())
-        assert np.array_equal(result, dilated(image, mask_size=size, border_mode=border))
+        assert np.array_equal(result, dilate_reference(image, mask_size=size, border_mode=border))
     huge = ndd.experimental.erode(ndd.tensor(image, layout="HWC"), mask_size=2**31 - 1, iterations=1000, border_mode=border)
     assert np.array_equal(np.asarray(huge.evaluate()), np.broadcast_to(image.min((0, 1)), image.shape))
 
@@ -150,8 +157,8 @@ def test_layouts(layout: str) -> None:
     order = sorted(range(len(layout)), key=lambda k: "FCHW".index(layout[k]))
     planes = image.transpose(order).reshape(-1, 9, 12)
     for function, reference, name in (
-        (ndd.experimental.dilate, dilated, "mask_size"),
-        (ndd.experimental.erode, eroded, "mask_size"),
+        (ndd.experimental.dilate, dilate_reference, "mask_size"),
+        (ndd.experimental.erode, erode_reference, "mask_size"),
         (ndd.experimental.median_blur, median, "window_size"),
     ):
         expected = np.stack([reference(plane[..., None], **{name: [5, 3]})[..., 0] for plane in planes]).reshape([shape[k] for k in order])

@@ -16,7 +16,7 @@ INTEGERS = sorted(types.NUMERIC - {*FLOATS, torch.bool}, key=str)
 DTYPES = [torch.bool, *INTEGERS, *FLOATS]
 
 
-def converted(value: float | int, dtype: torch.dtype) -> float | int:
+def convert_reference(value: float | int, dtype: torch.dtype) -> float | int:
     """Convert one number exactly."""
     if dtype is torch.bool:
         return not (abs(value) < 0.5)
@@ -68,7 +68,7 @@ def looked_up(image: np.ndarray, keys: list[int] | int, values: list[float] | fl
     return plain(numbers.reshape(image.shape), dtype)
 
 
-def normalized(
+def normalize_reference(
     image: np.ndarray,
     axes: int | list[int] | None = None,
     axis_names: str | None = None,
@@ -102,21 +102,21 @@ SOME = range(0, 65536, 257)
 
 CASES = [
     Case("cast_like", "float32 to int16", both(), {}, "HWC", lambda image, like: plain(image, "i16")),
-    Case("normalize", "uint8", images("HWC"), {}, "HWC", normalized, 1e-5),
-    Case("normalize", "channels", images("HWC"), {"axes": [0, 1], "scale": 50.0, "shift": 128.0}, "HWC", normalized, 1e-4),
-    Case("normalize", "names", images("HWC", "float32"), {"axis_names": "HW", "ddof": 1, "epsilon": 3.0}, "HWC", normalized, 1e-5),
-    Case("normalize", "rows", images("HWC", "int16", low=-3000, high=3000), {"axes": [1]}, "HWC", normalized, 1e-5),
-    Case("normalize", "every pixel", images("HWC", "float64"), {"axes": 2}, "HWC", normalized, 1e-4),
-    Case("normalize", "rows and channels", images("HWC", "int32"), {"axes": [0, 2]}, "HWC", normalized, 1e-5),
-    Case("normalize", "to uint8", images("HW", "uint16"), {"scale": 40.0, "shift": 100.0, "dtype": "u8"}, "HW", normalized, 1),
-    Case("normalize", "numbers", images("HWC"), {"mean": 120.0, "stddev": 60.0, "epsilon": 0.5}, "HWC", normalized, 1e-5),
-    Case("normalize", "a number", images("HWC"), {"mean": Each([1.0, 120.0, 300.0]), "axes": [0, 1]}, "HWC", normalized, 1e-5),
-    Case("normalize", "means", images("HWC"), {"mean": Each(means(1, 1, 3)), "stddev": Each(means(1, 1, 3))}, "HWC", normalized, 1e-5),
-    Case("normalize", "a mean", images("HWC", "float32"), {"mean": means(1, 1, 3)[0]}, "HWC", normalized, 1e-4),
-    Case("normalize", "deviations", images("HWC"), {"stddev": Each(means(1, 1, 3)), "axes": [0, 1]}, "HWC", normalized, 1e-5),
-    Case("normalize", "several tiles", images("HWC", H=61, W=83), {"axes": [0, 1], "ddof": 1}, "HWC", normalized, 1e-5),
-    Case("normalize", "planes", images("CHW", "float32", H=61, W=83), {"axes": [1, 2]}, "CHW", normalized, 1e-5),
-    Case("normalize", "frames", images("FHWC", "float16"), {"axes": [1, 2]}, "FHWC", normalized, 1e-4),
+    Case("normalize", "uint8", images("HWC"), {}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "channels", images("HWC"), {"axes": [0, 1], "scale": 50.0, "shift": 128.0}, "HWC", normalize_reference, 1e-4),
+    Case("normalize", "names", images("HWC", "float32"), {"axis_names": "HW", "ddof": 1, "epsilon": 3.0}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "rows", images("HWC", "int16", low=-3000, high=3000), {"axes": [1]}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "every pixel", images("HWC", "float64"), {"axes": 2}, "HWC", normalize_reference, 1e-4),
+    Case("normalize", "rows and channels", images("HWC", "int32"), {"axes": [0, 2]}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "to uint8", images("HW", "uint16"), {"scale": 40.0, "shift": 100.0, "dtype": "u8"}, "HW", normalize_reference, 1),
+    Case("normalize", "numbers", images("HWC"), {"mean": 120.0, "stddev": 60.0, "epsilon": 0.5}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "a number", images("HWC"), {"mean": Each([1.0, 120.0, 300.0]), "axes": [0, 1]}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "means", images("HWC"), {"mean": Each(means(1, 1, 3)), "stddev": Each(means(1, 1, 3))}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "a mean", images("HWC", "float32"), {"mean": means(1, 1, 3)[0]}, "HWC", normalize_reference, 1e-4),
+    Case("normalize", "deviations", images("HWC"), {"stddev": Each(means(1, 1, 3)), "axes": [0, 1]}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "several tiles", images("HWC", H=61, W=83), {"axes": [0, 1], "ddof": 1}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "planes", images("CHW", "float32", H=61, W=83), {"axes": [1, 2]}, "CHW", normalize_reference, 1e-5),
+    Case("normalize", "frames", images("FHWC", "float16"), {"axes": [1, 2]}, "FHWC", normalize_reference, 1e-4),
     Case("lookup_table", "several tiles", images("HWC", H=61, W=83), {"keys": LEVELS, "values": LEVELS, "dtype": "u8"}, "HWC", looked_up),
     Case("lookup_table", "uint8", images("HWC"), {"keys": LEVELS, "values": [k / 2 for k in LEVELS], "default_value": -1}, "HWC", looked_up),
     Case("lookup_table", "uint8 to uint8", images("FHWC"), {"keys": [3, 200], "values": [1.5, 300], "dtype": "u8"}, "FHWC", looked_up),
@@ -138,29 +138,29 @@ CASES = [
 @pytest.mark.parametrize("source", DTYPES, ids=types.dtype_name)
 @pytest.mark.parametrize("target", DTYPES, ids=types.dtype_name)
 def test_every_pair_is_exact(source: torch.dtype, target: torch.dtype) -> None:
-    given = interesting(source)
-    result = ndd.cast(given, dtype=target).torch()
+    values = interesting(source)
+    result = ndd.cast(values, dtype=target).torch()
     assert result.dtype is target
-    wide = given.double() if source in FLOATS else given
+    wide = values.double() if source in FLOATS else values
     numbers = result.double().tolist() if target in FLOATS else result.tolist()
     for value, ours in zip(wide.tolist(), numbers, strict=True):
         if target in FLOATS:
-            assert ours == given.new_tensor(value).to(target).item() or ours == converted(value, target), value
+            assert ours == values.new_tensor(value).to(target).item() or ours == convert_reference(value, target), value
         else:
-            assert ours == converted(value, target), value
+            assert ours == convert_reference(value, target), value
 
 
 @pytest.mark.parametrize("count", [0, 1, 63, 1025, 5000])
 def test_any_length(count: int) -> None:
-    given = torch.arange(count, dtype=torch.int32) - 7
+    values = torch.arange(count, dtype=torch.int32) - 7
     for target in (torch.uint8, torch.float32, torch.int64, torch.uint16):
-        expected = given.long().clamp(torch.iinfo(target).min, torch.iinfo(target).max).to(target) if target is not torch.float32 else given.float()
-        assert torch.equal(ndd.cast(given, dtype=target).torch(), expected)
+        expected = values.long().clamp(torch.iinfo(target).min, torch.iinfo(target).max).to(target) if target is not torch.float32 else values.float()
+        assert torch.equal(ndd.cast(values, dtype=target).torch(), expected)
 
 
 def test_a_result_larger_than_the_caches() -> None:
-    given = torch.randint(0, 256, (3, 3, 700_001), dtype=torch.uint8)
-    assert torch.equal(ndd.cast(ndd.as_batch(given), dtype="f32").torch(), given.float())
+    values = torch.randint(0, 256, (3, 3, 700_001), dtype=torch.uint8)
+    assert torch.equal(ndd.cast(ndd.as_batch(values), dtype="f32").torch(), values.float())
 
 
 def test_dtype_is_needed() -> None:
@@ -180,18 +180,18 @@ def test_keys_of_every_type(dtype: torch.dtype, target: torch.dtype) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 129, 1000, 1024, 1100, 5001])
 def test_bytes_of_any_number(count: int) -> None:
-    given = np.random.default_rng(0).integers(0, 256, count).astype(np.uint8)
+    values = np.random.default_rng(0).integers(0, 256, count).astype(np.uint8)
     table = np.random.default_rng(1).permutation(256)
     for dtype in (np.uint8, np.int16, np.float32, np.float64):
-        result = np.asarray(ndd.lookup_table(given, keys=range(256), values=table, dtype=dtype).evaluate())
-        np.testing.assert_array_equal(result, table[given].astype(dtype))
+        result = np.asarray(ndd.lookup_table(values, keys=range(256), values=table, dtype=dtype).evaluate())
+        np.testing.assert_array_equal(result, table[values].astype(dtype))
 
 
 def test_the_largest_table() -> None:
     """Tracing 65,536 keys takes torch.compile 17 seconds; the generic tests use 256."""
     values = np.random.default_rng(2).permutation(65536)
-    given = np.arange(65536, dtype=np.uint16)
-    result = ndd.lookup_table(given, keys=range(65536), values=values)
+    data = np.arange(65536, dtype=np.uint16)
+    result = ndd.lookup_table(data, keys=range(65536), values=values)
     np.testing.assert_array_equal(np.asarray(result.evaluate()), values.astype(np.float32))
 
 
@@ -217,14 +217,14 @@ def test_output_dtype_is_deprecated() -> None:
 
 
 def test_cast_like_broadcasts() -> None:
-    made = ndd.cast_like(ndd.tensor([1.5, -2]), ndd.batch([[1], [2, 3]], dtype="u8"))
-    assert [one.tolist() for one in (t.torch() for t in made.tensors)] == [[2, 0], [2, 0]]
+    output = ndd.cast_like(ndd.tensor([1.5, -2]), ndd.batch([[1], [2, 3]], dtype="u8"))
+    assert [value.tolist() for value in (t.torch() for t in output.tensors)] == [[2, 0], [2, 0]]
     assert isinstance(ndd.cast_like(ndd.tensor([1.5]), ndd.tensor([2])), ndd.Tensor)
     with pytest.raises(ValueError, match=r"cast_like.*batch"):
         ndd.cast_like(ndd.batch([[1], [2]]), ndd.batch([[1], [2], [3]]))
 
 
-def batch_normalized(samples: list[np.ndarray], axes: tuple[int, ...], ddof: int = 0) -> list[np.ndarray]:
+def normalize_batch(samples: list[np.ndarray], axes: tuple[int, ...], ddof: int = 0) -> list[np.ndarray]:
     wide = [sample.astype(np.float64) for sample in samples]
     count = sum(np.prod([sample.shape[d] for d in axes]) for sample in wide)
     mean = sum(sample.sum(axes, keepdims=True) for sample in wide) / count
@@ -236,35 +236,35 @@ def batch_normalized(samples: list[np.ndarray], axes: tuple[int, ...], ddof: int
 @pytest.mark.parametrize(("axes", "ddof"), [([0, 1, 2], 0), ([0, 1], 0), ([0], 1), ([0, 1, 2], 1)])
 def test_normalize_by_the_batch(dtype: str, axes: list[int], ddof: int) -> None:
     samples = [np.random.default_rng(i).uniform(10 * i, 200, (20 + i, 31, 3)).astype(dtype) for i in range(5)]
-    expected = batch_normalized(samples, tuple(axes), ddof)
+    expected = normalize_batch(samples, tuple(axes), ddof)
     for threads in (1, 4):
         ndd.set_num_threads(threads)
-        made = ndd.normalize(ndd.batch(samples, layout="HWC"), axes=axes, batch=True, ddof=ddof)
-        for one, other in zip(made.tensors, expected, strict=True):
-            np.testing.assert_allclose(np.asarray(one), other, atol=1e-5)
+        output = ndd.normalize(ndd.batch(samples, layout="HWC"), axes=axes, batch=True, ddof=ddof)
+        for sample, other in zip(output.tensors, expected, strict=True):
+            np.testing.assert_allclose(np.asarray(sample), other, atol=1e-5)
 
 
 def test_normalize_by_the_batch_of_pending_samples() -> None:
     samples = [np.full((4, 4 + i), i, np.uint8) for i in range(3)]
     with ndd.EvalMode.deferred:
-        made = ndd.normalize(ndd.cast(ndd.batch(samples), dtype="f32"), batch=True)
-    for one, other in zip(made.tensors, batch_normalized(samples, (0, 1)), strict=True):
-        np.testing.assert_allclose(np.asarray(one), other, atol=1e-6)
+        output = ndd.normalize(ndd.cast(ndd.batch(samples), dtype="f32"), batch=True)
+    for sample, other in zip(output.tensors, normalize_batch(samples, (0, 1)), strict=True):
+        np.testing.assert_allclose(np.asarray(sample), other, atol=1e-6)
 
 
-@pytest.mark.parametrize("given", [[1.0, 2.0], ndd.tensor([[[1.0]], [[2.0]]])], ids=["list", "tensor"])
-def test_normalize_without_samples(given: list[float] | ndd.Tensor) -> None:
+@pytest.mark.parametrize("batch", [[1.0, 2.0], ndd.tensor([[[1.0]], [[2.0]]])], ids=["list", "tensor"])
+def test_normalize_without_samples(batch: list[float] | ndd.Tensor) -> None:
     images = ndd.as_batch(np.zeros((0, 2, 5, 3), np.uint8), layout="HWC")
-    for options in ({"mean": given}, {"stddev": given}, {"mean": given, "axes": [1, 2]}):
+    for options in ({"mean": batch}, {"stddev": batch}, {"mean": batch, "axes": [1, 2]}):
         assert ndd.normalize(images, **options).evaluate().batch_size == 0
 
 
 def test_normalize_with_parameters_of_every_size() -> None:
     samples = [np.random.default_rng(i).uniform(0, 255, (5 + i, 7, 3)).astype(np.float32) for i in range(3)]
     mean = [sample.mean((1, 2), keepdims=True) for sample in samples]  # (5 + i, 1, 1)
-    made = ndd.normalize(ndd.batch(samples), mean=ndd.batch(mean))
-    for one, sample, center in zip(made.tensors, samples, mean, strict=True):
-        np.testing.assert_allclose(np.asarray(one), normalized(sample, mean=center), atol=1e-5)
+    output = ndd.normalize(ndd.batch(samples), mean=ndd.batch(mean))
+    for part, sample, center in zip(output.tensors, samples, mean, strict=True):
+        np.testing.assert_allclose(np.asarray(part), normalize_reference(sample, mean=center), atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64", "int64"])

@@ -15,7 +15,7 @@ import torch_ndd as ndd
 from torch_ndd import dump_image
 
 
-def dumped(*inputs: Any, **args: Any) -> Any:
+def dump(*inputs: Any, **args: Any) -> Any:
     """Call the operator in a temporary folder."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as folder:
@@ -27,9 +27,7 @@ def dumped(*inputs: Any, **args: Any) -> Any:
 
 
 CASES = [
-    Case(
-        "dump_image", "colors", images("HWC"), {"suffix": "x"}, layout="HWC", reference=lambda image, suffix: image, uncompiled="files", call=dumped
-    ),
+    Case("dump_image", "colors", images("HWC"), {"suffix": "x"}, layout="HWC", reference=lambda image, suffix: image, uncompiled="files", call=dump),
 ]
 
 
@@ -40,14 +38,14 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_files_have_the_pixels(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
-    given = [generator.integers(0, 256, (5, 4 + i, 3)).astype(np.uint8) for i in range(3)]
-    made = dump_image(ndd.batch(given), suffix="photo")
+    values = [generator.integers(0, 256, (5, 4 + i, 3)).astype(np.uint8) for i in range(3)]
+    output = dump_image(ndd.batch(values), suffix="photo")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0-photo-0.ppm", "1-photo-0.ppm", "2-photo-0.ppm"]
-    for i, (one, image) in enumerate(zip(made, given, strict=True)):
-        np.testing.assert_array_equal(np.asarray(one), image)
+    for i, (sample, image) in enumerate(zip(output, values, strict=True)):
+        np.testing.assert_array_equal(np.asarray(sample), image)
         np.testing.assert_array_equal(np.asarray(Image.open(f"{i}-photo-0.ppm")), image)
-    dump_image(given[0][..., :1].copy())
-    np.testing.assert_array_equal(np.asarray(Image.open("0--0.ppm")), given[0][..., 0])
+    dump_image(values[0][..., :1].copy())
+    np.testing.assert_array_equal(np.asarray(Image.open("0--0.ppm")), values[0][..., 0])
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def whole_shifts(frames: np.ndarray, *hints: np.ndarray, output_grid: int = 4, o
 
 def hinted(ragged: bool) -> tuple[list[np.ndarray], ...]:
     samples = moving()(ragged)[0]
-    return samples, [np.repeat(np.repeat(whole_shifts(one, output_grid=8), 1, 1), 1, 2) for one in samples]
+    return samples, [np.repeat(np.repeat(whole_shifts(sample, output_grid=8), 1, 1), 1, 2) for sample in samples]
 
 
 UNCOMPILED = "OpenCV is called from Python"
@@ -77,7 +77,7 @@ def flow(frames: Any, *hints: Any, **args: Any) -> np.ndarray:
     return np.asarray(ndd.optical_flow(ndd.tensor(np.asarray(frames), layout="FHWC"), *hints, **args).evaluate())
 
 
-def moved(image: np.ndarray, field: np.ndarray) -> np.ndarray:
+def move_image(image: np.ndarray, field: np.ndarray) -> np.ndarray:
     """Return the frame after `image` whose optical flow is `field` (x, y)."""
     y, x = np.indices(field.shape[:2], dtype=float)
     at = [y + field[..., 1], x + field[..., 0]]
@@ -111,7 +111,7 @@ def endpoint_error(found: np.ndarray, truth: np.ndarray, grid: int) -> float:
 @pytest.mark.parametrize("name", ["shift", "turn", "waves"])
 def test_known_motion(name: str, preset: float, most: float, output_grid: int) -> None:
     truth = motion(name)
-    found = flow([PHOTO, moved(PHOTO, truth)], preset=preset, output_grid=output_grid)
+    found = flow([PHOTO, move_image(PHOTO, truth)], preset=preset, output_grid=output_grid)
     assert found.shape == (1, 360 // output_grid, 400 // output_grid, 2)
     assert endpoint_error(found[0], truth, output_grid) < most < np.linalg.norm(truth, axis=-1).mean()
 
@@ -119,19 +119,19 @@ def test_known_motion(name: str, preset: float, most: float, output_grid: int) -
 def test_the_field_brings_the_frame_before() -> None:
     """DALI's direction: the later frame is the earlier one sampled at the vectors."""
     truth = motion("waves")
-    later = moved(PHOTO, truth)
+    later = move_image(PHOTO, truth)
     found = flow([PHOTO, later], output_grid=1)[0]
 
     def difference(image: np.ndarray) -> float:
         return float(np.abs(image.astype(float) - later)[32:-32, 32:-32].mean())
 
-    assert difference(moved(PHOTO, found)) < 0.25 * difference(PHOTO)
-    assert difference(moved(PHOTO, -found)) > difference(PHOTO)
+    assert difference(move_image(PHOTO, found)) < 0.25 * difference(PHOTO)
+    assert difference(move_image(PHOTO, -found)) > difference(PHOTO)
 
 
 def test_quality_by_preset() -> None:
     truth = motion("turn")
-    frames = [PHOTO, moved(PHOTO, truth)]
+    frames = [PHOTO, move_image(PHOTO, truth)]
     errors = [endpoint_error(flow(frames, preset=preset)[0], truth, 4) for preset in (0.0, 0.5, 1.0)]
     assert errors == sorted(errors)
     for preset, like in ((0.37, 0.0), (0.38, 0.5), (0.74, 0.5), (0.76, 1.0)):
@@ -140,7 +140,7 @@ def test_quality_by_preset() -> None:
 
 def test_hints_find_large_motion() -> None:
     truth = np.broadcast_to(np.float32([90, -60]), (*PHOTO.shape[:2], 2))
-    frames = [PHOTO, moved(PHOTO, truth)]
+    frames = [PHOTO, move_image(PHOTO, truth)]
     middle = (slice(80, 260), slice(40, 260))
 
     def error(found: np.ndarray) -> float:
@@ -207,12 +207,12 @@ def test_nothing_to_see() -> None:
 
 def test_sequences_of_different_length_and_size() -> None:
     samples = [np.stack([PHOTO[k : k + h, 2 * k : 2 * k + w] for k in range(f)]) for f, h, w in ((2, 60, 70), (5, 90, 64), (3, 64, 101))]
-    made = ndd.optical_flow(ndd.batch(samples, layout="FHWC"))
-    assert made.shape == [(1, 15, 18, 2), (4, 23, 16, 2), (2, 16, 26, 2)]
-    assert made.layout == "FHWC"
-    for sample, one in zip(samples, made.tensors, strict=True):
-        np.testing.assert_array_equal(np.asarray(one), flow(sample))
-        assert np.abs(np.median(np.asarray(one), (1, 2)) - [2, 1]).max() < 0.2
+    output = ndd.optical_flow(ndd.batch(samples, layout="FHWC"))
+    assert output.shape == [(1, 15, 18, 2), (4, 23, 16, 2), (2, 16, 26, 2)]
+    assert output.layout == "FHWC"
+    for sample, part in zip(samples, output.tensors, strict=True):
+        np.testing.assert_array_equal(np.asarray(part), flow(sample))
+        assert np.abs(np.median(np.asarray(part), (1, 2)) - [2, 1]).max() < 0.2
 
 
 def test_wrong_sequences() -> None:
@@ -258,10 +258,10 @@ def test_the_input_may_be_pending() -> None:
     frames = ndd.tensor(np.stack([PHOTO[:64, :80], PHOTO[1:65, 2:82]]), layout="FHWC")
     with ndd.EvalMode.deferred:
         waiting = ndd.brightness(frames, brightness=0.9)
-        made = ndd.optical_flow(waiting)
-    np.testing.assert_array_equal(np.asarray(made), flow(np.asarray(waiting)))
+        output = ndd.optical_flow(waiting)
+    np.testing.assert_array_equal(np.asarray(output), flow(np.asarray(waiting)))
     with ndd.EvalContext(num_threads=3):
-        np.testing.assert_array_equal(np.asarray(ndd.optical_flow(waiting)), np.asarray(made))
+        np.testing.assert_array_equal(np.asarray(ndd.optical_flow(waiting)), np.asarray(output))
 
 
 def test_a_gpu_is_not_used_silently() -> None:

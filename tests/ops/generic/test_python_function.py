@@ -24,7 +24,7 @@ def columns(n: int = 4) -> ndd.Batch:
     return ndd.batch(np.arange(n, dtype=np.float32).reshape(n, 1))
 
 
-def ragged() -> ndd.Batch:
+def make_ragged() -> ndd.Batch:
     return ndd.batch([np.full((2, 3, 3), 7, np.uint8), np.full((1, 2, 3), 9, np.uint8)], layout="HWC")
 
 
@@ -45,9 +45,9 @@ def test_call_returns_before_the_function_ran_and_kernels_wait_for_it() -> None:
         assert go.wait(60)
         return x + np.float32(1)
 
-    made = ndd.python_function(waits, columns() * 2, shape="same") * 10
+    output = ndd.python_function(waits, columns() * 2, shape="same") * 10
     go.set()
-    assert made.torch().flatten().tolist() == [10, 30, 50, 70]
+    assert output.torch().flatten().tolist() == [10, 30, 50, 70]
 
 
 def test_functions_wait_for_kernels_and_for_each_other() -> None:
@@ -70,21 +70,21 @@ def test_samples_run_side_by_side() -> None:
 
 @pytest.mark.parametrize("shape", ["same", None])
 def test_ragged(shape: str | None) -> None:
-    made = ndd.python_function(lambda image, by: image + by, ragged(), by=ndd.batch(np.array([1, 2], np.uint8)), shape=shape, layout="HWC")
-    assert made.layout == "HWC"
-    assert made.shape == [(2, 3, 3), (1, 2, 3)]
-    assert [np.unique(one).tolist() for one in made] == [[8], [11]]
+    output = ndd.python_function(lambda image, by: image + by, make_ragged(), by=ndd.batch(np.array([1, 2], np.uint8)), shape=shape, layout="HWC")
+    assert output.layout == "HWC"
+    assert output.shape == [(2, 3, 3), (1, 2, 3)]
+    assert [np.unique(sample).tolist() for sample in output] == [[8], [11]]
 
 
 def test_unknown_shapes_may_change_the_number_of_dimensions() -> None:
-    made = ndd.python_function(lambda image: image.sum(dtype=np.int64), ragged())
-    assert made.torch().tolist() == [126, 54]
-    assert ndd.python_function(lambda image: image[:1, :1, 0], ragged()).shape == [(1, 1), (1, 1)]
+    output = ndd.python_function(lambda image: image.sum(dtype=np.int64), make_ragged())
+    assert output.torch().tolist() == [126, 54]
+    assert ndd.python_function(lambda image: image[:1, :1, 0], make_ragged()).shape == [(1, 1), (1, 1)]
 
 
 def test_shapes_per_sample() -> None:
-    made = ndd.python_function(lambda n: np.arange(int(n), dtype=np.int32), ndd.batch([2, 3]), shape=torch.tensor([[2], [3]]), dtype=ndd.int32)
-    assert [np.asarray(one).tolist() for one in made] == [[0, 1], [0, 1, 2]]
+    output = ndd.python_function(lambda n: np.arange(int(n), dtype=np.int32), ndd.batch([2, 3]), shape=torch.tensor([[2], [3]]), dtype=ndd.int32)
+    assert [np.asarray(sample).tolist() for sample in output] == [[0, 1], [0, 1, 2]]
 
 
 def test_several_outputs_and_a_tensor_instead_of_a_batch() -> None:
@@ -100,15 +100,15 @@ def test_several_outputs_and_a_tensor_instead_of_a_batch() -> None:
 
 @pytest.mark.parametrize("shape", ["same", None])
 def test_all_samples_at_once(shape: str | None) -> None:
-    made = ndd.python_function(lambda x: x - x.mean(), columns(), batched=True, shape=shape)
-    assert made.torch().flatten().tolist() == [-1.5, -0.5, 0.5, 1.5]
-    lists = ndd.python_function(lambda xs: [x[::-1] for x in xs], ragged(), batched=True, shape=shape)
+    output = ndd.python_function(lambda x: x - x.mean(), columns(), batched=True, shape=shape)
+    assert output.torch().flatten().tolist() == [-1.5, -0.5, 0.5, 1.5]
+    lists = ndd.python_function(lambda xs: [x[::-1] for x in xs], make_ragged(), batched=True, shape=shape)
     assert lists.shape == [(2, 3, 3), (1, 2, 3)]
 
 
 def test_torch_functions_and_other_arguments() -> None:
-    made = ndd.python_function(lambda x, power: x**power, columns(), form="torch", shape="same", power=3)
-    assert made.torch().flatten().tolist() == [0, 1, 8, 27]
+    output = ndd.python_function(lambda x, power: x**power, columns(), form="torch", shape="same", power=3)
+    assert output.torch().flatten().tolist() == [0, 1, 8, 27]
     halves = columns().torch().to(torch.bfloat16)
     assert ndd.python_function(lambda x: x + 1, ndd.as_batch(halves), form="torch", shape="same").dtype == ndd.bfloat16
 
@@ -145,9 +145,9 @@ class TestErrors:
             return x
 
         (values,) = next(iter(ndd.readers.Numpy(files=paths).next_epoch(batch_size=3)))
-        made = ndd.python_function(refuses, values, shape="same")
+        output = ndd.python_function(refuses, values, shape="same")
         with pytest.raises(IndexError) as caught:
-            (made + 1).evaluate()
+            (output + 1).evaluate()
         text = str(caught.value)
         assert text.startswith(f"python_function: sample 1 ({paths[1]}): IndexError: not this one (test_python_function.py:")
         assert "called at" in text
@@ -223,8 +223,8 @@ def test_random_numbers_do_not_depend_on_threads() -> None:
 @pytest.mark.parametrize("mode", list(ndd.EvalMode))
 def test_modes(mode: ndd.EvalMode) -> None:
     with mode:
-        made = ndd.python_function(plus_one, columns() + 1, shape="same") + 1
-    assert made.torch().flatten().tolist() == [3, 4, 5, 6]
+        output = ndd.python_function(plus_one, columns() + 1, shape="same") + 1
+    assert output.torch().flatten().tolist() == [3, 4, 5, 6]
 
 
 def test_nested_functions_do_not_wait_for_their_own_threads() -> None:
@@ -238,12 +238,12 @@ def test_numba() -> None:
     numba = pytest.importorskip("numba")
 
     @numba.njit(nogil=True)
-    def mirrored(image):  # numba reads no annotations
+    def mirror_reference(image):  # numba reads no annotations
         return image[:, ::-1].copy()
 
-    images = ragged()
-    made = ndd.python_function(mirrored, images, shape="same")
-    assert all(np.array_equal(np.asarray(a), np.asarray(b)[:, ::-1]) for a, b in zip(made, images, strict=True))
+    images = make_ragged()
+    output = ndd.python_function(mirror_reference, images, shape="same")
+    assert all(np.array_equal(np.asarray(a), np.asarray(b)[:, ::-1]) for a, b in zip(output, images, strict=True))
 
 
 def test_compiled_graph() -> None:
@@ -277,13 +277,13 @@ def test_fork_waits_for_functions() -> None:
         go.wait(60)
         return x
 
-    made = ndd.python_function(waits, columns(), shape="same") + 1
+    output = ndd.python_function(waits, columns(), shape="same") + 1
     threading.Timer(0.2, go.set).start()
     child = os.fork()
     if not child:
-        os._exit(0 if made.torch().flatten().tolist() == [1, 2, 3, 4] else 1)
+        os._exit(0 if output.torch().flatten().tolist() == [1, 2, 3, 4] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert made.torch().flatten().tolist() == [1, 2, 3, 4]
+    assert output.torch().flatten().tolist() == [1, 2, 3, 4]
 
 
 def test_threads_may_change_the_number_of_threads_while_others_call_functions() -> None:
@@ -328,14 +328,14 @@ def test_forks_wait_once_for_a_function_that_does_not_end(monkeypatch: pytest.Mo
         return wait_for(condition, predicate, 0.01)
 
     monkeypatch.setattr(host_functions._changed, "wait_for", partial(note, host_functions._changed), raising=False)
-    made = ndd.python_function(lambda x: go.wait(60) and x, columns(1), shape="same")
+    output = ndd.python_function(lambda x: go.wait(60) and x, columns(1), shape="same")
     for _ in range(2):
         child = os.fork()
         if not child:
             os._exit(0)
         os.waitpid(child, 0)
     go.set()
-    made.evaluate()
+    output.evaluate()
     assert waits == [1, 0]
 
 
@@ -346,7 +346,7 @@ def test_function_that_forks_fails_in_the_child_only() -> None:
         child = os.fork()
         if not child:
             try:
-                made.evaluate()
+                output.evaluate()
             except RuntimeError as error:
                 os._exit(0 if "forked while a Python function was running" in str(error) else 1)
             os._exit(2)
@@ -355,9 +355,9 @@ def test_function_that_forks_fails_in_the_child_only() -> None:
 
     go = threading.Event()
     ndd.python_function(lambda x: go.wait(60) and x, columns(1), shape="same")
-    made = ndd.python_function(forks, columns(1), shape="same")
+    output = ndd.python_function(forks, columns(1), shape="same")
     go.set()
-    assert made.torch().flatten().tolist() == [0]
+    assert output.torch().flatten().tolist() == [0]
     assert found == [0]
 
 

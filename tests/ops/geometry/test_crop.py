@@ -9,7 +9,7 @@ import torch_ndd as ndd
 RGB = {"mean": [123.675, 116.28, 103.53], "std": [58.395, 57.12, 57.375]}
 
 
-def rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+def round_reference(values: np.ndarray, dtype: str) -> np.ndarray:
     """Round like ``cast``: half away from zero, saturated."""
     if not np.issubdtype(np.dtype(dtype), np.integer):
         return values.astype(dtype)
@@ -39,15 +39,15 @@ def window(
         if trim:
             places, inside = places[inside], inside[inside]
         taken = image.take(np.clip(places, 0, image.shape[axis] - 1), axis)
-        image = np.where(inside.reshape([-1 if letter == one else 1 for one in layout]), taken, filler).astype(image.dtype)
+        image = np.where(inside.reshape([-1 if letter == axis else 1 for axis in layout]), taken, filler).astype(image.dtype)
     return image
 
 
 def center(size: tuple[int, ...], layout: str, dtype: str | None = None):
-    return lambda image, **_: rounded(window(image, layout, size, (0.5,) * len(size)).astype(np.float64), dtype or image.dtype.name)
+    return lambda image, **_: round_reference(window(image, layout, size, (0.5,) * len(size)).astype(np.float64), dtype or image.dtype.name)
 
 
-def normalized(layout: str, out: str, dtype: str = "float32", pad: bool = False):
+def normalize_reference(layout: str, out: str, dtype: str = "float32", pad: bool = False):
     def reference(
         image: np.ndarray, *, mirror: int = 0, mean: object = 0.0, std: object = 1.0, scale: float = 1.0, shift: float = 0.0, **_: object
     ) -> np.ndarray:
@@ -57,7 +57,7 @@ def normalized(layout: str, out: str, dtype: str = "float32", pad: bool = False)
         image = (image - np.asarray(mean, np.float32)) * (scale / np.asarray(std, np.float32)) + np.float32(shift)
         if pad:
             image = np.concatenate([image, np.zeros_like(image[..., :1])], -1)
-        return rounded(image.transpose([(rest + "C").index(letter) for letter in out]), dtype)
+        return round_reference(image.transpose([(rest + "C").index(letter) for letter in out]), dtype)
 
     return reference
 
@@ -141,12 +141,21 @@ CASES = [
         {"crop": Each([[3.0, 4.0], [5.0, 2.0], [9.9, 8.0]]), **RGB},
         layout="HWC",
         out_layout="CHW",
-        reference=lambda image, *, crop, mean, std: normalized("HWC", "CHW")(
+        reference=lambda image, *, crop, mean, std: normalize_reference("HWC", "CHW")(
             window(image, "HWC", tuple(int(c) for c in crop), (0.5, 0.5)), mean=mean, std=std
         ),
         tolerance=1e-5,
     ),
-    Case("crop_mirror_normalize", "plain", images("HWC"), RGB, layout="HWC", out_layout="CHW", reference=normalized("HWC", "CHW"), tolerance=1e-5),
+    Case(
+        "crop_mirror_normalize",
+        "plain",
+        images("HWC"),
+        RGB,
+        layout="HWC",
+        out_layout="CHW",
+        reference=normalize_reference("HWC", "CHW"),
+        tolerance=1e-5,
+    ),
     Case(
         "crop_mirror_normalize",
         "per sample",
@@ -160,7 +169,7 @@ CASES = [
         },
         layout="HWC",
         out_layout="CHW",
-        reference=normalized("HWC", "CHW"),
+        reference=normalize_reference("HWC", "CHW"),
         tolerance=1e-4,
     ),
     *(
@@ -171,7 +180,7 @@ CASES = [
             {**RGB, "mirror": 1, "output_layout": out},
             layout=layout,
             out_layout=out,
-            reference=normalized(layout, out),
+            reference=normalize_reference(layout, out),
             tolerance=1e-5,
         )
         for layout, out in (
@@ -193,7 +202,7 @@ CASES = [
             {**RGB, "scale": 60.0, "dtype": getattr(ndd, dtype)},
             layout="HWC",
             out_layout="CHW",
-            reference=normalized("HWC", "CHW", dtype),
+            reference=normalize_reference("HWC", "CHW", dtype),
             tolerance={"float16": 0.2, "float32": 1e-3}.get(dtype, 1),
         )
         for source, dtype in (("uint8", "float16"), ("uint8", "int8"), ("int16", "float32"), ("float32", "uint8"), ("float16", "float16"))
@@ -205,7 +214,7 @@ CASES = [
         {**RGB, "pad_output": True, "output_layout": "HWC"},
         layout="HWC",
         out_layout="HWC",
-        reference=normalized("HWC", "HWC", pad=True),
+        reference=normalize_reference("HWC", "HWC", pad=True),
         tolerance=1e-5,
     ),
     Case(
@@ -215,7 +224,7 @@ CASES = [
         {**RGB, "pad_output": True},
         layout="HWC",
         out_layout="CHW",
-        reference=normalized("HWC", "CHW", pad=True),
+        reference=normalize_reference("HWC", "CHW", pad=True),
         tolerance=1e-5,
     ),
     Case(
@@ -321,7 +330,7 @@ def test_all_types_are_copied_exactly(dtype: str) -> None:
 def test_every_width(width: int, mirror: int) -> None:
     image = np.random.default_rng(width).integers(0, 256, (3, width, 3)).astype(np.uint8)
     out = np.asarray(ndd.crop_mirror_normalize(ndd.tensor(image, layout="HWC"), crop=[2, width], mirror=mirror, **RGB))
-    expected = normalized("HWC", "CHW")(image[1:], mirror=mirror, **RGB)
+    expected = normalize_reference("HWC", "CHW")(image[1:], mirror=mirror, **RGB)
     assert np.abs(out - expected).max() <= 1e-6
 
 
@@ -329,10 +338,10 @@ def test_normalising_whole_images_compiles_to_torch() -> None:
     images = torch.randint(0, 256, (2, 8, 9, 3), dtype=torch.uint8)
 
     @torch.compile(fullgraph=True, backend="eager")
-    def compiled(values: torch.Tensor, crop: int) -> torch.Tensor:
+    def compile_function(values: torch.Tensor, crop: int) -> torch.Tensor:
         batch = ndd.as_batch(values, layout="HWC")
         return ndd.crop_mirror_normalize(batch, crop=[crop, crop + 1], mirror=1, **RGB).torch()
 
     for crop in (8, 5):
         expected = ndd.crop_mirror_normalize(ndd.as_batch(images, layout="HWC"), crop=[crop, crop + 1], mirror=1, **RGB).torch()
-        assert torch.allclose(compiled(images, crop), expected, atol=1e-5)
+        assert torch.allclose(compile_function(images, crop), expected, atol=1e-5)

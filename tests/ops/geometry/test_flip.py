@@ -8,7 +8,7 @@ from _cases import Case, Each, images
 import torch_ndd as ndd
 
 
-def flipped(layout: str):
+def flip_reference(layout: str):
     def reference(image: np.ndarray, *, horizontal: int = 1, vertical: int = 0, depthwise: int = 0) -> np.ndarray:
         wanted = {"W": horizontal, "H": vertical, "D": depthwise}
         return np.flip(image, [axis for axis, letter in enumerate(layout) if wanted.get(letter)])
@@ -25,14 +25,23 @@ CASES = [
             images(layout),
             dict(zip(("horizontal", "vertical", "depthwise"), axes, strict=True)),
             layout=layout,
-            reference=flipped(layout),
+            reference=flip_reference(layout),
         )
         for layout in LAYOUTS
         for axes in ((1, 0, 0), (0, 1, 0), (1, 1, 1))
     ),
-    Case("flip", "default", images("HWC", "float32"), layout="HWC", reference=flipped("HWC")),
-    Case("flip", "per sample", images("HWC"), {"horizontal": Each([1, 0, 1]), "vertical": Each([0, 1, 1])}, layout="HWC", reference=flipped("HWC")),
-    Case("flip", "depth per sample", images("CDHW"), {"horizontal": 0, "depthwise": Each([1, 0, 1])}, layout="CDHW", reference=flipped("CDHW")),
+    Case("flip", "default", images("HWC", "float32"), layout="HWC", reference=flip_reference("HWC")),
+    Case(
+        "flip",
+        "per sample",
+        images("HWC"),
+        {"horizontal": Each([1, 0, 1]), "vertical": Each([0, 1, 1])},
+        layout="HWC",
+        reference=flip_reference("HWC"),
+    ),
+    Case(
+        "flip", "depth per sample", images("CDHW"), {"horizontal": 0, "depthwise": Each([1, 0, 1])}, layout="CDHW", reference=flip_reference("CDHW")
+    ),
 ]
 
 

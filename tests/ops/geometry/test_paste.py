@@ -6,7 +6,7 @@ from _cases import Case, Each, Samples, arrays, images
 import torch_ndd as ndd
 
 
-def erased(
+def erase_reference(
     image: np.ndarray,
     anchor: list[float],
     shape: list[float],
@@ -33,7 +33,7 @@ def erased(
     return image
 
 
-def masked(image: np.ndarray, tile: int, ratio: float, angle: float, shift_x: float, shift_y: float, rows: int = 0) -> np.ndarray:
+def mask_reference(image: np.ndarray, tile: int, ratio: float, angle: float, shift_x: float, shift_y: float, rows: int = 0) -> np.ndarray:
     f = np.float32
     y, x = np.mgrid[: image.shape[rows], : image.shape[rows + 1]].astype(f)
     c, s, size = f(np.cos(f(angle))) / f(tile), f(np.sin(f(angle))) / f(tile), f(tile)
@@ -55,16 +55,18 @@ def on_canvas(image: np.ndarray, fill_value: object, ratio: float, paste_x: floa
 def several(*sizes: tuple[int, int], dtype: str = "uint8", frames: int = 0):
     def make(ragged: bool) -> tuple[Samples, ...]:
         generator = np.random.default_rng(3)
-        made = []
+        outputs = []
         for height, width in sizes:
             shapes = [(*((frames,) if frames else ()), height + 2 * i * ragged, width + i * ragged, 3) for i in range(3)]
-            made.append([generator.integers(0, 200, shape).astype(dtype) for shape in shapes])
-        return tuple(made)
+            outputs.append([generator.integers(0, 200, shape).astype(dtype) for shape in shapes])
+        return tuple(outputs)
 
     return make
 
 
-def pasted(*images: np.ndarray, output_size: list[int], regions: list[tuple[tuple[int, int], tuple[int, int] | None, tuple[int, int]]], **_: object):
+def paste_reference(
+    *images: np.ndarray, output_size: list[int], regions: list[tuple[tuple[int, int], tuple[int, int] | None, tuple[int, int]]], **_: object
+):
     """Regions are (from, size, to) for each input; None for everything that remains."""
     canvas = np.zeros((*images[0].shape[:-3], *output_size, 3), images[0].dtype)
     for image, (begin, size, to) in zip(images, regions, strict=True):
@@ -90,7 +92,7 @@ CASES = [
         images("HWC"),
         {**BOXES, "normalized": True, "fill_value": Each([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])},
         layout="HWC",
-        reference=lambda image, anchor, shape, fill_value, **_: erased(image, anchor, shape, fill_value, channel=2, scale=True),
+        reference=lambda image, anchor, shape, fill_value, **_: erase_reference(image, anchor, shape, fill_value, channel=2, scale=True),
     ),
     Case(
         "erase",
@@ -98,7 +100,7 @@ CASES = [
         images("CHW", "float32"),
         {"anchor": [3.5, 2.5], "shape": [4.5, 30], "centered_anchor": True, "axis_names": "WH", "fill_value": 0.5},
         layout="CHW",
-        reference=lambda image, anchor, shape, **_: erased(image, anchor, shape, 0.5, (2, 1), centered=True),
+        reference=lambda image, anchor, shape, **_: erase_reference(image, anchor, shape, 0.5, (2, 1), centered=True),
     ),
     Case(  # rows longer than what a warp takes at a time
         "erase",
@@ -106,21 +108,21 @@ CASES = [
         images("HWC", H=3, W=1500),
         {"anchor": [1, 10, 0, 1360], "shape": [1, 1400, 3, 77], "axes": [0, 1], "fill_value": [1.0, 2.0, 3.0]},
         layout="HWC",
-        reference=lambda image, anchor, shape, fill_value, **_: erased(image, anchor, shape, fill_value, channel=2),
+        reference=lambda image, anchor, shape, fill_value, **_: erase_reference(image, anchor, shape, fill_value, channel=2),
     ),
     Case(  # more layers than a row of the CUDA kernel may have
         "erase",
         "many",
         arrays((50, 21), "int16"),
         {"anchor": [float(k) for k in range(40)], "shape": [2.0] * 40, "axes": [1], "fill_value": -1},
-        reference=lambda image, anchor, shape, **_: erased(image, anchor, shape, -1, (1,)),
+        reference=lambda image, anchor, shape, **_: erase_reference(image, anchor, shape, -1, (1,)),
     ),
     Case(
         "erase",
         "rows",
         arrays((9, 5), "int64"),
         {"anchor": [2, 7], "shape": [3, 100], "axes": [0], "fill_value": -1},
-        reference=lambda image, anchor, shape, **_: erased(image, anchor, shape, -1, (0,)),
+        reference=lambda image, anchor, shape, **_: erase_reference(image, anchor, shape, -1, (0,)),
     ),
     *(
         Case(
@@ -135,7 +137,7 @@ CASES = [
                 "shift_y": Each([2.0, 0.25, 100.0]),
             },
             layout=layout,
-            reference=lambda image, layout=layout, **args: masked(image, **args, rows=layout.index("H")),
+            reference=lambda image, layout=layout, **args: mask_reference(image, **args, rows=layout.index("H")),
         )
         for layout, dtype in (("HWC", "uint8"), ("HW", "uint8"), ("CHW", "float32"), ("FHWC", "int16"), ("HWC", "float64"))
     ),
@@ -167,8 +169,8 @@ CASES = [
         several((9, 10), (7, 8)),
         {**MOSAIC, "output_size": Each([[12, 13], [10, 11], [9, 20]])},
         layout="HWC",
-        reference=lambda *given, in_anchors, shapes, out_anchors, output_size: pasted(
-            *given, output_size=output_size, regions=list(zip(in_anchors, shapes, out_anchors, strict=True))
+        reference=lambda *inputs, in_anchors, shapes, out_anchors, output_size: paste_reference(
+            *inputs, output_size=output_size, regions=list(zip(in_anchors, shapes, out_anchors, strict=True))
         ),
     ),
     Case(
@@ -183,8 +185,8 @@ CASES = [
         },
         layout="HWC",
         ragged=False,
-        reference=lambda *given, output_size, **_: pasted(
-            *given, output_size=output_size, regions=[((5, 5), (5, 5), (0, 15)), ((0, 0), (1, 12), (5, 0))]
+        reference=lambda *inputs, output_size, **_: paste_reference(
+            *inputs, output_size=output_size, regions=[((5, 5), (5, 5), (0, 15)), ((0, 0), (1, 12), (5, 0))]
         ),
     ),
     Case(
@@ -194,7 +196,7 @@ CASES = [
         {"in_ids": Each([[0, 0]] * 3), "out_anchors": Each([[[0, 0], [2, 2]], [[1, 1], [3, 0]], [[2, 0], [0, 2]]]), "output_size": [13, 14]},
         layout="HWC",
         ragged=False,
-        reference=lambda image, out_anchors, output_size, **_: pasted(
+        reference=lambda image, out_anchors, output_size, **_: paste_reference(
             image, image, output_size=output_size, regions=[((0, 0), None, to) for to in out_anchors]
         ),
     ),
@@ -204,8 +206,8 @@ CASES = [
         several((9, 10), (7, 8), dtype="int16", frames=3),
         {"out_anchors": [[0, 0], [5, 6]], "output_size": [20, 30], "dtype": ndd.float32},
         layout="FHWC",
-        reference=lambda *given, output_size, **_: pasted(
-            *given, output_size=output_size, regions=[((0, 0), None, (0, 0)), ((0, 0), None, (5, 6))]
+        reference=lambda *inputs, output_size, **_: paste_reference(
+            *inputs, output_size=output_size, regions=[((0, 0), None, (0, 0)), ((0, 0), None, (5, 6))]
         ).astype(np.float32),
     ),
 ]
@@ -228,10 +230,10 @@ def test_samples_may_have_different_numbers_of_regions() -> None:
     batch = ndd.batch(IMAGES, layout="HWC")
     ids = ndd.batch([np.array([0, 1]), np.array([2]), np.array([], int)])
     out = ndd.multi_paste(batch, in_ids=ids)
-    assert [int(np.asarray(one).max()) for one in out] == [2, 3, 0]
+    assert [int(np.asarray(sample).max()) for sample in out] == [2, 3, 0]
     boxes = ndd.batch([np.float32([0, 0]), np.float32([0, 0, 3, 3]), np.float32([])])
     erased_ = ndd.erase(batch, anchor=boxes, shape=ndd.batch([np.float32([4, 5]), np.float32([1, 1, 1, 1]), np.float32([])]))
-    assert [int((np.asarray(one) == 0).sum()) for one in erased_] == [20, 2, 0]
+    assert [int((np.asarray(value) == 0).sum()) for value in erased_] == [20, 2, 0]
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ HEIGHT, WIDTH = 80, 120
 BOX = (30, 20, 70, 50)  # left, top, right, bottom
 
 
-def painted(height: int = HEIGHT, width: int = WIDTH) -> np.ndarray:
+def paint(height: int = HEIGHT, width: int = WIDTH) -> np.ndarray:
     image = np.zeros((height, width, 1), np.float32)
     left, top, right, bottom = BOX
     image[top:bottom, left:right] = 1
     return image
 
 
-def found(image: Any) -> list[int]:
+def find_positions(image: Any) -> list[int]:
     """Return the box around everything at least half white."""
     pixels = np.asarray(image).squeeze() > 0.5
     rows, columns = np.nonzero(pixels)
@@ -59,18 +59,18 @@ IDS = [f"{operator.__name__}-{k}" for k, (operator, _, _) in enumerate(PROGRAMS)
 
 @pytest.mark.parametrize(("operator", "args", "tolerance"), PROGRAMS, ids=IDS)
 def test_a_box_follows_its_pixels(operator: Any, args: dict[str, Any], tolerance: float) -> None:
-    image = ndd.tensor(painted(), layout="HWC")
-    made, matrix = operator(image, **args), of(operator, image, **args)
+    image = ndd.tensor(paint(), layout="HWC")
+    output, matrix = operator(image, **args), of(operator, image, **args)
     assert matrix.shape == (2, 3)
     assert matrix.dtype is torch.float32
-    sizes = dict(zip(made.layout, made.shape, strict=True))
+    sizes = dict(zip(output.layout, output.shape, strict=True))
     box = ndd.bbox_transform(np.float32([BOX]), MT=matrix, output_shape=[sizes["H"], sizes["W"]], remove_threshold=0)
-    np.testing.assert_allclose(np.asarray(box)[0], found(made), atol=tolerance + 1e-3)
+    np.testing.assert_allclose(np.asarray(box)[0], find_positions(output), atol=tolerance + 1e-3)
 
 
 @pytest.mark.parametrize(("operator", "args", "tolerance"), PROGRAMS, ids=IDS)
 def test_batches_with_a_map_for_each_sample(operator: Any, args: dict[str, Any], tolerance: float) -> None:
-    images = [painted(), painted(90, 130), painted(100, 101)]
+    images = [paint(), paint(90, 130), paint(100, 101)]
     batch = ndd.batch(images, layout="HWC")
     matrices = of(operator, batch, **args)
     for image, matrix in zip(images, matrices, strict=True):
@@ -78,33 +78,33 @@ def test_batches_with_a_map_for_each_sample(operator: Any, args: dict[str, Any],
 
 
 def test_arguments_may_differ_and_may_be_pending() -> None:
-    image, angles = ndd.tensor(painted()), ndd.batch([10.0, 20.0, 30.0])
+    image, angles = ndd.tensor(paint()), ndd.batch([10.0, 20.0, 30.0])
     expected = [np.asarray(of(ndd.rotate, image, angle=angle)) for angle in (20.0, 40.0, 60.0)]
     with ndd.EvalMode.deferred:
-        np.testing.assert_allclose([np.asarray(one) for one in of(ndd.rotate, image, angle=angles * 2)], expected)
+        np.testing.assert_allclose([np.asarray(value) for value in of(ndd.rotate, image, angle=angles * 2)], expected)
         mirrors = of(ndd.crop_mirror_normalize, image, mirror=ndd.cast(ndd.batch([0, 1]), dtype=ndd.int32))
-    assert [float(np.asarray(one)[0, 0]) for one in mirrors] == [1.0, -1.0]
+    assert [float(np.asarray(mirror)[0, 0]) for mirror in mirrors] == [1.0, -1.0]
 
 
 def test_random_windows_are_those_of_the_pixel_operator() -> None:
-    images, rng = ndd.batch([painted()] * 8), RNG(seed=4)
+    images, rng = ndd.batch([paint()] * 8), RNG(seed=4)
     matrices = of(ndd.random_resized_crop, images, size=[200, 200], random_area=[0.5, 1.0], rng=rng.clone())
-    made = ndd.random_resized_crop(images, size=[200, 200], random_area=[0.5, 1.0], rng=rng)
+    output = ndd.random_resized_crop(images, size=[200, 200], random_area=[0.5, 1.0], rng=rng)
     boxes = ndd.bbox_transform(ndd.batch([np.float32([BOX])] * 8), MT=matrices, output_shape=[200, 200], remove_threshold=0)
-    for box, image in zip(boxes, made, strict=True):
-        np.testing.assert_allclose(np.asarray(box)[0], found(image), atol=1.01)
+    for box, image in zip(boxes, output, strict=True):
+        np.testing.assert_allclose(np.asarray(box)[0], find_positions(image), atol=1.01)
     with pytest.raises(ValueError, match="rng"):
         of(ndd.random_resized_crop, images, size=[200, 200])
 
 
 def test_windows_of_slice() -> None:
-    image = ndd.tensor(painted(), layout="HWC")
+    image = ndd.tensor(paint(), layout="HWC")
     args = ([10, 5], [100, 70])
     box = ndd.bbox_transform(np.float32([BOX]), MT=of(ndd.slice, image, *args, axis_names="WH"), output_shape=[70, 100])
-    assert np.asarray(box)[0].tolist() == found(ndd.slice(image, *args, axis_names="WH"))
+    assert np.asarray(box)[0].tolist() == find_positions(ndd.slice(image, *args, axis_names="WH"))
     relative = {"rel_start": [0.25, 0.25], "rel_shape": [0.5, 0.5], "axis_names": "HW"}
     box = ndd.bbox_transform(np.float32([BOX]), MT=of(ndd.slice, image, **relative), output_shape=[40, 60])
-    assert np.asarray(box)[0].tolist() == found(ndd.slice(image, **relative))
+    assert np.asarray(box)[0].tolist() == find_positions(ndd.slice(image, **relative))
 
 
 def test_keypoints_and_several_steps() -> None:
@@ -114,12 +114,12 @@ def test_keypoints_and_several_steps() -> None:
         image = np.zeros((HEIGHT, WIDTH, 1), np.float32)
         image[y, x] = 1
         steps = [(ndd.flip, {}), (ndd.rotate, {"angle": 270, "fill_value": 0}), (ndd.crop, {"crop": [110, 70]})]
-        made, maps = ndd.tensor(image, layout="HWC"), []
+        tensor, maps = ndd.tensor(image, layout="HWC"), []
         for operator, args in steps:
-            maps.append(of(operator, made, **args))
-            made = operator(made, **args)
+            maps.append(of(operator, tensor, **args))
+            tensor = operator(tensor, **args)
         point = ndd.coord_transform(np.float32([[x + 0.5, y + 0.5]]), MT=ndd.transforms.combine(*maps))
-        pixels = np.asarray(made)[..., 0]
+        pixels = np.asarray(tensor)[..., 0]
         column, row = np.asarray(point)[0]
         assert pixels.max() == 1
         assert np.unravel_index(pixels.argmax(), pixels.shape) == (int(row), int(column))
@@ -133,7 +133,7 @@ def test_the_map_equals_the_operator() -> None:
 
 
 def test_wrong_calls() -> None:
-    image = painted()
+    image = paint()
     for operator in (ndd.brightness, print, "resize"):
         with pytest.raises(TypeError, match=r"transforms\.of"):
             of(operator, image)

@@ -113,10 +113,10 @@ def test_is_the_resized_window(layout: str) -> None:
 
 def test_does_not_depend_on_the_batch_size() -> None:
     image = ndd.tensor(np.random.default_rng(0).integers(0, 256, (40, 50, 3), dtype=np.uint8), layout="HWC")
-    one = ndd.random_resized_crop(image, size=8, rng=ndd.random.RNG(seed=1))
+    output = ndd.random_resized_crop(image, size=8, rng=ndd.random.RNG(seed=1))
     three = ndd.random_resized_crop(image, size=8, rng=ndd.random.RNG(seed=1), batch_size=3).torch()
     five = ndd.random_resized_crop(image, size=8, rng=ndd.random.RNG(seed=1), batch_size=5).torch()
-    assert torch.equal(one.torch(), three[0])
+    assert torch.equal(output.torch(), three[0])
     assert torch.equal(three, five[:3])
     assert not torch.equal(three[0], three[1])
 

@@ -60,10 +60,10 @@ def of(layout: str) -> Callable[..., np.ndarray | tuple[np.ndarray, np.ndarray]]
     return functools.partial(expected, layout=layout)
 
 
-def windowed(layout: str) -> Callable[..., np.ndarray]:
+def window_reference(layout: str) -> Callable[..., np.ndarray]:
     """The reference of resize_crop_mirror."""
 
-    def made(sample: np.ndarray, crop: Any = None, mirror: int = 0, **options: Any) -> np.ndarray:
+    def make_output(sample: np.ndarray, crop: Any = None, mirror: int = 0, **options: Any) -> np.ndarray:
         axes = [k for k, letter in enumerate(layout) if letter in "DHW"]
         separate = [options.pop(name, 0) for name in ("crop_d", "crop_h", "crop_w")][-len(axes) :]
         positions = [options.pop(f"crop_pos_{axis}", 0.5) for axis in "zyx"][-len(axes) :]
@@ -79,7 +79,7 @@ def windowed(layout: str) -> Callable[..., np.ndarray]:
             return whole
         return np.floor(whole + 0.5).clip(np.iinfo(sample.dtype).min, np.iinfo(sample.dtype).max).astype(sample.dtype)
 
-    return made
+    return make_output
 
 
 def tensor(
@@ -105,8 +105,8 @@ def tensor(
         a, b = (0, n) if roi_start is None else (roi_start[k], roi_end[k])
         kept = a + (b - a) * np.resize(alignment, len(chosen))[k]
         a, b = kept + (a - kept) * size / exact, kept + (b - kept) * size / exact
-        given = min_filter if abs(b - a) > size else mag_filter
-        mix = weights(n, size, a, b, FILTERS[interp_type if given is None else given])
+        values = min_filter if abs(b - a) > size else mag_filter
+        mix = weights(n, size, a, b, FILTERS[interp_type if values is None else values])
         out = np.moveaxis(np.tensordot(mix, out, (1, axis)), 0, axis)
     return out.astype(sample.dtype) if sample.dtype.kind == "f" else np.floor(out + 0.5).clip(0, 255).astype(sample.dtype)
 
@@ -156,14 +156,38 @@ CASES = [
     Case("resize", "thumbnail", images("HWC", "uint8", H=9, W=3001), {"size": [7, 9]}, "HWC", of("HWC"), 1),
     Case("resize", "thumbnail of int16", images("HWC", "int16", low=-300, H=9, W=2001), {"size": [7, 9]}, "HWC", of("HWC"), 1),
     Case("resize", "many channels", images("HWC", "float32", C=120), {"size": [11, 30]}, "HWC", of("HWC"), 5e-3),
-    Case("resize_crop_mirror", "each", images(), {"size": SIZES, "crop": Each(CROPS), "mirror": Each([0, 1, 3])}, "HWC", windowed("HWC"), 1),
-    Case("resize_crop_mirror", "positions", images("HWC", "float32"), {"size": [20, 31], "crop": [7, 11], **POSITIONS}, "HWC", windowed("HWC"), 5e-3),
-    Case("resize_crop_mirror", "planes", images("FCHW", "float32"), {"size": [20, 31], "crop": [7, 11], "mirror": 1}, "FCHW", windowed("FCHW"), 5e-3),
-    Case("resize_crop_mirror", "volume", images("DHWC"), {**ONE_BY_ONE, **CROP_ONE_BY_ONE, "mirror": 5}, "DHWC", windowed("DHWC"), 1),
-    Case("resize_crop_mirror", "kernels", images(), {"size": [30, 9], **KERNELS_EACH, "interp_type": Each([1, 2, 3])}, "HWC", windowed("HWC"), 1),
-    Case("resize_crop_mirror", "shorter", images(), {"resize_shorter": Each([9.0, 12.4, 30.0]), "crop": [5, 6]}, "HWC", windowed("HWC"), 1),
-    Case("resize_crop_mirror", "longer", images(), {"resize_longer": Each([9.0, 12.4, 30.0]), "crop": [5, 6]}, "HWC", windowed("HWC"), 1),
-    Case("resize_crop_mirror", "regions", images(), {"size": [8, 9], "roi_start": START, "roi_end": END}, "HWC", windowed("HWC"), 1),
+    Case("resize_crop_mirror", "each", images(), {"size": SIZES, "crop": Each(CROPS), "mirror": Each([0, 1, 3])}, "HWC", window_reference("HWC"), 1),
+    Case(
+        "resize_crop_mirror",
+        "positions",
+        images("HWC", "float32"),
+        {"size": [20, 31], "crop": [7, 11], **POSITIONS},
+        "HWC",
+        window_reference("HWC"),
+        5e-3,
+    ),
+    Case(
+        "resize_crop_mirror",
+        "planes",
+        images("FCHW", "float32"),
+        {"size": [20, 31], "crop": [7, 11], "mirror": 1},
+        "FCHW",
+        window_reference("FCHW"),
+        5e-3,
+    ),
+    Case("resize_crop_mirror", "volume", images("DHWC"), {**ONE_BY_ONE, **CROP_ONE_BY_ONE, "mirror": 5}, "DHWC", window_reference("DHWC"), 1),
+    Case(
+        "resize_crop_mirror",
+        "kernels",
+        images(),
+        {"size": [30, 9], **KERNELS_EACH, "interp_type": Each([1, 2, 3])},
+        "HWC",
+        window_reference("HWC"),
+        1,
+    ),
+    Case("resize_crop_mirror", "shorter", images(), {"resize_shorter": Each([9.0, 12.4, 30.0]), "crop": [5, 6]}, "HWC", window_reference("HWC"), 1),
+    Case("resize_crop_mirror", "longer", images(), {"resize_longer": Each([9.0, 12.4, 30.0]), "crop": [5, 6]}, "HWC", window_reference("HWC"), 1),
+    Case("resize_crop_mirror", "regions", images(), {"size": [8, 9], "roi_start": START, "roi_end": END}, "HWC", window_reference("HWC"), 1),
     Case("tensor_resize", "sizes", images("HWC", "float32"), {"sizes": SIZES, "axes": [0, 1]}, "HWC", tensor, 5e-3),
     Case("tensor_resize", "one", images(), {"sizes": [7], "axes": 1}, "HWC", tensor, 1),
     Case("tensor_resize", "rows", arrays((45, 33, 3), "uint8"), {"sizes": [40], "axes": 0}, "HWC", tensor, 1),
@@ -176,7 +200,7 @@ CASES = [
 ]
 
 
-def resized(image: np.ndarray, layout: str = "HWC", **options: Any) -> np.ndarray:
+def resize_reference(image: np.ndarray, layout: str = "HWC", **options: Any) -> np.ndarray:
     return np.asarray(ndd.resize(ndd.as_tensor(image, layout=layout), **options))
 
 
@@ -193,16 +217,16 @@ def test_filters(image: np.ndarray, interp: str, size: tuple[int, int], antialia
         pytest.skip("taps exactly on the edge of the kernel")
     expected = reference(image, size, interp, antialias)
     interp_type = getattr(types, f"INTERP_{interp}")
-    out = resized(image.astype(np.float32), size=size, interp_type=interp_type, antialias=antialias)
+    out = resize_reference(image.astype(np.float32), size=size, interp_type=interp_type, antialias=antialias)
     assert out.shape == (*size, 3)
     assert np.abs(out - expected).max() <= 5e-3
-    assert np.abs(resized(image, size=size, interp_type=interp_type, antialias=antialias) - expected.clip(0, 255)).max() <= 1
+    assert np.abs(resize_reference(image, size=size, interp_type=interp_type, antialias=antialias) - expected.clip(0, 255)).max() <= 1
 
 
 @pytest.mark.parametrize("channels", [1, 2, 4, 5])
 def test_channels(channels: int) -> None:
     source = np.random.default_rng(0).integers(0, 256, (90, 130, channels), dtype=np.uint8)
-    assert np.abs(resized(source, size=(41, 200)) - reference(source, (41, 200))).max() <= 1
+    assert np.abs(resize_reference(source, size=(41, 200)) - reference(source, (41, 200))).max() <= 1
 
 
 @pytest.mark.parametrize("interp", ["LINEAR", "CUBIC", "LANCZOS3"])
@@ -215,72 +239,72 @@ def test_rows_that_become_longer(channels: int, interp: str) -> None:
         for size in ((height, width + 1), (2 * height + 1, 3 * width), (max(1, height // 2), 41)):
             for start, end in (([0.0, 0.0], [1.0, 1.0]), ([0.8, 0.9], [0.1, 0.2]), ([-0.3, -0.4], [1.4, 1.2])):
                 options |= {"size": size, "roi_start": start, "roi_end": end}
-                assert np.abs(resized(source, **options) - resized(source.astype(np.float32), **options).clip(0, 255)).max() <= 0.75
+                assert np.abs(resize_reference(source, **options) - resize_reference(source.astype(np.float32), **options).clip(0, 255)).max() <= 0.75
 
 
 @pytest.mark.parametrize("layout", ["CHW", "FHWC", "FCHW", "CFHW"])
 def test_layouts_of_pictures(image: np.ndarray, layout: str) -> None:
     letters = layout.replace("F", "")
-    one = image.transpose(["HWC".index(axis) for axis in letters])
-    frames = np.stack([one, one[..., ::-1]], layout.index("F")) if "F" in layout else one
-    out = resized(np.ascontiguousarray(frames), layout, size=(20, 33))
+    plane = image.transpose(["HWC".index(axis) for axis in letters])
+    frames = np.stack([plane, plane[..., ::-1]], layout.index("F")) if "F" in layout else plane
+    out = resize_reference(np.ascontiguousarray(frames), layout, size=(20, 33))
     if "F" in layout:
         out = out.take(0, layout.index("F"))
-    assert np.array_equal(out.transpose([letters.index(axis) for axis in "HWC"]), resized(image, size=(20, 33)))
+    assert np.array_equal(out.transpose([letters.index(axis) for axis in "HWC"]), resize_reference(image, size=(20, 33)))
 
 
 @pytest.mark.parametrize("ragged", [False, True])
-def test_many_small_images(ragged: bool) -> None:  # more tiles than a GPU runs at once: blocks take several and keep weights
+def test_many_small_images(ragged: bool) -> None:  # more tiles than a GPU runs at a time: blocks take several and keep weights
     draw = np.random.default_rng(0)
     photos = [draw.integers(0, 256, (9 + ragged * i % 3, 11, 3), dtype=np.uint8) for i in range(600)]
-    made = ndd.resize(ndd.batch(photos, layout="HWC"), size=(40, 8))
-    for photo, one in list(zip(photos, made, strict=True))[::7]:
-        assert np.abs(np.asarray(one).astype(int) - resized(photo, size=(40, 8))).max() <= 1
-    assert np.abs(np.asarray(made.select(599)) - reference(photos[599], (40, 8))).max() <= 1
+    output = ndd.resize(ndd.batch(photos, layout="HWC"), size=(40, 8))
+    for photo, value in list(zip(photos, output, strict=True))[::7]:
+        assert np.abs(np.asarray(value).astype(int) - resize_reference(photo, size=(40, 8))).max() <= 1
+    assert np.abs(np.asarray(output.select(599)) - reference(photos[599], (40, 8))).max() <= 1
 
 
 def test_volume() -> None:
     volume = np.random.default_rng(0).random((7, 20, 30, 2), np.float32)
     depth = weights(7, 12, 0, 7, "LINEAR")
     expected = reference(np.einsum("zd,dhwc->hwzc", depth, volume).reshape(20, 30, -1), (9, 41)).reshape(9, 41, 12, 2)
-    assert np.allclose(resized(volume, "DHWC", size=(12, 9, 41)), expected.transpose(2, 0, 1, 3), atol=1e-5)
+    assert np.allclose(resize_reference(volume, "DHWC", size=(12, 9, 41)), expected.transpose(2, 0, 1, 3), atol=1e-5)
 
 
 def test_more_columns_lost_than_rows_gained() -> None:
     wide = np.random.default_rng(0).integers(0, 256, (8, 900, 3), dtype=np.uint8)  # resampled along columns first
-    assert np.abs(resized(wide, size=(300, 8)) - reference(wide, (300, 8))).max() <= 1
+    assert np.abs(resize_reference(wide, size=(300, 8)) - reference(wide, (300, 8))).max() <= 1
 
 
 def test_thumbnail() -> None:
     photo = np.random.default_rng(0).integers(0, 256, (500, 1300, 3), dtype=np.uint8)  # beyond and within the taps of the integer path
     for size in ((10, 60), (4, 5)):
-        assert np.abs(resized(photo, size=size) - reference(photo, size)).max() <= 1
+        assert np.abs(resize_reference(photo, size=size) - reference(photo, size)).max() <= 1
 
 
 def test_constant_stays() -> None:
     for value in (0, 1, 127, 255):
         flat = np.full((64, 90, 3), value, np.uint8)
         for interp in ("LINEAR", "CUBIC", "LANCZOS3", "GAUSSIAN"):
-            assert (resized(flat, size=(23, 140), interp_type=getattr(types, f"INTERP_{interp}")) == value).all()
+            assert (resize_reference(flat, size=(23, 140), interp_type=getattr(types, f"INTERP_{interp}")) == value).all()
 
 
 def test_negative_size_mirrors(image: np.ndarray) -> None:
-    assert np.abs(resized(image, size=(-20, 33)).astype(int) - resized(image, size=(20, 33))[::-1]).max() <= 1
+    assert np.abs(resize_reference(image, size=(-20, 33)).astype(int) - resize_reference(image, size=(20, 33))[::-1]).max() <= 1
 
 
 def test_region(image: np.ndarray) -> None:
     region = ((10.25, 60.0), (40.0, 12.5))
-    out = resized(image.astype(np.float32), size=(30, 31), roi_start=region[0], roi_end=region[1])
+    out = resize_reference(image.astype(np.float32), size=(30, 31), roi_start=region[0], roi_end=region[1])
     assert np.allclose(out, reference(image, (30, 31), region=region), atol=5e-3)
 
 
 def test_region_outside_shows_the_border(image: np.ndarray) -> None:
-    out = resized(image, size=(4, 5), roi_start=(100.0, 200.0), roi_end=(120.0, 230.0))
+    out = resize_reference(image, size=(4, 5), roi_start=(100.0, 200.0), roi_end=(120.0, 230.0))
     assert (out == image[-1, -1]).all()
 
 
 def test_fractional_size_keeps_the_scale(image: np.ndarray) -> None:
-    out = resized(image.astype(np.float32), resize_x=24.4)  # 24 columns at the scale of 24.4
+    out = resize_reference(image.astype(np.float32), resize_x=24.4)  # 24 columns at the scale of 24.4
     width, height = 70 * 24 / 24.4, 48 * 17 / (48 * 24.4 / 70)
     region = ((24 - height / 2, 35 - width / 2), (24 + height / 2, 35 + width / 2))
     assert np.allclose(out, reference(image, (17, 24), region=region), atol=5e-3)
@@ -302,12 +326,12 @@ def test_fractional_size_keeps_the_scale(image: np.ndarray) -> None:
     ],
 )
 def test_sizes(image: np.ndarray, options: dict[str, Any], shape: tuple[int, int]) -> None:
-    assert resized(image, **options).shape == (*shape, 3)
+    assert resize_reference(image, **options).shape == (*shape, 3)
 
 
 def test_no_elements() -> None:
-    assert resized(np.zeros((0, 5, 3), np.uint8), size=(4, 4)).shape == (0, 4, 3)
-    assert resized(np.zeros((4, 5, 0), np.uint8), size=(7, 8)).shape == (7, 8, 0)
+    assert resize_reference(np.zeros((0, 5, 3), np.uint8), size=(4, 4)).shape == (0, 4, 3)
+    assert resize_reference(np.zeros((4, 5, 0), np.uint8), size=(7, 8)).shape == (7, 8, 0)
 
 
 @pytest.mark.parametrize(
@@ -334,12 +358,12 @@ def test_no_elements() -> None:
 )
 def test_bad_arguments(image: np.ndarray, options: dict[str, Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=f"resize.*{text}"):
-        resized(image, **options)
+        resize_reference(image, **options)
 
 
 def test_bad_layout() -> None:
     with pytest.raises(ValueError, match="resize"):
-        resized(np.zeros((4, 5), np.uint8), "WH", size=(2, 2))
+        resize_reference(np.zeros((4, 5), np.uint8), "WH", size=(2, 2))
 
 
 def test_extents_of_the_input() -> None:
@@ -361,7 +385,7 @@ def test_equal_sizes_make_a_dense_batch(image: np.ndarray) -> None:
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 def test_equal_sizes_make_a_dense_batch_in_a_graph(image: np.ndarray, layout: str) -> None:
-    planes = [np.ascontiguousarray(one.transpose(["HWC".index(axis) for axis in layout])) for one in (image, image[:30])]
+    planes = [np.ascontiguousarray(value.transpose(["HWC".index(axis) for axis in layout])) for value in (image, image[:30])]
     ragged = ndd.batch(planes, layout=layout)
     graph = torch.compile(lambda batch: ndd.resize(batch, size=(20, 30)).torch() * 2, fullgraph=True, backend="aot_eager")
     assert torch.equal(graph(ragged), ndd.resize(ragged, size=(20, 30)).torch() * 2)
@@ -376,7 +400,7 @@ def test_equal_sizes_make_a_dense_batch_in_a_graph(image: np.ndarray, layout: st
 @pytest.mark.parametrize("size", [np.array([20, 33]), np.float32(20), ndd.as_tensor([20, 33.0]), ndd.as_tensor(20), [20.0, 33], 20])
 def test_ways_to_write_a_size(image: np.ndarray, size: object) -> None:
     expected = (20, 20) if np.ndim(np.asarray(size)) == 0 else (20, 33)
-    assert np.array_equal(resized(image, size=size), resized(image, size=expected))
+    assert np.array_equal(resize_reference(image, size=size), resize_reference(image, size=expected))
 
 
 def test_one_plan_for_numbers_arrays_and_graphs() -> None:
@@ -390,8 +414,8 @@ def test_one_plan_for_numbers_arrays_and_graphs() -> None:
         if generator.random() < 0.5:
             options |= {"roi_start": [0.1, 0.7], "roi_end": [0.8, 0.2], "roi_relative": True}
         together = plan_resize("resize", list(torch.tensor(extents).unbind(1)), **options)
-        for i, one in enumerate(extents.tolist()):
-            alone = plan_resize("resize", one, **options)
+        for i, extent in enumerate(extents.tolist()):
+            alone = plan_resize("resize", extent, **options)
             assert [e if isinstance(e, int) else e[i].item() for e in together.extents] == list(alone.extents)
             assert together.whole == alone.whole
             if not alone.whole:
@@ -405,8 +429,8 @@ def test_one_size_for_each_sample_of_a_tensor(image: np.ndarray) -> None:
 
 def test_a_window_beyond_the_image_shows_the_border() -> None:
     ramp = np.arange(4, dtype=np.float32).reshape(4, 1, 1)
-    made = ndd.resize_crop_mirror(ndd.tensor(ramp), size=[4, 1], crop=[8, 1], interp_type=types.INTERP_NN)
-    assert np.asarray(made).ravel().tolist() == [0, 0, 0, 1, 2, 3, 3, 3]
+    output = ndd.resize_crop_mirror(ndd.tensor(ramp), size=[4, 1], crop=[8, 1], interp_type=types.INTERP_NN)
+    assert np.asarray(output).ravel().tolist() == [0, 0, 0, 1, 2, 3, 3, 3]
 
 
 def test_sizes_of_any_axes() -> None:

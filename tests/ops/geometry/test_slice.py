@@ -207,7 +207,7 @@ def test_fill_values_of_channels_around_rows(layout: str, shape: tuple[int, int]
     """Rows, columns or both lie outside of images of 4 x 4."""
     axes = [layout.index(name) for name in "HWC"]
     image = np.random.default_rng(0).integers(10, 99, [{"F": 2, "C": 3}.get(name, 4) for name in layout]).astype(np.uint8)
-    made = ndd.slice(
+    output = ndd.slice(
         ndd.tensor(image, layout=layout), rel_start=[0.0, 0.0], shape=shape, axis_names="HW", out_of_bounds_policy="pad", fill_values=[1, 2, 3]
     )
     extents = list(image.shape)
@@ -217,4 +217,4 @@ def test_fill_values_of_channels_around_rows(layout: str, shape: tuple[int, int]
     inside = [slice(None)] * image.ndim
     inside[axes[0]], inside[axes[1]] = (slice(0, min(4, n)) for n in shape)
     expected[tuple(inside)] = image[tuple(inside)]
-    assert np.array_equal(np.asarray(made), expected)
+    assert np.array_equal(np.asarray(output), expected)

@@ -25,7 +25,7 @@ class Pictures:
         self.layout = str(self.random.choice(layouts))
         shape = self.shape(channels)
         shapes = [shape] * 3 if self.random.integers(2) else [shape, self.shape(channels), self.shape(channels)]
-        self.arrays = [self.random.integers(0, 200, one).astype(dtype) for one in shapes]
+        self.arrays = [self.random.integers(0, 200, shape).astype(dtype) for shape in shapes]
         self.batch = ndd.batch(self.arrays, layout=self.layout, device=device)
 
     def shape(self, channels: int) -> tuple[int, ...]:
@@ -35,8 +35,8 @@ class Pictures:
     def window(self) -> tuple[list[list[int]], list[list[int]]]:
         """Return start and end of windows along height and width, partly outside the images."""
         begins, ends = [], []
-        for one in self.arrays:
-            extents = np.array([one.shape[self.layout.index(letter)] for letter in "HW"])
+        for array in self.arrays:
+            extents = np.array([array.shape[self.layout.index(letter)] for letter in "HW"])
             begin = self.random.integers(-extents // 2 - 1, extents)
             begins.append(begin.tolist())
             ends.append((begin + self.random.integers(1, extents + 3)).tolist())
@@ -48,13 +48,13 @@ def cut(image: np.ndarray, layout: str, begin: list[int], end: list[int], fill: 
         axis = layout.index(letter)
         places = np.arange(first, last)
         inside = (places >= 0) & (places < image.shape[axis])
-        filler = fill.reshape([-1 if one == "C" else 1 for one in layout]) if "C" in layout else fill[:1].reshape([1] * len(layout))
+        filler = fill.reshape([-1 if letter == "C" else 1 for letter in layout]) if "C" in layout else fill[:1].reshape([1] * len(layout))
         taken = image.take(np.clip(places, 0, image.shape[axis] - 1), axis)
         image = np.where(inside.reshape([-1 if d == axis else 1 for d in range(image.ndim)]), taken, filler).astype(image.dtype)
     return image
 
 
-def rounded(image: np.ndarray, dtype: str) -> np.ndarray:
+def round_reference(image: np.ndarray, dtype: str) -> np.ndarray:
     """Round like a cast to integers: halves away from zero, saturated."""
     if np.issubdtype(dtype, np.floating):
         return image.astype(dtype)
@@ -75,8 +75,8 @@ SEEDS = pytest.mark.parametrize("seed", range(20))
 def test_rows_of_every_width_are_mirrored(dtype: torch.dtype, vertical: int, device: str) -> None:
     for width in (*range(1, 34), *range(63, 66), *range(127, 130), 191, 192, 255, 256, 300, 319, 320, 384, 513):
         planes = torch.arange(2 * 3 * width).reshape(2, 1, 3, width).to(dtype)
-        made = ndd.flip(ndd.as_batch(planes, layout="CHW", device=device), horizontal=1, vertical=vertical).torch().cpu()
-        assert torch.equal(made, planes.flip((2, 3) if vertical else (3,))), width
+        output = ndd.flip(ndd.as_batch(planes, layout="CHW", device=device), horizontal=1, vertical=vertical).torch().cpu()
+        assert torch.equal(output, planes.flip((2, 3) if vertical else (3,))), width
 
 
 @SEEDS
@@ -86,9 +86,9 @@ def test_flips(seed: int, device: str) -> None:
     down = pictures.random.integers(0, 2, 3).tolist()
     found = ndd.flip(pictures.batch, horizontal=ndd.batch(across), vertical=ndd.batch(down))
     expected = []
-    for one, h, v in zip(pictures.arrays, across, down, strict=True):
+    for array, h, v in zip(pictures.arrays, across, down, strict=True):
         axes = tuple(pictures.layout.index(letter) for letter, flips in (("W", h), ("H", v)) if flips)
-        expected.append(np.flip(one, axes) if axes else one)
+        expected.append(np.flip(array, axes) if axes else array)
     assert_equal(found, expected)
 
 
@@ -101,7 +101,7 @@ def test_windows(seed: int, device: str) -> None:
     window: dict[str, Any] = {"start": ndd.batch(begins), "end": ndd.batch(ends), "axis_names": "HW"}
     found = ndd.slice(pictures.batch, **window, out_of_bounds_policy="pad", fill_values=fill.tolist())
     fills = np.broadcast_to(fill, channels)
-    assert_equal(found, [cut(one, pictures.layout, begin, end, fills) for one, begin, end in zip(pictures.arrays, begins, ends, strict=True)])
+    assert_equal(found, [cut(array, pictures.layout, begin, end, fills) for array, begin, end in zip(pictures.arrays, begins, ends, strict=True)])
 
 
 # Fills whose period fits in the row that they are copied from, and longer ones.
@@ -150,8 +150,8 @@ def test_normalised_windows(seed: int, device: str) -> None:
     found = ndd.crop_mirror_normalize(pictures.batch, **window, **values, mirror=ndd.batch(mirror), output_layout=order, pad_output=pads)
     assert found.layout == order
     expected = []
-    for one, flipped in zip(pictures.arrays, mirror, strict=True):
-        image = one.transpose([pictures.layout.index(letter) for letter in "HWC"]).astype("float32")
+    for array, flipped in zip(pictures.arrays, mirror, strict=True):
+        image = array.transpose([pictures.layout.index(letter) for letter in "HWC"]).astype("float32")
         begin = [corner * (extent - size) for extent, size in zip(image.shape, crop, strict=False)]
         inside = cut(np.ones_like(image), "HWC", begin, [b + s for b, s in zip(begin, crop, strict=True)], np.zeros(channels)) > 0
         image = (cut(image, "HWC", begin, [b + s for b, s in zip(begin, crop, strict=True)], np.zeros(channels)) - mean) / std
@@ -161,7 +161,7 @@ def test_normalised_windows(seed: int, device: str) -> None:
             image = np.concatenate([image, np.full((*crop, more), 7.0, "float32")], 2)
         if flipped:
             image = image[:, ::-1]
-        image = rounded(image, dtype)
+        image = round_reference(image, dtype)
         expected.append(image.transpose(["HWC".index(letter) for letter in order]))
     assert_equal(found, expected)
 
@@ -170,7 +170,7 @@ def test_normalised_windows(seed: int, device: str) -> None:
 def test_orders_of_axes(seed: int, device: str) -> None:
     pictures = Pictures(3000 + seed, device)
     order = pictures.random.permutation(len(pictures.layout)).tolist()
-    assert_equal(ndd.transpose(pictures.batch, perm=order), [one.transpose(order) for one in pictures.arrays])
+    assert_equal(ndd.transpose(pictures.batch, perm=order), [array.transpose(order) for array in pictures.arrays])
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32", "int64"])
@@ -178,15 +178,15 @@ def test_orders_of_axes(seed: int, device: str) -> None:
 def test_planes_turned_over(order: tuple[int, ...], dtype: str, device: str) -> None:
     random = np.random.default_rng(1)
     arrays = [random.integers(0, 99, shape).astype(dtype) for shape in [(45, 70, 9), (8, 33, 12), (64, 7, 32)]]
-    assert_equal(ndd.transpose(ndd.batch(arrays, device=device), perm=order), [one.transpose(order) for one in arrays])
+    assert_equal(ndd.transpose(ndd.batch(arrays, device=device), perm=order), [array.transpose(order) for array in arrays])
 
 
 @SEEDS
-def test_joined(seed: int, device: str) -> None:
+def test_repeated_samples_are_joined(seed: int, device: str) -> None:
     pictures = Pictures(4000 + seed, device)
     axis = int(pictures.random.integers(len(pictures.layout)))
     found = ndd.cat(pictures.batch, pictures.batch, pictures.batch, axis=axis)
-    assert_equal(found, [np.concatenate([one] * 3, axis) for one in pictures.arrays])
+    assert_equal(found, [np.concatenate([array] * 3, axis) for array in pictures.arrays])
 
 
 @SEEDS
@@ -194,7 +194,7 @@ def test_steps(seed: int, device: str) -> None:
     pictures = Pictures(5000 + seed, device)
     step = int(pictures.random.integers(2, 5))
     axis = int(pictures.random.integers(len(pictures.layout)))
-    expected = [one[(slice(None),) * axis + (slice(0, None, step),)] for one in pictures.arrays]
+    expected = [array[(slice(None),) * axis + (slice(0, None, step),)] for array in pictures.arrays]
     assert_equal(pictures.batch.slice[(slice(None),) * axis + (slice(0, None, step),)], expected)
     assert_equal(pictures.batch.select([2, 0]), [pictures.arrays[2], pictures.arrays[0]])
 
@@ -210,13 +210,13 @@ def test_large_samples(width: int, dtype: str, layout: str, device: str) -> None
     axes = [layout.index(letter) for letter in "HW"]
     for begin, extent in (([-1, -1], [shape["H"] + 2, width + 2]), ([3, 5], [shape["H"] - 7, width - 14]), ([-9, 7], [shape["H"], width])):
         fill = np.array([7, 8, 9], dtype)
-        made = ndd.slice(images, start=begin, shape=extent, axes=axes, out_of_bounds_policy="pad", fill_values=fill.tolist()).cpu()
+        output = ndd.slice(images, start=begin, shape=extent, axes=axes, out_of_bounds_policy="pad", fill_values=fill.tolist()).cpu()
         wanted = cut(image, layout, begin, [a + b for a, b in zip(begin, extent, strict=True)], fill)
-        assert np.array_equal(np.asarray(made.tensors[0]), wanted)
+        assert np.array_equal(np.asarray(output.tensors[0]), wanted)
     for axis, options in zip(axes, ({"horizontal": 0, "vertical": 1}, {"horizontal": 1}), strict=True):
         assert np.array_equal(np.asarray(ndd.flip(images, **options).cpu().tensors[1]), np.flip(image[::-1], axis))
-    made = ndd.erase(images, anchor=[3, 5], shape=[50, 61], axes=axes, fill_value=[1.0, 2.0, 3.0]).cpu()
+    output = ndd.erase(images, anchor=[3, 5], shape=[50, 61], axes=axes, fill_value=[1.0, 2.0, 3.0]).cpu()
     wanted = image.copy()
     window = tuple(slice(None) if letter == "C" else slice(3, 53) if letter == "H" else slice(5, 66) for letter in layout)
     wanted[window] = np.array([1, 2, 3], dtype).reshape([-1 if letter == "C" else 1 for letter in layout])
-    assert np.array_equal(np.asarray(made.tensors[0]), wanted)
+    assert np.array_equal(np.asarray(output.tensors[0]), wanted)

@@ -21,7 +21,7 @@ def with_maps(dtype: str = "uint8") -> Inputs:
         generator = np.random.default_rng(3)
         sizes = [(14 + 3 * k * ragged, 19 + k * ragged) for k in range(len(pictures))]
         pairs = list(zip(pictures, sizes, strict=True))
-        x, y = ([generator.uniform(-3, one.shape[axis] + 3, size).astype(np.float32) for one, size in pairs] for axis in (1, 0))
+        x, y = ([generator.uniform(-3, value.shape[axis] + 3, size).astype(np.float32) for value, size in pairs] for axis in (1, 0))
         return pictures, x, y
 
     return make
@@ -29,7 +29,7 @@ def with_maps(dtype: str = "uint8") -> Inputs:
 
 def with_matrices(*matrices: list[list[float]]) -> Inputs:
     """Images, and matrices as the second input."""
-    return lambda ragged: (*images("HWC")(ragged), [np.array(one, np.float32) for one in matrices])
+    return lambda ragged: (*images("HWC")(ragged), [np.array(matrix, np.float32) for matrix in matrices])
 
 
 def with_frames(inputs: Inputs, values: np.ndarray, *more: np.ndarray) -> Inputs:
@@ -38,19 +38,19 @@ def with_frames(inputs: Inputs, values: np.ndarray, *more: np.ndarray) -> Inputs
     def make(ragged: bool) -> tuple[Samples, ...]:
         (samples,) = inputs(ragged)
         counts = ([3, 1, 2] if ragged else [2, 2, 2])[: len(samples)]
-        return samples, *([one[:count] for count in counts] for one in (values, *more))
+        return samples, *([value[:count] for count in counts] for value in (values, *more))
 
     return make
 
 
-def marked(operator: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
+def mark_frames(operator: Callable[..., Any], **fixed: Any) -> Callable[..., Any]:
     """Return the operator with all inputs but the first one as values per frame."""
-    return lambda image, *values, **args: operator(image, *(ndd.per_frame(one) for one in values), **fixed, **args)
+    return lambda image, *values, **args: operator(image, *(ndd.per_frame(value) for value in values), **fixed, **args)
 
 
 def each_frame(reference: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """Return a reference for an image and values per frame."""
-    return lambda image, *values, **args: np.stack([reference(image, *one, **args) for one in zip(*values, strict=True)])
+    return lambda image, *values, **args: np.stack([reference(image, *value, **args) for value in zip(*values, strict=True)])
 
 
 AFFINE = [[0.9, -0.3, 5.2, 0.25, 1.1, -3.7], [1.3, 0.1, -2.0, 0.0, 0.8, 1.3], [-1.0, 0.0, 20.2, 0.1, -0.9, 15.1]]
@@ -102,7 +102,7 @@ CASES = [
         each_frame(affine),
         1,
         "FHWC",
-        call=marked(ndd.warp_affine),
+        call=mark_frames(ndd.warp_affine),
     ),
     Case(
         "warp_affine",
@@ -113,7 +113,7 @@ CASES = [
         None,
         1,
         "FCHW",
-        call=marked(ndd.warp_affine),
+        call=mark_frames(ndd.warp_affine),
     ),
     Case(
         PERSPECTIVE,
@@ -124,7 +124,7 @@ CASES = [
         each_frame(perspective_of_input),
         1,
         "FHWC",
-        call=marked(ndd.experimental.warp_perspective),
+        call=mark_frames(ndd.experimental.warp_perspective),
     ),
     Case(
         REMAP,
@@ -135,7 +135,7 @@ CASES = [
         each_frame(remapped),
         1,
         "FHWC",
-        call=marked(ndd.experimental.remap),
+        call=mark_frames(ndd.experimental.remap),
     ),
     Case(PERSPECTIVE, "each", images("HWC", "float32"), {"matrix": Each(HOMOGRAPHY), "fill_value": Each([0.0, 7, 300])}, "HWC", perspective, 0.02),
     Case(PERSPECTIVE, "centered", images(), {"matrix": HOMOGRAPHY[0], "border_mode": "reflect", **CENTERED}, "HWC", perspective, 1),
@@ -277,9 +277,9 @@ def test_wrong_arguments(error: type[Exception], word: str, options: dict[str, A
 @pytest.mark.parametrize("keep_size", [False, True])
 def test_wrong_axis(axis: list[float] | None, keep_size: bool) -> None:
     volume = np.zeros((4, 5, 8, 3), np.uint8)
-    for given in (axis, None if axis is None else ndd.tensor(axis)):
+    for value in (axis, None if axis is None else ndd.tensor(axis)):
         with pytest.raises(RuntimeError) as error:
-            ndd.rotate(ndd.tensor(volume, layout="DHWC"), angle=3.0, axis=given, keep_size=keep_size).evaluate()
+            ndd.rotate(ndd.tensor(volume, layout="DHWC"), angle=3.0, axis=value, keep_size=keep_size).evaluate()
         assert "axis" in str(error.value)
 
 
@@ -295,7 +295,7 @@ def test_output_dtype_is_deprecated() -> None:
     assert result.dtype == ndd.float32
 
 
-def filled(value: Any, dtype: str = "uint8", shape: tuple[int, ...] = (4, 5, 3)) -> ndd.Tensor:
+def fill_reference(value: Any, dtype: str = "uint8", shape: tuple[int, ...] = (4, 5, 3)) -> ndd.Tensor:
     return ndd.tensor(np.full(shape, value, dtype), layout="HWC")
 
 
@@ -336,8 +336,8 @@ def test_a_matrix_for_each_frame() -> None:
         ndd.warp_affine(batch, matrix=ndd.per_frame(ndd.batch(matrices))),
         ndd.warp_affine(batch, ndd.per_frame(ndd.batch(matrices))),
     ):
-        for video, given, made in zip(videos, matrices, result.tensors, strict=True):
-            for frame, matrix, warped_frame in zip(video, given, np.asarray(made), strict=True):
+        for video, transform, sample in zip(videos, matrices, result.tensors, strict=True):
+            for frame, matrix, warped_frame in zip(video, transform, np.asarray(sample), strict=True):
                 assert np.array_equal(np.asarray(ndd.warp_affine(ndd.tensor(frame), matrix=matrix).evaluate()), warped_frame)
 
 
@@ -360,11 +360,11 @@ def test_a_map_for_all_frames_or_one_for_each() -> None:
     x, y = (np.random.default_rng(k).uniform(0, 9, (3, 5, 6)).astype(np.float64) for k in range(2))
     tensor = ndd.tensor(video, layout="FHWC")
     each = np.asarray(ndd.experimental.remap(tensor, ndd.per_frame(x), ndd.per_frame(y)).evaluate())
-    one = np.asarray(ndd.experimental.remap(tensor, x[1], y[1][..., None]).evaluate())
+    array = np.asarray(ndd.experimental.remap(tensor, x[1], y[1][..., None]).evaluate())
     for k in range(3):
         frame = ndd.tensor(video[k], layout="HWC")
         assert np.array_equal(each[k], np.asarray(ndd.experimental.remap(frame, x[k], y[k]).evaluate()))
-        assert np.array_equal(one[k], np.asarray(ndd.experimental.remap(frame, x[1], y[1]).evaluate()))
+        assert np.array_equal(array[k], np.asarray(ndd.experimental.remap(frame, x[1], y[1]).evaluate()))
 
 
 @pytest.mark.parametrize("mode", EvalMode)
@@ -384,32 +384,32 @@ def test_a_map_for_all_samples_or_one_for_each(mode: EvalMode) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e30, -1e30])
 def test_points_that_are_nowhere(value: float, interp: int) -> None:
     x, y = np.float32([[value, 0.5]]), np.float32([[0.5, value]])
-    result = ndd.experimental.remap(filled(9, shape=(4, 5, 1)), x, y, interp=interp)
+    result = ndd.experimental.remap(fill_reference(9, shape=(4, 5, 1)), x, y, interp=interp)
     assert np.asarray(result.evaluate()).ravel().tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(
     ("error", "words", "call"),
     [
-        (RuntimeError, "matrix", lambda: ndd.warp_affine(filled(1))),
-        (RuntimeError, "input and as an argument", lambda: ndd.warp_affine(filled(1), np.float32([[1, 0, 0], [0, 1, 0]]), matrix=IDENTITY)),
-        (RuntimeError, "2 by 3", lambda: ndd.warp_affine(filled(1), matrix=[1.0] * 9)),
-        (RuntimeError, "2 by 3", lambda: ndd.warp_affine(filled(1), matrix=np.ones((3, 2)))),
-        (RuntimeError, "2 by 3", lambda: ndd.warp_affine(filled(1), np.ones((2, 2, 3), np.float32))),
-        (RuntimeError, "finite.*sample 0", lambda: ndd.warp_affine(filled(1), matrix=[float("nan")] * 6)),
-        (ValueError, "singular.*sample 0", lambda: ndd.warp_affine(filled(1), matrix=[1.0, 2, 0, 2, 4, 0], inverse_map=False)),
-        (RuntimeError, "size", lambda: ndd.warp_affine(filled(1), matrix=IDENTITY, size=[0, 2])),
-        (RuntimeError, "interp_type", lambda: ndd.warp_affine(filled(1), matrix=IDENTITY, interp_type=CUBIC)),
-        (RuntimeError, "fill_value has 2", lambda: ndd.warp_affine(filled(1), matrix=IDENTITY, fill_value=[1.0, 2.0])),
-        (RuntimeError, "no pixels", lambda: ndd.warp_affine(filled(1, shape=(0, 5, 1)), matrix=IDENTITY, size=[2, 2])),
-        (RuntimeError, "3 by 3", lambda: ndd.experimental.warp_perspective(filled(1), matrix=IDENTITY)),
-        (RuntimeError, "border_mode", lambda: ndd.experimental.warp_perspective(filled(1), matrix=[1.0] * 9, border_mode="mirror")),
-        (RuntimeError, "pixel_origin", lambda: ndd.experimental.warp_perspective(filled(1), matrix=[1.0] * 9, pixel_origin="middle")),
-        (ValueError, "singular", lambda: ndd.experimental.warp_perspective(filled(1), matrix=[1.0] * 9, inverse_map=False)),
-        (RuntimeError, "same shape", lambda: ndd.experimental.remap(filled(1), np.zeros((2, 3)), np.zeros((3, 2)))),
-        (RuntimeError, "height by width", lambda: ndd.experimental.remap(filled(1), np.zeros(3), np.zeros(3))),
-        (RuntimeError, "interp", lambda: ndd.experimental.remap(filled(1), np.zeros((2, 3)), np.zeros((2, 3)), interp=types.INTERP_GAUSSIAN)),
-        (RuntimeError, "interp_type", lambda: ndd.water(filled(1), interp_type=CUBIC)),
+        (RuntimeError, "matrix", lambda: ndd.warp_affine(fill_reference(1))),
+        (RuntimeError, "input and as an argument", lambda: ndd.warp_affine(fill_reference(1), np.float32([[1, 0, 0], [0, 1, 0]]), matrix=IDENTITY)),
+        (RuntimeError, "2 by 3", lambda: ndd.warp_affine(fill_reference(1), matrix=[1.0] * 9)),
+        (RuntimeError, "2 by 3", lambda: ndd.warp_affine(fill_reference(1), matrix=np.ones((3, 2)))),
+        (RuntimeError, "2 by 3", lambda: ndd.warp_affine(fill_reference(1), np.ones((2, 2, 3), np.float32))),
+        (RuntimeError, "finite.*sample 0", lambda: ndd.warp_affine(fill_reference(1), matrix=[float("nan")] * 6)),
+        (ValueError, "singular.*sample 0", lambda: ndd.warp_affine(fill_reference(1), matrix=[1.0, 2, 0, 2, 4, 0], inverse_map=False)),
+        (RuntimeError, "size", lambda: ndd.warp_affine(fill_reference(1), matrix=IDENTITY, size=[0, 2])),
+        (RuntimeError, "interp_type", lambda: ndd.warp_affine(fill_reference(1), matrix=IDENTITY, interp_type=CUBIC)),
+        (RuntimeError, "fill_value has 2", lambda: ndd.warp_affine(fill_reference(1), matrix=IDENTITY, fill_value=[1.0, 2.0])),
+        (RuntimeError, "no pixels", lambda: ndd.warp_affine(fill_reference(1, shape=(0, 5, 1)), matrix=IDENTITY, size=[2, 2])),
+        (RuntimeError, "3 by 3", lambda: ndd.experimental.warp_perspective(fill_reference(1), matrix=IDENTITY)),
+        (RuntimeError, "border_mode", lambda: ndd.experimental.warp_perspective(fill_reference(1), matrix=[1.0] * 9, border_mode="mirror")),
+        (RuntimeError, "pixel_origin", lambda: ndd.experimental.warp_perspective(fill_reference(1), matrix=[1.0] * 9, pixel_origin="middle")),
+        (ValueError, "singular", lambda: ndd.experimental.warp_perspective(fill_reference(1), matrix=[1.0] * 9, inverse_map=False)),
+        (RuntimeError, "same shape", lambda: ndd.experimental.remap(fill_reference(1), np.zeros((2, 3)), np.zeros((3, 2)))),
+        (RuntimeError, "height by width", lambda: ndd.experimental.remap(fill_reference(1), np.zeros(3), np.zeros(3))),
+        (RuntimeError, "interp", lambda: ndd.experimental.remap(fill_reference(1), np.zeros((2, 3)), np.zeros((2, 3)), interp=types.INTERP_GAUSSIAN)),
+        (RuntimeError, "interp_type", lambda: ndd.water(fill_reference(1), interp_type=CUBIC)),
     ],
 )
 def test_wrong_warps(error: type[Exception], words: str, call: Any) -> None:
@@ -421,9 +421,9 @@ def test_wrong_warps(error: type[Exception], words: str, call: Any) -> None:
 
 def test_images_without_pixels() -> None:
     for function, options in ((ndd.warp_affine, {"matrix": IDENTITY}), (ndd.sphere, {}), (ndd.water, {})):
-        assert function(filled(1, shape=(0, 5, 3)), **options).evaluate().shape == (0, 5, 3)
-        assert function(filled(1, shape=(4, 5, 0)), **options).evaluate().shape == (4, 5, 0)
-    assert np.asarray(ndd.sphere(filled(7, shape=(1, 1, 1))).evaluate()).item() == 7
+        assert function(fill_reference(1, shape=(0, 5, 3)), **options).evaluate().shape == (0, 5, 3)
+        assert function(fill_reference(1, shape=(4, 5, 0)), **options).evaluate().shape == (4, 5, 0)
+    assert np.asarray(ndd.sphere(fill_reference(7, shape=(1, 1, 1))).evaluate()).item() == 7
 
 
 def test_a_size_is_the_same_however_it_is_given() -> None:

@@ -32,21 +32,21 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
 
 def _quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Division toward zero, in Python integers: the smallest one divided by -1 does not fit."""
-    made = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x, y in zip(a.astype(object).flat, b.astype(object).flat, strict=True)]
-    return np.array(made, object).reshape(a.shape)
+    outputs = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x, y in zip(a.astype(object).flat, b.astype(object).flat, strict=True)]
+    return np.array(outputs, object).reshape(a.shape)
 
 
 def _power(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    made = [0 if y < 0 else pow(x, y, 2**64) for x, y in zip(a.astype(object).flat, b.astype(object).flat, strict=True)]
-    return np.array(made, object).reshape(a.shape)
+    outputs = [0 if y < 0 else pow(x, y, 2**64) for x, y in zip(a.astype(object).flat, b.astype(object).flat, strict=True)]
+    return np.array(outputs, object).reshape(a.shape)
 
 
-def _wrapped(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def _wrap(numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
     bits = 8 * dtype.itemsize
     return np.array([x % 2**bits for x in numbers.flat], np.uint64).astype(f"uint{bits}").view(dtype).reshape(numbers.shape)
 
 
-def expected(operation: Function, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def compute_expected(operation: Function, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The reference: NumPy and Python integers on operands of the promoted type."""
     promoted = types.promote(torch.from_numpy(left).dtype, torch.from_numpy(right).dtype)
     if operation is operator.truediv and not promoted.is_floating_point:
@@ -69,11 +69,11 @@ def expected(operation: Function, left: np.ndarray, right: np.ndarray) -> np.nda
             function = {operator.floordiv: operator.truediv, operator.mod: np.fmod}.get(operation, operation)
             return function(a, b).astype(dtype)
         if operation is operator.floordiv:
-            return _wrapped(_quotient(a, b), dtype)
+            return _wrap(_quotient(a, b), dtype)
         if operation is operator.mod:
-            return _wrapped(a.astype(object) - _quotient(a, b) * b.astype(object), dtype)
+            return _wrap(a.astype(object) - _quotient(a, b) * b.astype(object), dtype)
         if operation is operator.pow:
-            return _wrapped(_power(a, b), dtype)
+            return _wrap(_power(a, b), dtype)
         if operation in (operator.lshift, operator.rshift) and dtype.kind != "b":
             wide = a.astype(f"{dtype.kind}{max(4, dtype.itemsize)}")
             return operation(wide, b.astype(wide.dtype) & wide.dtype.type(8 * wide.itemsize - 1)).astype(dtype)
@@ -97,7 +97,7 @@ def divisible(operation: Function, dtype: str, divisor: np.ndarray) -> np.ndarra
     return divisor
 
 
-def refused(operation: Function, *dtypes: str) -> str | None:
+def is_refused(operation: Function, *dtypes: str) -> str | None:
     """Return the message for an unsupported operation."""
     if operation in (*BITS, operator.invert):
         return "integral" if any(name[0] == "f" for name in dtypes) else None
@@ -111,7 +111,9 @@ def operands(left: Inputs, right: Inputs) -> Inputs:
 
 
 def case(operation: Function, id: str, left: Inputs, right: Inputs, layout: str | None = "HWC") -> Case:
-    return Case("arithmetic", f"{operation.__name__}-{id}", operands(left, right), {}, layout, functools.partial(expected, operation), call=operation)
+    return Case(
+        "arithmetic", f"{operation.__name__}-{id}", operands(left, right), {}, layout, functools.partial(compute_expected, operation), call=operation
+    )
 
 
 CASES = [
@@ -137,9 +139,9 @@ CASES = [
 
 
 def assert_same(result: Any, reference: np.ndarray) -> None:
-    made = np.asarray(result)
-    assert made.dtype == reference.dtype
-    np.testing.assert_array_equal(made, reference)
+    output = np.asarray(result)
+    assert output.dtype == reference.dtype
+    np.testing.assert_array_equal(output, reference)
 
 
 @each_operation
@@ -148,23 +150,23 @@ def test_every_pair_of_types(operation: Function, left: str) -> None:
     a = numbers(left, (5, 3))
     for right in DTYPES:
         b = divisible(operation, left, numbers(right, (5, 3), 1))
-        if text := refused(operation, left, right):
+        if text := is_refused(operation, left, right):
             with pytest.raises(RuntimeError, match=text):
                 operation(ndd.tensor(a), ndd.tensor(b))
             continue
-        made, reference = np.asarray(operation(ndd.tensor(a), ndd.tensor(b))), expected(operation, a, b)
-        assert made.dtype == reference.dtype, right
+        output, reference = np.asarray(operation(ndd.tensor(a), ndd.tensor(b))), compute_expected(operation, a, b)
+        assert output.dtype == reference.dtype, right
         if operation is operator.pow and reference.dtype.kind == "f":
-            np.testing.assert_allclose(made, reference, rtol=1e-3 if reference.dtype == np.float16 else 1e-6)
+            np.testing.assert_allclose(output, reference, rtol=1e-3 if reference.dtype == np.float16 else 1e-6)
         else:
-            np.testing.assert_array_equal(made, reference, right)
+            np.testing.assert_array_equal(output, reference, right)
 
 
 @pytest.mark.parametrize("operation", UNARY, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_unary(operation: Function, dtype: str) -> None:
     a = numbers(dtype, (5, 3))
-    if text := refused(operation, dtype):
+    if text := is_refused(operation, dtype):
         with pytest.raises(RuntimeError, match=text):
             operation(ndd.tensor(a))
     else:
@@ -189,7 +191,7 @@ def test_limits_of_integers(operation: Function) -> None:
             a, b = limits(left)[:, None], limits(right)
             if operation in (operator.floordiv, operator.mod):
                 b = b[b != 0]
-            assert_same(operation(ndd.tensor(a), ndd.tensor(b)), expected(operation, a, b))
+            assert_same(operation(ndd.tensor(a), ndd.tensor(b)), compute_expected(operation, a, b))
 
 
 def test_bfloat16_and_float16() -> None:
@@ -197,10 +199,10 @@ def test_bfloat16_and_float16() -> None:
     for dtype in (torch.bfloat16, torch.float16):
         a, b = torch.tensor([1.5, -2.25, 300.0], dtype=dtype), torch.tensor([0.1, 7.0, 1e-3], dtype=dtype)
         for operation in (*SUMS, operator.truediv, operator.mod):
-            made = operation(ndd.as_tensor(a), ndd.as_tensor(b)).torch()
+            output = operation(ndd.as_tensor(a), ndd.as_tensor(b)).torch()
             reference = (torch.fmod if operation is operator.mod else operation)(a.float(), b.float()).to(dtype)
-            assert made.dtype is dtype
-            assert torch.equal(made, reference)
+            assert output.dtype is dtype
+            assert torch.equal(output, reference)
         assert (ndd.as_tensor(a) + 1).dtype is dtype  # float beats int
         assert (ndd.as_tensor(a) + 1.0).dtype is torch.float32  # and the wider float wins
         assert torch.equal((ndd.as_tensor(a) < 1).torch(), a < 1)
@@ -213,11 +215,11 @@ def test_every_16_bit_float_is_rounded_right(dtype: torch.dtype) -> None:
     """All values times some: neighbors, subnormal and infinite products."""
     every = torch.arange(2**16, dtype=torch.int32).to(torch.int16).view(dtype)
     factors = torch.tensor([[1.0], [1.37], [1.001], [2**-8], [2**8], [0.5]], dtype=dtype)
-    made = (ndd.as_tensor(every) * ndd.as_tensor(factors)).torch()
+    output = (ndd.as_tensor(every) * ndd.as_tensor(factors)).torch()
     reference = (every.float() * factors.float()).to(dtype)
-    assert torch.equal(made.isnan(), reference.isnan())
-    assert torch.equal(made.nan_to_num(7.0), reference.nan_to_num(7.0))
-    assert torch.equal(made.signbit() & ~made.isnan(), reference.signbit() & ~reference.isnan())
+    assert torch.equal(output.isnan(), reference.isnan())
+    assert torch.equal(output.nan_to_num(7.0), reference.nan_to_num(7.0))
+    assert torch.equal(output.signbit() & ~output.isnan(), reference.signbit() & ~reference.isnan())
 
 
 def test_every_pair_of_types_promotes_as_documented() -> None:
@@ -265,7 +267,7 @@ SHAPES = [
 @pytest.mark.parametrize("dtypes", [("uint8", "uint8"), ("uint8", "float32"), ("float32", "float32"), ("int64", "int32"), ("float16", "uint8")])
 def test_broadcasting(operation: Function, left: tuple[int, ...], right: tuple[int, ...], dtypes: tuple[str, str]) -> None:
     a, b = numbers(dtypes[0], left), numbers(dtypes[1], right, 1)
-    assert_same(operation(ndd.tensor(a), ndd.tensor(b)), expected(operation, a, b))
+    assert_same(operation(ndd.tensor(a), ndd.tensor(b)), compute_expected(operation, a, b))
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32"])
@@ -275,7 +277,7 @@ def test_results_beyond_the_caches(dtype: str, first: int) -> None:
     shapes = [(first, 3), (1500, 4000, 3)] if dtype == "uint8" else [(first, 3), (1100, 2700, 3)]
     arrays = [numbers(dtype, shape, i).reshape(-1, 3) for i, shape in enumerate(shapes)]
     for result, a in zip((ndd.batch(arrays) * np.asarray(3, dtype)).tensors, arrays, strict=True):
-        assert_same(result, expected(operator.mul, a, np.asarray(3, dtype)))
+        assert_same(result, compute_expected(operator.mul, a, np.asarray(3, dtype)))
 
 
 @each_sum
@@ -297,8 +299,8 @@ def test_batches(operation: Function, mode: EvalMode, threads: int) -> None:
                         b = a if isinstance(other, ndd.Batch) else np.asarray(ndd.as_tensor(other))
                         for result in results:
                             assert result.layout == "HWC"
-                            assert_same(result.tensors[i], expected(operation, a, b))
-                        assert_same(reverse.tensors[i], expected(operation, b, a))
+                            assert_same(result.tensors[i], compute_expected(operation, a, b))
+                        assert_same(reverse.tensors[i], compute_expected(operation, b, a))
     finally:
         ndd.set_num_threads(None)
 
@@ -372,9 +374,9 @@ def test_comparisons() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda f: f.__name__)
 def test_torch_tensors_on_either_side(operation: Function) -> None:
     ours, theirs = ndd.tensor([5, 2]), torch.tensor([2, 3], dtype=torch.int32)
-    for made in (operation(ours, theirs), operation(theirs, ours)):
-        assert isinstance(made, ndd.Tensor)
-    assert_same(operation(theirs, ours), expected(operation, theirs.numpy(), np.asarray(ours)))
+    for output in (operation(ours, theirs), operation(theirs, ours)):
+        assert isinstance(output, ndd.Tensor)
+    assert_same(operation(theirs, ours), compute_expected(operation, theirs.numpy(), np.asarray(ours)))
 
 
 def test_no_operand_is_changed() -> None:
@@ -444,32 +446,32 @@ def test_compiled(operation: Function) -> None:
     """The formula, or the kernel if there is none, equals eager evaluation. All types are in one graph: half of a small one's time is fixed."""
 
     def both(left: ndd.Batch, right: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch]:
-        made = operation(left, right)
-        return made == 3, made
+        output = operation(left, right)
+        return output == 3, output
 
-    given = [
-        (ndd.batch(numbers(one, (3, 4, 5))), ndd.batch(divisible(operation, one, numbers(other, (3, 5), 1))))
-        for one, other in COMPILED
-        if not refused(operation, one, other)
+    values = [
+        (ndd.batch(numbers(value, (3, 4, 5))), ndd.batch(divisible(operation, value, numbers(other, (3, 5), 1))))
+        for value, other in COMPILED
+        if not is_refused(operation, value, other)
     ]
-    assert given
+    assert values
     torch._dynamo.reset()
     compiled = torch.compile(lambda pairs: [both(*pair) for pair in pairs], fullgraph=True, backend="aot_eager")
-    for results, (left, right) in zip(compiled(given), given, strict=True):
-        for made, reference in zip(results, both(left, right), strict=True):
-            assert made.dtype is reference.dtype
-            np.testing.assert_allclose(made.torch().double(), reference.torch().double(), rtol=1e-6, err_msg=f"{left.dtype}, {right.dtype}")
+    for results, (left, right) in zip(compiled(values), values, strict=True):
+        for result, reference in zip(results, both(left, right), strict=True):
+            assert result.dtype is reference.dtype
+            np.testing.assert_allclose(result.torch().double(), reference.torch().double(), rtol=1e-6, err_msg=f"{left.dtype}, {right.dtype}")
 
 
 @pytest.mark.parametrize("operation", UNARY, ids=lambda f: f.__name__)
 @pytest.mark.usefixtures("uncollected")
 def test_compiled_unary(operation: Function) -> None:
-    dtypes = [dtype for dtype in ("bool", "uint8", "int16", "uint32", "uint64", "float16", "float32") if not refused(operation, dtype)]
-    given = [ndd.batch(numbers(dtype, (3, 4))) for dtype in dtypes]
+    dtypes = [dtype for dtype in ("bool", "uint8", "int16", "uint32", "uint64", "float16", "float32") if not is_refused(operation, dtype)]
+    values = [ndd.batch(numbers(dtype, (3, 4))) for dtype in dtypes]
     torch._dynamo.reset()
-    compiled = torch.compile(lambda batches: [operation(one) for one in batches], fullgraph=True, backend="aot_eager")
-    for made, batch in zip(compiled(given), given, strict=True):
-        assert_same(made.torch(), operation(batch).torch().numpy())
+    compiled = torch.compile(lambda batches: [operation(batch) for batch in batches], fullgraph=True, backend="aot_eager")
+    for output, batch in zip(compiled(values), values, strict=True):
+        assert_same(output.torch(), operation(batch).torch().numpy())
 
 
 def test_compiled_ragged() -> None:
@@ -477,5 +479,5 @@ def test_compiled_ragged() -> None:
     arrays = [numbers("uint8", (4, 5)), numbers("uint8", (2, 3))]
     compiled = torch.compile(lambda a: (a * 2 + a) * [[0.5]], fullgraph=True)
     batch = ndd.batch(arrays)
-    for one, other in zip(compiled(batch).tensors, ((batch * 2 + batch) * [[0.5]]).tensors, strict=True):
-        assert_same(one, np.asarray(other))
+    for sample, other in zip(compiled(batch).tensors, ((batch * 2 + batch) * [[0.5]]).tensors, strict=True):
+        assert_same(sample, np.asarray(other))

@@ -58,7 +58,7 @@ def case(name: str, id: str, inputs: Inputs, reference: Callable[..., Any] | Non
 
 
 def both(*inputs: Inputs) -> Inputs:
-    return lambda ragged: tuple(samples for one in inputs for samples in one(ragged))
+    return lambda ragged: tuple(samples for value in inputs for samples in value(ragged))
 
 
 CASES = [
@@ -91,28 +91,28 @@ def test_real_functions(name: str, dtype: str) -> None:
     if name in SIGNED and dtype[0] != "u":
         operands = [*operands, *(-x for x in operands)]
     a = np.array(operands, dtype)
-    made = np.asarray(function(name)(ndd.tensor(a)))
-    assert made.dtype == (dtype if dtype[0] == "f" else np.float32)
+    output = np.asarray(function(name)(ndd.tensor(a)))
+    assert output.dtype == (dtype if dtype[0] == "f" else np.float32)
     tolerance = {"float16": 1e-3, "float64": 1e-14}.get(dtype, 4e-7)
-    np.testing.assert_allclose(made, reference(a.astype(np.float64)), rtol=tolerance, atol=tolerance / 10)
+    np.testing.assert_allclose(output, reference(a.astype(np.float64)), rtol=tolerance, atol=tolerance / 10)
 
 
 @pytest.mark.parametrize("name", PAIRS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_functions_of_two(name: str, dtype: str) -> None:
     a, b = np.array([1, 3, 5, 0], dtype), np.array([4, 2, 1, 3], dtype)
-    made = np.asarray(function(name)(ndd.tensor(a), ndd.tensor(b)))
+    output = np.asarray(function(name)(ndd.tensor(a), ndd.tensor(b)))
     kept = dtype[0] == "f" or name in ("min", "max")
-    assert made.dtype == (dtype if kept else np.float32)
-    np.testing.assert_allclose(made, PAIRS[name](a.astype(np.float64), b.astype(np.float64)), rtol=1e-3 if dtype == "float16" else 4e-7)
+    assert output.dtype == (dtype if kept else np.float32)
+    np.testing.assert_allclose(output, PAIRS[name](a.astype(np.float64), b.astype(np.float64)), rtol=1e-3 if dtype == "float16" else 4e-7)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_clamp(dtype: str) -> None:
     a = np.array([1, 50, 100], dtype)
-    made = np.asarray(ndd.math.clamp(ndd.tensor(a), np.asarray(10, dtype), np.asarray(60, dtype)))
-    assert made.dtype == dtype
-    assert made.tolist() == [10, 50, 60]
+    output = np.asarray(ndd.math.clamp(ndd.tensor(a), np.asarray(10, dtype), np.asarray(60, dtype)))
+    assert output.dtype == dtype
+    assert output.tolist() == [10, 50, 60]
 
 
 @pytest.mark.parametrize("name", [*REAL, "abs", "min", "max", "pow", "fpow", "atan2", "clamp"])
@@ -142,8 +142,8 @@ def test_nan_and_limits_that_contradict_each_other() -> None:
     nan = math.nan
     assert np.array_equal(ndd.math.min([nan, 1.0], [1.0, nan]).torch(), [1.0, nan], equal_nan=True)
     assert np.array_equal(ndd.math.max([nan, 1.0], [1.0, nan]).torch(), [1.0, nan], equal_nan=True)
-    made = ndd.math.clamp([nan, 1.0, 5.0, 3.0, 3.0], [1.0, nan, 7.0, 5.0, 1.0], [2.0, 2.0, 3.0, 1.0, nan])
-    assert np.array_equal(made.torch(), [nan, 1.0, 3.0, 1.0, 3.0], equal_nan=True)
+    output = ndd.math.clamp([nan, 1.0, 5.0, 3.0, 3.0], [1.0, nan, 7.0, 5.0, 1.0], [2.0, 2.0, 3.0, 1.0, nan])
+    assert np.array_equal(output.torch(), [nan, 1.0, 3.0, 1.0, 3.0], equal_nan=True)
 
 
 def test_edges() -> None:
@@ -176,10 +176,10 @@ def test_layouts_and_shapes_of_three() -> None:
 def test_compiled(names: list[str]) -> None:
     """In one graph: half of a small one's time is fixed."""
     operands = [ndd.tensor(np.float32([1.5, 2.0])), 2, ndd.tensor([3, 2])]
-    given = operands[: {"min": 2, "clamp": 3}.get(names[0], 1)]
+    values = operands[: {"min": 2, "clamp": 3}.get(names[0], 1)]
     torch._dynamo.reset()
-    compiled = torch.compile(lambda *given: [function(name)(*given) for name in names], fullgraph=True, backend="aot_eager")
-    for name, made in zip(names, compiled(*given), strict=True):
-        eager = function(name)(*given)
-        assert made.dtype is eager.dtype
-        np.testing.assert_allclose(made.torch(), eager.torch(), rtol=1e-6, err_msg=name)
+    compiled = torch.compile(lambda *inputs: [function(name)(*inputs) for name in names], fullgraph=True, backend="aot_eager")
+    for name, output in zip(names, compiled(*values), strict=True):
+        eager = function(name)(*values)
+        assert output.dtype is eager.dtype
+        np.testing.assert_allclose(output.torch(), eager.torch(), rtol=1e-6, err_msg=name)

@@ -73,8 +73,8 @@ def test_types_of_shapes(dtype: str) -> None:
 
 
 def test_windows_of_odd_images() -> None:
-    for given, expected in (([0, 640, 3], [0, 0]), ([-5, 640], [0, 0]), ([1, 1], [1, 1])):
-        anchor, shape = random_crop_generator(given)
+    for value, expected in (([0, 640, 3], [0, 0]), ([-5, 640], [0, 0]), ([1, 1], [1, 1])):
+        anchor, shape = random_crop_generator(value)
         assert array(anchor).tolist() == [0, 0]
         assert array(shape).tolist() == expected
     anchor, shape = random_crop_generator([10, 1000], random_area=1.0, random_aspect_ratio=1.0, num_attempts=1)
@@ -84,15 +84,15 @@ def test_windows_of_odd_images() -> None:
 def test_a_window_depends_on_its_number_only() -> None:
     rng, other = RNG(5), RNG(5)
     anchor, _ = random_crop_generator([480, 640], batch_size=4, rng=rng)
-    one, _ = random_crop_generator([480, 640], rng=RNG(5))
+    single, _ = random_crop_generator([480, 640], rng=RNG(5))
     other.advance(7)
     assert str(rng.state) == str(other.state)
-    np.testing.assert_array_equal(array(anchor)[0], array(one))
+    np.testing.assert_array_equal(array(anchor)[0], array(single))
     assert len({tuple(row) for row in array(anchor).tolist()}) == 4
 
 
 @pytest.mark.parametrize(
-    ("given", "args", "kind"),
+    ("shape", "args", "kind"),
     [
         ([480], {}, RuntimeError),
         ([1, 2, 3, 4], {}, RuntimeError),
@@ -104,9 +104,9 @@ def test_a_window_depends_on_its_number_only() -> None:
         ([480, 640], {"num_attempts": 0}, ValueError),
     ],
 )
-def test_wrong_windows(given: Any, args: dict[str, Any], kind: type[Exception]) -> None:
+def test_wrong_windows(shape: Any, args: dict[str, Any], kind: type[Exception]) -> None:
     with pytest.raises(kind, match="random_crop_generator"):
-        random_crop_generator(given, **args)
+        random_crop_generator(shape, **args)
 
 
 def starts(count: int = 4000, **args: Any) -> np.ndarray:
@@ -126,12 +126,12 @@ def starts(count: int = 4000, **args: Any) -> np.ndarray:
     ],
 )
 def test_all_starts_are_equally_likely(args: dict[str, Any], first: tuple[int, ...], last: tuple[int, ...]) -> None:
-    made = starts(**args)
-    assert made.dtype == np.int64
+    output = starts(**args)
+    assert output.dtype == np.int64
     for d, (low, high) in enumerate(zip(first, last, strict=True)):
-        assert (made[:, d].min(), made[:, d].max()) == (low, high)
+        assert (output[:, d].min(), output[:, d].max()) == (low, high)
         if high > low:
-            assert stats.chisquare(np.bincount(made[:, d] - low)).pvalue > 1e-4
+            assert stats.chisquare(np.bincount(output[:, d] - low)).pvalue > 1e-4
 
 
 def test_the_input_gives_its_shape() -> None:
@@ -166,10 +166,10 @@ def test_wrong_regions(args: dict[str, Any], text: str) -> None:
 def test_jitter_moves_pixels_by_half_the_degree(degree: int) -> None:
     rows, columns = np.mgrid[0:200, 0:210]
     image = np.stack([rows, columns], -1).astype(np.int32)
-    made = array(jitter(ndd.tensor(image, layout="HWC"), nDegree=degree, fill_value=-1, rng=RNG(1)))
-    inside = made[..., 0] >= 0
+    output = array(jitter(ndd.tensor(image, layout="HWC"), nDegree=degree, fill_value=-1, rng=RNG(1)))
+    inside = output[..., 0] >= 0
     assert inside[8:-8, 8:-8].all()
-    moved = (made - image)[inside]
+    moved = (output - image)[inside]
     assert np.abs(moved).max() <= (degree + 1) // 2
     for d in range(2):
         values, counts = np.unique(moved[:, d], return_counts=True)
@@ -180,8 +180,8 @@ def test_jitter_moves_pixels_by_half_the_degree(degree: int) -> None:
 
 def test_jitter_samples_linearly() -> None:
     ramp = np.tile(np.arange(200, dtype=np.float32)[None, :, None], (150, 1, 1))
-    made = array(jitter(ndd.tensor(ramp, layout="HWC"), nDegree=2, interp_type=types.INTERP_LINEAR, rng=RNG(1)))[2:-2, 2:-2, 0]
-    moved = (made - ramp[2:-2, 2:-2, 0]).reshape(-1).astype(np.float64)
+    output = array(jitter(ndd.tensor(ramp, layout="HWC"), nDegree=2, interp_type=types.INTERP_LINEAR, rng=RNG(1)))[2:-2, 2:-2, 0]
+    moved = (output - ramp[2:-2, 2:-2, 0]).reshape(-1).astype(np.float64)
     assert stats.kstest(moved, stats.uniform(-1, 2).cdf).pvalue > 1e-4
 
 

@@ -64,8 +64,8 @@ def test_the_stream_of_a_sample() -> None:
     words = np.empty(4 * blocks, np.int64)
     for k in range(blocks):
         native.philox(a | b << 32, d | sample << 32, k | c << 32, 0, 4, words.ctypes.data + 32 * k)
-    made = array(uniform(range=[0, 1], shape=[4 * blocks], batch_size=3, rng=RNG(5)).tensors[sample])
-    np.testing.assert_array_equal(made, (words >> 8).astype(np.float32) * np.float32(2**-24))
+    output = array(uniform(range=[0, 1], shape=[4 * blocks], batch_size=3, rng=RNG(5)).tensors[sample])
+    np.testing.assert_array_equal(output, (words >> 8).astype(np.float32) * np.float32(2**-24))
 
 
 def test_default_generator_is_reproducible() -> None:
@@ -127,13 +127,13 @@ def words(sample: int, count: int, rng: RNG) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_normal_is_the_quantile_of_its_words(dtype: str) -> None:
     count = 4000 if dtype == "f32" else 2000
-    made = array(normal(shape=[count], batch_size=3, dtype=dtype, rng=RNG(9)).tensors[2]).astype(np.float64)
-    given = words(2, 4000, RNG(9))
-    signed = given.astype(np.uint32).view(np.int32).astype(np.float64)
+    output = array(normal(shape=[count], batch_size=3, dtype=dtype, rng=RNG(9)).tensors[2]).astype(np.float64)
+    values = words(2, 4000, RNG(9))
+    signed = values.astype(np.uint32).view(np.int32).astype(np.float64)
     if dtype == "f64":
-        signed = signed[::2] + ((given[1::2] >> 11) + 0.5) / 2**21 - 0.5
+        signed = signed[::2] + ((values[1::2] >> 11) + 0.5) / 2**21 - 0.5
     quantile = special.ndtri((1 - np.abs(signed + 0.5) / 2**31) / 2) * -np.sign(signed + 0.5)
-    np.testing.assert_allclose(made, quantile, rtol=1e-6 if dtype == "f32" else 1e-13)
+    np.testing.assert_allclose(output, quantile, rtol=1e-6 if dtype == "f32" else 1e-13)
 
 
 def test_beta_and_choice_have_their_streams_at_every_position() -> None:
@@ -204,13 +204,13 @@ def test_choice_of_numbers_and_rows() -> None:
     assert numbers.dtype == np.uint16
     assert numbers.tolist() == [0, 1, 2, 3, 4]
     rows = np.arange(24, dtype=np.int16).reshape(4, 3, 2)
-    made = choice(ndd.tensor(rows, layout="FHW"), shape=[50], rng=RNG(1))
-    assert (made.shape, made.dtype, made.layout) == ((50, 3, 2), ndd.int16, "FHW")
-    chosen = array(made)[:, 0, 0] // 6
-    np.testing.assert_array_equal(array(made), rows[chosen])
+    output = choice(ndd.tensor(rows, layout="FHW"), shape=[50], rng=RNG(1))
+    assert (output.shape, output.dtype, output.layout) == ((50, 3, 2), ndd.int16, "FHW")
+    chosen = array(output)[:, 0, 0] // 6
+    np.testing.assert_array_equal(array(output), rows[chosen])
     assert set(chosen.tolist()) == {0, 1, 2, 3}
-    one = choice(ndd.tensor(rows, layout="FHW"), rng=RNG(1))
-    assert (one.shape, one.layout) == ((3, 2), "HW")
+    choices = choice(ndd.tensor(rows, layout="FHW"), rng=RNG(1))
+    assert (choices.shape, choices.layout) == ((3, 2), "HW")
     wide = array(choice(np.arange(3_000_000).reshape(1000, 3000), shape=[20], rng=RNG(1)))
     assert (wide % 3000 == np.arange(3000)).all()
 
@@ -223,16 +223,16 @@ def test_choice_keeps_the_type(dtype: str) -> None:
 
 def test_choice_of_ragged_batches() -> None:
     batch = ndd.batch([[1, 2], [5, 6, 7]])
-    made = choice(batch, p=ndd.batch([[0.0, 1.0], [0.0, 0.0, 1.0]]), shape=ndd.batch([[3], [4]]))
-    assert [array(one).tolist() for one in made] == [[2] * 3, [7] * 4]
+    output = choice(batch, p=ndd.batch([[0.0, 1.0], [0.0, 0.0, 1.0]]), shape=ndd.batch([[3], [4]]))
+    assert [array(sample).tolist() for sample in output] == [[2] * 3, [7] * 4]
     assert choice(ndd.batch([np.zeros((3, 2)), np.zeros((2, 4))]), shape=[5]).shape == [(5, 2), (5, 4)]
 
 
 def test_p_may_be_pending() -> None:
     with EvalMode.deferred:
         p = ndd.cast(ndd.batch([[0.0, 1.0], [1.0, 0.0]]), dtype=ndd.float32)
-        made = choice([5, 6], p=p, shape=[2])
-    assert [array(one).tolist() for one in made] == [[6, 6], [5, 5]]
+        output = choice([5, 6], p=p, shape=[2])
+    assert [array(sample).tolist() for sample in output] == [[6, 6], [5, 5]]
 
 
 @pytest.mark.parametrize(

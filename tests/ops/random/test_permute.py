@@ -46,13 +46,13 @@ def test_no_fixed_points() -> None:
 
 
 def test_repetitions() -> None:
-    made = np.array([numbers(6, seed, allow_repetitions=True) for seed in range(1000)])
-    assert any(len(set(row)) < 6 for row in made.tolist())
+    outputs = np.array([numbers(6, seed, allow_repetitions=True) for seed in range(1000)])
+    assert any(len(set(row)) < 6 for row in outputs.tolist())
     for k in range(6):
-        assert np.abs(np.bincount(made[:, k], minlength=6) - 1000 / 6).max() < 60
-    made = np.array([numbers(6, seed, allow_repetitions=True, no_fixed_points=True) for seed in range(1000)])
-    assert (made != np.arange(6)).all()
-    assert np.abs(np.bincount(made[:, 0], minlength=6)[1:] - 200).max() < 65
+        assert np.abs(np.bincount(outputs[:, k], minlength=6) - 1000 / 6).max() < 60
+    outputs = np.array([numbers(6, seed, allow_repetitions=True, no_fixed_points=True) for seed in range(1000)])
+    assert (outputs != np.arange(6)).all()
+    assert np.abs(np.bincount(outputs[:, 0], minlength=6)[1:] - 200).max() < 65
 
 
 def test_permutation_needs_a_batch_size() -> None:
@@ -77,14 +77,14 @@ def test_samples_in_another_order(samples: list[list[int]], order: list[int], ki
     for mode in (EvalMode.deferred, EvalMode.eager, EvalMode.sync_cpu):
         with mode:
             batch = ndd.cast(ndd.batch(samples, layout="X"), dtype=ndd.int16)  # pending in the first mode
-            made = ndd.permute_batch(batch, indices=kind(order))
-            assert (made.shape, made.dtype, made.layout) == ([(len(samples[k]),) for k in order], ndd.int16, "X")
-            assert [np.asarray(one).tolist() for one in made] == [samples[k] for k in order]
+            output = ndd.permute_batch(batch, indices=kind(order))
+            assert (output.shape, output.dtype, output.layout) == ([(len(samples[k]),) for k in order], ndd.int16, "X")
+            assert [np.asarray(sample).tolist() for sample in output] == [samples[k] for k in order]
 
 
 def test_one_index_for_all() -> None:
     for index in (2, ndd.tensor(2), [2, 2, 2]):
-        assert [np.asarray(one).tolist() for one in ndd.permute_batch(ndd.batch(RAGGED), indices=index)] == [[4, 5, 6]] * 3
+        assert [np.asarray(sample).tolist() for sample in ndd.permute_batch(ndd.batch(RAGGED), indices=index)] == [[4, 5, 6]] * 3
     assert np.asarray(ndd.permute_batch(ndd.tensor([1, 2]), indices=0)).tolist() == [1, 2]
 
 
@@ -93,8 +93,8 @@ def test_many_samples_on_several_threads() -> None:
     batch = ndd.batch(images)
     for _ in range(20):
         order = ndd.batch_permutation(batch_size=64)
-        made = ndd.permute_batch(ndd.noise.gaussian(batch, stddev=0), indices=order)
-        np.testing.assert_array_equal(np.asarray(made.torch()), images[np.asarray(order.torch())])
+        output = ndd.permute_batch(ndd.noise.gaussian(batch, stddev=0), indices=order)
+        np.testing.assert_array_equal(np.asarray(output.torch()), images[np.asarray(order.torch())])
 
 
 @pytest.mark.parametrize("indices", [[2, 1], [2], [2, 1, 0, 1], [3, 1, 0], [-1, 1, 0], 3, -1, [], [[0, 1], [1, 1], [2, 2]]])

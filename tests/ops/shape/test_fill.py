@@ -10,17 +10,17 @@ def with_value(shape: tuple[int, ...], dtype: str, value_dtype: str = ""):
     """An array and its fill value, one number per column."""
 
     def make(ragged: bool) -> tuple[Samples, ...]:
-        (given,) = images("HWC", dtype)(ragged)
-        return given, [np.arange(10 * k, 10 * k + 3).reshape(shape).astype(value_dtype or dtype) for k in range(len(given))]
+        (output,) = images("HWC", dtype)(ragged)
+        return output, [np.arange(10 * k, 10 * k + 3).reshape(shape).astype(value_dtype or dtype) for k in range(len(output))]
 
     return make
 
 
 def hot(classes: np.ndarray, axis: int = -1, num_classes: int = 4, on_value: float = 1, off_value: float = 0, dtype: str = "float32", **_: object):
-    made = np.full((*classes.shape, num_classes), off_value, np.float64)
+    result = np.full((*classes.shape, num_classes), off_value, np.float64)
     for c in range(num_classes):
-        made[classes == c, c] = on_value
-    return np.ascontiguousarray(np.moveaxis(made, -1, axis)).astype(dtype)
+        result[classes == c, c] = on_value
+    return np.ascontiguousarray(np.moveaxis(result, -1, axis)).astype(dtype)
 
 
 CASES = [

@@ -23,7 +23,7 @@ def cut(image: np.ndarray, layout: str, patch_size: int, merge_size: int = 1, te
     return parts.transpose(axes).reshape(-1, channels * temporal * patch_size**2)
 
 
-def sized(layout: str, dtype: str, multiple: int, **extents: int) -> Inputs:
+def size_reference(layout: str, dtype: str, multiple: int, **extents: int) -> Inputs:
     """Return images whose sides are multiples."""
 
     def make(ragged: bool) -> tuple[Samples, ...]:
@@ -53,12 +53,12 @@ def patchify_case(id: str, inputs: Inputs, layout: str, **arguments: Any) -> Cas
 
 
 CASES = [
-    patchify_case("image", sized("HWC", "uint8", 8), "HWC", patch_size=4, merge_size=2, temporal=2),
-    patchify_case("planes", sized("CHW", "float32", 14), "CHW", patch_size=14),
-    patchify_case("channels last", sized("HWC", "float32", 16), "HWC", patch_size=16, order="HWC"),
-    patchify_case("planes to pixels", sized("CHW", "int16", 5, C=2), "CHW", patch_size=5, order="HWC"),
-    patchify_case("video", sized("FHWC", "float16", 6), "FHWC", patch_size=3, merge_size=2, temporal=2),
-    patchify_case("planes of videos", sized("FCHW", "float64", 4, F=4), "FCHW", patch_size=2, temporal=2),
+    patchify_case("image", size_reference("HWC", "uint8", 8), "HWC", patch_size=4, merge_size=2, temporal=2),
+    patchify_case("planes", size_reference("CHW", "float32", 14), "CHW", patch_size=14),
+    patchify_case("channels last", size_reference("HWC", "float32", 16), "HWC", patch_size=16, order="HWC"),
+    patchify_case("planes to pixels", size_reference("CHW", "int16", 5, C=2), "CHW", patch_size=5, order="HWC"),
+    patchify_case("video", size_reference("FHWC", "float16", 6), "FHWC", patch_size=3, merge_size=2, temporal=2),
+    patchify_case("planes of videos", size_reference("FCHW", "float64", 4, F=4), "FCHW", patch_size=2, temporal=2),
 ]
 
 

@@ -14,11 +14,11 @@ def pairs(shape: tuple[int, ...], dtype: str = "uint8", axis: int | None = None,
     """Several inputs with different extents along ``axis``."""
 
     def make(ragged: bool) -> tuple[Samples, ...]:
-        made = []
+        outputs = []
         for k in range(count):
             extents = tuple(n + (k if d == axis else 0) for d, n in enumerate(shape))
-            made.append([values + k for values in arrays(extents, dtype, axes=(0, 1), high=100)(ragged)[0]])
-        return tuple(made)
+            outputs.append([values + k for values in arrays(extents, dtype, axes=(0, 1), high=100)(ragged)[0]])
+        return tuple(outputs)
 
     return make
 
@@ -146,11 +146,11 @@ CASES = [
             pairs((5, 6, 3), dtype, axis, count),
             {"axis": axis},
             layout="HWC",
-            reference=lambda *given, axis: np.concatenate(given, axis),
+            reference=lambda *inputs, axis: np.concatenate(inputs, axis),
         )
         for axis, dtype, count in ((0, "uint8", 2), (1, "uint8", 3), (2, "float32", 2), (2, "uint8", 2))
     ),
-    Case("cat", "name", pairs((5, 6)), {"axis_name": "W"}, layout="HW", reference=lambda *given, **_: np.concatenate(given, 1)),
+    Case("cat", "name", pairs((5, 6)), {"axis_name": "W"}, layout="HW", reference=lambda *inputs, **_: np.concatenate(inputs, 1)),
     *(
         Case(
             "stack",
@@ -159,7 +159,7 @@ CASES = [
             {"axis": axis, "axis_name": "F"},
             layout="HWC",
             out_layout="HWC"[:axis] + "F" + "HWC"[axis:],
-            reference=lambda *given, axis, **_: np.stack(given, axis),
+            reference=lambda *inputs, axis, **_: np.stack(inputs, axis),
         )
         for axis, dtype in ((0, "uint8"), (1, "int16"), (3, "float32"))
     ),
@@ -196,16 +196,16 @@ def test_views_share_memory_and_pending_work(view: Callable[[Any], Any]) -> None
             assert pending.pending is not None
             assert result.pending is not None
             assert not result.pending.done()
-        shown = np.concatenate([np.asarray(one).ravel() for one in ([result] if isinstance(result, ndd.Tensor) else result)])
-        expected = np.concatenate([np.asarray(one).ravel() for one in ([pending] if isinstance(pending, ndd.Tensor) else pending)])
+        shown = np.concatenate([np.asarray(value).ravel() for value in ([result] if isinstance(result, ndd.Tensor) else result)])
+        expected = np.concatenate([np.asarray(value).ravel() for value in ([pending] if isinstance(pending, ndd.Tensor) else pending)])
         assert np.array_equal(shown, expected.view(shown.dtype))
 
 
 def test_view_of_a_sample_that_is_pending() -> None:
     with ndd.EvalMode.deferred:
         batch = ndd.batch([np.zeros((2, 3), np.float32), np.ones((4, 1), np.float32)]) + 1.0
-        one = ndd.reshape(batch.tensors[1], shape=[-1])
-    assert one.torch().tolist() == [2.0] * 4
+        flat = ndd.reshape(batch.tensors[1], shape=[-1])
+    assert flat.torch().tolist() == [2.0] * 4
 
 
 def test_view_of_memory_of_the_caller_is_external() -> None:
@@ -231,8 +231,8 @@ def test_every_small_size(item: str) -> None:
     for height in (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 70):
         for width in (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 33, 70):
             batch = [generator.integers(0, 255, (height, width)).astype(item) for _ in range(3)]
-            for one, turned in zip(batch, ndd.transpose(ndd.batch(batch)), strict=True):
-                assert np.array_equal(np.asarray(turned), one.T)
+            for sample, turned in zip(batch, ndd.transpose(ndd.batch(batch)), strict=True):
+                assert np.array_equal(np.asarray(turned), sample.T)
             stacked = np.stack(batch)
             for perm in ([1, 2, 0], [2, 0, 1], [1, 0, 2], [2, 1, 0]):
                 assert np.array_equal(np.asarray(ndd.transpose(ndd.tensor(stacked), perm=perm)), stacked.transpose(perm))

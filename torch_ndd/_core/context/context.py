@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation contexts: the CPU threads, the GPU and the CUDA stream that the operators of a thread use."""
+"""What the operators of a thread use: the evaluation mode, and contexts of CPU threads, a GPU and a CUDA stream."""
 
+import enum
 import threading
 import weakref
 from typing import Any
@@ -15,13 +16,51 @@ from .device import Device, new_device
 from .pools import ThreadPool, default_pool
 
 
+class EvalMode(enum.IntEnum):
+    """When operators run. Members are context managers for the calling thread.
+
+    ``deferred``: when a result is needed, if ever. ``eager`` (the default): immediately, on other threads; errors are raised when a result is used.
+    ``sync_cpu``: before the call returns. ``sync_full``: likewise, and the CUDA stream is synchronized too.
+
+    >>> with EvalMode.sync_cpu:
+    ...     EvalMode.current().name
+    'sync_cpu'
+    """
+
+    deferred = 1
+    eager = 2
+    default = 2
+    sync_cpu = 3
+    sync_full = 4
+
+    @staticmethod
+    def current() -> "EvalMode":
+        """Return the mode of the calling thread."""
+        return _local.mode
+
+    def __enter__(self) -> "EvalMode":
+        _local.modes.append(_local.mode)
+        _local.mode = self
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _local.mode = _local.modes.pop()
+
+
 class _Local(threading.local):
     def __init__(self) -> None:
+        self.mode = EvalMode.eager
+        self.modes: list[EvalMode] = []  # to return to, innermost last
         self.defaults: dict[int | None, EvalContext] = {}  # by GPU
         self.calls: WeakValues[Any] = WeakValues()  # calls outside any entered context
 
 
 _local = _Local()
+
+
+def current_mode() -> int:
+    """Return the mode of the calling thread, without overhead."""
+    return _local.mode
 
 
 class EvalContext:

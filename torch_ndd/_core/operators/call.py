@@ -1,29 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """A call of an operator, from its arguments to its results: :func:`perform` binds the arguments, runs the body and launches the kernel."""
 
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from .. import native
-from ..context.device import DeviceLike
+from ..context.device import DeviceLike, torch_device
 from ..native import CPU
 from ..native.graph_results import mark_result
 from ..suggestions import similar
 from ..values.batch import Batch, new_batch
 from ..values.dispatch import submit
-from ..values.operand import Operand
-from ..values.pipeline_values import unwrap
-from ..values.tensor import Tensor, new_tensor
+from ..values.operand import Operand, unwrap
+from ..values.tensor import Tensor, as_tensor, new_tensor
 from ..work.cuda_work import decode_work, on_decode_stream, on_stream, stream_work
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending
 from ..work.sources import UNKNOWN, name_source
 from .arguments import Call, Role, check_plain, prepare_argument
-from .definition import Operator, Packed
-from .inputs import as_input, check_on_host, convert_input, match_layout, set_batch_size, target_device, to_batch
-from .planes import as_planes
-from .record import Launch, Record
+from .definition import Launch, Operator, Packed, Record
+from .planes import as_images, as_planes, image_layout, warn_about_planes
 
 TAIL = ("batch_size", "device")  # parameters that every operator has
 _OWN_ERRORS = frozenset((TypeError, ValueError, OverflowError, IndexError))
@@ -92,7 +90,7 @@ def prepare_constants(op: Operator, constants: Mapping[str, Any]) -> dict[str, A
 def prepare_launch(op: Operator, inputs: tuple[Any, ...], arguments: dict[str, Any]) -> tuple[Call, list[Batch | None], Launch]:
     """Return what a call would launch, without running it: the call, the inputs in the body's form, and the body's result."""
     call, values, arguments, device = _bind(op, inputs, arguments)
-    batches, launch = _run_body(op, call, values, arguments, target_device(op.name, values, device), copies=False)
+    batches, launch = _run_body(op, call, values, arguments, _find_target(op.name, values, device), copies=False)
     assert isinstance(launch, Launch)
     _set_outputs(launch, call)
     return call, batches, launch
@@ -119,8 +117,8 @@ def _bind(op: Operator, inputs: tuple[Any, ...], arguments: dict[str, Any]) -> t
             raise TypeError(f"{op.name}() needs the argument {name!r}")
     call = Call(op.name)
     if op.options.converts is not None and not isinstance(inputs[0], Operand):
-        inputs = (convert_input(op, inputs[0]), *inputs[1:])
-    values = [value if isinstance(value, Operand) else as_input(op.name, k, value, k < op.required or op.variadic) for k, value in enumerate(inputs)]
+        inputs = (_convert_input(op, inputs[0]), *inputs[1:])
+    values = [value if isinstance(value, Operand) else _as_input(op.name, k, value, k < op.required or op.variadic) for k, value in enumerate(inputs)]
     # Every Batch takes part in the batch size before the first argument is converted: a list of N numbers is one number per sample only if N is it.
     for k, value in enumerate(values):
         if isinstance(value, Batch):
@@ -131,7 +129,7 @@ def _bind(op: Operator, inputs: tuple[Any, ...], arguments: dict[str, Any]) -> t
         if isinstance(value, Batch):
             call.join(value, name)
     if batch_size is not None:
-        set_batch_size(call, batch_size)
+        _set_batch_size(call, batch_size)
     return call, values, arguments, device
 
 
@@ -146,7 +144,7 @@ def _execute(
     """Run the call on ``target``, by default the requested device or that of its inputs. An error that names a sample names its file too."""
     try:
         if target is None:
-            target = target_device(op.name, values, device)
+            target = _find_target(op.name, values, device)
         if target == CPU or target.type != "cuda" or call.compiling:
             return _run(op, call, values, arguments, target)
         # The whole call runs under its stream: torch's allocator reuses memory in the order of the stream on which it was allocated.
@@ -173,15 +171,15 @@ def _run_body(
                 value.wait()
     place = CPU if options.host_inputs else target
     if options.host_inputs:
-        check_on_host(op, values)
-    batches = [None if value is None else to_batch(call, value, place, copies and k not in op.shared) for k, value in enumerate(values)]
+        _check_on_host(op, values)
+    batches = [None if value is None else _to_batch(call, value, place, copies and k not in op.shared) for k, value in enumerate(values)]
     if options.layouts is not None and batches and batches[0] is not None:
         first = batches[0]
-        batches[0] = match_layout(op.name, options.layouts, first)
+        batches[0] = _match_layout(op.name, options.layouts, first)
         # Planes have become images: over the same memory, by another view of it or by other shapes. A new layout alone keeps both.
         call.of_planes = batches[0].buffer is not first.buffer or batches[0].ragged_shapes is not first.ragged_shapes
         if op.variadic:
-            batches[1:] = [match_layout(op.name, options.layouts, batch) for batch in batches[1:] if batch is not None]
+            batches[1:] = [_match_layout(op.name, options.layouts, batch) for batch in batches[1:] if batch is not None]
     call.per_frame = options.per_frame
     prepared = _prepare_arguments(op, call, arguments, _count_frames(op, call, batches) or options.per_frame)
     if call.of_planes and (layout := prepared.get("output_layout")):
@@ -283,7 +281,120 @@ def _launch_kernel(op: Operator, call: Call, target: torch.device, arguments: Se
     return submit(op.kernel, arguments, call.reads, call.external, sources)
 
 
-# --- Inputs and arguments ---
+# --- Inputs: any values of the program become batches of one size, on one device, with an allowed layout ---
+
+
+def _as_input(op: str, position: int, value: Any, required: bool) -> Tensor | Batch | None:
+    """Return an input as a Tensor, or as a Batch if it is a tensor list of a pipeline."""
+    if value is None:
+        if required:
+            raise TypeError(f"{op}: input {position} must be a Tensor, a Batch or an array, got None")
+        return None
+    try:
+        unwrapped = unwrap(value)
+        return unwrapped if isinstance(unwrapped, Batch) else as_tensor(unwrapped)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise type(error)(f"{op}: input {position}: {error}") from None
+
+
+def _convert_input(op: Operator, value: Any) -> Any:
+    """Convert a first input that is neither a Tensor nor a Batch as the operator's option says, such as a path to the contents of its file."""
+    assert op.options.converts is not None
+    try:
+        converted = op.options.converts(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise type(error)(f"{op.name}: input 0: {error}") from None
+    return value if converted is None else converted
+
+
+def _set_batch_size(call: Call, batch_size: Any) -> None:
+    """Set the batch size of a call."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, numbers.Integral):
+        raise TypeError(f"{call.name}: batch_size must be an int, got {batch_size!r}")
+    if batch_size < 0:
+        raise ValueError(f"{call.name}: batch_size must not be negative, got {batch_size}")
+    native.check_samples(call.name, int(batch_size))
+    if call.is_batch and call.batch_size != batch_size:
+        raise ValueError(
+            f"{call.name}: Inconsistent batch size: batch_size={batch_size}, but another argument is a Batch of {call.batch_size} samples"
+        )
+    call.is_batch, call.batch_size = True, int(batch_size)
+
+
+def _check_on_host(op: Operator, values: Sequence[Operand | None]) -> None:
+    """Raise RuntimeError unless the inputs are in host memory."""
+    for value in values:
+        if value is not None and value.buffer.device != CPU:
+            raise RuntimeError(f"{op.name}: the input must be in host memory even if the output is on a GPU, but it is on {value.buffer.device}")
+
+
+def _find_target(op: str, values: Sequence[Operand | None], device: DeviceLike | None) -> torch.device:
+    """Return the requested device, by default that of the inputs."""
+    if device is not None:
+        try:
+            target = torch_device(device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise type(error)(f"{op}: {error}") from None
+        return target
+    target = CPU
+    for value in values:
+        if value is not None and value.buffer.device != CPU:
+            if target != CPU and value.buffer.device != target:
+                raise RuntimeError(f"{op}: Got inputs with different device ids: {target} and {value.buffer.device}; move one with .gpu(index)")
+            target = value.buffer.device
+    return target
+
+
+def _to_batch(call: Call, value: Operand, target: torch.device, copies: bool) -> Batch:
+    """Return an input in the body's form: a Batch with the call's number of samples, on the call's device."""
+    call.external = call.external or value.caller_owned
+    if value.buffer.device != target:
+        value = value.to_device(target)  # type: ignore[attr-defined]
+    if call.compiling and value.pending is not None:
+        value = value.settle()
+    call.read(value)
+    if isinstance(value, Batch):
+        return value
+    values = value.buffer
+    if call.is_batch:
+        value.wait()
+        batch = new_batch(_repeat(call, values) if copies else values.expand(call.batch_size, *values.shape), None, value._layout)
+    else:
+        batch = new_batch(values[None], None, value._layout)
+    if value.sources is not UNKNOWN and not call.compiling:
+        batch.sources = tuple(value.sources) * call.batch_size
+    batch.pending = value.pending
+    return batch
+
+
+def _repeat(call: Call, values: torch.Tensor) -> torch.Tensor:
+    try:
+        return native.empty((call.batch_size, *values.shape), values.dtype, values.device).copy_(values)
+    except MemoryError as error:
+        raise MemoryError(f"{call.name}: {error}") from None
+
+
+def _match_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
+    """Return a Batch whose layout is allowed; without a layout it gets the allowed one with its number of dimensions; planes become images."""
+    if value._layout is not None and value._layout in layouts:
+        return value
+    dimensions = value.ndim
+    if (value._layout is not None or dimensions == 2) and (of_images := image_layout(layouts, value)) is not None:
+        return as_images(value, of_images)
+    if value._layout is not None:
+        raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {", ".join(layouts)}')
+    layout = next((known for known in layouts if len(known) == dimensions), None)
+    if layout is None:
+        raise ValueError(f"{op}: The number of dimensions {dimensions} does not match any of the allowed layouts: {', '.join(layouts)}")
+    if layout == "HWC":
+        warn_about_planes(op, value)
+    labeled = new_batch(value.buffer, value.ragged_shapes, layout, value.pending, value.caller_owned, value.shared_extents)
+    if not torch.compiler.is_compiling():
+        labeled.sources = value.sources
+    return labeled
+
+
+# --- Arguments ---
 
 
 def _count_frames(op: Operator, call: Call, inputs: Sequence[Batch | None]) -> bool:
@@ -434,11 +545,11 @@ def bind_batches(
 ) -> tuple[Call, list[Batch], torch.device]:
     """Return the call of an operator that has no body, its inputs as batches of one size on one device, and the device."""
     call = Call(name)
-    values = [value if isinstance(value, Operand) else as_input(name, k, value, True) for k, value in enumerate(inputs)]
+    values = [value if isinstance(value, Operand) else _as_input(name, k, value, True) for k, value in enumerate(inputs)]
     for key, value in (*enumerate(values), *arguments.items()):
         if isinstance(value, Batch):
             call.join(value, key)
     if batch_size is not None:
-        set_batch_size(call, batch_size)
-    target = target_device(name, values, device)
-    return call, [to_batch(call, value, target, False) for value in values if value is not None], target
+        _set_batch_size(call, batch_size)
+    target = _find_target(name, values, device)
+    return call, [_to_batch(call, value, target, False) for value in values if value is not None], target

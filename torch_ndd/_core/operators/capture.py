@@ -31,9 +31,8 @@ import numpy as np
 import torch
 
 from ...types import DataType
-from ..context.context import EvalContext, register, unregister
+from ..context.context import EvalContext, EvalMode, current_mode, register, unregister
 from ..context.device import Device
-from ..context.modes import EvalMode, current_mode
 from ..context.rng import RNG, WORDS_PER_CALL, get_default_rng
 from ..values.operand import Operand, loop
 from ..work.call_sites import caller

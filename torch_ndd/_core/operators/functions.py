@@ -15,9 +15,8 @@ from ..values.dispatch import resubmit, resubmit_one
 from ..values.operand import loop
 from ..work.sources import UNKNOWN
 from .call import perform
-from .plans import UnknownValue, build_plan, find_pattern, freeze, plans, store_plan
-from .record import Record
-from .repeated import OperatorCalls
+from .definition import Record
+from .plans import OperatorCalls, UnknownValue, build_plan, find_pattern, freeze, plans, store_plan
 
 
 class FunctionRecorder:

@@ -3,7 +3,7 @@
 
 The body of the function allocates the output; its kernel is the C++ function registered under the same name. The decorator adds everything else: it
 decides between Tensor and Batch, packs per-sample arguments, checks layouts, moves inputs, launches the kernel and tracks pending work
-(``call.py``), and repeats calls by plans (``repeated.py``).
+(``call.py``), and repeats calls by plans (``plans.py``).
 """
 
 import functools
@@ -32,8 +32,8 @@ from .call import TAIL, perform
 from .definition import OPERATORS as OPERATORS
 from .definition import Operator as Operator
 from .definition import Options
-from .record import launch as launch
-from .repeated import OperatorCalls
+from .definition import launch as launch
+from .plans import OperatorCalls
 from .signatures import OfAnyOutputs, OfOneInput, OfOptionalInput, OfShapeLike, OfTwoInputs, P, PairOfOneInput, TakesMany
 
 T = TypeVar("T", Tensor, Batch)

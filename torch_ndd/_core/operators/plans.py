@@ -1,25 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans: kernel calls kept in native code, built from records, that run again on other tensors (``ndd::again``, csrc/ndd/stream/repeat.cpp).
+"""Repeated calls: from the fourth equal call on, an operator runs a plan, without its body and without the checks that its earlier calls have passed.
+
+A plan is a kernel call that native code keeps (``ndd::again``, csrc/ndd/stream/repeat.cpp), built from the record of a launch, and run on other
+tensors. The calls of programs (:class:`OperatorCalls`), those of pipelines (:class:`BoundOperator`) and functionals (functions.py) share one cache.
 
 A program has cold caches at its next call, because of the threads that decode, or of a model's step. Each Python function that is not called then
 saves 5 to 10 us, each attribute of a tensor that is not read up to 20: ``flip`` of small images took 250 us, repeated 118, 93 of them in
 ``ndd::again``, the only call of native code that remains.
 """
 
+import ctypes
 import enum
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import profiler
 
-from ..native import plans as native_plans
+from .. import native
+from ..context.device import DeviceLike
 from ..values.batch import Batch, new_batch
 from ..values.dispatch import resubmit
 from ..work.cuda_work import on_stream, stream_work
 from ..work.sources import UNKNOWN
-from .arguments import Role
-from .record import Record, Redraw
+from .arguments import Call, Role, prepare_argument
+from .call import perform, perform_with_constants, prepare_constants
+from .definition import Operator, Record, Redraw
 
 MAX_PLANS = 4096  # more keys come from shapes or arguments that change with each call
 _MAX_SHAPES = 8  # plans chained under a key, which native code tries in turn
@@ -166,7 +174,7 @@ def build_plan(pattern: Pattern, record: Record, tensors: Sequence[torch.Tensor 
         return None
     arguments = pattern.arguments.copy()
     arguments[-2] = output
-    places = [(len(arguments) - 2, native_plans.OUTPUT)]
+    places = [(len(arguments) - 2, _OUTPUT)]
     passed = [k for k, tensor in enumerate(tensors) if tensor is not None]
     # The values of a ragged operand have any size; its shapes have one row for each sample.
     any_size = [k % 2 == 0 and tensors[k + 1] is not None for k in passed]
@@ -177,10 +185,38 @@ def build_plan(pattern: Pattern, record: Record, tensors: Sequence[torch.Tensor 
         places.append((pattern.words_place, len(passed)))
         any_size.append(False)
         arguments[pattern.words_place] = words if pattern.redraw is None else pattern.redraw(tensors[1], words)
-    handle = native_plans.build(pattern.kernel, arguments, places, any_size, None if previous is None else previous.handle)
+    handle = _keep_call(pattern.kernel, arguments, places, any_size, None if previous is None else previous.handle)
     if handle is None:
         return None
-    return plan._replace(handle=handle, owner=native_plans.own(handle), shapes=1 if previous is None else previous.shapes + 1)
+    return plan._replace(handle=handle, owner=native.own(handle, _RELEASE, False), shapes=1 if previous is None else previous.shapes + 1)
+
+
+_OUTPUT = native.numbers("plan.Place")["output_place"]
+_begin_plan = native.c_function("ndd_plan")
+_end_plan = native.c_function("ndd_plan_made")
+_RELEASE = native.address(native.c_function("ndd_plan_release"))
+
+
+def _keep_call(
+    kernel: Any, arguments: Sequence[Any], places: Sequence[tuple[int, int]], any_size: Sequence[bool], previous: int | None
+) -> int | None:
+    """Return the handle of a native plan; None for a kernel that takes a list of tensors.
+
+    Args:
+        kernel: Is not run.
+        arguments: Its arguments in one call. The plan keeps those that have no place.
+        places: Arguments that differ from call to call: the index of the argument, and that of the tensor in later calls, or ``_OUTPUT``.
+        any_size: For each tensor of later calls, whether it may have any size.
+        previous: The handle of a plan for other shapes, which native code tries as well.
+    """
+    # Between the two functions the library captures the arguments of this thread's next kernel call instead of running it: torch's dispatcher
+    # converts them exactly as it does for a real call.
+    try:
+        _begin_plan((ctypes.c_int64 * (2 * len(places)))(*chain(*places)), len(places), (ctypes.c_int64 * len(any_size))(*any_size), len(any_size))
+        kernel(*arguments)
+    finally:
+        handle = _end_plan(previous)
+    return handle
 
 
 def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
@@ -229,4 +265,196 @@ def _run_on_gpu(plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs
             return None
         result = new_batch(output, None, plan.layout, stream_work([output]))
         result.sources = sources
+        return result
+
+
+# --- Calls ---
+
+_WARNS = "output_dtype"  # an argument that warns at each call
+
+
+class _Seen(enum.Enum):
+    """States of a form besides the pattern of its second call."""
+
+    once = enum.auto()
+    settled = enum.auto()  # a plan exists, or the call cannot be repeated
+
+
+# By the key of calls with the dtypes and shapes of their operands. Most forms of a program whose shapes always change are seen only once, so that the
+# first call does nothing else than adding one.
+_forms: dict[Any, Pattern | _Seen] = {}
+
+
+class _Calls:
+    """Calls of an operator that may share plans.
+
+    The second and the third call of a form are compared. What a kernel takes besides the tensors of the batches is part of the plan if both calls
+    had the same object (a constant, or one that the body keeps), an equal number, or a small tensor with equal elements. A random operator must not
+    have numbers of its own there, which might have been drawn, unless it says by :attr:`Launch.redraw` how they are computed.
+    """
+
+    __slots__ = ("_any_shape", "_repeatable", "op")
+
+    def __init__(self, op: Operator) -> None:
+        self.op, self._repeatable = op, op.repeatable
+        self._any_shape = True  # until a call of ragged batches has shown that shapes matter
+
+    def _extend_key(self, key: list[Any], operands: Sequence[Batch]) -> Any:
+        """Return the key with what a call depends on besides values and the shapes of dense batches; None if the call cannot be repeated."""
+        for operand in operands:
+            values, shapes = operand.buffer, operand.ragged_shapes
+            if type(values) is not torch.Tensor:
+                return None
+            key += (operand._layout, values.get_device())
+            if shapes is None:
+                if self.op.draws:
+                    key.append(values.shape)  # which Launch.redraw may depend on
+            elif self._any_shape and shapes.numpy().all():
+                key.append(operand.shared_extents)
+            else:
+                return None
+        return tuple(key)
+
+    def _learn(self, key: Any, form: Any, operands: Sequence[Batch], names: Sequence[str], result: Any, records: list[Record]) -> None:
+        """Compare a call with the earlier one of its form, and store a plan if they agree."""
+        if any(operand.ragged_shapes is not None for operand in operands) and not all(record.any_shape for record in records):
+            self._any_shape = False
+            return
+        earlier = _forms.get(form)
+        tensors, pattern = operand_tensors(operands), None
+        if len(records) == 1 and type(result) is Batch and result.buffer is records[0].arguments[-2]:
+            pattern = find_pattern(records[0], tensors, names)
+        if pattern is not None and earlier is _Seen.once:
+            _forms[form] = pattern.without_large_tensors()
+            return
+        _forms[form] = _Seen.settled
+        if pattern is not None and isinstance(earlier, Pattern) and pattern.agrees(earlier):
+            plan = build_plan(pattern, records[0], tensors, plans.get(key))
+            if plan is not None:
+                store_plan(key, plan)
+
+
+def _find_form(key: Any, operands: Sequence[Batch]) -> Any:
+    """Return a key with the dtypes and shapes of the operands; ragged operands of any shapes have the same form."""
+    return (
+        key,
+        *[(batch.buffer.dtype, batch.buffer.shape if batch.ragged_shapes is None else batch.ragged_shapes.shape) for batch in operands],
+    )
+
+
+def _start_records(form: Any) -> list[Record] | None:
+    """Return a list for the records of a call to learn from; None for the first call of a form, and once it is settled."""
+    state = _forms.get(form)
+    if state is None:
+        if len(_forms) >= MAX_PLANS:
+            _forms.clear()
+        _forms[form] = _Seen.once
+        return None
+    return None if state is _Seen.settled else []
+
+
+class OperatorCalls(_Calls):
+    """The calls of an operator by the program."""
+
+    __slots__ = ()
+
+    def __call__(self, inputs: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
+        """Call the operator as :func:`perform` does, or run a plan.
+
+        One function for all kinds of arguments: with cold caches each further one takes 5 to 10 us.
+        """
+        op = self.op
+        # A profile shows the names of kernels, which a plan hides.
+        if len(inputs) > op.inputs or profiler._is_profiler_enabled or not self._repeatable:
+            return perform(op, inputs, arguments)
+        operands: list[Batch] = []
+        names: list[str] = []
+        key: list[Any] = [self, len(inputs)]
+        for value in inputs:
+            if type(value) is not Batch or (value._layout is None and op.options.layouts is not None):
+                return perform(op, inputs, arguments)
+            operands.append(value)
+        for name, value in arguments.items():
+            kind = type(value)
+            if kind is Batch:
+                operands.append(value)
+                names.append(name)
+                key.append(name)
+            elif name == _WARNS or (name == "device" and value not in (None, "cpu")):  # "gpu" is the current GPU, which may change
+                return perform(op, inputs, arguments)
+            elif kind in PLAIN:
+                key += (name, kind, value or str(value))
+            elif name != "rng" or not op.draws:
+                key += (name, operands[0].batch_size if operands else None)  # a list may have one value per sample
+                try:
+                    freeze(key, value)
+                except UnknownValue:
+                    return perform(op, inputs, arguments)
+        call_key = self._extend_key(key, operands)
+        if call_key is None:
+            return perform(op, inputs, arguments)
+        words = None
+        plan = plans.get(call_key)
+        if plan is not None:
+            if op.draws:
+                words = prepare_argument(Call(op.name), op.arguments["rng"], arguments.get("rng"))
+            result = run_plan(plan, operands, len(inputs), words)
+            if result is not None:
+                return result
+        form = _find_form(call_key, operands)
+        records = _start_records(form)
+        result = perform(op, inputs, arguments, words, records)
+        if records is not None:
+            self._learn(call_key, form, operands, names, result, records)
+        return result
+
+
+class BoundOperator(_Calls):
+    """An operator with constant arguments, called on batches many times. Everything that follows from the constants is computed once.
+
+    Args:
+        op: The operator.
+        constants: The arguments that all calls share.
+    """
+
+    __slots__ = ("_constants",)
+
+    def __init__(self, op: Operator, constants: Mapping[str, Any]) -> None:
+        super().__init__(op)
+        self._constants = prepare_constants(op, constants)
+
+    def __call__(
+        self,
+        inputs: Sequence[Batch],
+        arguments: dict[str, Batch],
+        *,
+        words: torch.Tensor | None = None,
+        batch_size: int | None = None,
+        device: DeviceLike | None = None,
+    ) -> Any:
+        """Call the operator.
+
+        Args:
+            inputs: As many as the operator takes; further ones are arguments by position.
+            arguments: Batches, by names that the operator has.
+            words: Words drawn for a random operator.
+            batch_size: Batch size of an operator without inputs.
+            device: Where to compute; by default where the inputs are.
+        """
+        op = self.op
+        if len(inputs) > op.inputs:
+            arguments = {**arguments, **dict(zip(op.positional, inputs[op.inputs :], strict=False))}
+            inputs = inputs[: op.inputs]
+        operands = [*inputs, *arguments.values()]
+        key = self._extend_key([self, batch_size, *arguments], operands) if self._repeatable and device is None else None
+        if key is None:
+            return perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, device, None)
+        plan = plans.get(key)
+        if plan is not None and (result := run_plan(plan, operands, len(inputs), words)) is not None:
+            return result
+        form = _find_form(key, operands)
+        records = _start_records(form)
+        result = perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, None, records)
+        if records is not None:
+            self._learn(key, form, operands, [*arguments], result, records)
         return result

@@ -21,8 +21,7 @@ from .dispatch import output, run, submit
 from .elementwise import Computation, find_computation, label, on_cpu
 from .extents import Fixed
 from .foreign import import_values
-from .operand import Operand, loop
-from .pipeline_values import unwrap
+from .operand import Operand, loop, unwrap
 
 _kernel = native.kernel("arithmetic")
 

@@ -10,29 +10,30 @@ import numpy as np
 import torch
 
 from ... import types
-from ..context.device import Device, DeviceLike, torch_device
-from ..native import allocate_samples, check_samples, empty
+from ..context.device import DeviceLike, torch_device
+from ..native import allocate_samples, check_samples, empty, kernel
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending
 from ..work.sources import UNKNOWN, select_sources, with_source
-from ..work.upload import copy_to_device
+from . import ragged
+from .arithmetic import Arithmetic
 from .collect import collect, fence, is_array
 from .dispatch import output, run
 from .extents import Fixed, confirm_extents, find_lasting_extents, merge_extents, slice_extents
 from .foreign import import_values
 from .html import format_values
 from .indexing import has_varying, plain_keys, remaining_layout, take, takes_all, to_numbers, whole, window, windows
-from .operand import Operand, TorchTensor
-from .pipeline_values import LISTS, import_with, unwrap
-from .printing import format_batch
-from .sample_buffer import SampleBuffer
+from .operand import LISTS, Operand, TorchTensor, import_with, unwrap
+from .printing import format_batch, shapes_text
 from .samples import Samples, SampleSlicer, sample_index
-from .tensor import Tensor, as_tensor, check_layout, convert_values, load_values, new_tensor, unshare_memory
+from .tensor import Tensor, as_tensor, check_layout, convert_values, load_values, new_tensor, unshare_memory, unusable
+
+_stack_padded = kernel("stack_padded")
 
 # Inside Batch `slice` is a property.
 Slice: TypeAlias = slice
 
 
-class Batch(SampleBuffer):
+class Batch(Arithmetic):
     """N samples in one buffer: dense (N, ...) if their shapes are equal, otherwise packed, one after the other.
 
     Created by :func:`batch` and :func:`as_batch`, by readers and by operators. Shapes, dtype and layout are known immediately; access to the values
@@ -43,6 +44,9 @@ class Batch(SampleBuffer):
     (2, [(3,), (2,)], [4, 5], [2, 3, 4])
     """
 
+    _is_batch = True
+    ragged_shapes: TorchTensor | None  # int64 on the CPU (N, ndim), or None if the buffer is dense
+    shared_extents: Fixed | None  # of a ragged batch: see extents.py
     _samples: list[Tensor | None] | None
     __array_ufunc__ = None  # Batch computes ndarray + Batch
 
@@ -53,6 +57,61 @@ class Batch(SampleBuffer):
             raise ValueError("Batch: the argument 'tensors' is missing")
         result = (batch if copy else as_batch)(tensors, dtype, device, layout)
         self.__dict__.update({**result.__dict__, "_samples": None})
+
+    # --- shapes ---
+
+    @property
+    def batch_size(self) -> int:
+        """Number of samples."""
+        return (self.buffer if self.ragged_shapes is None else self.ragged_shapes).shape[0]
+
+    @property
+    def shape(self) -> list[tuple[int, ...]]:
+        """Shape of every sample; known before the values."""
+        if self.ragged_shapes is None:
+            return [tuple(self.buffer.shape[1:])] * self.buffer.shape[0]
+        rows = [tuple(row) for row in self.ragged_shapes.tolist()]
+        if self.shared_extents is not None and torch.compiler.is_compiling():  # a constant in the graph, which need not be read
+            rows = [tuple(n if known is None else known for n, known in zip(row, self.shared_extents, strict=True)) for row in rows]
+        return rows
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions of a sample."""
+        return self.buffer.dim() - 1 if self.ragged_shapes is None else self.ragged_shapes.shape[1]
+
+    def shared_extent(self, axis: int) -> int | None:
+        """Return the extent that all samples share along an axis, or None if they differ, or if it is unknown before a compiled graph runs."""
+        if self.ragged_shapes is None:
+            return self.buffer.shape[1:][axis]
+        if self.shared_extents is not None and (extent := self.shared_extents[axis]) is not None:
+            return extent
+        if torch.compiler.is_compiling() or not len(self.ragged_shapes):
+            return None
+        column = self.ragged_shapes.numpy()[:, axis]
+        return int(column[0]) if (column == column[0]).all() else None
+
+    def frame_counts(self) -> "int | TorchTensor":
+        """Return the first extent of the samples: a number if the batch is dense, else int64 (N,) with one per sample."""
+        return self.buffer.shape[1] if self.ragged_shapes is None else self.ragged_shapes[:, 0]
+
+    def sample_shapes(self) -> TorchTensor:
+        """Return the shapes of the samples, int64 (N, ndim), dense or not."""
+        if self.ragged_shapes is not None:
+            return self.ragged_shapes
+        return torch.tensor([self.buffer.shape[1:]], dtype=torch.int64).reshape(1, -1).expand(self.buffer.shape[0], -1)
+
+    def part(self, i: int) -> TorchTensor:
+        """Return the values of one sample of a ragged batch."""
+        begin, end = self._offsets()[i : i + 2]
+        return self.buffer[begin:end]
+
+    def _offsets(self) -> list[int]:
+        assert self.ragged_shapes is not None
+        offsets = self.__dict__.get("_begins")
+        if offsets is None:
+            offsets = self.__dict__["_begins"] = [0, *self.ragged_shapes.prod(1).cumsum(0).tolist()]
+        return offsets
 
     # --- samples ---
 
@@ -144,7 +203,6 @@ class Batch(SampleBuffer):
         return result
 
     def with_buffer(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
-        """Return the same samples in other memory."""
         result = new_batch(values, self.ragged_shapes, self._layout, pending, external, self.shared_extents)
         result.sources, result.failures = self.sources, self.failures
         return result
@@ -201,6 +259,94 @@ class Batch(SampleBuffer):
         return (self.nth(i) for i in range(self.batch_size))
 
     # --- export: samples of different shapes raise ValueError ---
+
+    def torch(self, copy: bool | None = None, pad: bool = False) -> TorchTensor:
+        """Return all samples as one torch tensor (N, ...), which shares memory with this batch if possible.
+
+        Args:
+            copy: True always copies; False raises ValueError if a copy is needed.
+            pad: Pad samples of different shapes with zeros (:meth:`padded` also returns their lengths); without it they raise ValueError.
+        """
+        if self.ragged_shapes is not None and copy is False:
+            raise ValueError("The batch cannot be converted to a tensor without a copy.")
+        values = self.export_buffer()  # raises the error of the call that made this batch, not of the padding
+        if self.ragged_shapes is not None:
+            return self.stack(pad, lazily=False).wait()
+        return values.clone() if copy and values is self.buffer else values
+
+    def stack(self, pad: bool = False, value: float = 0, lazily: bool = True) -> Tensor:
+        """Return all samples as one Tensor. If their shapes differ, raise ValueError: when the result is used or, not ``lazily``, immediately."""
+        self = self.settle()
+        layout = "N" + (self._layout or "") if self._layout or self.ndim == 0 else None
+        if self.ragged_shapes is None:
+            return new_tensor(self.buffer, layout, self.pending, ALL_SAMPLES, self.caller_owned)
+        if not pad and self.batch_size:
+            error = ValueError(
+                f"The batch has a non-uniform shape {shapes_text(self.shape)}: pad=True pads the samples with zeros, .padded() also returns their "
+                "lengths, .nested() keeps them as they are"
+            )
+            if not lazily or self.caller_owned or torch.compiler.is_compiling():
+                raise error
+            return unusable(error, self.dtype, self.ndim + 1, layout, self.device)
+        out = output(empty, [self.batch_size, *ragged.largest(self.ragged_shapes)], self.buffer.dtype, self.buffer.device)
+        pending = run(_stack_padded, (self.buffer, self.ragged_shapes, value, out, None), [(self, SAME_SAMPLE)], out)
+        return new_tensor(out, layout, pending, ALL_SAMPLES)
+
+    def padded(self, value: float = 0) -> ragged.Padded:
+        """Pad all samples with ``value`` to the largest extents, in one Tensor, and return it with lengths and a mask.
+
+        Args:
+            value: A number that float32 represents exactly; it is saturated if the dtype is smaller.
+
+        Returns:
+            ``values`` (N, ...); ``lengths``, the extents of each sample, int64 (N, ndim); ``mask``, bool of the shape of ``values``, True for data.
+            On the device of this batch.
+
+        >>> from torch_ndd import batch
+        >>> values, lengths, mask = batch([[1, 2], [3]]).padded(-1)
+        >>> values.torch().tolist(), lengths.torch().tolist(), mask.torch().tolist()
+        ([[1, 2], [3, -1]], [[2], [1]], [[True, True], [True, False]])
+        """
+        if not isinstance(value, int | float) or (value == value and float(np.float32(value)) != value):
+            raise ValueError(f"padded: value must be a number that float32 holds exactly, got {value!r}")
+        values, extents, device = self.stack(True, float(value)), self.sample_shapes(), self.buffer.device
+        mask = ragged.mask(extents, values.shape).to(device)
+        return ragged.Padded(values, new_tensor(extents.contiguous().to(device)), new_tensor(mask, values.layout))
+
+    def packed(self) -> ragged.Packed:
+        """Join sequences of different lengths along their first axis, without a copy: for attention with ``cu_seqlens``.
+
+        Returns:
+            ``values`` (T, ...), which share this batch's memory and may be pending; ``cu_seqlens`` int32 (N + 1), where each sequence begins and
+            the last one ends; ``max_seqlen``, the largest length; ``position_ids`` int64 (T,), positions within the sequence; ``sequence_ids`` int64
+            (T,), the number of the sequence. On the device of this batch.
+
+        Raises:
+            ValueError: samples without dimensions, or that differ in another extent than the first.
+
+        >>> from torch_ndd import batch
+        >>> values, cu_seqlens, longest, positions, sequences = batch([[5, 6], [7]]).packed()
+        >>> values.torch().tolist(), cu_seqlens.torch().tolist(), longest, positions.torch().tolist(), sequences.torch().tolist()
+        ([5, 6, 7], [0, 2, 3], 2, [0, 1, 0], [0, 0, 1])
+        """
+        self = self.settle()
+        shapes, values = self.sample_shapes(), self.buffer
+        if self.ndim == 0 or bool((shapes[:, 1:] != shapes[:1, 1:]).any()):
+            raise ValueError(f"packed: samples must be sequences that differ in their first extent only, got {shapes_text(self.shape)}")
+        rest = shapes[0, 1:].tolist() if len(shapes) else list(values.shape[2:])
+        joined = values.view(int(shapes[:, 0].sum()), *rest)
+        return ragged.pack(new_tensor(joined, None, self.pending, ALL_SAMPLES, self.caller_owned), shapes[:, 0])
+
+    def nested(self) -> TorchTensor:
+        """Return all samples as one NestedTensor: in torch's jagged layout if at most one dimension differs, else in its strided one.
+
+        It shares memory with this batch if the dimension that differs is the first one. Raise ValueError for samples without dimensions.
+
+        >>> from torch_ndd import batch
+        >>> batch([[1, 2], [3]]).nested().unbind()
+        (tensor([1, 2], dtype=torch.int32), tensor([3], dtype=torch.int32))
+        """
+        return ragged.nest(self.export_buffer(), self.ragged_shapes, self.ndim)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.stack(lazily=False).__array__(dtype, copy)
@@ -283,28 +429,8 @@ class Batch(SampleBuffer):
             raise TypeError("cannot broadcast None: a sample is created from numbers, lists and arrays")
         return repeat_sample(as_tensor(sample, dtype, device), size)
 
-    def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Batch":
-        """Return this batch on a device: itself if it is already there and no copy is forced."""
-        target = torch_device(device)
-        if target == self.buffer.device:
-            return self.copy_values() if force_copy else self
-        self = self.settle()
-        values, pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
-        return self.with_buffer(values, pending)
-
-    def cpu(self) -> "Batch":
-        """Return this batch in host memory."""
-        return self.to_device("cpu")
-
-    def gpu(self, index: int | None = None) -> "Batch":
-        """Return this batch on a GPU, by default the current one."""
-        return self.to_device(Device("gpu", index))
-
     def __copy__(self) -> "Batch":
         return self.with_buffer(self.buffer, self.pending, self.caller_owned)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Batch":
-        return self.copy_values().evaluate()
 
     def __getstate__(self) -> dict[str, Any]:
         shapes = None if self.ragged_shapes is None else unshare_memory(self.ragged_shapes)
@@ -313,7 +439,7 @@ class Batch(SampleBuffer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         values, sources = load_values("Batch", state)
-        shapes, fixed = _saved_shapes(state.get("shapes"), values), state.get("fixed")
+        shapes, fixed = ragged.check_saved_shapes(state.get("shapes"), values), state.get("fixed")
         ndim, size = (values.dim() - 1, values.shape[0]) if shapes is None else (shapes.shape[1], shapes.shape[0])
         if len(sources) not in (0, size) or not (fixed is None or (isinstance(fixed, tuple) and len(fixed) == ndim)):
             raise ValueError(f"Batch: {len(sources)} sources and the extents {fixed!r:.100} do not fit {size} samples with {ndim} dimensions")
@@ -326,18 +452,6 @@ class Batch(SampleBuffer):
 
     def _repr_html_(self) -> str:
         return format_values(self)
-
-
-def _saved_shapes(shapes: Any, values: TorchTensor) -> TorchTensor | None:
-    """Return saved shapes, checked against the values: kernels and Python find the samples by them."""
-    if shapes is None and values.dim():
-        return None
-    if isinstance(shapes, torch.Tensor) and (shapes.dtype, shapes.layout, shapes.dim(), values.dim()) == (torch.int64, torch.strided, 2, 1):
-        # A copy: in a file, or in memory shared with another process, the shapes could be a view of the values, and kernels would change them.
-        rows = shapes.detach().cpu().clone(memory_format=torch.contiguous_format)
-        if not (rows < 0).any() and rows.numpy().prod(1, dtype=np.float64).sum() == values.numel():  # in 64 bits 2**32 * 2**32 is 0
-            return rows
-    raise ValueError(f"Batch: the saved shapes do not fit {values.numel()} values: {shapes!r:.200}")
 
 
 def new_batch(
@@ -445,7 +559,9 @@ def _create(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | N
         array = as_tensor(tensors)
         if array.ndim == 0:
             raise ValueError("Cannot create a batch from a scalar")
-        return _convert(_split(array), dtype, device, layout)
+        pending = array.pending if array.pending is None or array._sample == ALL_SAMPLES else fence(array, array._sample)
+        split = new_batch(array.buffer, None, (array.layout or "N")[1:] or None, pending, array.caller_owned)
+        return _convert(split, dtype, device, layout)
     samples = list(tensors)
     if not samples:
         if dtype is None:
@@ -473,12 +589,6 @@ def _from_nvidia(value: Any) -> "Tensor | Batch":
 
 
 import_with(_from_nvidia)
-
-
-def _split(array: Tensor) -> Batch:
-    """Return the batch of an array's parts along its first dimension."""
-    pending = array.pending if array.pending is None or array._sample == ALL_SAMPLES else fence(array, array._sample)
-    return new_batch(array.buffer, None, (array.layout or "N")[1:] or None, pending, array.caller_owned)
 
 
 def _convert(result: Batch, dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:

@@ -8,7 +8,7 @@ import torch
 
 from .. import native
 from ..context import pools
-from ..context.modes import EvalMode, current_mode
+from ..context.context import EvalMode, current_mode
 from ..native import CPU
 from ..process import shutdown
 from ..work.cuda_work import Switch, on_stream, other_launch_stream, stream_work

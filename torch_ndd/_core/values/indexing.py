@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import native
-from .operand import Operand
-from .pipeline_values import unwrap
+from .operand import Operand, unwrap
 
 # Copies a part of sample index[i] for every sample i of the output: csrc/ops/values/take.cpp.
 take = native.kernel("take")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of Tensor and Batch: a buffer that may still be filled."""
+"""The base of Tensor and Batch: a buffer that may still be filled. The tensors and tensor lists of pipelines hold one, or convert to one."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
@@ -10,7 +10,7 @@ import torch
 from typing_extensions import Self
 
 from .. import native
-from ..context.device import Device
+from ..context.device import Device, DeviceLike, torch_device
 from ..work import upload
 from ..work.bad_samples import BadSample, Failures
 from ..work.pending import SAME_SAMPLE, Pending
@@ -111,6 +111,33 @@ class Operand:
         """Return the same shapes over other values."""
         raise NotImplementedError
 
+    def copy_values(self) -> Self:
+        """Return the same values in memory of their own."""
+        raise NotImplementedError
+
+    def with_buffer(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> Self:
+        """Return the same value in other memory."""
+        raise NotImplementedError
+
+    def to_device(self, device: DeviceLike, force_copy: bool = False) -> Self:
+        """Return this value on a device: itself if it is already there and no copy is forced."""
+        target = torch_device(device)
+        if target == self.buffer.device:
+            return self.copy_values() if force_copy else self
+        self = self.settle()
+        return self.with_buffer(*upload.copy_to_device(self.buffer, self.pending, self.caller_owned, target))
+
+    def cpu(self) -> Self:
+        """Return this value in host memory."""
+        return self.to_device("cpu")
+
+    def gpu(self, index: int | None = None) -> Self:
+        """Return this value on a GPU, by default the current one."""
+        return self.to_device(Device("gpu", index))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy_values().evaluate()
+
     def export_buffer(self) -> torch.Tensor:
         """Wait for the values and return them to a caller who may write to them."""
         values = self.wait()
@@ -159,3 +186,46 @@ class Operand:
         """Device of the values."""
         device = self.buffer.device
         return Device("cpu") if device.type == "cpu" else Device("gpu", device.index)
+
+
+# --- Values of pipelines, which are accepted wherever a Tensor or a Batch is, and keep their layouts ---
+
+# Those of torch_ndd.dali hold a Tensor or a Batch. NVIDIA's own share their memory through DLPack or an array interface; they are recognized by the
+# names of their classes, so that their package need not be installed.
+_NVIDIA = "nvidia.dali."  # tensors or backend_impl, whichever was imported first
+LISTS = ("TensorListCPU", "TensorListGPU")
+_NAMES = ("TensorCPU", "TensorGPU", *LISTS)
+
+
+class PipelineValue:
+    """A tensor or a tensor list of a pipeline."""
+
+    def _operand(self) -> Operand:
+        """Return the Tensor or the Batch that this holds."""
+        raise NotImplementedError
+
+
+_importer: Callable[[Any], Operand] | None = None
+
+
+def import_with(importer: Callable[[Any], Operand]) -> None:
+    """Set the function that makes a Tensor or a Batch of an object of NVIDIA's package. Those classes are defined above this module."""
+    global _importer
+    _importer = importer
+
+
+def unwrap(value: Any) -> Any:
+    """Return the Tensor or the Batch of a pipeline's tensor or tensor list, and anything else unchanged.
+
+    Raises:
+        RuntimeError: elements that are not numbers.
+    """
+    if torch.compiler.is_compiling():
+        return value
+    if isinstance(value, PipelineValue):
+        return value._operand()
+    kind = type(value)
+    if kind.__name__ in _NAMES and kind.__module__.startswith(_NVIDIA):
+        assert _importer is not None
+        return _importer(value)
+    return value

@@ -1,11 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of different shapes as one tensor: padding, torch's nested tensors."""
+"""Samples of different shapes as one tensor: padded, packed or nested; the check of their shapes when they are loaded."""
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
+
+from .tensor import Tensor, new_tensor
+
+
+class Padded(NamedTuple):
+    """The result of :meth:`Batch.padded`: the samples in one tensor, their extents, and a mask of the data."""
+
+    values: Tensor
+    lengths: Tensor
+    mask: Tensor
+
+
+class Packed(NamedTuple):
+    """The result of :meth:`Batch.packed`: sequences one after the other, as attention over variable lengths takes them."""
+
+    values: Tensor
+    cu_seqlens: Tensor
+    max_seqlen: int
+    position_ids: Tensor
+    sequence_ids: Tensor
 
 
 def largest(shapes: torch.Tensor) -> list[int]:
@@ -25,6 +46,17 @@ def mask(extents: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         along = torch.arange(largest_extent) < extents[:, axis : axis + 1]
         inside &= along.reshape(shape[0], *(largest_extent if k == axis else 1 for k in range(len(shape) - 1)))
     return inside
+
+
+def pack(values: Tensor, lengths: torch.Tensor) -> Packed:
+    """Return sequences that are one after the other, with the numbers that attention needs."""
+    starts, total = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)), values.shape[0]
+    if total > torch.iinfo(torch.int32).max:
+        raise ValueError(f"packed: {total} positions do not fit in the int32 numbers of cu_seqlens")
+    sequences = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
+    positions = torch.arange(total) - starts[:-1][sequences]
+    numbers = (new_tensor(column.to(values.buffer.device)) for column in (starts.to(torch.int32), positions, sequences))
+    return Packed(values, next(numbers), int(lengths.max()) if len(lengths) else 0, *numbers)
 
 
 # Nested tensors can only be combined if they have the same offsets object. Results of operators share the shapes object of their input.
@@ -51,3 +83,15 @@ def nest(values: torch.Tensor, shapes: torch.Tensor | None, ndim: int) -> torch.
     inner = shapes[0, axis + 1 :].tolist() if len(shapes) else [0] * (ndim - 1 - axis)
     joined = values.view(*outer, -1, *inner) if all(extent == 1 for extent in outer) and 0 not in inner else torch.cat(samples, axis)
     return torch.nested.nested_tensor_from_jagged(joined, offsets, jagged_dim=axis + 1)
+
+
+def check_saved_shapes(shapes: Any, values: torch.Tensor) -> torch.Tensor | None:
+    """Return saved shapes, checked against the values: kernels and Python find the samples by them."""
+    if shapes is None and values.dim():
+        return None
+    if isinstance(shapes, torch.Tensor) and (shapes.dtype, shapes.layout, shapes.dim(), values.dim()) == (torch.int64, torch.strided, 2, 1):
+        # A copy: in a file, or in memory shared with another process, the shapes could be a view of the values, and kernels would change them.
+        rows = shapes.detach().cpu().clone(memory_format=torch.contiguous_format)
+        if not (rows < 0).any() and rows.numpy().prod(1, dtype=np.float64).sum() == values.numel():  # in 64 bits 2**32 * 2**32 is 0
+            return rows
+    raise ValueError(f"Batch: the saved shapes do not fit {values.numel()} values: {shapes!r:.200}")

@@ -9,8 +9,8 @@ import torch
 
 from ... import types
 from .. import native
+from ..context.context import EvalMode, current_mode
 from ..context.device import Device, DeviceLike, torch_device
-from ..context.modes import EvalMode, current_mode
 from ..work.call_sites import called_at, caller, traceback_of
 from ..work.pending import Pending
 from ..work.sources import UNKNOWN
@@ -21,8 +21,7 @@ from .convert import truncate
 from .dispatch import output, run
 from .html import format_values
 from .indexing import as_keys, bounds, is_varying, plain_keys, remaining_layout, take, takes_all, whole, window
-from .operand import Operand, TorchTensor
-from .pipeline_values import unwrap
+from .operand import Operand, TorchTensor, unwrap
 from .printing import format_tensor, printable
 
 
@@ -92,7 +91,10 @@ class Tensor(Arithmetic):
         else:
             out = output(native.empty, shape, values.dtype, values.device)
             pending = run(take, (values[None], None, None, *whole(values.dim()), out, None), [(self, self._sample)], out)
-        result = new_tensor(out[0], self._layout, pending)
+        return self.with_buffer(out[0], pending)
+
+    def with_buffer(self, values: TorchTensor, pending: Pending | None, external: bool = False, sample: int = 0) -> "Tensor":
+        result = new_tensor(values, self._layout, pending, sample, external)
         result.sources = self.sources
         return result
 
@@ -131,25 +133,6 @@ class Tensor(Arithmetic):
         """Return the values as a torch tensor, which shares memory with this one unless ``copy``."""
         values = self.export_buffer()
         return values.clone() if copy else values
-
-    def to_device(self, device: DeviceLike, force_copy: bool = False) -> "Tensor":
-        """Return this tensor on a device: itself if it is already there and no copy is forced."""
-        target = torch_device(device)
-        if target == self.buffer.device:
-            return self.copy_values() if force_copy else self
-        self = self.settle()
-        values, pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
-        result = new_tensor(values, self._layout, pending)
-        result.sources = self.sources
-        return result
-
-    def cpu(self) -> "Tensor":
-        """Return this tensor in host memory."""
-        return self.to_device("cpu")
-
-    def gpu(self, index: int | None = None) -> "Tensor":
-        """Return this tensor on a GPU, by default the current one."""
-        return self.to_device(Device("gpu", index))
 
     def __getitem__(self, key: Any) -> "Tensor":
         """Index as in NumPy: ints, slices, one Ellipsis; numbers may be scalar Tensors. A Batch of numbers returns a Batch of parts.
@@ -246,12 +229,7 @@ class Tensor(Arithmetic):
         return self.export_buffer().__cuda_array_interface__  # type: ignore[return-value]
 
     def __copy__(self) -> "Tensor":
-        result = new_tensor(self.buffer, self._layout, self.pending, self._sample, self.caller_owned)
-        result.sources = self.sources
-        return result
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Tensor":
-        return self.copy_values().evaluate()
+        return self.with_buffer(self.buffer, self.pending, self.caller_owned, self._sample)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"values": unshare_memory(self.wait()), "layout": self._layout, "sources": tuple(self.sources)}

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from ..context import streams
+from ..context.context import EvalMode, current_mode
 from ..context.cuda import Stream
-from ..context.modes import EvalMode, current_mode
 from ..process.weak import WeakValues
 from .pending import Pending
 

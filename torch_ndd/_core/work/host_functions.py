@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import native
 from ..context import context
-from ..context.modes import EvalMode, current_mode
+from ..context.context import EvalMode, current_mode
 from ..context.pools import get_num_threads
 from ..process import shutdown, workers
 from ..process.workers import Workers

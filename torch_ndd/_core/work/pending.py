@@ -8,7 +8,7 @@ import torch
 
 from .. import native
 from ..context import context
-from ..context.modes import EvalMode
+from ..context.context import EvalMode
 from ..process.workers import warn_of_refused_threads
 from .call_sites import Site, called_at, caller, traceback_of
 from .sources import UNKNOWN, with_source

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 
 from .. import native
-from ..context.modes import EvalMode, current_mode
+from ..context.context import EvalMode, current_mode
 from ..process.fork_locks import new_lock
 from .cuda_work import StreamWork, on_stream, stream_work
 from .pending import Pending

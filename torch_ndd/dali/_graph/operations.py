@@ -11,7 +11,7 @@ from ..._core.context.device import gpu_count
 from ..._core.context.rng import RNG, WORDS_PER_CALL
 from ..._core.context.states import check_state, keys, whole
 from ..._core.operators.definition import Operator
-from ..._core.operators.repeated import BoundOperator
+from ..._core.operators.plans import BoundOperator
 from ..._core.values import arithmetic as core_arithmetic
 from ..._core.values.batch import Batch, new_batch
 from ...ops.shape.reshape import expand_dims

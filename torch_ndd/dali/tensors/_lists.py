@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from ... import types as elements
 from ..._core.values.batch import Batch, as_batch, repeat_sample
-from ..._core.values.pipeline_values import unwrap
+from ..._core.values.operand import unwrap
 from ..._core.values.samples import sample_index
 from ..._core.values.tensor import Tensor, check_layout, new_tensor
 from ..._core.work.pending import ALL_SAMPLES

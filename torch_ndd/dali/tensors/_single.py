@@ -12,7 +12,7 @@ from typing_extensions import Self
 from ... import types as elements
 from ..._core.values import foreign
 from ..._core.values.batch import Batch
-from ..._core.values.pipeline_values import PipelineValue, unwrap
+from ..._core.values.operand import PipelineValue, unwrap
 from ..._core.values.tensor import Tensor, as_tensor, check_layout, new_tensor
 from .. import types
 from ._formatting import format_tensor

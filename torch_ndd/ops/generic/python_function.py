@@ -16,8 +16,7 @@ from ..._core.operators.call import as_results, bind_batches, first_sources
 from ..._core.process.weak import WeakValues
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, batch, empty_batch, new_batch
-from ..._core.values.operand import loop
-from ..._core.values.pipeline_values import unwrap
+from ..._core.values.operand import loop, unwrap
 from ..._core.values.tensor import Tensor, new_tensor
 from ..._core.work.cuda_work import on_stream, stream_work
 from ..._core.work.host_functions import queue

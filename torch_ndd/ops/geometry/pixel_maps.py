@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from ..._core.operators.call import prepare_launch
+from ..._core.operators.definition import Launch
 from ..._core.operators.operator import OPERATORS, Operator
-from ..._core.operators.record import Launch
 from ..._core.values.batch import Batch, new_batch
-from ..._core.values.pipeline_values import unwrap
+from ..._core.values.operand import unwrap
 from ..._core.values.tensor import Tensor, as_tensor, new_tensor
 from .._columns import extents_of, real
 

@@ -11,8 +11,8 @@ import torch
 
 from ... import types
 from ..._core import native
+from ..._core.operators.definition import Launch
 from ..._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
-from ..._core.operators.record import Launch
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from .._columns import choose, extents_of, rows

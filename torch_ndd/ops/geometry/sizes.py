@@ -11,7 +11,7 @@ from ..._core import native
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, new_batch
 from ..._core.values.dispatch import run
-from ..._core.values.pipeline_values import unwrap
+from ..._core.values.operand import unwrap
 from ..._core.values.tensor import Tensor, new_tensor
 from .._arguments import as_samples, as_sides, require_positive
 

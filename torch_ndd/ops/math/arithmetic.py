@@ -7,8 +7,7 @@ import torch
 
 from ..._core.operators.operator import OPERATORS, Operator, operator
 from ..._core.values import arithmetic as core
-from ..._core.values.operand import Operand
-from ..._core.values.pipeline_values import unwrap
+from ..._core.values.operand import Operand, unwrap
 from ..._core.values.tensor import new_tensor
 
 

@@ -104,15 +104,15 @@ def roi_random_crop(
         raise RuntimeError("roi_random_crop: give either roi_end or roi_shape")
     if input is not None and in_shape is not None:
         raise RuntimeError("roi_random_crop: give either an input or in_shape")
-    given = {"crop_shape": crop_shape, "roi_start": roi_start, "roi_end": roi_end, "roi_shape": roi_shape, "in_shape": in_shape}
-    numbers = {name: value.reshape(len(value), -1) for name, value in given.items() if value is not None}
+    keywords = {"crop_shape": crop_shape, "roi_start": roi_start, "roi_end": roi_end, "roi_shape": roi_shape, "in_shape": in_shape}
+    numbers = {name: value.reshape(len(value), -1) for name, value in keywords.items() if value is not None}
     dims = max(value.shape[1] for value in numbers.values())
     for name, value in numbers.items():
         if value.shape[1] not in (1, dims):
             raise RuntimeError(f"roi_random_crop: argument {name!r} has {value.shape[1]} numbers for {dims} dimensions")
     if input is not None:
         numbers["in_shape"] = _leading_extents(input, dims)  # type: ignore[arg-type]
-    arguments = [numbers.get(name) for name in given]
+    arguments = [numbers.get(name) for name in keywords]
     return launch(empty_batch(batch_size, [dims], torch.int64, device), [*arguments, rng])  # type: ignore[arg-type]
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from ..._core.operators.definition import Launch
 from ..._core.operators.operator import DeviceLike, ShapeArg, T, launch, operator
-from ..._core.operators.record import Launch
 from ..._core.values.batch import Batch, empty_batch
 from .._columns import Column, column_list, extents_of, first_failure, holds, shown
 from .._outputs import like

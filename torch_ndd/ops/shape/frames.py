@@ -7,7 +7,7 @@ import torch
 
 from ..._core.context.device import DeviceLike
 from ..._core.values.batch import Batch, new_batch
-from ..._core.values.pipeline_values import unwrap
+from ..._core.values.operand import unwrap
 from ..._core.values.tensor import Tensor, as_tensor, new_tensor
 
 

@@ -11,7 +11,7 @@ from ..._core.operators.operator import DeviceLike, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, empty_batch, new_batch
 from ..._core.values.collect import fence
-from ..._core.values.pipeline_values import unwrap
+from ..._core.values.operand import unwrap
 from ..._core.values.tensor import Tensor, as_tensor
 from ..._core.work.pending import ALL_SAMPLES
 from ..._core.work.sources import select_sources

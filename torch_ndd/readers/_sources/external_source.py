@@ -18,7 +18,7 @@ from ..._core.operators.capture import LoopRecorder
 from ..._core.process.fork_locks import new_reentrant_lock
 from ..._core.values.batch import Batch, as_batch, repeat_sample
 from ..._core.values.operand import loop as running
-from ..._core.values.pipeline_values import unwrap
+from ..._core.values.operand import unwrap
 from ..._core.values.tensor import Tensor, as_tensor
 from .._summary import brief
 
