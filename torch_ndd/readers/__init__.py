@@ -13,6 +13,7 @@ from .coco import COCO as COCO
 from .dataset import Dataset as Dataset
 from .dataset._items import EncodedFile as EncodedFile
 from .file import File as File
+from .lerobot import LeRobot as LeRobot
 from .mxnet import MXNet as MXNet
 from .nemo_asr import NemoAsr as NemoAsr
 from .numpy import Numpy as Numpy
