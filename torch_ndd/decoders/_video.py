@@ -2,6 +2,7 @@
 """Frames of videos for the decoder and the readers: selecting frame numbers and getting the frames from torchcodec."""
 
 import importlib
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -88,6 +89,8 @@ def _name_kind(error: Exception, begin: bytes) -> Exception:
     kind, text = native.file_kind(begin), reason(error)
     if not begin:
         return RuntimeError("the file is empty")
+    if isinstance(error, json.JSONDecodeError):  # torchcodec's description of the video has an infinite rate
+        return RuntimeError("the times of its frames do not increase")
     if "video stream is unknown" in text:
         return RuntimeError(f"it has no video{kind and f': it is {kind}'}")
     if kind and not any(name in kind for name in _VIDEOS):
