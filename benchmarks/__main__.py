@@ -60,6 +60,9 @@ def main(arguments: list[str] | None = None) -> int:
     reading.add_argument("--images", type=int, default=1024, help="how many JPEGs and arrays to write")
     reading.add_argument("--rounds", type=int, default=7)
     reading.add_argument("--steps", type=int, default=40, help="batches a round")
+    robots = suites.add_parser("robots", parents=[common], help="readers.LeRobot against torchcodec in a DataLoader")
+    robots.add_argument("--rounds", type=int, default=5)
+    robots.add_argument("--steps", type=int, default=8, help="batches a round")
     graph = suites.add_parser("graph", parents=[common], help="a chain of operators as a CUDA graph (--device cuda)")
     graph.add_argument("--rounds", type=int, default=7)
     memory = suites.add_parser("memory", parents=[common], help="device memory over many ragged batches (--device cuda)")
@@ -84,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, _results, compiled, cores, large, main_job, ops, readers, recipes, torchvision, training, unusual
+    from . import _report, _results, compiled, cores, large, main_job, ops, readers, recipes, robots, torchvision, training, unusual
 
     console = Console()
     if options.suite == "report":
@@ -92,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     suites: dict[str, Any] = {
         **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision},
-        **{"compiled": compiled, "large": large, "readers": readers, "training": training, "cores": cores},
+        **{"compiled": compiled, "large": large, "readers": readers, "robots": robots, "training": training, "cores": cores},
     }
     if options.device == "cuda":
         import torch
