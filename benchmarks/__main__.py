@@ -48,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     mirror.add_argument("--rounds", type=int, default=5)
     mirror.add_argument("--milliseconds", type=float, default=20, help="length of one measurement")
+    models = suites.add_parser("tokens", parents=[common], help="processors of transformers and timm, sizes, patches and crops")
+    models.add_argument("--rounds", type=int, default=7)
     training = suites.add_parser("training", parents=[common], help="the loader beside a model: waiting, states, memory")
     training.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
     training.add_argument("--steps", type=int, default=100, help="batches of a measurement")
@@ -63,10 +65,16 @@ def main(arguments: list[str] | None = None) -> int:
     robots = suites.add_parser("robots", parents=[common], help="readers.LeRobot against torchcodec in a DataLoader")
     robots.add_argument("--rounds", type=int, default=5)
     robots.add_argument("--steps", type=int, default=8, help="batches a round")
+    mixed = suites.add_parser("mixing", parents=[common], help="several data sets of numbers as one, against Grain and torch's samplers")
+    mixed.add_argument("--rounds", type=int, default=7)
+    mixed.add_argument("--steps", type=int, default=100, help="batches a round")
     graph = suites.add_parser("graph", parents=[common], help="a chain of operators as a CUDA graph (--device cuda)")
     graph.add_argument("--rounds", type=int, default=7)
     memory = suites.add_parser("memory", parents=[common], help="device memory over many ragged batches (--device cuda)")
     memory.add_argument("--batches", type=int, default=10_000)
+    planning = suites.add_parser("batches", parents=[common], help="batches by cost, beside the samplers of torch, Lhotse and Grain")
+    planning.add_argument("--samples", type=int, default=65536)
+    planning.add_argument("--images", type=int, default=512, help="how many JPEGs to write")
     many = suites.add_parser("cores", parents=[common], help="how busy the threads are: measured here, computed for up to 192")
     many.add_argument("--images", type=int, default=512, help="how many JPEGs to write")
     many.add_argument("--rounds", type=int, default=5)
@@ -87,15 +95,41 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, _results, compiled, cores, large, main_job, ops, readers, recipes, robots, torchvision, training, unusual
+    from . import (
+        _report,
+        _results,
+        batches,
+        compiled,
+        cores,
+        large,
+        main_job,
+        mixing,
+        ops,
+        readers,
+        recipes,
+        robots,
+        tokens,
+        torchvision,
+        training,
+        unusual,
+    )
 
     console = Console()
     if options.suite == "report":
         console.print(f"written to {_results.write_page(options.files, options.folder or _results.FOLDER)}")
         return 0
     suites: dict[str, Any] = {
-        **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision},
-        **{"compiled": compiled, "large": large, "readers": readers, "robots": robots, "training": training, "cores": cores},
+        **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision, "tokens": tokens},
+        **{
+            "compiled": compiled,
+            "large": large,
+            "readers": readers,
+            "training": training,
+            "cores": cores,
+            "batches": batches,
+            "mixing": mixing,
+            "robots": robots,
+        },
     }
     if options.device == "cuda":
         import torch

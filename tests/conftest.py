@@ -116,16 +116,16 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
     """A server of processes for tests."""
-    with Forks("torch_ndd", "torch._dynamo") as made:  # which torch imports for an optimizer
-        yield made
+    with Forks("torch_ndd", "torch._dynamo") as result:  # which torch imports for an optimizer
+        yield result
 
 
 @pytest.fixture(scope="session")
 def lightning_forks() -> Iterator[Forks]:
     """The same with Lightning imported, which takes 5 CPU seconds more."""
     pytest.importorskip("lightning")
-    with Forks("lightning", "torch_ndd.lightning", "torch._dynamo") as made:
-        yield made
+    with Forks("lightning", "torch_ndd.lightning", "torch._dynamo") as result:
+        yield result
 
 
 @pytest.fixture(scope="session")

@@ -70,8 +70,8 @@ def texts(error: BaseException | None) -> str:
 
 
 def assert_good(batch: Any) -> None:
-    for one in batch:
-        assert np.array_equal(np.asarray(one), PIXELS)
+    for sample in batch:
+        assert np.array_equal(np.asarray(sample), PIXELS)
 
 
 def decode_an_epoch(reader: ndd.readers.File) -> None:
@@ -166,7 +166,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "crop: argument 'crop' takes height and width.*ndd.batch",
     ),
     "crop_h list": (lambda: ndd.crop(images(), crop_h=[1, 2, 3], crop_w=3), TypeError, "crop: argument 'crop_h' takes one number.*ndd.batch"),
-    "crop policy": (lambda: ndd.crop(images(), **CUT, out_of_bounds_policy="x"), RuntimeError, "crop: out_of_bounds_policy='x'"),
+    "crop policy": (
+        lambda: ndd.crop(images(), **CUT, out_of_bounds_policy="x"),
+        RuntimeError,
+        "crop: out_of_bounds_policy must be one of error",
+    ),
     "no fill values": (lambda: ndd.crop(images(), crop=[9, 9], fill_values=[]), RuntimeError, "crop: argument 'fill_values' has no values"),
     "no frames": (lambda: ndd.brightness(videos(), brightness=np.zeros(0)), ValueError, "brightness: argument 'brightness' takes one"),
     "no filters": (lambda: ndd.resize(videos(), size=9, interp_type=np.zeros(0)), ValueError, "resize: argument 'interp_type' takes one"),
@@ -214,7 +218,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         r"brightness: Inconsistent batch size: 2 != 3 \(argument 'brightness'\)",
     ),
-    "batch_size": (lambda: ndd.brightness(images(), batch_size=3), ValueError, "brightness: batch_size=3, but a Batch of 2"),
+    "batch_size": (
+        lambda: ndd.brightness(images(), batch_size=3),
+        ValueError,
+        "brightness: Inconsistent batch size: batch_size=3, but another argument is a Batch of 2",
+    ),
     "argument name": (lambda: ndd.brightness(images(), brightnes=2), TypeError, "brightness.*'brightnes'; did you mean 'brightness'"),
     "sparse": (lambda: ndd.cast(torch.zeros(3, 3).to_sparse(), dtype="u8"), TypeError, "cast: input 0: .*sparse"),
     "gradient": (lambda: ndd.cast(torch.zeros(3, requires_grad=True), dtype="u8"), RuntimeError, "cast: input 0: .*grad"),
@@ -293,8 +301,8 @@ def test_memory_layouts_do_not_matter(operator: Callable[[Any], Any]) -> None:
     read_only = plain.copy()
     read_only.flags.writeable = False
     odd = np.frombuffer(b"\0" + plain.tobytes(), np.uint8)[1:].reshape(plain.shape)
-    for one in (PIXELS[::2, ::-3], read_only, np.asfortranarray(plain), odd, torch.from_numpy(plain.transpose(2, 0, 1).copy()).permute(1, 2, 0)):
-        assert torch.equal(operator(ndd.as_tensor(one, layout="HWC")).torch(), expected)
+    for value in (PIXELS[::2, ::-3], read_only, np.asfortranarray(plain), odd, torch.from_numpy(plain.transpose(2, 0, 1).copy()).permute(1, 2, 0)):
+        assert torch.equal(operator(ndd.as_tensor(value, layout="HWC")).torch(), expected)
 
 
 @each_operator
@@ -308,9 +316,9 @@ def test_batches_without_samples(operator: Callable[[Any], Any]) -> None:
 @pytest.mark.parametrize("shape", [(0, 8, 3), (6, 0, 3), (6, 8, 0), (0, 0, 0)], ids=str)
 def test_images_without_pixels(operator: Callable[[Any], Any], shape: tuple[int, ...]) -> None:
     """Either an error that says so or a result, never a crash."""
-    for one in (np.zeros(shape, np.uint8), np.zeros(shape, np.float32)):
+    for value in (np.zeros(shape, np.uint8), np.zeros(shape, np.float32)):
         try:
-            operator(ndd.as_tensor(one, layout="HWC")).evaluate()
+            operator(ndd.as_tensor(value, layout="HWC")).evaluate()
         except RuntimeError as error:
             assert re.search("pixels|channels|window|values", texts(error))  # noqa: PT017
 

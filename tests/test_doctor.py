@@ -16,7 +16,7 @@ from torch_ndd._core import native
 from torch_ndd._core.context import device
 from torch_ndd._core.operators.operator import OPERATORS
 
-doctor_module = sys.modules["torch_ndd.doctor"]
+doctor_module = sys.modules["torch_ndd._doctor"]
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WebP", "PNM", "JPEG 2000")
 
 
@@ -53,7 +53,7 @@ def test_the_text_has_everything() -> None:
 
 
 def missing(report: Any) -> dict[str, tuple[str, str]]:
-    return {one.what: (one.why, one.remedy) for one in report["missing"]}
+    return {value.what: (value.why, value.remedy) for value in report["missing"]}
 
 
 def test_a_missing_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_every_extra_is_listed() -> None:
     extras = tomllib.loads(text)["project"]["optional-dependencies"]
     assert set(ndd.doctor()["extras"]) == set(extras) - {"bench", "dali", "docs", "test"}
     for name, found in doctor_module._EXTRAS.items():
-        wanted = {re.split("[>[]", one)[0] for one in extras[name]}
+        wanted = {re.split("[>[]", extra)[0] for extra in extras[name]}
         assert set(found.packages.values()) == wanted, name
 
 

@@ -102,7 +102,7 @@ def covering(cases: list[Case]) -> list[Row]:
     for of_operator in by_operator(rows(cases)).values():
         left = [(row, traits(*row)) for row in of_operator]
         while left:
-            row, found = max(left, key=lambda one: len(one[1]))
+            row, found = max(left, key=lambda value: len(value[1]))
             chosen.append(row)
             left = [(other, rest) for other, more in left if (rest := more - found)]
     return chosen

@@ -1,179 +1,124 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch_ndd: data loading and augmentation, imperative, on PyTorch tensors."""
 
-from torch import bfloat16 as bfloat16
-from torch import bool as bool
-from torch import float16 as float16
-from torch import float32 as float32
-from torch import float64 as float64
-from torch import int8 as int8
-from torch import int16 as int16
-from torch import int32 as int32
-from torch import int64 as int64
-from torch import uint8 as uint8
-from torch import uint16 as uint16
-from torch import uint32 as uint32
-from torch import uint64 as uint64
+from types import ModuleType as _ModuleType
 
-from . import augment as augment
-from . import capture as capture
-from . import checkpoint as checkpoint
-from . import decoders as decoders
-from . import distributed as distributed
-from . import experimental as experimental
-from . import io as io
-from . import math as math
-from . import noise as noise
-from . import pytorch as pytorch
-from . import random as random
-from . import readers as readers
-from . import reductions as reductions
-from . import segmentation as segmentation
-from . import sizes as sizes
-from . import testing as testing
-from . import tfrecord as tfrecord
-from . import transforms as transforms
-from . import types as types
-from ._core.context.context import EvalContext as EvalContext
-from ._core.context.cuda import Stream as Stream
-from ._core.context.cuda import stream as stream
-from ._core.context.device import Device as Device
-from ._core.context.device import DeviceLike as DeviceLike
-from ._core.context.device import device as device
-from ._core.context.modes import EvalMode as EvalMode
-from ._core.context.pools import ThreadPool as ThreadPool
-from ._core.context.pools import get_num_threads as get_num_threads
-from ._core.context.pools import set_num_threads as set_num_threads
-from ._core.context.streams import get_current_stream as get_current_stream
-from ._core.context.streams import get_default_stream as get_default_stream
-from ._core.context.streams import set_current_stream as set_current_stream
-from ._core.context.streams import set_default_stream as set_default_stream
+from torch import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+
+from . import (
+    augment,
+    batches,
+    capture,
+    checkpoint,
+    decoders,
+    distributed,
+    experimental,
+    io,
+    math,
+    noise,
+    pytorch,
+    random,
+    readers,
+    reductions,
+    segmentation,
+    sizes,
+    testing,
+    tfrecord,
+    torchvision,
+    transforms,
+    types,
+)
+from ._core.context.context import EvalContext
+from ._core.context.cuda import Stream, stream
+from ._core.context.device import Device, DeviceLike, device
+from ._core.context.modes import EvalMode
+from ._core.context.pools import ThreadPool, get_num_threads, set_num_threads
+from ._core.context.streams import get_current_stream, get_default_stream, set_current_stream, set_default_stream
 from ._core.suggestions import similar as _similar
-from ._core.values import torch_protocols as _torch_protocols  # noqa: F401  (tells torch about Tensor and Batch)
-from ._core.values.batch import Batch as Batch
-from ._core.values.batch import as_batch as as_batch
-from ._core.values.batch import batch as batch
-from ._core.values.tensor import Tensor as Tensor
-from ._core.values.tensor import as_tensor as as_tensor
-from ._core.values.tensor import tensor as tensor
-from ._core.version import __version__ as __version__
-from ._core.work.upload import Uploads as Uploads
-from ._core.work.upload import uploads as uploads
-from .decoders.imread import imread as imread
-from .decoders.peek import peek_image_shape as peek_image_shape
-from .doctor import doctor as doctor
-from .loader import DataLoader as DataLoader
-from .ops.audio.masks import frequency_mask as frequency_mask
-from .ops.audio.masks import time_mask as time_mask
-from .ops.audio.signal import audio_resample as audio_resample
-from .ops.audio.signal import nonsilent_region as nonsilent_region
-from .ops.audio.signal import power_spectrum as power_spectrum
-from .ops.audio.spectra import mel_filter_bank as mel_filter_bank
-from .ops.audio.spectra import mfcc as mfcc
-from .ops.audio.spectra import preemphasis_filter as preemphasis_filter
-from .ops.audio.spectra import spectrogram as spectrogram
-from .ops.audio.spectra import to_decibels as to_decibels
-from .ops.color.adjust import brightness as brightness
-from .ops.color.adjust import brightness_contrast as brightness_contrast
-from .ops.color.adjust import color_twist as color_twist
-from .ops.color.adjust import contrast as contrast
-from .ops.color.adjust import hsv as hsv
-from .ops.color.adjust import hue as hue
-from .ops.color.adjust import posterize as posterize
-from .ops.color.adjust import saturation as saturation
-from .ops.color.debayer import debayer as debayer
-from .ops.color.histogram import autocontrast as autocontrast
-from .ops.color.histogram import clahe as clahe
-from .ops.color.histogram import equalize as equalize
-from .ops.color.jitter import color_jitter as color_jitter
-from .ops.color.jitter import grayscale as grayscale
-from .ops.color.jpeg import jpeg_compression_distortion as jpeg_compression_distortion
-from .ops.color.levels import gamma as gamma
-from .ops.color.levels import invert as invert
-from .ops.color.levels import solarize as solarize
-from .ops.color.space import color_space_conversion as color_space_conversion
-from .ops.detection.boxes import bb_flip as bb_flip
-from .ops.detection.boxes import bbox_paste as bbox_paste
-from .ops.detection.boxes import bbox_rotate as bbox_rotate
-from .ops.detection.boxes import bbox_transform as bbox_transform
-from .ops.detection.boxes import box_encoder as box_encoder
-from .ops.detection.coordinates import coord_flip as coord_flip
-from .ops.detection.coordinates import coord_transform as coord_transform
-from .ops.detection.random_bbox_crop import random_bbox_crop as random_bbox_crop
-from .ops.filters.convolution import filter as filter
-from .ops.filters.convolution import gaussian_blur as gaussian_blur
-from .ops.filters.convolution import laplacian as laplacian
-from .ops.filters.convolution import sharpness as sharpness
-from .ops.generic.convert import cast as cast
-from .ops.generic.convert import cast_like as cast_like
-from .ops.generic.convert import lookup_table as lookup_table
-from .ops.generic.dump import dump_image as dump_image
-from .ops.generic.normalize import normalize as normalize
-from .ops.generic.optical_flow import optical_flow as optical_flow
-from .ops.generic.python_function import python_function as python_function
-from .ops.generic.python_function import python_operator as python_operator
-from .ops.geometry.crop import crop as crop
-from .ops.geometry.crop import crop_mirror_normalize as crop_mirror_normalize
-from .ops.geometry.flip import flip as flip
-from .ops.geometry.paste import erase as erase
-from .ops.geometry.paste import grid_mask as grid_mask
-from .ops.geometry.paste import multi_paste as multi_paste
-from .ops.geometry.paste import paste as paste
-from .ops.geometry.resize import random_resized_crop as random_resized_crop
-from .ops.geometry.resize import resize as resize
-from .ops.geometry.resize import resize_crop_mirror as resize_crop_mirror
-from .ops.geometry.resize import tensor_resize as tensor_resize
-from .ops.geometry.slice import pad as pad
-from .ops.geometry.slice import slice as slice
-from .ops.geometry.warp import rotate as rotate
-from .ops.geometry.warp import sphere as sphere
-from .ops.geometry.warp import warp_affine as warp_affine
-from .ops.geometry.warp import water as water
+from ._core.values import torch_protocols as _torch_protocols  # noqa: F401  (registers Tensor and Batch with torch)
+from ._core.values.batch import Batch, as_batch, batch
+from ._core.values.tensor import Tensor, as_tensor, tensor
+from ._core.version import __version__
+from ._core.work.upload import Uploads, uploads
+from ._doctor import doctor
+from ._show import show
+from .augment._crops import multi_crop, random_windows
+from .decoders.imread import imread
+from .decoders.peek import peek_image_shape
+from .loader import DataLoader
+from .ops.audio.masks import frequency_mask, time_mask
+from .ops.audio.signal import audio_resample, nonsilent_region, power_spectrum
+from .ops.audio.spectra import mel_filter_bank, mfcc, preemphasis_filter, spectrogram, to_decibels
+from .ops.color.adjust import brightness, brightness_contrast, color_twist, contrast, hsv, hue, posterize, saturation
+from .ops.color.debayer import debayer
+from .ops.color.histogram import autocontrast, clahe, equalize
+from .ops.color.jitter import color_jitter, grayscale
+from .ops.color.jpeg import jpeg_compression_distortion
+from .ops.color.levels import gamma, invert, solarize
+from .ops.color.space import color_space_conversion
+from .ops.detection.boxes import bb_flip, bbox_paste, bbox_rotate, bbox_transform, box_encoder
+from .ops.detection.coordinates import coord_flip, coord_transform
+from .ops.detection.random_bbox_crop import random_bbox_crop
+from .ops.filters.convolution import filter, gaussian_blur, laplacian, sharpness
+from .ops.generic.convert import cast, cast_like, lookup_table
+from .ops.generic.dump import dump_image
+from .ops.generic.normalize import normalize
+from .ops.generic.optical_flow import optical_flow
+from .ops.generic.python_function import python_function, python_operator
+from .ops.geometry.crop import crop, crop_mirror_normalize
+from .ops.geometry.flip import flip
+from .ops.geometry.paste import erase, grid_mask, multi_paste, paste
+from .ops.geometry.resize import random_resized_crop, resize, resize_crop_mirror, tensor_resize
+from .ops.geometry.slice import pad, slice
+from .ops.geometry.warp import rotate, sphere, warp_affine, water
 from .ops.math import arithmetic as _arithmetic  # noqa: F401  (the operators of Tensor and Batch)
-from .ops.random.crop_generators import jitter as jitter
-from .ops.random.crop_generators import random_crop_generator as random_crop_generator
-from .ops.random.crop_generators import roi_random_crop as roi_random_crop
-from .ops.random.permute import batch_permutation as batch_permutation
-from .ops.random.permute import permute_batch as permute_batch
-from .ops.random.permute import permute_channels as permute_channels
-from .ops.shape.fill import full as full
-from .ops.shape.fill import full_like as full_like
-from .ops.shape.fill import one_hot as one_hot
-from .ops.shape.fill import ones as ones
-from .ops.shape.fill import ones_like as ones_like
-from .ops.shape.fill import zeros as zeros
-from .ops.shape.fill import zeros_like as zeros_like
-from .ops.shape.frames import per_frame as per_frame
-from .ops.shape.join import cat as cat
-from .ops.shape.join import stack as stack
-from .ops.shape.patches import patch_positions as patch_positions
-from .ops.shape.patches import patchify as patchify
-from .ops.shape.patches import tiles as tiles
-from .ops.shape.reshape import copy as copy
-from .ops.shape.reshape import expand_dims as expand_dims
-from .ops.shape.reshape import get_property as get_property
-from .ops.shape.reshape import reinterpret as reinterpret
-from .ops.shape.reshape import reshape as reshape
-from .ops.shape.reshape import squeeze as squeeze
-from .ops.shape.reshape import transpose as transpose
-from .ops.shape.sequence import element_extract as element_extract
-from .ops.shape.sequence import sequence_rearrange as sequence_rearrange
-from .readers._sources.external_source import ExternalSource as ExternalSource
-from .show import show as show
-from .torchvision.datasets import ImageFolder as ImageFolder
-from .types import DataType as DataType
-from .types import DType as DType
-from .types import ImageType as ImageType
-from .types import InterpType as InterpType
-from .types import dtype as dtype
-from .types import type_id as type_id
+from .ops.random.crop_generators import jitter, random_crop_generator, roi_random_crop
+from .ops.random.permute import batch_permutation, permute_batch, permute_channels
+from .ops.shape.fill import full, full_like, one_hot, ones, ones_like, zeros, zeros_like
+from .ops.shape.frames import per_frame
+from .ops.shape.join import cat, stack
+from .ops.shape.patches import patch_positions, patchify, tiles
+from .ops.shape.reshape import copy, expand_dims, get_property, reinterpret, reshape, squeeze, transpose
+from .ops.shape.sequence import element_extract, sequence_rearrange
+from .readers._sources.external_source import ExternalSource
+from .readers._sources.inner import Source
+from .torchvision.datasets import ImageFolder
+from .types import DataType, DType, ImageType, InterpType, dtype, type_id
+
+# fmt: off
+__all__ = [
+    "Batch", "DType", "DataLoader", "DataType", "Device", "DeviceLike", "EvalContext", "EvalMode", "ExternalSource", "ImageFolder", "ImageType",
+    "InterpType", "Source", "Stream", "Tensor", "ThreadPool", "Uploads", "__version__", "as_batch", "as_tensor", "audio_resample", "augment",
+    "autocontrast", "batch", "batch_permutation", "batches", "bb_flip", "bbox_paste", "bbox_rotate", "bbox_transform", "bfloat16", "bool",
+    "box_encoder", "brightness", "brightness_contrast", "capture", "cast", "cast_like", "cat", "checkpoint", "clahe", "color_jitter",
+    "color_space_conversion", "color_twist", "contrast", "coord_flip", "coord_transform", "copy", "crop", "crop_mirror_normalize", "dali", "debayer",
+    "decoders", "device", "distributed", "doctor", "dtype", "dump_image", "element_extract", "equalize", "erase", "expand_dims", "experimental",
+    "filter", "flip", "float16", "float32", "float64", "frequency_mask", "full", "full_like", "gamma", "gaussian_blur", "get_current_stream",
+    "get_default_stream", "get_num_threads", "get_property", "grayscale", "grid_mask", "hsv", "hue", "imread", "int8", "int16", "int32", "int64",
+    "invert", "io", "jitter", "jpeg_compression_distortion", "laplacian", "lookup_table", "math", "mel_filter_bank", "mfcc", "multi_crop",
+    "multi_paste", "noise", "nonsilent_region", "normalize", "one_hot", "ones", "ones_like", "optical_flow", "pad", "paste", "patch_positions",
+    "patchify", "peek_image_shape", "per_frame", "permute_batch", "permute_channels", "posterize", "power_spectrum", "preemphasis_filter",
+    "python_function", "python_operator", "pytorch", "random", "random_bbox_crop", "random_crop_generator", "random_resized_crop", "random_windows",
+    "readers", "reductions", "reinterpret", "reshape", "resize", "resize_crop_mirror", "roi_random_crop", "rotate", "saturation", "segmentation",
+    "sequence_rearrange", "set_current_stream", "set_default_stream", "set_num_threads", "sharpness", "show", "sizes", "slice", "solarize",
+    "spectrogram", "sphere", "squeeze", "stack", "stream", "tensor", "tensor_resize", "testing", "tfrecord", "tiles", "time_mask", "to_decibels",
+    "torchvision", "transforms", "transpose", "type_id", "types", "uint8", "uint16", "uint32", "uint64", "uploads", "warp_affine", "water", "zeros",
+    "zeros_like",
+]
+# fmt: on
+
+dali: _ModuleType  # imported on first use: it looks its operators up in this module
 
 
 def __getattr__(name: str) -> object:
-    if name == "dali":  # imported when it is first used
+    if name == "dali":
         import importlib
 
         return importlib.import_module("torch_ndd.dali")
-    # Tools ask each module for __wrapped__ and the like: no name that is public is near, and looking for one takes a millisecond.
-    known = [] if name[0] == "_" else [one for one in globals() if one[0] != "_"]
+    # Libraries probe every module for names such as __wrapped__; searching for a similar one would take a millisecond.
+    known = [] if name[0] == "_" else __all__
     raise AttributeError(f"module 'torch_ndd' has no attribute {name!r}{_similar(name, known)}")
+
+
+def __dir__() -> list[str]:
+    return __all__

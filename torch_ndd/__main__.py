@@ -4,7 +4,7 @@
 import argparse
 import json
 
-from .doctor import doctor
+from ._doctor import doctor
 
 
 def main(arguments: list[str] | None = None) -> None:

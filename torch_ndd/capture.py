@@ -3,6 +3,8 @@
 
 from typing import TypeVar
 
+__all__ = ["invariant"]
+
 V = TypeVar("V")
 
 

@@ -6,6 +6,8 @@ from typing import TypedDict
 
 import torch
 
+__all__ = ["Shard", "shard"]
+
 
 class Shard(TypedDict):
     """Two of the arguments of every reader."""

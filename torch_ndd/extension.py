@@ -17,19 +17,18 @@ from pathlib import Path
 import torch
 
 from ._core import native
-from ._core.context.device import DeviceLike as DeviceLike
-from ._core.operators.arguments import Double as Double
-from ._core.operators.arguments import PerSample as PerSample
-from ._core.operators.arguments import Random as Random
-from ._core.operators.arguments import ShapeArg as ShapeArg
-from ._core.operators.arguments import Shared as Shared
-from ._core.operators.operator import T as T
-from ._core.operators.operator import launch as launch
-from ._core.operators.operator import operator as operator
-from ._core.values.batch import Batch as Batch
-from ._core.values.batch import empty_batch as empty_batch
-from .ops._outputs import like as like
-from .ops._outputs import resized as resized
+from ._core.context.device import DeviceLike
+from ._core.operators.arguments import Double, PerSample, Random, ShapeArg, Shared
+from ._core.operators.operator import T, launch, operator
+from ._core.values.batch import Batch, empty_batch
+from .ops._outputs import like, resized
+
+# fmt: off
+__all__ = [
+    "Batch", "DeviceLike", "Double", "PerSample", "Random", "ShapeArg", "Shared", "T", "empty_batch", "include_folder", "launch", "like", "load",
+    "load_library", "operator", "resized",
+]
+# fmt: on
 
 _FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off")
 

@@ -14,6 +14,8 @@ from ._core.process.files import whole_file
 from .readers._ranges.records import RECORDIO, TAR, TFRECORD, Scan, scan
 from .readers.webdataset._tar_headers import split_name
 
+__all__ = ["recordio", "tfrecord", "wds"]
+
 
 def wds(path: str, index: str) -> int:
     """Write the index (v1.2) of a tar archive and return the number of its samples. Raise RuntimeError if it is empty or damaged."""

@@ -11,6 +11,8 @@ from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader
 
+__all__ = ["DataModule"]
+
 
 def _parent() -> Any:
     try:
@@ -35,6 +37,9 @@ class DataModule(_Parent):
 
     Each process of the trainer reads its shard. In training all processes must take the same number of steps: if shards differ by one sample, the
     smaller ones repeat their last one. The CPUs of a machine are divided among the trainer's processes on it (:func:`torch_ndd.get_num_threads`).
+
+    With ``batches=`` among the options, which needs no ``batch_size``, epochs may differ in their number of steps. The trainer then gets no length:
+    pass it ``max_steps`` where a schedule needs one. The batches are those of training and validation; a factory of loaders gives each its own.
 
     Args:
         train: Factory of the reader of the training data, called with ``shard_id`` and ``num_shards``, and on several processes ``pad_shards``:
@@ -161,6 +166,9 @@ class _TrainLoader:
         return _TrainLoop(self)
 
     def __len__(self) -> int:
+        batches = self.loader.batches
+        if batches is not None and not batches.divides:  # Lightning asks once, and would cut off longer epochs
+            raise TypeError("lightning.DataModule: epochs of batches by cost differ in their number of steps")
         # Lightning subtracts the steps before the checkpoint from this. If the checkpoint had larger batches or more processes, these steps and the
         # rest of the epoch are more than an epoch; if they are fewer, this loader just ends.
         return max(len(self.loader), self._length)
@@ -170,7 +178,7 @@ class _TrainLoader:
             return {**self.loader.state_dict(), "ended": False}
         steps = self._trainer.fit_loop.epoch_loop.batch_progress.current.ready
         state = self._states.get(steps) or self.loader.state_dict()
-        begun = any(taken for _, taken in state["reader"]["taken"])
+        begun = self.loader.reader.has_begun(state["reader"])
         return {**state, "ended": bool(begun and self._trainer.is_last_batch), "steps": steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

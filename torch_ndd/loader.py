@@ -30,13 +30,18 @@ from ._core.values.tensor import Tensor, new_tensor
 from ._core.work.diagnosis import Span, Stats, Stopwatch
 from ._core.work.sources import name_in_batch
 from ._core.work.upload import copy_to_device
+from ._show import _timeline
+from .batches import Batches
+from .batches._source import BatchSource, Plan, Planned
 from .readers import Reader
 from .readers._sources.choice import OfTorch, reader_of
 from .readers._sources.streams import Stream
 from .readers._summary import brief
 from .readers.dataset import Collated
 from .readers.dataset._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
-from .show import _timeline
+from .readers.dataset._worker_processes import Context
+
+__all__ = ["DataLoader", "Diagnosis"]
 
 STATE_VERSION = 1
 _STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63), 2**64 - 1))
@@ -106,6 +111,8 @@ class DataLoader:
             returns Batches, torch tensors and other values, in tuples, lists, dicts and dataclasses. Without ``fn`` the outputs are yielded, those of
             a data set in the containers of torch's ``default_collate``.
         batch_size: Samples per batch; the last one of an epoch may be smaller. By default the reader's ``max_batch_size``.
+        batches: In place of ``batch_size``: batches by the costs of samples, see :mod:`torch_ndd.batches`. ``shard_id`` and ``num_shards`` may then
+            be given here or to the reader. The last argument of ``fn``, or the key ``"plan"`` of its dict, is the plan of the batch.
         prefetch: Number of batches to prepare ahead. 0 prepares each batch when it is requested.
         device: Device of the tensors. By default they stay where ``fn`` made them.
         drop_last: Drop a last batch that is smaller.
@@ -123,7 +130,7 @@ class DataLoader:
         The results of ``fn``. Batches of equal shapes are tensors (N, ...); ragged ones are lists of N tensors.
 
     Raises:
-        ValueError: sizes that are no positive whole numbers.
+        ValueError: sizes that are no positive whole numbers; ``batch_size`` or ``drop_last`` together with ``batches``.
         TypeError: another kind of source; an argument of ``torch.utils.data.DataLoader`` that means nothing here, with what takes its place; when its
             batch is due, an ``fn`` that returns None.
         RuntimeError: a folder or a list of files that does not exist; a loop goes on after another one over the same loader has begun.
@@ -149,6 +156,7 @@ class DataLoader:
         fn: Callable[..., Any] | None = None,
         *,
         batch_size: int | None = None,
+        batches: Batches | None = None,
         prefetch: int = 2,
         device: DeviceLike | None = None,
         drop_last: bool = False,
@@ -158,7 +166,7 @@ class DataLoader:
         sampler: Any = None,
         num_workers: int | None = None,
         collate_fn: Callable[[list[Any]], Any] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: Context | None = None,
         pin_memory: bool = False,
         persistent_workers: bool | None = None,
         return_paths: bool = False,
@@ -171,14 +179,23 @@ class DataLoader:
         batch_size = None if batch_size is None else whole(1, MAX_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
         torch_arguments = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
-        self.reader: Reader | Stream
+        shard = {name: options.pop(name) for name in ("shard_id", "num_shards") if name in options} if batches is not None else {}
+        self.reader: Reader | Stream | BatchSource
         self.reader, self._before = reader_of(reader, torch_arguments, options)
+        if batches is not None:
+            for name, other in (("batch_size", batch_size is not None), ("drop_last", drop_last)):
+                if other:
+                    raise ValueError(
+                        f"DataLoader: {name} and batches exclude each other: batches decide the size of a batch, and what ends an epoch (end=)"
+                    )
+            self.reader = BatchSource(self.reader, batches, **shard)
+        self.batches = batches
         self.dataset = reader
         """The source as passed to the constructor."""
         self.fn, self.prefetch, self.device, self.drop_last = fn, prefetch, device, drop_last
         self.pin_memory, self.return_paths = pin_memory, return_paths
         self.batch_size = self.reader.max_batch_size if batch_size is None else batch_size
-        if self.batch_size is None:
+        if self.batch_size is None and batches is None:
             raise ValueError("DataLoader: batch_size must be given, here or as the reader's max_batch_size")
         self.prefetch_bytes = prefetch_bytes
         self._seed = get_default_rng()() & (2**63 - 1) if seed is None else seed
@@ -248,25 +265,32 @@ class DataLoader:
         """Return the next batch, None at the end. Runs on a thread of the loader, in the caller's mode, device and thread pool."""
         reader, watch, outputs = self.reader, self._watch, None
         try:
-            with watch.reading():
-                generator, (epoch, _) = self._generator(), self.reader.locate_next_batch()
+            # One stream for all batches: torch's allocator keeps the memory of each stream apart.
+            stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
+            context = EvalContext(thread_pool=caller.own_pool, device_id=caller.device_id, cuda_stream=stream)
+            generator, (epoch, _) = self._generator(), self.reader.locate_next_batch()
+            with watch.reading(), mode, context, using_rng(generator):  # a mix calls the functions of its sources
                 outputs = next(batches, None)
             if outputs is None:
                 return None
+            plan = None
+            if isinstance(outputs, Planned):
+                outputs, plan = outputs
             samples = outputs.samples if isinstance(outputs, Collated) else count_of(outputs)
-            if self.drop_last and samples < (self.batch_size or 1):
+            if self.drop_last and reader.is_incomplete(samples, self.batch_size or 1):
                 return self._prepare(batches, mode, caller)  # which ends the reader's epoch
             after = reader.state_dict()
             watch.samples += samples
             watch.note_sources(epoch, _sources(outputs))
-            # One stream for all batches: torch's allocator keeps the memory of each stream apart.
-            stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
-            context = EvalContext(thread_pool=caller.own_pool, device_id=caller.device_id, cuda_stream=stream)
             with watch.calling(), mode, context, using_rng(generator):
-                functions = [fn for fn in (self._before, self.fn) if fn is not None]
-                result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and not functions) else outputs
-                for fn in functions:
-                    result = fn(*result) if isinstance(result, tuple) else fn(result)
+                plain = self._before is None and self.fn is None
+                result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and plain) else outputs
+                if self._before is not None:
+                    result = _call(self._before, result)
+                if plan is not None:
+                    result = _with_plan(result, outputs, plan)
+                if self.fn is not None:
+                    result = _call(self.fn, result)
                 if result is None or isinstance(result, GeneratorType | CoroutineType):
                     what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
                     raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
@@ -314,6 +338,8 @@ class DataLoader:
             epoch = None
         stats = self.stats._replace(repeats=self._watch.repeats())
         text = Diagnosis(stats.diagnosis(get_num_threads(), self.reader.describe_bottleneck(), epoch, available_cpus()))
+        if isinstance(self.reader, BatchSource) and stats.batches:
+            text = Diagnosis(f"{text} In the batches {self.reader.figures()}.")
         text.stats, text._watch = stats, self._watch
         if path is not None:
             _timeline.write(text.spans, os.fspath(path), text)
@@ -321,14 +347,15 @@ class DataLoader:
 
     def __repr__(self) -> str:
         name = "" if self.fn is None else f", {getattr(self.fn, '__name__', type(self.fn).__name__)}"
-        return f"DataLoader({brief(self.dataset)}{name}, batch_size={self.batch_size}, prefetch={self.prefetch})"
+        size = f"batch_size={self.batch_size}" if self.batches is None else f"batches={self.batches!r}"
+        return f"DataLoader({brief(self.dataset)}{name}, {size}, prefetch={self.prefetch})"
 
     def _repr_html_(self) -> str:
         try:
             batches: int | str = len(self)
         except TypeError:  # a source without a length
             batches = "unknown"
-        rows = [("data", brief(self.dataset)), ("batches", batches), ("batch size", self.batch_size), ("prefetch", self.prefetch)]
+        rows = [("data", brief(self.dataset)), ("batches", batches), ("batch size", self.batch_size or self.batches), ("prefetch", self.prefetch)]
         return table("DataLoader", [*rows, ("diagnosis", self.diagnose())])
 
     def state_dict(self) -> dict[str, Any]:
@@ -479,6 +506,25 @@ def _cancel_too(place: Future[Any], call: Future[Any]) -> None:
         place.cancel()
 
 
+def _call(function: Callable[..., Any], outputs: Any) -> Any:
+    return function(*outputs) if isinstance(outputs, tuple) else function(outputs)
+
+
+def _with_plan(result: Any, outputs: Any, plan: Plan) -> Any:
+    if isinstance(result, Mapping):
+        if "plan" in result:
+            raise ValueError("DataLoader: with batches the key 'plan' is that of the plan, but the reader has an output of this name; rename it")
+        return {**result, "plan": plan}
+    if _is_list_of_parts(result, outputs):
+        return [*result, plan]
+    return (*result, plan) if isinstance(result, tuple) else (result, plan)
+
+
+def _is_list_of_parts(result: Any, outputs: Any) -> bool:
+    """Return whether a list holds the parts of a data set's items, as torch's ``default_collate`` returns them."""
+    return isinstance(outputs, Items) and result is outputs.value and type(result) is list and outputs[0] is not result
+
+
 def _sources(outputs: Any) -> Sequence[str]:
     """Return the sources of a reader's outputs, one per sample."""
     if isinstance(outputs, Collated | Items) and outputs.sources:
@@ -491,7 +537,7 @@ def _with_paths(result: Any, outputs: Any) -> Any:
     paths = list(_sources(outputs))
     if isinstance(result, Mapping):
         return {**result, "paths": paths}
-    if isinstance(outputs, Items) and result is outputs.value and type(result) is list and outputs[0] is not result:  # the parts of items
+    if _is_list_of_parts(result, outputs):
         return [*result, paths]
     return (*result, paths) if type(result) is tuple else (result, paths)
 

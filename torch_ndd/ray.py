@@ -14,6 +14,8 @@ from ._core.context.rng import RNG, using_rng
 from ._core.values.batch import Batch, as_batch, batch
 from ._core.values.tensor import Tensor
 
+__all__ = ["map_batches"]
+
 
 def map_batches(
     dataset: Any,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selecting polygons, pixels and objects of masks."""
 
-from .ops.segmentation import random_mask_pixel as random_mask_pixel
-from .ops.segmentation import random_object_bbox as random_object_bbox
-from .ops.segmentation import select_masks as select_masks
+from .ops.segmentation import random_mask_pixel, random_object_bbox, select_masks
+
+__all__ = ["random_mask_pixel", "random_object_bbox", "select_masks"]

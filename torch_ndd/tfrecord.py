@@ -15,6 +15,8 @@ import numpy as np
 
 from ._core import native
 
+__all__ = ["Feature", "FixedLenFeature", "VarLenFeature", "float32", "int64", "string"]
+
 int64, string, float32 = (native.numbers("tfrecord.Type")[name] for name in ("int64", "string", "float32"))
 
 _KINDS = {int64: "int64", string: "string", float32: "float32"}

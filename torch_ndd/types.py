@@ -10,6 +10,16 @@ import torch
 
 from ._core.suggestions import similar
 
+# fmt: off
+__all__ = [
+    "ANY_DATA", "BGR", "BOOL", "DATA_TYPE", "FEATURE", "FLOAT", "FLOAT16", "FLOAT64", "GRAY", "IMAGE_TYPE", "INT8", "INT16", "INT32", "INT64",
+    "INTERP_CUBIC", "INTERP_GAUSSIAN", "INTERP_LANCZOS3", "INTERP_LINEAR", "INTERP_NN", "INTERP_TRIANGULAR", "INTERP_TYPE", "NCHW", "NFCHW",
+    "NFHWC", "NHWC", "NO_TYPE", "NUMERIC", "PYTHON_OBJECT", "RGB", "STRING", "TENSOR_LAYOUT", "UINT8", "UINT16", "UINT32", "UINT64",
+    "DALIDataType", "DALIImageType", "DALIInterpType", "DType", "DataType", "ImageType", "InterpType", "YCbCr", "dtype", "dtype_name", "promote",
+    "to_dtype", "type_id",
+]
+# fmt: on
+
 
 class _Numbers(enum.IntEnum):
     """Numbers with names, which they are printed as: ``DALIDataType.FLOAT``."""

@@ -62,7 +62,8 @@ void check_range(FileRange& range, int64_t file_size) {
   if (range.begin < 0 || range.begin > file_size || range.length > file_size - range.begin) {
     fail("the file has ", file_size, " bytes, this part ends at byte ", range.begin + std::max<int64_t>(0, range.length));
   }
-  if (range.length < 0) range.length = file_size - range.begin;
+  const int64_t rest = file_size - range.begin;
+  if (range.length < 0) range.length = range.length == -1 ? rest : std::min(rest, -1 - range.length);
 }
 
 FileRanges file_ranges(const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,

@@ -28,7 +28,7 @@ Tensor tensor_of(Memory memory, int64_t bytes);
 
 struct FileRange {
   int64_t file;           // negative: no file, an empty part
-  int64_t begin, length;  // negative length: up to the end of the file
+  int64_t begin, length;  // -1: up to the end of the file; -1 - n: the same, but at most n bytes
 };
 // Checks a range against the size of its file, and replaces a negative length by the actual one. Throws Error if the file is too short.
 void check_range(FileRange& range, int64_t file_size);

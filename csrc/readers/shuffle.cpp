@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "ndd/python_interface.h"
-#include "ndd/random/philox.h"
+#include "readers/shuffle.h"
 
 namespace ndd {
 namespace {
@@ -18,9 +18,7 @@ void shuffle(int64_t* order, int64_t n, uint64_t seed, uint32_t epoch, uint32_t 
       random = Philox(static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), epoch, shard, static_cast<uint32_t>(k >> 32));
       random.seek(0);
     }
-    // A 64-bit random number scaled to [0, k] by the high half of a 128-bit product.
-    const uint64_t high = random.next(), low = random.next();
-    std::swap(order[k], order[static_cast<int64_t>((static_cast<unsigned __int128>(high << 32 | low) * static_cast<uint64_t>(k + 1)) >> 64)]);
+    std::swap(order[k], order[draw_below(random, k + 1)]);
   }
 }
 

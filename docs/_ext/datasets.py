@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/helpers")]
 
 from _messages import datum, ints, string, tensors, write_lmdb  # noqa: E402
 from readers._files import write_recordio  # noqa: E402

@@ -61,16 +61,16 @@ MOVES = ("shear_x", "shear_y", "rotate")
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("magnitude", [0, 4, 9])
-@pytest.mark.parametrize("name", [one.name for one in CUSTOM_POLICY if one.name != "equalize"])
+@pytest.mark.parametrize("name", [value.name for value in CUSTOM_POLICY if value.name != "equalize"])
 def test_augmentation_equals_torchvision(name: str, magnitude: int, dtype: torch.dtype) -> None:
     pixels = torch.from_numpy(photo(70, 90))
     image = pixels if dtype is torch.uint8 else pixels.to(dtype) / 255
     for seed in (0, 3):  # one to each side
-        made, done = augment.auto_augment(image, policy=[[(name, 1.0, magnitude)]], return_params=True, rng=ndd.random.RNG(seed))
-        assert [one for one, _ in done] == [name]
+        result, done = augment.auto_augment(image, policy=[[(name, 1.0, magnitude)]], return_params=True, rng=ndd.random.RNG(seed))
+        assert [value for value, _ in done] == [name]
         expected = torchvision(name, done[0][1], image.permute(2, 0, 1)).permute(1, 2, 0)
-        assert made.dtype == dtype
-        difference = (made.torch().double() - expected.double()).abs() * (1 if dtype is torch.uint8 else 255)
+        assert result.dtype == dtype
+        difference = (result.torch().double() - expected.double()).abs() * (1 if dtype is torch.uint8 else 255)
         if name in MOVES:  # at the image's border we blend a pixel with the fill value, where torchvision takes it or not
             assert (difference > 1.01).double().mean() < 0.03
             assert difference.quantile(0.97) <= 1.01
@@ -85,63 +85,63 @@ def test_nearest_neighbor_moves_equal_torchvision(name: str) -> None:
     image = torch.from_numpy(photo(70, 90))
     nearest = ndd.types.INTERP_NN
     for magnitude in (4, 9):
-        made, done = augment.rand_augment(
+        result, done = augment.rand_augment(
             image, n=1, m=magnitude, num_magnitude_bins=10, augmentations=[name], interp_type=nearest, return_params=True, rng=ndd.random.RNG(1)
         )
         expected = torchvision(name, done[0][1], image.permute(2, 0, 1), InterpolationMode.NEAREST).permute(1, 2, 0)
-        assert (made.torch() != expected).double().mean() < 0.01  # where a point lies between two pixels
+        assert (result.torch() != expected).double().mean() < 0.01  # where a point lies between two pixels
 
 
 def test_equalize_equals_the_operator() -> None:
     image = torch.from_numpy(photo(70, 90))
-    made = augment.rand_augment(image, n=1, augmentations=["equalize"])
-    assert torch.equal(made.torch(), ndd.equalize(ndd.as_tensor(image, layout="HWC")).torch())
-    difference = (made.torch().int() - F.equalize(image.permute(2, 0, 1)).permute(1, 2, 0).int()).abs()
+    result = augment.rand_augment(image, n=1, augmentations=["equalize"])
+    assert torch.equal(result.torch(), ndd.equalize(ndd.as_tensor(image, layout="HWC")).torch())
+    difference = (result.torch().int() - F.equalize(image.permute(2, 0, 1)).permute(1, 2, 0).int()).abs()
     assert difference.max() <= 8  # PIL truncates the size of a step, here 24.7 pixels
     floats = augment.rand_augment(image / 255, n=1, augmentations=["equalize"])
-    np.testing.assert_allclose(floats.torch() * 255, made.torch(), atol=1e-3)
+    np.testing.assert_allclose(floats.torch() * 255, result.torch(), atol=1e-3)
 
 
 def test_color_keeps_gray_images() -> None:
     image = torch.from_numpy(photo(20, 30, channels=1))
     assert torch.equal(augment.rand_augment(image, n=1, m=30, augmentations=["color"]).torch(), image)
     two = torch.from_numpy(photo(20, 30, channels=2))
-    made, [(_, factor)] = augment.rand_augment(two, n=1, m=15, augmentations=["contrast"], return_params=True)
+    result, [(_, factor)] = augment.rand_augment(two, n=1, m=15, augmentations=["contrast"], return_params=True)
     expected = two * factor + two.double().mean() * (1 - factor)
-    assert (made.torch() - expected.clamp(0, 255)).abs().max() <= 0.51
+    assert (result.torch() - expected.clamp(0, 255)).abs().max() <= 0.51
 
 
 def test_solarize_add_shifts_dark_pixels() -> None:
     image = torch.tensor([[[0], [100], [127], [128], [255]]], dtype=torch.uint8)
-    found = {one.name: one for one in IMAGE_NET}
-    made = augment.rand_augment(image, n=1, m=30, augmentations=[found["solarize_add"]])
-    assert made.torch().flatten().tolist() == [110, 210, 237, 128, 255]
-    made = augment.rand_augment(image / 255, n=1, m=30, augmentations=[found["solarize_add"]])
-    np.testing.assert_allclose(made.torch().flatten() * 255, [110, 210, 237, 128, 255], atol=1e-3)
+    found = {value.name: value for value in IMAGE_NET}
+    result = augment.rand_augment(image, n=1, m=30, augmentations=[found["solarize_add"]])
+    assert result.torch().flatten().tolist() == [110, 210, 237, 128, 255]
+    result = augment.rand_augment(image / 255, n=1, m=30, augmentations=[found["solarize_add"]])
+    np.testing.assert_allclose(result.torch().flatten() * 255, [110, 210, 237, 128, 255], atol=1e-3)
 
 
 def test_solarize_thresholds_at_the_limits() -> None:
     image = torch.arange(256, dtype=torch.uint8).view(16, 16, 1)
-    found = {one.name: one for one in IMAGE_NET}
+    found = {value.name: value for value in IMAGE_NET}
     for position, above in ((0, 0), (5, 128), (10, 256)):
-        made = augment.rand_augment(image, n=1, m=position, num_magnitude_bins=11, augmentations=[found["solarize"]])
-        assert torch.equal(made.torch(), torch.where(image.int() >= above, 255 - image, image))
+        result = augment.rand_augment(image, n=1, m=position, num_magnitude_bins=11, augmentations=[found["solarize"]])
+        assert torch.equal(result.torch(), torch.where(image.int() >= above, 255 - image, image))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
 def test_floating_point_images_stay_in_range(dtype: torch.dtype) -> None:
     image = torch.from_numpy(photo(20, 30)).to(dtype) / 255
-    for one in (*augment.TRIVIAL_AUGMENT_WIDE, *IMAGE_NET):
-        made = augment.rand_augment(image, n=1, m=30, augmentations=[one], rng=ndd.random.RNG(0)).torch()
-        assert made.dtype == dtype
-        assert 0 <= made.min() <= made.max() <= 1
+    for value in (*augment.TRIVIAL_AUGMENT_WIDE, *IMAGE_NET):
+        result = augment.rand_augment(image, n=1, m=30, augmentations=[value], rng=ndd.random.RNG(0)).torch()
+        assert result.dtype == dtype
+        assert 0 <= result.min() <= result.max() <= 1
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 3), (1, 5, 3), (2, 1, 3), (0, 4, 3)])
 def test_augmentations_accept_tiny_images(shape: tuple[int, ...]) -> None:
-    for one in (*CUSTOM_POLICY, *IMAGE_NET):
-        made = augment.rand_augment(torch.full(shape, 50, dtype=torch.uint8), n=1, m=9, augmentations=[one]).torch()
-        assert made.shape == shape
+    for value in (*CUSTOM_POLICY, *IMAGE_NET):
+        result = augment.rand_augment(torch.full(shape, 50, dtype=torch.uint8), n=1, m=9, augmentations=[value]).torch()
+        assert result.shape == shape
 
 
 def test_flat_images_are_unchanged() -> None:
@@ -152,29 +152,29 @@ def test_flat_images_are_unchanged() -> None:
 
 # --- The spaces ---
 
-NAMES = {one.name: one.name.replace("_", "") for one in CUSTOM_POLICY}
+NAMES = {value.name: value.name.replace("_", "") for value in CUSTOM_POLICY}
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(augment.RAND_AUGMENT, RandAugment), (augment.TRIVIAL_AUGMENT_WIDE, TrivialAugmentWide)])
 def test_search_spaces_equal_torchvision(ours: tuple[augment.Augmentation, ...], theirs: Any) -> None:
     space = {name.lower(): entry for name, entry in theirs()._AUGMENTATION_SPACE.items()}
-    assert sorted(NAMES[one.name] for one in ours) == sorted(space)
-    for one in ours:
-        function, signed = space[NAMES[one.name]]
+    assert sorted(NAMES[our.name] for our in ours) == sorted(space)
+    for item in ours:
+        function, signed = space[NAMES[item.name]]
         magnitudes = function(31, 331, 331)
         if magnitudes is None:
-            assert one.range == (0, 0)
+            assert item.range == (0, 0)
             continue
-        assert one.signed == signed
-        mine = np.array([one.parameter(k / 30) for k in range(31)])
-        if one.name in ("brightness", "color", "contrast", "sharpness"):
+        assert item.signed == signed
+        mine = np.array([item.parameter(k / 30) for k in range(31)])
+        if item.name in ("brightness", "color", "contrast", "sharpness"):
             mine -= 1
-        if one.name == "posterize":
+        if item.name == "posterize":
             mine = np.rint(mine)
-        if one.name.startswith("translate") and theirs is RandAugment:
+        if item.name.startswith("translate") and theirs is RandAugment:
             mine *= 331
         np.testing.assert_allclose(mine, magnitudes.numpy(), atol=1e-4)
-        assert one.parameter(1.0, other_side=True) == pytest.approx(2 * one.range[0] - one.range[1] if signed else one.range[1])
+        assert item.parameter(1.0, other_side=True) == pytest.approx(2 * item.range[0] - item.range[1] if signed else item.range[1])
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("reduced_image_net", "IMAGENET"), ("cifar10", "CIFAR10"), ("svhn", "SVHN")])
@@ -187,9 +187,9 @@ def test_sub_policies_equal_torchvision(ours: str, theirs: str) -> None:
 
 def test_policy_magnitudes_equal_torchvision() -> None:
     space = {name.lower(): entry for name, entry in AutoAugment()._AUGMENTATION_SPACE.items()}
-    for one in CUSTOM_POLICY:
-        magnitudes = space[NAMES[one.name]][0](10, 331, 331) if one.name != "identity" else None
+    for value in CUSTOM_POLICY:
+        magnitudes = space[NAMES[value.name]][0](10, 331, 331) if value.name != "identity" else None
         if magnitudes is not None:
-            mine = np.array([one.parameter(k / 9) for k in range(10)]) * (331 if one.name.startswith("translate") else 1)
-            mine = np.rint(mine) if one.name == "posterize" else mine - (one.range[0] == 1 and one.signed)
+            mine = np.array([value.parameter(k / 9) for k in range(10)]) * (331 if value.name.startswith("translate") else 1)
+            mine = np.rint(mine) if value.name == "posterize" else mine - (value.range[0] == 1 and value.signed)
             np.testing.assert_allclose(mine, magnitudes.numpy(), atol=1e-4)

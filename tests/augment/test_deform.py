@@ -18,17 +18,17 @@ def ramp(height: int, width: int) -> torch.Tensor:
 
 def test_elastic_moves_pixels_smoothly() -> None:
     images = ndd.batch([ramp(60, 80), ramp(50, 40)], layout="HWC")
-    made, masks = augment.elastic(images, alpha=40.0, sigma=4.0, masks=images, rng=ndd.random.RNG(1))
-    assert made.shape == images.shape == masks.shape
-    for one, mask, image in zip(made, masks, images, strict=True):
-        moved = (one.torch() - image.torch())[8:-8, 8:-8]
+    result, masks = augment.elastic(images, alpha=40.0, sigma=4.0, masks=images, rng=ndd.random.RNG(1))
+    assert result.shape == images.shape == masks.shape
+    for item, mask, image in zip(result, masks, images, strict=True):
+        moved = (item.torch() - image.torch())[8:-8, 8:-8]
         assert 0.2 < moved[..., 0].std() < 4.0
         assert 0.2 < moved[..., 1].std() < 4.0
         assert abs(float(np.corrcoef(moved[..., 0].flatten(), moved[..., 1].flatten())[0, 1])) < 0.6
         assert moved[..., 0].diff(dim=0).abs().mean() < moved[..., 0].std() / 2  # neighbors move alike
-        assert (mask.torch() - one.torch())[8:-8, 8:-8].abs().max() <= 2.0
+        assert (mask.torch() - item.torch())[8:-8, 8:-8].abs().max() <= 2.0
     again = augment.elastic(images, alpha=40.0, sigma=4.0, rng=ndd.random.RNG(1))
-    assert torch.equal(again.select(1).torch(), made.select(1).torch())
+    assert torch.equal(again.select(1).torch(), result.select(1).torch())
     still = augment.elastic(images, alpha=0.0)
     torch.testing.assert_close(still.select(0).torch(), images.select(0).torch())
     assert augment.elastic(ramp(9, 9), sigma=0.0).shape == (9, 9, 3)
@@ -41,8 +41,8 @@ def test_elastic_has_the_spread_of_torchvision() -> None:
     torch.manual_seed(0)
     x = ramp(80, 80)[..., :1]
     theirs = torch.stack([v2.ElasticTransform(60.0, 5.0)(x.permute(2, 0, 1))[0] for _ in range(12)])
-    made = augment.elastic(ndd.batch([x] * 12, layout="HWC"), alpha=60.0, sigma=5.0, rng=ndd.random.RNG(2)).torch()[..., 0]
-    spread = [float((one - x[..., 0])[:, 12:-12, 12:-12].std()) for one in (made, theirs)]
+    result = augment.elastic(ndd.batch([x] * 12, layout="HWC"), alpha=60.0, sigma=5.0, rng=ndd.random.RNG(2)).torch()[..., 0]
+    spread = [float((value - x[..., 0])[:, 12:-12, 12:-12].std()) for value in (result, theirs)]
     assert 0.8 < spread[0] / spread[1] < 1.25
 
 
@@ -51,10 +51,10 @@ def test_elastic_has_the_spread_of_torchvision() -> None:
 def test_random_erasing_overwrites_boxes(mode: str, layout: str) -> None:
     shape = (3, 24, 30) if layout == "CHW" else (24, 30, 3)
     images = ndd.batch(torch.full((200, *shape), 9.0), layout=layout)
-    made, boxes = augment.random_erasing(
+    result, boxes = augment.random_erasing(
         images, mode=mode, count=2, probability=0.5, return_params=True, fill_value=[1.0, 2.0, 3.0], rng=ndd.random.RNG(4)
     )
-    values = made.torch() if layout == "HWC" else made.torch().permute(0, 2, 3, 1)
+    values = result.torch() if layout == "HWC" else result.torch().permute(0, 2, 3, 1)
     inside = torch.zeros(200, 24, 30, dtype=torch.bool)
     for k, sample in enumerate(boxes.tolist()):
         for top, left, height, width in sample:
@@ -91,9 +91,9 @@ def test_random_erasing_rejects_invalid_arguments(arguments: dict[str, Any], mes
 
 def test_random_erasing_accepts_ragged_uint8() -> None:
     images = ndd.batch([torch.full((20, 30, 1), 7, dtype=torch.uint8), torch.full((40, 10, 1), 7, dtype=torch.uint8)], layout="HWC")
-    made, boxes = augment.random_erasing(images, probability=1.0, return_params=True)
-    for one, box in zip(made, boxes[:, 0].tolist(), strict=True):
-        assert int((one.torch() == 0).sum()) == box[2] * box[3] > 0
+    result, boxes = augment.random_erasing(images, probability=1.0, return_params=True)
+    for item, box in zip(result, boxes[:, 0].tolist(), strict=True):
+        assert int((item.torch() == 0).sum()) == box[2] * box[3] > 0
 
 
 def test_perspective_moves_points() -> None:
@@ -129,6 +129,6 @@ def test_perspective_equals_torchvision() -> None:
     source, target = [[0, 0], [39, 0], [39, 29], [0, 29]], [[4, 2], [35, 1], [37, 28], [2, 25]]
     image = (ramp(30, 40) * 3).to(torch.uint8)
     matrix = ndd.transforms.perspective(source=source, target=target)
-    made = ndd.experimental.warp_perspective(image, matrix=matrix, inverse_map=False).torch()
+    result = ndd.experimental.warp_perspective(image, matrix=matrix, inverse_map=False).torch()
     expected = v2.functional.perspective(image.permute(2, 0, 1), source, target, fill=None).permute(1, 2, 0)
-    assert (made.int() - expected.int()).abs()[6:-6, 6:-6].max() <= 1
+    assert (result.int() - expected.int()).abs()[6:-6, 6:-6].max() <= 1

@@ -16,8 +16,8 @@ each = pytest.mark.parametrize("function", [augment.mixup, augment.cutmix])
 
 
 def images(count: int, dtype: torch.dtype = torch.uint8, shape: tuple[int, ...] = (9, 12, 3), layout: str = "HWC") -> ndd.Batch:
-    made = torch.randint(0, 256, (count, *shape), generator=torch.Generator().manual_seed(0))
-    return ndd.batch((made / 255).to(dtype) if dtype.is_floating_point else made.to(dtype), layout=layout)
+    result = torch.randint(0, 256, (count, *shape), generator=torch.Generator().manual_seed(0))
+    return ndd.batch((result / 255).to(dtype) if dtype.is_floating_point else result.to(dtype), layout=layout)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.float16, torch.float32, torch.float64])
@@ -96,8 +96,8 @@ def test_lambda_has_a_beta_distribution(alpha: float) -> None:
 def test_soft_labels_are_mixed(function: Callable[..., Any]) -> None:
     soft = torch.rand(5, 4, dtype=torch.float64)
     soft /= soft.sum(1, keepdim=True)
-    for given in (soft, soft.numpy(), ndd.batch(soft), ndd.as_tensor(soft)):
-        _, labels, order, lam, *_ = function(images(5), given, return_params=True, rng=ndd.random.RNG(1))
+    for value in (soft, soft.numpy(), ndd.batch(soft), ndd.as_tensor(soft)):
+        _, labels, order, lam, *_ = function(images(5), value, return_params=True, rng=ndd.random.RNG(1))
         torch.testing.assert_close(labels.torch(), (lam[:, None] * soft + (1 - lam[:, None]) * soft[order]).float(), rtol=0, atol=1e-6)
     for classes in ([3, 0, 1, 1, 2], np.array([3, 0, 1, 1, 2]), ndd.batch([3, 0, 1, 1, 2]), torch.tensor([[3], [0], [1], [1], [2]])):
         labels = function(images(5), classes, num_classes=4, rng=ndd.random.RNG(1))[1]
@@ -123,12 +123,12 @@ def test_mixing_repeats_with_a_seed(function: Callable[..., Any], threads: int) 
 @each
 def test_batches_of_one_and_no_image_are_accepted(function: Callable[..., Any]) -> None:
     batch = images(1)
-    made, labels = function(batch, [1], num_classes=2)
-    assert torch.equal(made.torch(), batch.torch())
+    result, labels = function(batch, [1], num_classes=2)
+    assert torch.equal(result.torch(), batch.torch())
     assert labels.torch().tolist() == [[0, 1]]
     none = ndd.batch(torch.zeros(0, 4, 5, 3, dtype=torch.uint8), layout="HWC")
-    made, labels = function(none, torch.zeros(0, 2))
-    assert (made.batch_size, labels.batch_size) == (0, 0)
+    result, labels = function(none, torch.zeros(0, 2))
+    assert (result.batch_size, labels.batch_size) == (0, 0)
     empty = ndd.batch(torch.zeros(2, 0, 5, 3, dtype=torch.uint8), layout="HWC")
     assert function(empty).shape == [(0, 5, 3)] * 2
 
@@ -139,8 +139,8 @@ def test_inputs_are_unchanged_and_may_be_pending(function: Callable[..., Any]) -
     before = batch.torch().clone()
     expected = function(batch, rng=ndd.random.RNG(1)).torch()
     with ndd.EvalMode.deferred:
-        made = function(ndd.cast(batch, dtype=batch.dtype), rng=ndd.random.RNG(1))
-    assert torch.equal(made.torch(), expected)
+        result = function(ndd.cast(batch, dtype=batch.dtype), rng=ndd.random.RNG(1))
+    assert torch.equal(result.torch(), expected)
     assert torch.equal(batch.torch(), before)
 
 

@@ -17,8 +17,8 @@ dense_and_ragged = pytest.mark.parametrize("ragged", [False, True], ids=["dense"
 def plain_images(ragged: bool, dtype: torch.dtype = torch.uint8) -> ndd.Batch:
     """Image i has the value 10 (i + 1) everywhere."""
     shapes = SHAPES if ragged else SHAPES[:1] * 5
-    made = [torch.full(shape, 10 * (i + 1)) for i, shape in enumerate(shapes)]
-    return ndd.batch([one.to(dtype) if dtype is torch.uint8 else one.to(dtype) / 255 for one in made], layout="HWC")
+    results = [torch.full(shape, 10 * (i + 1)) for i, shape in enumerate(shapes)]
+    return ndd.batch([result.to(dtype) if dtype is torch.uint8 else result.to(dtype) / 255 for result in results], layout="HWC")
 
 
 def quadrants(size: tuple[int, int], center: np.ndarray) -> list[tuple[slice, slice]]:
@@ -31,29 +31,29 @@ def quadrants(size: tuple[int, int], center: np.ndarray) -> list[tuple[slice, sl
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_mosaic_places_four_images_around_a_center(ragged: bool, dtype: torch.dtype, device: str) -> None:
     batch = plain_images(ragged, dtype)
-    made, sources, centers = augment.mosaic(batch.to_device(device), output_size=(48, 72), return_params=True, rng=ndd.random.RNG(1))
-    assert (made.shape, made.dtype, made.layout) == ([(48, 72, 3)] * 5, dtype, "HWC")
-    assert str(made.device).partition(":")[0] == device
+    result, sources, centers = augment.mosaic(batch.to_device(device), output_size=(48, 72), return_params=True, rng=ndd.random.RNG(1))
+    assert (result.shape, result.dtype, result.layout) == ([(48, 72, 3)] * 5, dtype, "HWC")
+    assert str(result.device).partition(":")[0] == device
     assert sources[:, 0].tolist() == list(range(5))
     assert all(sorted(column) == list(range(5)) for column in sources.T.tolist())
     assert len({tuple(center) for center in centers.tolist()}) > 3
     assert ((centers >= torch.tensor([12, 18])) & (centers <= torch.tensor([36, 54]))).all()
-    for one, numbers, center in zip(made.cpu(), sources.tolist(), centers.numpy(), strict=True):
+    for item, numbers, center in zip(result.cpu(), sources.tolist(), centers.numpy(), strict=True):
         for number, part in zip(numbers, quadrants((48, 72), center), strict=True):
             value = 10 * (number + 1) if dtype is torch.uint8 else np.float32(10 * (number + 1) / 255)
-            np.testing.assert_allclose(np.asarray(one)[part], value, rtol=1e-6)
+            np.testing.assert_allclose(np.asarray(item)[part], value, rtol=1e-6)
 
 
 @dense_and_ragged
 def test_images_keep_their_aspect_ratio_and_touch_the_center(ragged: bool) -> None:
     """Images whose values are the coordinates of their pixels show which part of them is where."""
     shapes = SHAPES if ragged else SHAPES[:1] * 5
-    made = [np.stack([*np.mgrid[:h, :w], np.zeros((h, w))], -1).astype(np.float32) + 0.5 for h, w, _ in shapes]
-    batch = ndd.batch(made, layout="HWC")
+    results = [np.stack([*np.mgrid[:h, :w], np.zeros((h, w))], -1).astype(np.float32) + 0.5 for h, w, _ in shapes]
+    batch = ndd.batch(results, layout="HWC")
     mosaics, sources, centers = augment.mosaic(batch, output_size=(48, 72), return_params=True, rng=ndd.random.RNG(1))
-    for one, numbers, center in zip(mosaics, sources.tolist(), centers.numpy(), strict=True):
+    for mosaic, numbers, center in zip(mosaics, sources.tolist(), centers.numpy(), strict=True):
         for k, (number, part) in enumerate(zip(numbers, quadrants((48, 72), center), strict=True)):
-            shown = np.asarray(one)[part].astype(np.float64)
+            shown = np.asarray(mosaic)[part].astype(np.float64)
             height, width, _ = shapes[number]
             scale = max(shown.shape[0] / height, shown.shape[1] / width)
             y, x = (np.arange(n) + 0.5 for n in shown.shape[:2])
@@ -82,12 +82,12 @@ def test_boxes_and_masks_move_with_the_images(ragged: bool, device: str) -> None
         masks.append(mask)
         boxes.append(np.array([[left, top, right, bottom]], np.float32))
         labels.append(np.array([i + 1]))
-    given = [ndd.batch(value).to_device(device) for value in (boxes, labels, masks)]
-    made, new_boxes, new_labels, new_masks, sources, centers = augment.mosaic(
+    values = [ndd.batch(value).to_device(device) for value in (boxes, labels, masks)]
+    result, new_boxes, new_labels, new_masks, sources, centers = augment.mosaic(
         ndd.batch(pictures, layout="HWC").to_device(device),
-        boxes=given[0],
-        labels=given[1],
-        masks=given[2],
+        boxes=values[0],
+        labels=values[1],
+        masks=values[2],
         output_size=(96, 96),
         min_visibility=0,
         return_params=True,
@@ -95,10 +95,10 @@ def test_boxes_and_masks_move_with_the_images(ragged: bool, device: str) -> None
     )
     assert new_masks.shape == [(96, 96)] * 5
     assert new_masks.dtype == torch.int32
-    assert {str(one.device).partition(":")[0] for one in (made, new_boxes, new_labels, new_masks)} == {device}
+    assert {str(value.device).partition(":")[0] for value in (result, new_boxes, new_labels, new_masks)} == {device}
     found = 0
     for i in range(5):
-        mask, picture = (np.asarray(value.cpu().select(i)) for value in (new_masks, made))
+        mask, picture = (np.asarray(value.cpu().select(i)) for value in (new_masks, result))
         for k, part in enumerate(quadrants((96, 96), centers[i].numpy())):
             label = int(sources[i, k]) + 1
             inside = np.zeros((96, 96), bool)
@@ -124,14 +124,14 @@ def test_hardly_visible_boxes_are_dropped() -> None:
         _, some, theirs = augment.mosaic(
             batch, output_size=(64, 64), boxes=boxes, labels=labels, min_visibility=least, center_range=(0.3, 0.6), rng=ndd.random.RNG(0)
         )
-        assert [len(one) for one in theirs] == [shape[0] for shape in some.shape]
-        for one in some:
-            left, top, right, bottom = one.torch().T
+        assert [len(their) for their in theirs] == [shape[0] for shape in some.shape]
+        for value in some:
+            left, top, right, bottom = value.torch().T
             assert ((right > left) & (bottom > top)).all()
-            assert one.torch().min() >= 0
-            assert one.torch().max() <= 64
-        kept[least] = [len(one) for one in theirs]
-        assert all(3 not in one.torch() for one in theirs)  # without an area
+            assert value.torch().min() >= 0
+            assert value.torch().max() <= 64
+        kept[least] = [len(their) for their in theirs]
+        assert all(3 not in their.torch() for their in theirs)  # without an area
     assert sum(kept[0.0]) > sum(kept[0.5]) > sum(kept[1.0]) > 0
 
 
@@ -143,8 +143,8 @@ def test_mosaic_accepts_images_without_boxes() -> None:
 
 
 def test_mosaic_accepts_one_image() -> None:
-    made, boxes = augment.mosaic(plain_images(True).select([2]), output_size=[10, 12], boxes=[[[0.0, 0, 64, 64]]], center_range=(0.5, 0.5))
-    assert (made.torch() == 30).all()
+    result, boxes = augment.mosaic(plain_images(True).select([2]), output_size=[10, 12], boxes=[[[0.0, 0, 64, 64]]], center_range=(0.5, 0.5))
+    assert (result.torch() == 30).all()
     assert boxes.torch().tolist() == [[[0, 0, 6, 5], [6, 0, 12, 5], [0, 5, 6, 10], [6, 5, 12, 10]]]
 
 
@@ -211,14 +211,14 @@ def _objects() -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
 
 
 def test_masks_of_objects_follow_their_boxes(device: str) -> None:
-    images, masks, boxes = (one.to_device(device) for one in _objects())
-    _, made, labels, planes, sources, _ = augment.mosaic(
+    images, masks, boxes = (item.to_device(device) for item in _objects())
+    _, result, labels, planes, sources, _ = augment.mosaic(
         images, output_size=[48, 60], boxes=boxes, masks=masks, labels=[list(range(10 * k, 11 * k)) for k in range(4)], return_params=True
     )
     assert planes.layout == "CHW"
-    for rows, numbers, shown, row in zip(made.cpu(), labels.cpu(), planes.cpu(), sources.tolist(), strict=True):
+    for rows, numbers, shown, row in zip(result.cpu(), labels.cpu(), planes.cpu(), sources.tolist(), strict=True):
         assert len(rows) == len(numbers) == len(shown)
-        assert {int(one) // 10 for one in np.asarray(numbers)} <= set(row)
+        assert {int(value) // 10 for value in np.asarray(numbers)} <= set(row)
         for box, number, mask in zip(np.asarray(rows), np.asarray(numbers), np.asarray(shown), strict=True):
             assert set(np.unique(mask)) <= {0, number}
             if number:
@@ -228,8 +228,8 @@ def test_masks_of_objects_follow_their_boxes(device: str) -> None:
 
 def test_masks_of_objects_without_boxes_are_all_kept() -> None:
     images, masks, _ = _objects()
-    made = augment.mosaic(images, output_size=[48, 60], masks=masks)[1]
-    assert made.shape == [(6, 48, 60)] * 4
+    result = augment.mosaic(images, output_size=[48, 60], masks=masks)[1]
+    assert result.shape == [(6, 48, 60)] * 4
     with pytest.raises(ValueError, match="one for each box"):
         augment.mosaic(images, output_size=[48, 60], masks=masks, boxes=[[[0, 0, 1, 1]]] * 4)
 
@@ -237,18 +237,18 @@ def test_masks_of_objects_without_boxes_are_all_kept() -> None:
 def test_other_augmentations_move_masks_of_objects() -> None:
     images, masks, _ = _objects()
     right = augment.Augmentation("right", matrix=lambda parameter, height, width: [[1, 0, 2], [0, 1, 0]])
-    made = augment.rand_augment(images, n=1, augmentations=[right], masks=masks)[1]
-    assert (made.shape, made.layout) == (masks.shape, "CHW")
-    for one, old in zip(made, masks, strict=True):
-        assert np.array_equal(np.asarray(one)[:, :, 2:], np.asarray(old)[:, :, :-2])
+    result = augment.rand_augment(images, n=1, augmentations=[right], masks=masks)[1]
+    assert (result.shape, result.layout) == (masks.shape, "CHW")
+    for item, old in zip(result, masks, strict=True):
+        assert np.array_equal(np.asarray(item)[:, :, 2:], np.asarray(old)[:, :, :-2])
     deformed = augment.elastic(images, alpha=1e-6, masks=masks)[1]
-    assert all(np.array_equal(np.asarray(one), np.asarray(old)) for one, old in zip(deformed, masks, strict=True))
+    assert all(np.array_equal(np.asarray(value), np.asarray(old)) for value, old in zip(deformed, masks, strict=True))
 
 
 def test_masks_of_a_mosaic_can_be_flipped() -> None:
     images, _, _ = _objects()
     masks = ndd.batch([torch.arange(shape[0] * shape[1]).reshape(shape[:2]) for shape in images.shape])
-    made = augment.mosaic(images, output_size=[48, 60], masks=masks)[1]
-    flipped = ndd.flip(made)
-    assert flipped.layout == made.layout == "HW"
-    assert torch.equal(flipped.torch(), made.torch().flip(2))
+    result = augment.mosaic(images, output_size=[48, 60], masks=masks)[1]
+    flipped = ndd.flip(result)
+    assert flipped.layout == result.layout == "HW"
+    assert torch.equal(flipped.torch(), result.torch().flip(2))

@@ -21,7 +21,7 @@ POLICIES: dict[str, Callable[..., Any]] = {
     "trivial": augment.trivial_augment,
     "rand": augment.rand_augment,
     "auto": augment.auto_augment,
-    "auto, reduced": lambda images, **given: augment.auto_augment(images, policy="reduced_image_net", **given),
+    "auto, reduced": lambda images, **value: augment.auto_augment(images, policy="reduced_image_net", **value),
 }
 SHAPES = [(40, 50, 3), (31, 64, 3), (7, 9, 3), (50, 40, 3)]
 each_policy = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
@@ -31,14 +31,14 @@ dense_and_ragged = pytest.mark.parametrize("ragged", [False, True], ids=["dense"
 def images(count: int, ragged: bool, dtype: torch.dtype = torch.uint8, seed: int = 0) -> ndd.Batch:
     generator = torch.Generator().manual_seed(seed)
     shapes = [SHAPES[i % len(SHAPES)] if ragged else SHAPES[0] for i in range(count)]
-    made = [torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator) for shape in shapes]
-    return ndd.batch([one if dtype is torch.uint8 else one.to(dtype) / 255 for one in made], layout="HWC")
+    results = [torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator) for shape in shapes]
+    return ndd.batch([result if dtype is torch.uint8 else result.to(dtype) / 255 for result in results], layout="HWC")
 
 
 def same(left: ndd.Batch, right: ndd.Batch) -> None:
     assert left.shape == right.shape
-    for one, other in zip(left.cpu(), right.cpu(), strict=True):
-        assert torch.equal(one.torch(), other.torch())
+    for value, other in zip(left.cpu(), right.cpu(), strict=True):
+        assert torch.equal(value.torch(), other.torch())
 
 
 @each_policy
@@ -46,21 +46,21 @@ def same(left: ndd.Batch, right: ndd.Batch) -> None:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 def test_batch_equals_its_samples(policy: Callable[..., Any], ragged: bool, dtype: torch.dtype, device: str) -> None:
     batch = images(24, ragged, dtype)
-    before = [one.torch().clone() for one in batch]
-    made, done = policy(batch.to_device(device), return_params=True, rng=ndd.random.RNG(5))
-    assert (made.layout, made.dtype, made.shape) == ("HWC", dtype, batch.shape)
-    assert str(made.device).partition(":")[0] == device
+    before = [sample.torch().clone() for sample in batch]
+    output, done = policy(batch.to_device(device), return_params=True, rng=ndd.random.RNG(5))
+    assert (output.layout, output.dtype, output.shape) == ("HWC", dtype, batch.shape)
+    assert str(output.device).partition(":")[0] == device
     spaces = {augment.trivial_augment: augment.TRIVIAL_AUGMENT_WIDE, augment.auto_augment: IMAGE_NET}
-    known = {one.name: one for one in spaces.get(policy, CUSTOM_POLICY)}
+    known = {value.name: value for value in spaces.get(policy, CUSTOM_POLICY)}
     assert len({name for row in done for name, _ in row}) > 5
-    for one, row, result in zip(batch, done, made.cpu(), strict=True):
+    for item, row, result in zip(batch, done, output.cpu(), strict=True):
         for name, parameter in row:  # at the one parameter that there is
             fixed = Augmentation(name, (parameter, parameter), values=known[name].values, matrix=known[name].matrix)
-            one = augment.rand_augment(one, n=1, augmentations=[fixed])
+            item = augment.rand_augment(item, n=1, augmentations=[fixed])
         # A level by which the first step differs is up to 1.9 after the second.
         tolerance = 0 if device == "cpu" else len(row) if dtype is torch.uint8 else 1e-5
-        np.testing.assert_allclose(result.torch().double(), one.torch().double(), rtol=0, atol=tolerance)
-    assert all(torch.equal(one.torch(), old) for one, old in zip(batch, before, strict=True))
+        np.testing.assert_allclose(result.torch().double(), item.torch().double(), rtol=0, atol=tolerance)
+    assert all(torch.equal(sample.torch(), old) for sample, old in zip(batch, before, strict=True))
 
 
 @each_policy
@@ -100,8 +100,8 @@ def test_generator_advances_by_seven_words(policy: Callable[..., Any], size: int
 def test_zero_augmentations_keep_images_but_draw() -> None:
     rng, other = ndd.random.RNG(3), ndd.random.RNG(3)
     batch = images(4, True)
-    made, done = augment.rand_augment(batch, n=0, return_params=True, rng=rng)
-    same(made, batch)
+    result, done = augment.rand_augment(batch, n=0, return_params=True, rng=rng)
+    same(result, batch)
     assert done == [[]] * 4
     other.advance(7)
     assert rng.state == other.state
@@ -112,16 +112,16 @@ def test_evaluation_modes_do_not_matter(mode: ndd.EvalMode) -> None:
     batch = images(8, True)
     expected = augment.rand_augment(batch, rng=ndd.random.RNG(2))
     with mode:
-        made = augment.rand_augment(ndd.cast(batch, dtype=batch.dtype), rng=ndd.random.RNG(2))
-    same(made, expected)
+        result = augment.rand_augment(ndd.cast(batch, dtype=batch.dtype), rng=ndd.random.RNG(2))
+    same(result, expected)
 
 
 @pytest.mark.parametrize("function", [augment.trivial_augment, augment.mixup, augment.cutmix])
 def test_policies_break_compiled_graphs(function: Callable[..., Any]) -> None:
     batch = images(4, False)
-    compiled = torch.compile(lambda given, rng: function(given, rng=rng).torch() + 1, backend="eager")
+    compiled = torch.compile(lambda value, rng: function(value, rng=rng).torch() + 1, backend="eager")
     assert torch.equal(compiled(batch, ndd.random.RNG(1)), function(batch, rng=ndd.random.RNG(1)).torch() + 1)
-    whole = torch.compile(lambda given: function(given), backend="eager", fullgraph=True)
+    whole = torch.compile(lambda value: function(value), backend="eager", fullgraph=True)
     with pytest.raises(torch._dynamo.exc.Unsupported, match="reads the random numbers"):
         whole(batch)
 
@@ -133,7 +133,7 @@ def test_trivial_augment_draws_evenly() -> None:
     tiny = ndd.batch(torch.zeros(3000, 1, 1, 3, dtype=torch.uint8), layout="HWC")
     _, done = augment.trivial_augment(tiny, return_params=True, rng=ndd.random.RNG(0))
     counts = Counter(name for ((name, _),) in done)
-    assert set(counts) == {one.name for one in augment.TRIVIAL_AUGMENT_WIDE}
+    assert set(counts) == {value.name for value in augment.TRIVIAL_AUGMENT_WIDE}
     assert all(abs(count - 3000 / 14) < 5 * (3000 / 14) ** 0.5 for count in counts.values())
     turns = [parameter for ((name, parameter),) in done if name == "rotate"]
     assert -135 <= min(turns) < -100
@@ -191,11 +191,11 @@ def rectangles(ragged: bool) -> tuple[ndd.Batch, ndd.Batch, ndd.Batch]:
 @dense_and_ragged
 def test_boxes_and_masks_move_with_the_image(name: str, ragged: bool, device: str) -> None:
     pictures, boxes, masks = (value.to_device(device) for value in rectangles(ragged))
-    given = {"augmentations": [name], "n": 1, "m": 15, "fill_value": 0, "rng": ndd.random.RNG(4)}
-    moved, new_boxes, new_masks = augment.rand_augment(pictures, boxes=boxes, masks=masks, **given)
+    source = {"augmentations": [name], "n": 1, "m": 15, "fill_value": 0, "rng": ndd.random.RNG(4)}
+    moved, new_boxes, new_masks = augment.rand_augment(pictures, boxes=boxes, masks=masks, **source)
     assert new_masks.dtype == torch.int64
     assert new_masks.shape == masks.shape
-    assert [str(one.device).partition(":")[0] for one in (new_boxes, new_masks)] == [device] * 2
+    assert [str(value.device).partition(":")[0] for value in (new_boxes, new_masks)] == [device] * 2
     changed = 0
     for picture, box, old, mask in zip(moved.cpu(), new_boxes.cpu(), boxes.cpu(), new_masks.cpu(), strict=True):
         y, x = np.nonzero(np.asarray(picture)[..., 0] > 127)
@@ -252,19 +252,19 @@ def test_integer_boxes_become_floating_point() -> None:
 
 def test_results_do_not_share_memory() -> None:
     pixels, boxes, masks = torch.zeros(2, 4, 5, 3, dtype=torch.uint8), torch.ones(2, 1, 4), torch.ones(2, 4, 5)
-    made = augment.rand_augment(ndd.as_batch(pixels, layout="HWC"), n=1, augmentations=["identity"], boxes=boxes, masks=masks)
-    for one in made:
-        before = one.torch().clone()
-        for given in (pixels, boxes, masks):
-            given += 1
-        assert torch.equal(one.torch(), before)
+    result = augment.rand_augment(ndd.as_batch(pixels, layout="HWC"), n=1, augmentations=["identity"], boxes=boxes, masks=masks)
+    for item in result:
+        before = item.torch().clone()
+        for value in (pixels, boxes, masks):
+            value += 1
+        assert torch.equal(item.torch(), before)
 
 
 def test_moved_masks_are_filled() -> None:
     batch = ndd.batch([torch.zeros(4, 4, 1, dtype=torch.uint8)], layout="HWC")
     right = Augmentation("right", (2, 2), matrix=lambda amount, height, width: [[1, 0, amount], [0, 1, 0]])
-    made, masks = augment.rand_augment(batch, n=1, augmentations=[right], masks=[torch.zeros(4, 4, dtype=torch.uint8)], mask_fill_value=255)
-    assert made.torch()[0, 0, :, 0].tolist() == [128, 128, 0, 0]
+    result, masks = augment.rand_augment(batch, n=1, augmentations=[right], masks=[torch.zeros(4, 4, dtype=torch.uint8)], mask_fill_value=255)
+    assert result.torch()[0, 0, :, 0].tolist() == [128, 128, 0, 0]
     assert masks.torch()[0, 0].tolist() == [255, 255, 0, 0]
     assert masks.layout == "HW"
 
@@ -272,20 +272,20 @@ def test_moved_masks_are_filled() -> None:
 # --- Videos ---
 
 
-@pytest.mark.parametrize("one", CUSTOM_POLICY, ids=[one.name for one in CUSTOM_POLICY])
+@pytest.mark.parametrize("one", CUSTOM_POLICY, ids=[value.name for value in CUSTOM_POLICY])
 def test_a_video_equals_its_frames(one: Augmentation) -> None:
     frames = torch.randint(0, 256, (3, 20, 30, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     frames[1] //= 2
     video = ndd.batch([frames, frames[:2, :15]], layout="FHWC")
     masks = ndd.batch([frames[..., 0], frames[:2, :15, :, 0]], layout="FHW")
-    made, boxes, moved, [[(_, parameter)], _] = augment.rand_augment(
+    result, boxes, moved, [[(_, parameter)], _] = augment.rand_augment(
         video, n=1, m=20, augmentations=[one], masks=masks, boxes=[[[2.0, 3, 9, 9]]] * 2, return_params=True, rng=ndd.random.RNG(1)
     )
-    assert (made.layout, made.shape, moved.layout, moved.shape) == ("FHWC", video.shape, "FHW", masks.shape)
+    assert (result.layout, result.shape, moved.layout, moved.shape) == ("FHWC", video.shape, "FHW", masks.shape)
     fixed = Augmentation(one.name, (parameter, parameter), values=one.values, matrix=one.matrix)
     for k in range(3):
         image, box, mask = augment.rand_augment(frames[k], n=1, augmentations=[fixed], masks=frames[k, ..., 0], boxes=[[2.0, 3, 9, 9]])
-        assert torch.equal(made.select(0).torch()[k], image.torch())
+        assert torch.equal(result.select(0).torch()[k], image.torch())
         assert torch.equal(moved.select(0).torch()[k], mask.torch())
         assert torch.equal(boxes.select(0).torch(), box.torch())
 
@@ -303,23 +303,32 @@ def test_custom_augmentations_are_applied() -> None:
     blur = Augmentation("blur", (1.0, 3.0), values=lambda chosen, parameters: ndd.gaussian_blur(chosen, sigma=parameters))
     flip = Augmentation("flip", matrix=lambda parameter, height, width: [[-1, 0, width], [0, 1, 0]])
     boxes = ndd.batch([[[1.0, 2.0, 4.0, 5.0]]] * 10)
-    made, moved, done = augment.trivial_augment(batch, augmentations=[blur, flip, "identity"], boxes=boxes, return_params=True, rng=ndd.random.RNG(0))
+    output, moved, done = augment.trivial_augment(
+        batch, augmentations=[blur, flip, "identity"], boxes=boxes, return_params=True, rng=ndd.random.RNG(0)
+    )
     assert {name for ((name, _),) in done} == {"blur", "flip", "identity"}
-    for one, ((name, parameter),), result, box in zip(batch, done, made, moved, strict=True):
-        expected = {"blur": lambda: ndd.gaussian_blur(one, sigma=parameter), "flip": lambda: ndd.flip(one), "identity": lambda: one}[name]()  # noqa: B023
+    for sample, ((name, parameter),), result, box in zip(batch, done, output, moved, strict=True):
+        expected = {"blur": lambda: ndd.gaussian_blur(sample, sigma=parameter), "flip": lambda: ndd.flip(sample), "identity": lambda: sample}[name]()  # noqa: B023
         assert torch.equal(result.torch(), expected.torch())
-        width = one.shape[1]
+        width = sample.shape[1]
         assert box.torch().tolist() == [[width - 4.0, 2.0, width - 1.0, 5.0] if name == "flip" else [1.0, 2.0, 4.0, 5.0]]
 
 
 def test_single_image_is_accepted() -> None:
     image = torch.randint(0, 256, (20, 30, 3), dtype=torch.uint8)
-    made, boxes, masks, done = augment.trivial_augment(
+    result, boxes, masks, done = augment.trivial_augment(
         image, boxes=torch.tensor([[1.0, 2, 3, 4]]), masks=torch.zeros(20, 30, dtype=torch.bool), return_params=True, rng=ndd.random.RNG(8)
     )
-    assert (type(made), made.shape, boxes.shape, masks.shape, masks.dtype, len(done)) == (ndd.Tensor, (20, 30, 3), (1, 4), (20, 30), torch.bool, 1)
+    assert (type(result), result.shape, boxes.shape, masks.shape, masks.dtype, len(done)) == (
+        ndd.Tensor,
+        (20, 30, 3),
+        (1, 4),
+        (20, 30),
+        torch.bool,
+        1,
+    )
     of_batch = augment.trivial_augment(ndd.batch(image[None], layout="HWC"), rng=ndd.random.RNG(8))
-    assert torch.equal(made.torch(), of_batch.select(0).torch())
+    assert torch.equal(result.torch(), of_batch.select(0).torch())
 
 
 # --- Errors ---
@@ -367,7 +376,7 @@ def test_rand_augment_rejects_invalid_arguments(text: str, given: dict[str, Any]
 @pytest.mark.parametrize(
     ("text", "given"),
     [
-        ("unknown policy 'imagenet'.*reduced_image_net", {"policy": "imagenet"}),
+        ("policy must be one of image_net, reduced_image_net.*got 'imagenet'; did you mean 'image_net'", {"policy": "imagenet"}),
         ("custom policies", {"policy": "svhn", "num_magnitude_bins": 11}),
         ("empty", {"policy": []}),
         ("probability", {"policy": [[("rotate", 1.5, 3)]]}),
@@ -384,9 +393,9 @@ def test_auto_augment_rejects_invalid_policies(text: str, given: dict[str, Any])
 def test_errors_do_not_advance_the_generator() -> None:
     rng = ndd.random.RNG(1)
     before = rng.state
-    for given in ({"boxes": ndd.batch(torch.zeros(1, 3, 4))}, {"masks": ndd.batch(torch.zeros(2, 5, 4))}):
+    for value in ({"boxes": ndd.batch(torch.zeros(1, 3, 4))}, {"masks": ndd.batch(torch.zeros(2, 5, 4))}):
         with pytest.raises(ValueError, match="trivial_augment"):
-            augment.trivial_augment(BATCH, rng=rng, **given)
+            augment.trivial_augment(BATCH, rng=rng, **value)
     assert rng.state == before
 
 
@@ -412,9 +421,9 @@ def test_custom_augmentations_are_checked() -> None:
 def test_magnitude_per_sample() -> None:
     images = ndd.batch(torch.full((3, 4, 6, 3), 200, dtype=torch.uint8), layout="HWC")
     for m in (ndd.batch([0, 15, 30]), [0, 15, 30], torch.tensor([0, 15, 30]), np.array([0.0, 15.0, 30.0])):
-        made, done = augment.rand_augment(images, n=1, m=m, augmentations=["solarize"], return_params=True)
+        result, done = augment.rand_augment(images, n=1, m=m, augmentations=["solarize"], return_params=True)
         assert done == [[("solarize", 1.0)], [("solarize", 0.5)], [("solarize", 0.0)]]
-        assert made.torch()[:, 0, 0, 0].tolist() == [200, 55, 55]
+        assert result.torch()[:, 0, 0, 0].tolist() == [200, 55, 55]
     done = augment.rand_augment(images, n=2, m=9, probability=[0.0, 1.0, 0.0], return_params=True)[1]
     assert [len(steps) for steps in done] == [0, 2, 0]
     done = augment.rand_augment(images, n=1, m=10, magnitude_std=[0.0, 0.0, float("inf")], augmentations=["solarize"], return_params=True)[1]
@@ -423,8 +432,8 @@ def test_magnitude_per_sample() -> None:
 
 def test_severity_per_sample() -> None:
     images = ndd.batch(torch.full((2, 4, 6, 3), 200, dtype=torch.uint8), layout="HWC")
-    made = augment.aug_mix(images, augmentations=["posterize", "solarize"], severity=ndd.batch([1, 10]), rng=ndd.random.RNG(2))
-    assert made.torch()[0].eq(200).float().mean() > made.torch()[1].eq(200).float().mean()
+    result = augment.aug_mix(images, augmentations=["posterize", "solarize"], severity=ndd.batch([1, 10]), rng=ndd.random.RNG(2))
+    assert result.torch()[0].eq(200).float().mean() > result.torch()[1].eq(200).float().mean()
 
 
 @pytest.mark.parametrize("name", ["m", "magnitude_std", "probability"])

@@ -48,8 +48,8 @@ def test_magnitudes_have_their_deviation() -> None:
 def test_weights_choose_without_repetition() -> None:
     names = ["rotate", "invert", "posterize"]
     weights = [6.0, 3.0, 1.0]
-    choices = [augment.TRIVIAL_AUGMENT_WIDE[0], *(one for one in TIMM if one.name in names)]
-    rows = done(2000, n=2, augmentations=choices, weights=[0.0, *(weights[names.index(one.name)] for one in choices[1:])])
+    choices = [augment.TRIVIAL_AUGMENT_WIDE[0], *(value for value in TIMM if value.name in names)]
+    rows = done(2000, n=2, augmentations=choices, weights=[0.0, *(weights[names.index(choice.name)] for choice in choices[1:])])
     assert all(len({name for name, _ in row}) == 2 for row in rows)
     first = Counter(row[0][0] for row in rows)
     for name, weight in zip(names, weights, strict=True):
@@ -74,12 +74,12 @@ def test_rand_augment_rejects_invalid_variants(arguments: dict[str, Any], messag
 def test_cubic_interpolation_is_applied() -> None:
     y, x = np.mgrid[:40, :50]
     image = torch.from_numpy((127 + 100 * np.sin(x / 5) * np.cos(y / 4)).astype(np.uint8))[..., None].repeat(1, 1, 3)
-    made = {
+    results = {
         kind: augment.rand_augment(image, n=1, m=20, augmentations=["rotate"], interp_type=kind, rng=ndd.random.RNG(3)).torch().int()
         for kind in (types.INTERP_NN, types.INTERP_LINEAR, types.INTERP_CUBIC)
     }
-    assert (made[types.INTERP_CUBIC] - made[types.INTERP_LINEAR]).abs()[8:-8, 8:-8].float().mean() < 3
-    assert not torch.equal(made[types.INTERP_CUBIC], made[types.INTERP_LINEAR])
+    assert (results[types.INTERP_CUBIC] - results[types.INTERP_LINEAR]).abs()[8:-8, 8:-8].float().mean() < 3
+    assert not torch.equal(results[types.INTERP_CUBIC], results[types.INTERP_LINEAR])
     still = augment.rand_augment(image, n=1, m=0, augmentations=["rotate"], interp_type=types.INTERP_CUBIC)
     assert torch.equal(still.torch(), image)
 
@@ -108,15 +108,15 @@ NAMES = {
 def test_sets_equal_timm() -> None:
     theirs = pytest.importorskip("timm.data.auto_augment")
     for ours, increasing in ((TIMM, False), (TIMM_INCREASING, True)):
-        named = {NAMES[one.name] for one in ours}
+        named = {NAMES[our.name] for our in ours}
         assert named == {name.replace("Increasing", "") for name in theirs.rand_augment_choices("", increasing)}
     for text in ("rand-m9-tweights", "rand-t3aw", "rand-t3a"):
         arguments = augment.timm_arguments(text)
-        made = theirs.rand_augment_transform(text, {})
-        assert [NAMES[one.name] for one in arguments["augmentations"]] == [op.name.replace("Increasing", "") for op in made.ops]
-        if made.choice_weights is not None:
-            np.testing.assert_allclose(np.array(arguments["weights"]) / sum(arguments["weights"]), made.choice_weights)
-    assert {NAMES[one.name] for one in augment.timm_arguments("augmix")["augmentations"]} == {
+        result = theirs.rand_augment_transform(text, {})
+        assert [NAMES[argument.name] for argument in arguments["augmentations"]] == [op.name.replace("Increasing", "") for op in result.ops]
+        if result.choice_weights is not None:
+            np.testing.assert_allclose(np.array(arguments["weights"]) / sum(arguments["weights"]), result.choice_weights)
+    assert {NAMES[argument.name] for argument in augment.timm_arguments("augmix")["augmentations"]} == {
         name.replace("Increasing", "") for name in theirs._AUGMIX_TRANSFORMS
     }
 
@@ -126,14 +126,16 @@ def test_sets_equal_timm() -> None:
 def test_parameters_equal_timm(level: float, increasing: bool) -> None:
     theirs = pytest.importorskip("timm.data.auto_augment")
     hints = {"translate_pct": 0.45, "translate_const": 250}
-    everything = {one.name: one for text in (f"rand-inc{int(increasing)}", "rand-t3a") for one in augment.timm_arguments(text)["augmentations"]}
-    for name, one in everything.items():
+    everything = {
+        argument.name: argument for text in (f"rand-inc{int(increasing)}", "rand-t3a") for argument in augment.timm_arguments(text)["augmentations"]
+    }
+    for name, value in everything.items():
         full = NAMES[name] + ("Increasing" if increasing and f"{NAMES[name]}Increasing" in theirs.LEVEL_TO_ARG else "")
         function = theirs.LEVEL_TO_ARG[full]
         if function is None or (name == "solarize" and not increasing):  # the set "3a" has another one, whose test is the one above
             continue
         (wanted,) = function(level, hints)
-        got = one.parameter(level / 10)
+        got = value.parameter(level / 10)
         if full.endswith("Increasing") and name in ("color", "contrast", "brightness", "sharpness"):
             got, wanted = abs(got - 1), abs(wanted - 1)
         elif name.startswith("solarize"):
@@ -145,7 +147,7 @@ def test_parameters_equal_timm(level: float, increasing: bool) -> None:
 
 def test_posterize_and_solarize_levels_equal_timm() -> None:
     image = torch.arange(256, dtype=torch.uint8).view(16, 16, 1)
-    steps = {one.name: one for one in TIMM_INCREASING}
+    steps = {value.name: value for value in TIMM_INCREASING}
 
     def made(name: str, m: float) -> torch.Tensor:
         return augment.rand_augment(image, n=1, m=m, num_magnitude_bins=11, augmentations=[steps[name]]).torch().flatten().int()
@@ -180,9 +182,9 @@ def test_timm_arguments_parses_strings() -> None:
 def test_aug_mix_is_a_mixture() -> None:
     black = augment.Augmentation("black", values=lambda images, parameters: ndd.cast(images * 0, dtype=images.dtype))
     image = torch.full((2, 3, 3), 0.5)
-    made = augment.aug_mix(ndd.as_batch(image.expand(1000, 2, 3, 3), layout="HWC"), augmentations=[black], rng=ndd.random.RNG(1)).torch()
-    shares = made[:, 0, 0, 0].double() / 0.5
-    assert torch.equal(made, made[:, :1, :1, :1].expand_as(made))
+    result = augment.aug_mix(ndd.as_batch(image.expand(1000, 2, 3, 3), layout="HWC"), augmentations=[black], rng=ndd.random.RNG(1)).torch()
+    shares = result[:, 0, 0, 0].double() / 0.5
+    assert torch.equal(result, result[:, :1, :1, :1].expand_as(result))
     np.testing.assert_allclose(np.quantile(shares, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.05)  # Beta(1, 1)
     identity = augment.aug_mix(PIXELS, augmentations=[augment.RAND_AUGMENT[0]], rng=ndd.random.RNG(1))
     assert torch.equal(identity.torch(), PIXELS)
@@ -190,9 +192,9 @@ def test_aug_mix_is_a_mixture() -> None:
     first, again = (augment.aug_mix(ragged, rng=ndd.random.RNG(4)) for _ in range(2))
     assert first.shape == ragged.shape
     assert first.dtype == torch.uint8
-    for one, other in zip(first, again, strict=True):
-        assert torch.equal(one.torch(), other.torch())
-    assert {one.name for one in AUG_MIX} == {one.name for one in augment.RAND_AUGMENT} - {"identity"}
+    for item, other in zip(first, again, strict=True):
+        assert torch.equal(item.torch(), other.torch())
+    assert {value.name for value in AUG_MIX} == {value.name for value in augment.RAND_AUGMENT} - {"identity"}
 
 
 @pytest.mark.parametrize("alpha", [0.5, 2.0])
@@ -243,7 +245,7 @@ def test_label_smoothing_spreads_labels() -> None:
         assert labels.torch().min() >= 0.05 - 1e-6
         with pytest.raises(ValueError, match="label_smoothing must be from 0 to 1"):
             function(images, [0, 1, 1], num_classes=4, label_smoothing=1.5)
-    with pytest.raises(ValueError, match="partner must be random, previous or reversed"):
+    with pytest.raises(ValueError, match="partner must be one of random, previous, reversed"):
         augment.mixup(images, partner="next")
 
 
@@ -251,8 +253,8 @@ def test_mixup_or_cutmix_draws_by_probability() -> None:
     images = ndd.as_batch(torch.arange(2.0).reshape(2, 1, 1, 1).expand(2, 8, 8, 1).contiguous(), layout="HWC")
     rng, counts = ndd.random.RNG(1), Counter()
     for _ in range(200):
-        made = augment.mixup_or_cutmix(images, probability=0.5, switch_probability=0.4, cutmix_alpha=5.0, mixup_alpha=5.0, rng=rng).torch()
-        counts["none" if torch.equal(made, images.torch()) else "cutmix" if set(made.unique().tolist()) <= {0.0, 1.0} else "mixup"] += 1
+        result = augment.mixup_or_cutmix(images, probability=0.5, switch_probability=0.4, cutmix_alpha=5.0, mixup_alpha=5.0, rng=rng).torch()
+        counts["none" if torch.equal(result, images.torch()) else "cutmix" if set(result.unique().tolist()) <= {0.0, 1.0} else "mixup"] += 1
     assert abs(counts["none"] - 100) < 30
     assert abs(counts["cutmix"] - 40) < 25
     assert abs(counts["mixup"] - 60) < 25

@@ -37,8 +37,8 @@ def signed(dtype: str, count: int, seed: int) -> np.ndarray:
     if dtype[0] == "f":
         return generator.integers(-20, 20, count).astype(dtype) / 4
     limits = np.iinfo(dtype)
-    made = generator.integers(limits.min, limits.max, count, dtype, endpoint=True)
-    return np.where(generator.integers(0, 2, count) == 0, made, generator.integers(0, 4, count).astype(dtype))
+    result = generator.integers(limits.min, limits.max, count, dtype, endpoint=True)
+    return np.where(generator.integers(0, 2, count) == 0, result, generator.integers(0, 4, count).astype(dtype))
 
 
 def error_of(operation: Function, left: str, right: str) -> type[Exception] | None:
@@ -115,8 +115,8 @@ def test_ragged_batches(operation: Function) -> None:
         assert_same(lambda m, other=other: operation(m.batch(arrays), other), tolerance(operation), raises=raises)
         if not isinstance(other, np.ndarray):
             assert_same(lambda m, other=other: operation(other, m.batch(arrays)), tolerance(operation), raises=raises)
-    assert_same(lambda m: operation(m.batch(arrays), m.batch([one % 5 + 1 for one in arrays])))
-    assert_same(lambda m: operation(m.batch(arrays), m.batch([one[:1] % 5 + 1 for one in arrays])))
+    assert_same(lambda m: operation(m.batch(arrays), m.batch([array % 5 + 1 for array in arrays])))
+    assert_same(lambda m: operation(m.batch(arrays), m.batch([array[:1] % 5 + 1 for array in arrays])))
     assert_same(lambda m: operation(m.batch(arrays), m.batch([2, 1, 3])))
     assert_same(lambda m: operation(m.tensor([[1], [2]]), m.batch(arrays[::2])))
 
@@ -151,7 +151,7 @@ def test_division_by_zero(operation: Function, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_special_floats(operation: Function, dtype: str) -> None:
     edges = np.array([0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, 7.5], dtype)
-    a, b = (one.ravel() for one in np.meshgrid(edges, edges))
+    a, b = (value.ravel() for value in np.meshgrid(edges, edges))
     assert_same(lambda m: operation(m.tensor(a), m.tensor(b)), tolerance(operation), raises=error_of(operation, dtype, dtype))
 
 

@@ -22,11 +22,11 @@ def noise(*shape: int, low: float = -1, high: float = 1, seed: int = 0) -> np.nd
 def assert_near(program: Any, tolerance: float, raises: Raises | None = None) -> None:
     if (results := assert_alike(program, raises)) is not None:
         for ours, theirs in zip(results[0].samples, results[1].samples, strict=True):
-            one, other = ours.astype(np.float64), theirs.astype(np.float64)
+            value, other = ours.astype(np.float64), theirs.astype(np.float64)
             finite = np.isfinite(other)
-            np.testing.assert_array_equal(one[~finite], other[~finite])
+            np.testing.assert_array_equal(value[~finite], other[~finite])
             scale = np.abs(other[finite]).max(initial=1e-30)
-            assert np.abs(one[finite] - other[finite]).max(initial=0) <= tolerance * scale + (1 if ours.dtype.kind in "iu" else 0)
+            assert np.abs(value[finite] - other[finite]).max(initial=0) <= tolerance * scale + (1 if ours.dtype.kind in "iu" else 0)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_spectrogram_of_a_ragged_batch() -> None:
     signals = [noise(n, seed=n) for n in (500, 2000, 1234)]
     for layout in ("ft", "tf"):
         assert_near(lambda m, layout=layout: m.spectrogram(m.batch(signals), window_length=64, window_step=20, layout=layout), EXACT)
-    assert_near(lambda m: m.spectrogram(m.batch([one.astype(np.int16) for one in signals])), EXACT, raises=RuntimeError)
+    assert_near(lambda m: m.spectrogram(m.batch([signal.astype(np.int16) for signal in signals])), EXACT, raises=RuntimeError)
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,17 @@ def test_image_net_policy_equals_dali() -> None:
     pairs, space, bins = POLICIES["image_net"]
     assert bins == theirs.num_magnitude_bins
     assert [[(name, p, m) for name, p, m in pair] for pair in pairs] == [
-        [(one.name, p, m or 0) for one, p, m in pair] for pair in theirs.sub_policies
+        [(item.name, p, m or 0) for item, p, m in pair] for pair in theirs.sub_policies
     ]
-    ours = {one.name: one for one in in_space(space)}
+    ours = {item.name: item for item in in_space(space)}
     compared = set()
-    for one in {one.name: one for pair in theirs.sub_policies for one, _, _ in pair}.values():
-        if one.mag_range is not None:
-            scale = 255 if one.name in ("solarize", "solarize_add") else 1
-            if one.name != "translate_y":  # relative to the image's height in DALI, to 224 here
-                np.testing.assert_allclose(np.array(ours[one.name].range) * scale, one.mag_range)
-                compared.add(one.name)
-            assert ours[one.name].signed == one.randomly_negate
+    for value in {item.name: item for pair in theirs.sub_policies for item, _, _ in pair}.values():
+        if value.mag_range is not None:
+            scale = 255 if value.name in ("solarize", "solarize_add") else 1
+            if value.name != "translate_y":  # relative to the image's height in DALI, to 224 here
+                np.testing.assert_allclose(np.array(ours[value.name].range) * scale, value.mag_range)
+                compared.add(value.name)
+            assert ours[value.name].signed == value.randomly_negate
     assert compared == {"color", "posterize", "rotate", "shear_x", "shear_y", "solarize", "solarize_add"}
 
 
@@ -33,4 +33,4 @@ def test_image_net_policy_equals_dali() -> None:
 def test_other_policies_equal_dali(ours: str, theirs: str) -> None:
     policy = getattr(auto_augment, f"get_{theirs}_policy")
     policy = policy(use_shape=True) if theirs != "reduced_image_net" else policy()
-    assert [list(pair) for pair in POLICIES[ours][0]] == [[(one.name, p, m or 0) for one, p, m in pair] for pair in policy.sub_policies]
+    assert [list(pair) for pair in POLICIES[ours][0]] == [[(value.name, p, m or 0) for value, p, m in pair] for pair in policy.sub_policies]

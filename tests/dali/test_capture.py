@@ -17,13 +17,13 @@ CENTER = [0.25, 0.75]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    folder, generator, made = tmp_path_factory.mktemp("captured"), np.random.default_rng(0), []
+    folder, generator, results = tmp_path_factory.mktemp("captured"), np.random.default_rng(0), []
     for k in range(14):
         file = io.BytesIO()
         Image.fromarray(generator.integers(0, 256, (20 + k, 30, 3)).astype(np.uint8)).save(file, "PNG")
-        made.append(folder / f"{k:02}.png")
-        made[-1].write_bytes(file.getvalue())
-    return [str(path) for path in made]
+        results.append(folder / f"{k:02}.png")
+        results[-1].write_bytes(file.getvalue())
+    return [str(path) for path in results]
 
 
 def seen(module: ModuleType, files: list[str], capture: bool) -> list[Any]:
@@ -37,7 +37,7 @@ def seen(module: ModuleType, files: list[str], capture: bool) -> list[Any]:
             images = module.crop(images, crop=[16, 20], crop_pos_x=origin[0], crop_pos_y=origin[1])
             flipped = module.flip(images, horizontal=step % 2)
             normal = module.crop_mirror_normalize(flipped, mean=[10.0, 20.0, 30.0], std=[2.0, 4.0, 8.0])
-            found += [np.asarray(one) for batch in (normal, images, labels) for one in batch.tensors]
+            found += [np.asarray(sample) for batch in (normal, images, labels) for sample in batch.tensors]
     return found
 
 
@@ -45,9 +45,9 @@ def seen(module: ModuleType, files: list[str], capture: bool) -> list[Any]:
 def test_a_loop_gives_the_same(files: list[str], capture: bool) -> None:
     theirs, ours = (seen(module, files, capture) for module in (dali, ndd))
     assert len(ours) == len(theirs)
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=0, atol=1e-5)  # float32 divided by 2, and multiplied by a half
+    for our, other in zip(ours, theirs, strict=True):
+        assert our.dtype == other.dtype
+        np.testing.assert_allclose(our, other, rtol=0, atol=1e-5)  # float32 divided by 2, and multiplied by a half
 
 
 @pytest.mark.parametrize("module", [dali, ndd], ids=["dali", "ndd"])
@@ -90,16 +90,16 @@ def test_reader_that_began_without_capture_raises_runtime_error(files: list[str]
 
 
 def labels(loop: Any) -> list[int]:
-    return [int(one) for _, batch in loop for one in batch.torch().flatten()]
+    return [int(value) for _, batch in loop for value in batch.torch().flatten()]
 
 
 def test_capture_without_a_batch_size(files: list[str]) -> None:
     with pytest.raises(ValueError, match="batch_size"):
         dali.readers.File(files=files).next_epoch(capture=True)
     plain, captured = (list(ndd.readers.File(files=files).next_epoch(capture=capture)) for capture in (False, True))
-    assert [one.torch().tolist() for _, one in captured] == [one.torch().tolist() for _, one in plain]
+    assert [value.torch().tolist() for _, value in captured] == [value.torch().tolist() for _, value in plain]
     assert len(captured) == len(files)
-    assert all(isinstance(one, ndd.Tensor) for one, _ in captured)
+    assert all(isinstance(value, ndd.Tensor) for value, _ in captured)
 
 
 def test_captured_loop_resumes_from_a_checkpoint(files: list[str]) -> None:
@@ -126,7 +126,9 @@ def test_captured_loop_resumes_from_a_checkpoint(files: list[str]) -> None:
 
 def test_dropped_and_changed_invariants_are_their_values(files: list[str]) -> None:
     def run(module: ModuleType, sizes: list[Any]) -> list[Any]:
-        return [module.resize(module.decoders.image(one), size=size).shape[0] for (one, _), size in zip(batches(module, files), sizes, strict=True)]
+        return [
+            module.resize(module.decoders.image(value), size=size).shape[0] for (value, _), size in zip(batches(module, files), sizes, strict=True)
+        ]
 
     def dropped(module: ModuleType) -> list[Any]:
         return run(module, [module.capture.invariant([4, 5]), [4, 5], [4, 5], [4, 5]])

@@ -72,7 +72,7 @@ def resuming(new: Callable[[], Any], log: Log) -> None:
     log.step(lambda: (c.is_loaded, c.is_complete, len(c), c.names))
     for op, name in ((ops[0], None), (ops[1], "b"), (ops[2], "unknown"), (ops[2], None), (Op(), None)):
         log.step(lambda op=op, name=name: c.register(op, name))
-        log.step(lambda: [one.value for one in ops])
+        log.step(lambda: [value.value for value in ops])
     for action in (lambda: c.get_state("b"), c.restore, c.collect, lambda: (c.is_loaded, c.is_complete)):
         log.step(action)
     partial = new()

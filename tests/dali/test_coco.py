@@ -81,7 +81,7 @@ def test_every_option_of_annotations(made: dict[str, Any], options: dict[str, An
     if "pixelwise_masks" in options:  # DALI crashes for annotations without a segmentation
         path = Path(made["annotations_file"])
         document = json.loads(path.read_text())
-        document["annotations"] = [one for one in document["annotations"] if one.get("segmentation")]
+        document["annotations"] = [value for value in document["annotations"] if value.get("segmentation")]
         path.write_text(json.dumps(document))
     assert_same_epochs("COCO", None, {**made, **options}, count=1)
 
@@ -149,11 +149,11 @@ def test_each_reads_the_maps_of_labels_that_the_other_has_preprocessed(tmp_path:
     folder = str(tmp_path / "meta")
     os.mkdir(folder)
     save = {"save_preprocessed_annotations": True, "save_preprocessed_annotations_dir": folder, "annotations_file": str(tmp_path / "maps.json")}
-    given = {"file_root": str(tmp_path), "pixelwise_masks": True}
-    epochs(module, "COCO", None, {**given, **save}, 1)
-    read = {**given, "preprocessed_annotations": folder}
+    values = {"file_root": str(tmp_path), "pixelwise_masks": True}
+    epochs(module, "COCO", None, {**values, **save}, 1)
+    read = {**values, "preprocessed_annotations": folder}
     assert_same_epochs("COCO", 2, read, count=1)
-    from_json = list(ndd.readers.COCO(**given, annotations_file=str(tmp_path / "maps.json")).next_epoch())
+    from_json = list(ndd.readers.COCO(**values, annotations_file=str(tmp_path / "maps.json")).next_epoch())
     for ours, theirs in zip(ndd.readers.COCO(**read).next_epoch(), from_json, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
@@ -161,11 +161,11 @@ def test_each_reads_the_maps_of_labels_that_the_other_has_preprocessed(tmp_path:
 @pytest.mark.parametrize(("batch_size", "options"), [ORDERS[1], ORDERS[4]], ids=str)
 def test_photographs_of_dali_extra(dali_extra: Path, batch_size: int, options: dict[str, Any]) -> None:
     folder = dali_extra / "db/coco"
-    given = {"annotations_file": str(folder / "instances.json"), "file_root": str(folder / "images"), "image_ids": True, "polygon_masks": True}
-    assert_same_epochs("COCO", batch_size, {**given, **options})
+    values = {"annotations_file": str(folder / "instances.json"), "file_root": str(folder / "images"), "image_ids": True, "polygon_masks": True}
+    assert_same_epochs("COCO", batch_size, {**values, **options})
 
 
 def test_maps_of_labels_of_photographs(dali_extra: Path) -> None:
     folder = dali_extra / "db/coco_pixelwise"
-    given = {"annotations_file": str(folder / "instances.json"), "file_root": str(folder / "images"), "pixelwise_masks": True}
-    assert_same_epochs("COCO", 2, given, count=1)
+    values = {"annotations_file": str(folder / "instances.json"), "file_root": str(folder / "images"), "pixelwise_masks": True}
+    assert_same_epochs("COCO", 2, values, count=1)

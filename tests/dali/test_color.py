@@ -126,9 +126,9 @@ def test_color_spaces(source: str, target: str, layout: str) -> None:
         results.append(module.color_space_conversion(module.batch(samples, layout=layout), **args).evaluate())
     ours, theirs = results
     assert ours.layout == theirs.layout == layout
-    for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-        assert one.shape == other.shape
-        difference = np.abs(np.asarray(one).astype(int) - np.asarray(other))
+    for sample, other in zip(ours.tensors, theirs.tensors, strict=True):
+        assert sample.shape == other.shape
+        difference = np.abs(np.asarray(sample).astype(int) - np.asarray(other))
         assert difference.max() <= 1
         assert (difference > 0).mean() < 0.005
 
@@ -185,8 +185,8 @@ def test_per_sample_and_per_frame(operator: str, names: list[str]) -> None:
             [np.asarray(t) for t in getattr(module, operator)(module.batch(images, layout="HWC"), **{name: module.batch(values)}).evaluate().tensors]
             for module in (ndd, dali)
         )
-        for one, other in zip(ours, theirs, strict=True):
-            assert_alike(one, other)
+        for our, other in zip(ours, theirs, strict=True):
+            assert_alike(our, other)
         ours, theirs = (
             [
                 np.asarray(t)
@@ -196,8 +196,8 @@ def test_per_sample_and_per_frame(operator: str, names: list[str]) -> None:
             ]
             for module in (ndd, dali)
         )
-        for one, other in zip(ours, theirs, strict=True):
-            assert_alike(one, other)
+        for our, other in zip(ours, theirs, strict=True):
+            assert_alike(our, other)
 
 
 @pytest.mark.filterwarnings("ignore:.*image_type:DeprecationWarning")

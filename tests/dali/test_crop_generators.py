@@ -62,7 +62,7 @@ def farthest(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def samples(made: Any) -> np.ndarray:
-    return np.stack([np.asarray(one) for one in made.tensors]).astype(np.float64)
+    return np.stack([np.asarray(sample) for sample in made.tensors]).astype(np.float64)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def samples(made: Any) -> np.ndarray:
 )
 def test_distributions_of_windows(shape: list[int], args: dict[str, Any]) -> None:
     ours, theirs = (
-        np.concatenate([samples(one) for one in m.random_crop_generator(shape, batch_size=COUNT, rng=m.random.RNG(seed=3), **args)], 1)
+        np.concatenate([samples(value) for value in m.random_crop_generator(shape, batch_size=COUNT, rng=m.random.RNG(seed=3), **args)], 1)
         for m in (ndd, dali)
     )
     for column in range(4):
@@ -182,8 +182,8 @@ def test_distributions_of_permutations(args: dict[str, bool]) -> None:
 
     def counts(m: Any) -> np.ndarray:
         rng = m.random.RNG(seed=5)
-        made = np.array([[np.asarray(one).item() for one in m.batch_permutation(batch_size=4, rng=rng, **args).tensors] for _ in range(1500)])
-        return np.stack([np.bincount(made[:, k], minlength=4) for k in range(4)])
+        result = np.array([[np.asarray(sample).item() for sample in m.batch_permutation(batch_size=4, rng=rng, **args).tensors] for _ in range(1500)])
+        return np.stack([np.bincount(result[:, k], minlength=4) for k in range(4)])
 
     ours, theirs = counts(ndd), counts(dali)
     assert ((ours == 0) == (theirs == 0)).all()

@@ -36,10 +36,10 @@ def test_every_pattern_and_algorithm(algorithm: str | None, dtype: str, layout: 
     args = {} if algorithm is None else {"algorithm": algorithm}
     ours, theirs = (module.debayer(module.batch(samples, layout=layout), blue_position=list(position), **args).evaluate() for module in (ndd, dali))
     assert ours.layout == theirs.layout
-    for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-        one, other = np.asarray(one), np.asarray(other)
-        assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        difference = np.abs(one.astype(int) - other)
+    for item, other in zip(ours.tensors, theirs.tensors, strict=True):
+        item, other = np.asarray(item), np.asarray(other)
+        assert (item.shape, item.dtype) == (other.shape, other.dtype)
+        difference = np.abs(item.astype(int) - other)
         assert difference.max() <= (algorithm == "vng_ocv")
         assert (difference > 0).mean() <= 0.002
 
@@ -59,8 +59,8 @@ def test_positions_per_sample_and_per_frame() -> None:
         lambda m: m.debayer(m.batch(images, layout="HW"), blue_position=m.batch(list(positions))),
         lambda m: m.debayer(m.batch(videos, layout="FHW"), blue_position=m.per_frame(positions)),
     ):
-        for one, other in zip(run(ndd).evaluate().tensors, run(dali).evaluate().tensors, strict=True):
-            np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+        for sample, other in zip(run(ndd).evaluate().tensors, run(dali).evaluate().tensors, strict=True):
+            np.testing.assert_array_equal(np.asarray(sample), np.asarray(other))
 
 
 @pytest.mark.parametrize("args", [{"blue_position": [2, 0]}, {"blue_position": [0]}, {"blue_position": [0, 0], "algorithm": "nonsense"}])

@@ -170,7 +170,7 @@ def test_windows_are_equal(name: str, options: dict[str, object], positional: tu
     assert_same(lambda module: getattr(module.decoders, name)(module.as_tensor(file), *positional, **options), raises=raises)
 
 
-@pytest.mark.parametrize(("codec", "mode"), [one for one in IMAGES if one[0] != "JPEG2000"])
+@pytest.mark.parametrize(("codec", "mode"), [image for image in IMAGES if image[0] != "JPEG2000"])
 def test_windows_of_all_output_types(codec: str, mode: str) -> None:
     file = encode(codec, mode)
     for output_type in ("RGB", "GRAY", "ANY_DATA"):
@@ -207,7 +207,7 @@ def test_peek_image_shape_of_turned_images() -> None:
         Image.new("RGB", (9, 5)).save(file, codec, exif=exif)
         contents = np.frombuffer(file.getvalue(), np.uint8)
         for options in ({}, {"adjust_orientation": False}):
-            assert_same(lambda module, given=options, file=contents: module.peek_image_shape(module.as_tensor(file), **given))
+            assert_same(lambda module, value=options, file=contents: module.peek_image_shape(module.as_tensor(file), **value))
 
 
 def test_imread_and_read(tmp_path: Path) -> None:

@@ -107,9 +107,9 @@ def test_flipped_and_transformed_points(program: Program, raises: Raises | None)
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int32"])
 def test_integer_points(dtype: str) -> None:
-    given = np.arange(10, 30).reshape(10, 2).astype(dtype)
+    array = np.arange(10, 30).reshape(10, 2).astype(dtype)
     for args in ({}, {"dtype": dtype}):
-        assert_same(lambda m, args=args: m.coord_transform(given, M=np.float32([[1.5, 0.0], [0.25, 2.0]]), **with_dtype(m, args)))
+        assert_same(lambda m, args=args: m.coord_transform(array, M=np.float32([[1.5, 0.0], [0.25, 2.0]]), **with_dtype(m, args)))
 
 
 @pytest.mark.parametrize(
@@ -161,8 +161,8 @@ def test_encoded_boxes(args: dict[str, Any], k: int, raises: Raises | None) -> N
 
 def test_labels_of_many_boxes() -> None:
     for seed in range(20):
-        given, anchors = random_boxes(8, seed), random_boxes(50, seed + 100).ravel().tolist()
-        assert_same(lambda m, given=given, anchors=anchors: m.box_encoder(given, np.arange(1, 9, dtype=np.int32), anchors=anchors, criteria=0.3)[1])
+        value, anchors = random_boxes(8, seed), random_boxes(50, seed + 100).ravel().tolist()
+        assert_same(lambda m, source=value, anchors=anchors: m.box_encoder(source, np.arange(1, 9, dtype=np.int32), anchors=anchors, criteria=0.3)[1])
 
 
 SHAPE = [100, 200]
@@ -186,12 +186,12 @@ SHAPE = [100, 200]
     ids=str,
 )
 def test_turned_boxes(angle: float, mode: str, args: dict[str, Any]) -> None:
-    given = BOXES * np.float32([200, 100, 200, 100]) if "bbox_normalized" in args else BOXES
+    array = BOXES * np.float32([200, 100, 200, 100]) if "bbox_normalized" in args else BOXES
     if "bbox_layout" in args:
-        given = np.concatenate([given[:, :2], given[:, 2:] - given[:, :2]], 1)
+        array = np.concatenate([array[:, :2], array[:, 2:] - array[:, :2]], 1)
     tolerance = 2e-4 if "bbox_normalized" in args else 2e-6
     for k in range(2):
-        assert_near(lambda m, k=k: m.bbox_rotate(given, LABELS, angle=angle, mode=mode, input_shape=SHAPE, **args)[k], tolerance)
+        assert_near(lambda m, k=k: m.bbox_rotate(array, LABELS, angle=angle, mode=mode, input_shape=SHAPE, **args)[k], tolerance)
 
 
 @pytest.mark.parametrize(
@@ -276,12 +276,12 @@ def windows(module: Any, boxes: np.ndarray, **args: Any) -> np.ndarray:
     """Return anchor, shape and number of boxes of many windows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        made = module.random_bbox_crop(boxes, batch_size=COUNT, rng=module.random.RNG(seed=3), quiet=True, **args)
-    anchors, shapes, left = (list(one.tensors) for one in made)
-    counts = np.array([[len(np.asarray(one))] for one in left])
-    return np.concatenate([np.stack([np.asarray(one) for one in anchors]), np.stack([np.asarray(one) for one in shapes]), counts], 1).astype(
-        np.float64
-    )
+        output = module.random_bbox_crop(boxes, batch_size=COUNT, rng=module.random.RNG(seed=3), quiet=True, **args)
+    anchors, shapes, left = (list(result.tensors) for result in output)
+    counts = np.array([[len(np.asarray(value))] for value in left])
+    return np.concatenate(
+        [np.stack([np.asarray(anchor) for anchor in anchors]), np.stack([np.asarray(shape) for shape in shapes]), counts], 1
+    ).astype(np.float64)
 
 
 def farthest(one: np.ndarray, other: np.ndarray) -> float:
@@ -322,10 +322,10 @@ def test_distributions_of_windows(args: dict[str, Any]) -> None:
 
 def test_boxes_in_windows_are_dalis() -> None:
     """For DALI's own windows, DALI's boxes equal those of our formula."""
-    made = dali.random_bbox_crop(
+    output = dali.random_bbox_crop(
         BOXES, batch_size=256, rng=dali.random.RNG(seed=3), scaling=[0.3, 1.0], aspect_ratio=[0.5, 2.0], output_bbox_indices=True
     )
-    for anchor, shape, left, numbers in zip(*([np.asarray(one) for one in result.tensors] for result in made), strict=True):
+    for anchor, shape, left, numbers in zip(*([np.asarray(sample) for sample in result.tensors] for result in output), strict=True):
         whole = shape.tolist() == [1, 1]
         expected = np.clip((BOXES - np.tile(anchor, 2)) / np.tile(shape, 2), 0, 1)
         centers = (BOXES[:, :2] + BOXES[:, 2:]) / 2

@@ -96,19 +96,19 @@ def test_batch_size_must_match_a_batch(batch_size: int | None, raises: Raises | 
 def test_captured_loops_yield_the_same_batches(cycle: Any) -> None:
     def run(module: Any) -> list[Any]:
         source = module.ExternalSource([module.batch([1, 2]), module.batch([3, 4])], cycle=cycle)
-        return [[[np.asarray(x).tolist() for x in one.tensors] for one in source.captured(2)] for _ in range(3)]
+        return [[[np.asarray(x).tolist() for x in value.tensors] for value in source.captured(2)] for _ in range(3)]
 
     assert run(ndd) == run(dali)
 
 
 def in_a_loop(m: Any, source: Any, batch_size: int | None = None) -> Any:
     """Return the last item of another source in a captured loop over batches of two."""
-    made = None
-    for one in m.ExternalSource([m.batch([np.int32([k]), np.int32([k + 1])]) for k in range(3)]).captured(batch_size=2):
-        made = source(batch_size=batch_size)
-        m.cast(made, dtype=m.float32).evaluate()
-        m.cast(one, dtype=m.float32).evaluate()
-    return made
+    result = None
+    for value in m.ExternalSource([m.batch([np.int32([k]), np.int32([k + 1])]) for k in range(3)]).captured(batch_size=2):
+        result = source(batch_size=batch_size)
+        m.cast(result, dtype=m.float32).evaluate()
+        m.cast(value, dtype=m.float32).evaluate()
+    return result
 
 
 @pytest.mark.parametrize("batch_size", [None, 2, 3])

@@ -86,9 +86,9 @@ def assert_near(program: Callable[[Any], Any], tolerance: float = 1e-5) -> None:
     """Check integers within one level, in fewer than a tenth of the pixels; floats within ``tolerance`` of the largest number."""
     results = assert_alike(program)
     assert results is not None
-    for one, other in zip(results[0].samples, results[1].samples, strict=True):
-        difference = np.abs(one.astype(np.float64) - other.astype(np.float64))
-        if one.dtype.kind == "f":
+    for sample, other in zip(results[0].samples, results[1].samples, strict=True):
+        difference = np.abs(sample.astype(np.float64) - other.astype(np.float64))
+        if sample.dtype.kind == "f":
             assert difference.max(initial=0) <= tolerance * max(1.0, np.abs(other.astype(np.float64)).max(initial=0))
         else:
             assert difference.max(initial=0) <= 1
@@ -145,9 +145,9 @@ def test_laplacian_layouts(layout: str, options: dict[str, Any]) -> None:
 )
 def test_laplacian_per_sample_and_per_frame(name: str, values: list[Any], source: str) -> None:
     samples, video = ragged(source), data((3, 12, 15, 3), source)
-    given = [np.asarray(value, np.float32 if name == "scale" else np.int32) for value in values]
-    assert_near(lambda m: m.laplacian(m.batch(samples, layout="HWC"), **{name: m.batch(given)}))
-    assert_near(lambda m: m.laplacian(m.tensor(video, layout="FHWC"), **{name: m.per_frame(np.stack(given))}))
+    operand = [np.asarray(value, np.float32 if name == "scale" else np.int32) for value in values]
+    assert_near(lambda m: m.laplacian(m.batch(samples, layout="HWC"), **{name: m.batch(operand)}))
+    assert_near(lambda m: m.laplacian(m.tensor(video, layout="FHWC"), **{name: m.per_frame(np.stack(operand))}))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_arguments_and_types_of_filter(options: dict[str, Any], source: str, tar
     samples = ragged(source)
     dtype: Callable[[Any], dict[str, Any]] = lambda m: {} if target is None else {"dtype": getattr(m, target)}  # noqa: E731
     assert_near(lambda m: m.filter(m.batch(samples, layout="HWC"), WEIGHTS, **options, **dtype(m)))
-    each = [np.ascontiguousarray(one) for one in (WEIGHTS, WEIGHTS[:3, :4], WEIGHTS[:, 4:])]
+    each = [np.ascontiguousarray(value) for value in (WEIGHTS, WEIGHTS[:3, :4], WEIGHTS[:, 4:])]
     if "anchor" not in options or options["anchor"] == 0:
         assert_near(lambda m: m.filter(m.batch(samples, layout="HWC"), m.batch(each), **options, **dtype(m)))
 

@@ -39,4 +39,4 @@ def test_ragged_and_per_sample() -> None:
         module.flip(module.batch(images, layout="HWC"), horizontal=module.batch([1, 0, 1, 0]), vertical=module.batch([1, 1, 0, 0])).evaluate()
         for module in (ndd, dali)
     )
-    assert all(np.array_equal(np.asarray(one), np.asarray(other)) for one, other in zip(ours.tensors, theirs.tensors, strict=True))
+    assert all(np.array_equal(np.asarray(sample), np.asarray(other)) for sample, other in zip(ours.tensors, theirs.tensors, strict=True))

@@ -27,29 +27,29 @@ def numbers(dtype: str) -> np.ndarray:
 @pytest.mark.parametrize("source", DTYPES)
 @pytest.mark.parametrize("target", DTYPES)
 def test_every_pair(source: str, target: str) -> None:
-    given = numbers(source)
-    ours, theirs = (np.asarray(module.cast(module.tensor(given), dtype=getattr(module, target)).evaluate()) for module in (ndd, dali))
+    value = numbers(source)
+    ours, theirs = (np.asarray(module.cast(module.tensor(value), dtype=getattr(module, target)).evaluate()) for module in (ndd, dali))
     assert ours.dtype == theirs.dtype
     np.testing.assert_array_equal(ours, theirs)
 
 
 @pytest.mark.parametrize("layout", ["HWC", "FHWC", "CDHW", "W"])
 def test_shape_and_layout_are_kept(layout: str) -> None:
-    given = np.random.default_rng(0).uniform(-300, 300, tuple(range(2, 2 + len(layout)))).astype(np.float32)
-    ours, theirs = (module.cast(module.tensor(given, layout=layout), dtype=module.uint8).evaluate() for module in (ndd, dali))
+    array = np.random.default_rng(0).uniform(-300, 300, tuple(range(2, 2 + len(layout)))).astype(np.float32)
+    ours, theirs = (module.cast(module.tensor(array, layout=layout), dtype=module.uint8).evaluate() for module in (ndd, dali))
     assert ours.layout == theirs.layout == layout
     np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
 
 
 @pytest.mark.parametrize("target", DTYPES)
 def test_cast_like(target: str) -> None:
-    given = [np.random.default_rng(i).uniform(-300, 300, (2, 3 + i)).astype(np.float32) for i in range(3)]
+    values = [np.random.default_rng(i).uniform(-300, 300, (2, 3 + i)).astype(np.float32) for i in range(3)]
     pattern = [np.zeros((1 + i,), target) for i in range(3)]
-    ours, theirs = (module.cast_like(module.batch(given, layout="HW"), module.batch(pattern)).evaluate() for module in (ndd, dali))
+    ours, theirs = (module.cast_like(module.batch(values, layout="HW"), module.batch(pattern)).evaluate() for module in (ndd, dali))
     assert ours.layout == theirs.layout
-    for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-        assert np.asarray(one).dtype == np.asarray(other).dtype
-        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    for sample, other in zip(ours.tensors, theirs.tensors, strict=True):
+        assert np.asarray(sample).dtype == np.asarray(other).dtype
+        np.testing.assert_array_equal(np.asarray(sample), np.asarray(other))
 
 
 TABLES = [
@@ -65,24 +65,24 @@ TABLES = [
 @pytest.mark.parametrize("options", TABLES)
 @pytest.mark.parametrize("target", [None, *DTYPES])
 def test_lookup_table_types(target: str | None, options: dict[str, object]) -> None:
-    given = [np.random.default_rng(i).integers(0, 256, (20, 30 + i, 3)).astype(np.uint8) for i in range(3)]
+    values = [np.random.default_rng(i).integers(0, 256, (20, 30 + i, 3)).astype(np.uint8) for i in range(3)]
 
     def run(module: ModuleType) -> list[np.ndarray]:
         more = {} if target is None else {"dtype": getattr(module, target)}
-        made = module.lookup_table(module.batch(given, layout="HWC"), **options, **more).evaluate()
-        assert made.layout == "HWC"
-        return [np.asarray(one) for one in made.tensors]
+        result = module.lookup_table(module.batch(values, layout="HWC"), **options, **more).evaluate()
+        assert result.layout == "HWC"
+        return [np.asarray(sample) for sample in result.tensors]
 
-    for one, other in zip(run(ndd), run(dali), strict=True):
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
+    for output, other in zip(run(ndd), run(dali), strict=True):
+        assert output.dtype == other.dtype
+        np.testing.assert_array_equal(output, other)
 
 
 @pytest.mark.parametrize("source", ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"])
 @pytest.mark.parametrize("options", TABLES)
 def test_lookup_table_keys(source: str, options: dict[str, object]) -> None:
-    given = numbers(source)
-    ours, theirs = (np.asarray(module.lookup_table(module.tensor(given), **options).evaluate()) for module in (ndd, dali))
+    value = numbers(source)
+    ours, theirs = (np.asarray(module.lookup_table(module.tensor(value), **options).evaluate()) for module in (ndd, dali))
     np.testing.assert_array_equal(ours, theirs)
 
 
@@ -135,9 +135,9 @@ def test_normalize_of_every_type(source: str, options: dict[str, object]) -> Non
     samples = [np.random.default_rng(i).uniform(-100 if source == "int8" else 0, 120, (20 + i, 30 - i, 3)).astype(source) for i in range(3)]
     ours, theirs = (module.normalize(module.batch(samples, layout="HWC"), **options).evaluate() for module in (ndd, dali))
     assert ours.layout == theirs.layout == "HWC"
-    for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-        assert np.asarray(one).dtype == np.asarray(other).dtype == np.float32
-        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=2e-5, atol=2e-6 * max(1.0, options.get("scale", 1.0)))
+    for sample, other in zip(ours.tensors, theirs.tensors, strict=True):
+        assert np.asarray(sample).dtype == np.asarray(other).dtype == np.float32
+        np.testing.assert_allclose(np.asarray(sample), np.asarray(other), rtol=2e-5, atol=2e-6 * max(1.0, options.get("scale", 1.0)))
 
 
 @pytest.mark.parametrize("target", ["uint8", "int8", "int16", "uint16", "int32"])
@@ -147,8 +147,8 @@ def test_normalize_to_integers(target: str) -> None:
     ours, theirs = (
         module.normalize(module.batch(samples), scale=60.0, shift=120.0, dtype=getattr(module, target)).evaluate() for module in (ndd, dali)
     )
-    for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-        difference = np.abs(np.asarray(one).astype(int) - np.asarray(other).astype(int))
+    for sample, other in zip(ours.tensors, theirs.tensors, strict=True):
+        difference = np.abs(np.asarray(sample).astype(int) - np.asarray(other).astype(int))
         assert difference.max() <= 1
         assert difference.mean() < 1e-3
 
@@ -168,8 +168,8 @@ def test_normalize_parameters_per_sample() -> None:
         ours, theirs = (
             module.normalize(module.batch(samples), **{key: module.batch(value) for key, value in args.items()}).evaluate() for module in (ndd, dali)
         )
-        for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-            np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=2e-5, atol=2e-6)
+        for sample, other in zip(ours.tensors, theirs.tensors, strict=True):
+            np.testing.assert_allclose(np.asarray(sample), np.asarray(other), rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize(

@@ -20,15 +20,15 @@ def photo(*shape: int, seed: int = 0) -> np.ndarray:
 def test_equalize_of_every_layout(layout: str | None, channels: int) -> None:
     samples = [photo(*({"F": 2, "H": 30 + i, "W": 41 - i, "C": channels}[letter] for letter in layout or "HWC"), seed=i) for i in range(3)]
     ours, theirs = (module.equalize(module.batch(samples, layout=layout)).evaluate() for module in (ndd, dali))
-    for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    for sample, other in zip(ours.tensors, theirs.tensors, strict=True):
+        np.testing.assert_array_equal(np.asarray(sample), np.asarray(other))
     assert layout is None or ours.layout == theirs.layout
 
 
 def test_equalize_few_levels() -> None:
     for image in ([[7, 7]], [[7, 9]], [[7, 9, 9, 200]], [[0, 255]], [[255, 254]]):
-        given = np.array(image, np.uint8)
-        np.testing.assert_array_equal(*(np.asarray(module.equalize(module.tensor(given)).evaluate()) for module in (ndd, dali)))
+        array = np.array(image, np.uint8)
+        np.testing.assert_array_equal(*(np.asarray(module.equalize(module.tensor(array)).evaluate()) for module in (ndd, dali)))
 
 
 @pytest.mark.parametrize("tiles", [(8, 8), (3, 5), (1, 1), (7, 90), (70, 2)])
@@ -39,8 +39,8 @@ def test_clahe_of_one_channel(size: tuple[int, int], clip_limit: float, tiles: t
     args = {"tiles_y": tiles[0], "tiles_x": tiles[1], "clip_limit": clip_limit}
     ours, theirs = (module.clahe(module.batch(samples, layout="HWC"), **args).evaluate() for module in (ndd, dali))
     assert ours.layout == theirs.layout
-    for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    for sample, other in zip(ours.tensors, theirs.tensors, strict=True):
+        np.testing.assert_array_equal(np.asarray(sample), np.asarray(other))
 
 
 @pytest.mark.parametrize("luma_only", [True, False])
@@ -52,8 +52,8 @@ def test_clahe_of_colors(clip_limit: float, luma_only: bool) -> None:
     samples.append(np.random.default_rng(0).integers(0, 256, (60, 70, 3)).astype(np.uint8))
     args = {"tiles_y": 4, "tiles_x": 5, "clip_limit": clip_limit, "luma_only": luma_only, "bins": 256}
     ours, theirs = (module.clahe(module.batch(samples, layout="HWC"), **args).evaluate() for module in (ndd, dali))
-    for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-        difference = np.abs(np.asarray(one).astype(int) - np.asarray(other))
+    for sample, other in zip(ours.tensors, theirs.tensors, strict=True):
+        difference = np.abs(np.asarray(sample).astype(int) - np.asarray(other))
         assert difference.max() <= (4 if luma_only else 0)
         assert (difference > 2).mean() <= (1e-3 if luma_only else 0)
         assert difference.mean() <= (0.1 if luma_only else 0)

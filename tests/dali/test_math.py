@@ -19,8 +19,8 @@ TOLERANCE = 2.5e-7
 
 
 def numbers(dtype: str, seed: int) -> np.ndarray:
-    made = np.random.default_rng(seed).integers(1, 9, (2, 3)).astype(dtype)
-    return made / 8 if dtype[0] == "f" else made
+    result = np.random.default_rng(seed).integers(1, 9, (2, 3)).astype(dtype)
+    return result / 8 if dtype[0] == "f" else result
 
 
 def error_of(name: str, *dtypes: str) -> type[Exception] | None:
@@ -65,7 +65,7 @@ def test_edge_cases_of_floats(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_special_floats(name: str, dtype: str) -> None:
     edges = np.array([0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, 7.5], dtype)
-    a, b = (one.ravel() for one in np.meshgrid(edges, edges))
+    a, b = (value.ravel() for value in np.meshgrid(edges, edges))
     assert_same(lambda m: getattr(m.math, name)(m.tensor(a), m.tensor(b)), TOLERANCE)
 
 
@@ -75,8 +75,8 @@ def test_clamp_with_nan_and_crossed_limits(dtype: str) -> None:
     edges = np.array([0, 1, 3, 7], dtype)
     if dtype[0] == "f":
         edges = np.append(edges, np.array([np.nan, np.inf, -2.5], dtype))
-    grid = [one.ravel() for one in np.meshgrid(edges, edges, edges)]
-    assert_same(lambda m: m.math.clamp(*(m.tensor(one) for one in grid)))
+    grid = [value.ravel() for value in np.meshgrid(edges, edges, edges)]
+    assert_same(lambda m: m.math.clamp(*(m.tensor(value) for value in grid)))
 
 
 @pytest.mark.parametrize("name", COUNT)
@@ -98,7 +98,7 @@ def test_wrong_operands_are_rejected(name: str) -> None:
     def called(*operands: Any) -> Any:
         def program(module: Any) -> Any:
             with module.EvalMode.sync_full:
-                return getattr(module.math, name)(*(one(module) if callable(one) else one for one in operands))
+                return getattr(module.math, name)(*(operand(module) if callable(operand) else operand for operand in operands))
 
         return program
 
@@ -117,7 +117,7 @@ def test_wrong_operands_are_rejected(name: str) -> None:
 
 def test_layouts_of_three() -> None:
     def program(first: str | None, second: str | None, third: str | None) -> Any:
-        return lambda m: m.math.clamp(*(m.tensor(np.ones((1, 1)[: len(one or "HW")]), layout=one) for one in (first, second, third)))
+        return lambda m: m.math.clamp(*(m.tensor(np.ones((1, 1)[: len(value or "HW")]), layout=value) for value in (first, second, third)))
 
     for layouts in (("HW", "W", "HW"), ("W", "HW", "W"), (None, "HW", "W"), ("HW", None, None), ("W", "W", "HW")):
         assert_same(program(*layouts))

@@ -38,7 +38,7 @@ def test_the_same_values_in_every_mode(mode: str, program: Callable[[Any], Any])
 
 
 def test_members_of_eval_mode() -> None:
-    assert_equal(lambda m: [(one.name, one.value) for one in m.EvalMode])
+    assert_equal(lambda m: [(value.name, value.value) for value in m.EvalMode])
     assert_equal(lambda m: (m.EvalMode.default is m.EvalMode.eager, m.EvalMode(2).name, m.EvalMode["deferred"].value, len(m.EvalMode)))
 
 

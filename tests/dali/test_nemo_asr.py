@@ -26,7 +26,7 @@ def sounds(tmp_path: Path) -> Path:
 
 
 def manifest(folder: Path, *entries: Any, name: str = "manifest.json") -> str:
-    lines = [one if isinstance(one, str) else json.dumps({**one, "audio_filepath": str(folder / one["audio_filepath"])}) for one in entries]
+    lines = [entry if isinstance(entry, str) else json.dumps({**entry, "audio_filepath": str(folder / entry["audio_filepath"])}) for entry in entries]
     (folder / name).write_text("\n".join(lines))
     return str(folder / name)
 

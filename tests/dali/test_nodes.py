@@ -16,13 +16,13 @@ import torch_ndd as ndd
 
 def epochs(module: Any, folder: Path, batch_size: int, **options: Any) -> list[Any]:
     nodes = module.pytorch.nodes
-    files = [str(one) for one in sorted(folder.iterdir())]
+    files = [str(value) for value in sorted(folder.iterdir())]
     reader = nodes.Reader(module.readers.File, batch_size=batch_size, files=files, **options)
     node = nodes.ToTorch(nodes.DictMapper(reader, lambda data: data + 1))
     result: list[Any] = []
     for _ in range(3):
         node.reset()
-        result.append([[one.tolist() for one in step] for step in node])
+        result.append([[value.tolist() for value in step] for step in node])
     return [*result, dict(reader.get_metadata())]
 
 

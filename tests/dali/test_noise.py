@@ -142,7 +142,7 @@ def test_distributions_equal_dali(name: str, value: float, dtype: str, args: dic
 @pytest.mark.parametrize("per_channel", [False, True])
 def test_which_elements_go_together(layout: str | None, shape: tuple[int, ...], per_channel: bool) -> None:
     def together(m: Any) -> list[bool]:
-        made = np.asarray(m.noise.salt_and_pepper(full(m, 100, "uint8", shape, layout), prob=0.5, per_channel=per_channel))
-        return [bool((made == np.take(made, [0], axis)).all()) for axis in range(made.ndim)]
+        result = np.asarray(m.noise.salt_and_pepper(full(m, 100, "uint8", shape, layout), prob=0.5, per_channel=per_channel))
+        return [bool((result == np.take(result, [0], axis)).all()) for axis in range(result.ndim)]
 
     assert together(ndd) == together(dali)

@@ -49,8 +49,8 @@ def counted(values: np.ndarray, counts: int | list[int], marked: bool = True) ->
     taken = [np.ascontiguousarray(np.concatenate([values, values])[:count]) for count in ([counts] if isinstance(counts, int) else counts)]
 
     def made(m: Any) -> Any:
-        given = m.tensor(taken[0]) if isinstance(counts, int) else m.batch(taken)
-        return m.per_frame(given) if marked else given
+        value = m.tensor(taken[0]) if isinstance(counts, int) else m.batch(taken)
+        return m.per_frame(value) if marked else value
 
     return made
 
@@ -97,7 +97,7 @@ def test_layouts_of_such_frames() -> None:
 def test_frames_of_filters_borders_and_anchors() -> None:
     fills, anchors = np.array([0, 100, 255], np.uint8), np.array([[0, 0], [1, 1], [2, 0]], np.int32)
     for counts in (1, 2, 3, [3, 2]):
-        weights, fill, anchor = (counted(one, counts) for one in (WEIGHTS, fills, anchors))
+        weights, fill, anchor = (counted(value, counts) for value in (WEIGHTS, fills, anchors))
         assert_near(lambda m, weights=weights, fill=fill: m.filter(image(m), weights(m), fill(m), border="constant"), 1)
         raises = None if counts == 3 else RuntimeError
         assert_near(lambda m, fill=fill: m.filter(image(m), m.per_frame(WEIGHTS), fill(m), border="constant"), 1, raises=raises)
@@ -139,7 +139,7 @@ def test_values_for_frames(source: Values, operator: str, name: str, counts: Any
 @pytest.mark.parametrize("source", [video, even, ragged])
 def test_values_of_several_numbers_for_frames(source: Values, counts: Any) -> None:
     sigma, window, size = (
-        counted(np.array(one), counts) for one in (np.float32([[1, 2], [0.5, 1], [2, 2]]), np.int32([3, 5, 7]), np.int32([[3, 5]] * 3))
+        counted(np.array(value), counts) for value in (np.float32([[1, 2], [0.5, 1], [2, 2]]), np.int32([3, 5, 7]), np.int32([[3, 5]] * 3))
     )
     angle, affine, projective = counted(np.float32([10, 20, 30]), counts), counted(AFFINE, counts), counted(PROJECTIVE, counts)
     for program in (
@@ -157,7 +157,7 @@ def test_values_of_several_numbers_for_frames(source: Values, counts: Any) -> No
 @pytest.mark.parametrize("source", INPUTS)
 def test_unmarked_stacks(source: Values) -> None:
     for counts in (3, [3, 3], [3, 2]):
-        affine, projective, sigma = (counted(one, counts, False) for one in (AFFINE, PROJECTIVE, np.ones((3, 2), np.float32)))
+        affine, projective, sigma = (counted(value, counts, False) for value in (AFFINE, PROJECTIVE, np.ones((3, 2), np.float32)))
         assert_near(lambda m, affine=affine: m.warp_affine(source(m), affine(m)), 1, raises=RuntimeError)
         assert_near(lambda m, affine=affine: m.warp_affine(source(m), matrix=affine(m)), 1, raises=RuntimeError)
         assert_near(lambda m, projective=projective: m.experimental.warp_perspective(source(m), projective(m)), 1, raises=RuntimeError)

@@ -18,9 +18,9 @@ VALUES = np.arange(2 * 3 * 2 * 4, dtype=np.uint8).reshape(2, 3, 2, 4)
 
 def package(module: Any) -> Any:
     """Return the package with pipelines that the module of dynamic mode belongs to."""
-    made = importlib.import_module("torch_ndd.dali" if module is ndd else "nvidia.dali")
-    importlib.import_module(f"{made.__name__}.tensors")
-    return made
+    result = importlib.import_module("torch_ndd.dali" if module is ndd else "nvidia.dali")
+    importlib.import_module(f"{result.__name__}.tensors")
+    return result
 
 
 def result(module: Any, data: Any = VALUES, layout: str | None = "CHW") -> Any:
@@ -166,8 +166,8 @@ def test_layout_where_dali_loses_it(program: Callable[[Any], Any], layout: str |
 
 def test_arithmetic_takes_the_samples_of_a_tensor_list_one_by_one() -> None:
     batch, samples = ndd.batch(VALUES, layout="CHW"), result(ndd)
-    for made in (batch + samples, samples + batch, ndd.math.max(batch, samples) * 2, batch + samples[0] - samples[0] + samples):
-        assert (made.shape, made.layout, made.torch().tolist()) == ([(3, 2, 4)] * 2, "CHW", (2 * VALUES).tolist())
+    for value in (batch + samples, samples + batch, ndd.math.max(batch, samples) * 2, batch + samples[0] - samples[0] + samples):
+        assert (value.shape, value.layout, value.torch().tolist()) == ([(3, 2, 4)] * 2, "CHW", (2 * VALUES).tolist())
     assert (samples == batch).torch().all()
     assert ndd.math.sqrt(listed(ndd, f32([4, 9]))).torch().tolist() == [2, 3]
     assert (ndd.tensor(1) + listed(ndd, i32([4, 9]))).torch().tolist() == [5, 10]
@@ -176,14 +176,14 @@ def test_arithmetic_takes_the_samples_of_a_tensor_list_one_by_one() -> None:
 
 
 def test_python_function_takes_a_tensor_list_per_sample() -> None:
-    made = ndd.python_function(lambda image, more: image + more, listed(ndd, i32([[1], [2]])), more=listed(ndd, i32([10, 20])))
-    assert made.torch().tolist() == [[11], [22]]
+    result = ndd.python_function(lambda image, more: image + more, listed(ndd, i32([[1], [2]])), more=listed(ndd, i32([10, 20])))
+    assert result.torch().tolist() == [[11], [22]]
 
 
 @pytest.mark.parametrize("augmented", [ndd.augment.trivial_augment, ndd.augment.random_erasing, ndd.augment.mixup])
 def test_augmentation_takes_a_tensor_list(augmented: Callable[..., Any]) -> None:
     values = np.random.default_rng(1).integers(0, 256, (2, 8, 8, 3), np.uint8)
-    wanted, got = (augmented(given, rng=ndd.random.RNG(3)) for given in (ndd.batch(values, layout="HWC"), listed(ndd, values, "HWC")))
+    wanted, got = (augmented(value, rng=ndd.random.RNG(3)) for value in (ndd.batch(values, layout="HWC"), listed(ndd, values, "HWC")))
     assert torch.equal(got.torch(), wanted.torch())
     assert got.layout == "HWC"
 
@@ -193,8 +193,8 @@ def test_memory_of_a_tensor_list_is_shared_or_copied() -> None:
     samples = package(ndd).tensors.TensorListCPU(array)
     shared, copied = (ndd.as_batch(samples), ndd.as_tensor(samples), ndd.as_tensor(samples[0])), (ndd.batch(samples), ndd.tensor(samples))
     array[0, 0] = 7
-    assert [one.torch().flatten()[0] for one in shared] == [7, 7, 7]
-    assert [one.torch().flatten()[0] for one in copied] == [0, 0]
+    assert [value.torch().flatten()[0] for value in shared] == [7, 7, 7]
+    assert [value.torch().flatten()[0] for value in copied] == [0, 0]
 
 
 NVIDIAS = {
@@ -212,16 +212,16 @@ NVIDIAS = {
 
 @pytest.mark.parametrize("program", NVIDIAS.values(), ids=NVIDIAS.keys())
 def test_tensors_of_nvidias_package_keep_their_layouts(program: Callable[[Any], Any]) -> None:
-    made = program(result(importlib.import_module("nvidia.dali.experimental.dynamic")))
-    assert made.layout == "CHW"
-    assert made.torch().tolist() == VALUES[: made.batch_size].tolist()
+    output = program(result(importlib.import_module("nvidia.dali.experimental.dynamic")))
+    assert output.layout == "CHW"
+    assert output.torch().tolist() == VALUES[: output.batch_size].tolist()
 
 
 def test_ragged_and_empty_lists_of_nvidias_package() -> None:
     tensors = package(importlib.import_module("nvidia.dali.experimental.dynamic")).tensors
     ragged = tensors.TensorListCPU([tensors.TensorCPU(np.full((n, 3), n, np.float16)) for n in (1, 2)], layout="HW")
-    made = ndd.as_batch(ragged)
-    assert (made.shape, made.layout, made.dtype) == ([(1, 3), (2, 3)], "HW", torch.float16)
-    assert [one.torch().unique().tolist() for one in made] == [[1], [2]]
+    result = ndd.as_batch(ragged)
+    assert (result.shape, result.layout, result.dtype) == ([(1, 3), (2, 3)], "HW", torch.float16)
+    assert [item.torch().unique().tolist() for item in result] == [[1], [2]]
     assert ndd.as_batch(tensors.TensorListCPU(np.zeros((0, 3), np.int16))).dtype == torch.int16
     assert ndd.rotate(images(ndd), angle=tensors.TensorListCPU(f32([90, 180]))).shape == [(4, 4, 3)] * 2

@@ -99,9 +99,9 @@ def test_position_after_a_call(state: str, args: dict[str, Any]) -> None:
         rng = module.random.RNG(state=state)
         positions = []
         for function in (module.random.uniform, module.random.coin_flip):
-            made = function(rng=rng, **args)
+            result = function(rng=rng, **args)
             positions.append(str(rng.state))
-            made.evaluate()
+            result.evaluate()
             positions.append(str(rng.state))
         rng.advance(-7 % 2**16)
         return positions, str(rng.state), rng()
@@ -114,12 +114,12 @@ def test_set_seed_and_the_default_generator() -> None:
         module.random.set_seed(1234)
         default = module.random.get_default_rng()
         states = [str(default.state), default()]
-        made = [module.random.uniform(shape=[4]) for _ in range(2)]
+        results = [module.random.uniform(shape=[4]) for _ in range(2)]
         states.append(str(default.state))
         module.random.set_seed(1234)
         default()
         again = [module.random.uniform(shape=[4]) for _ in range(2)]
-        same = [np.array_equal(np.asarray(one), np.asarray(other)) for one, other in zip(made, again, strict=True)]
+        same = [np.array_equal(np.asarray(result), np.asarray(other)) for result, other in zip(results, again, strict=True)]
         return states, same, default is module.random.get_default_rng()
 
     assert_same_text(program)
@@ -426,5 +426,5 @@ def test_distribution_of_each_sample() -> None:
         ours, theirs = (
             getattr(m.random, name)(shape=[COUNT], rng=m.random.RNG(seed=3), **{key: m.batch(value) for key, value in args.items()}) for m in MODULES
         )
-        for one, other in zip(ours.tensors, theirs.tensors, strict=True):
-            assert farthest(np.asarray(one), np.asarray(other)) < 1.95 * (2 / COUNT) ** 0.5
+        for sample, other in zip(ours.tensors, theirs.tensors, strict=True):
+            assert farthest(np.asarray(sample), np.asarray(other)) < 1.95 * (2 / COUNT) ** 0.5

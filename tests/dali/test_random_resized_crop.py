@@ -93,7 +93,7 @@ def corners(module: ModuleType, height: int, width: int, options: dict[str, Any]
     """Return first and last row and column of many windows: pixels of an image that holds its own coordinates."""
     image = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1).astype(np.float32)
     crops = crop(module, image, size=(2, 2), interp_type=0, batch_size=COUNT, rng=module.random.RNG(seed=5), **options)
-    found = np.stack([np.asarray(one) for one in crops.tensors])
+    found = np.stack([np.asarray(sample) for sample in crops.tensors])
     return np.concatenate([found[:, 0, 0], found[:, 1, 1]], 1)
 
 

@@ -86,7 +86,7 @@ def test_order_of_tfrecord(records: list[str], options: dict[str, Any], raises: 
 
 def test_tfrecord_errors(records: list[str]) -> None:
     indices = [path.replace(".tfrecord", ".idx") for path in records]
-    for given in (
+    for value in (
         {"index_path": indices[:1]},
         {"index_path": "/none"},
         {"features": {"label": 3}},
@@ -95,13 +95,13 @@ def test_tfrecord_errors(records: list[str]) -> None:
         {"kind": ("FixedLenFeature", [0])},
     ):
 
-        def make(module: ModuleType, options: dict[str, Any], given: dict[str, Any] = given) -> Any:
+        def make(module: ModuleType, options: dict[str, Any], given: dict[str, Any] = value) -> Any:
             t = tf(module)
             kind, shape = given.get("kind", ("FixedLenFeature", [2]))
             features = given.get("features", {"pair": getattr(t, kind)(shape, t.int64, 0)})
             return module.readers.TFRecord(path=records, index_path=given.get("index_path", indices), features=features)
 
-        assert_same(make, (None,), TypeError if given.get("features") == {"label": 3} else RuntimeError)
+        assert_same(make, (None,), TypeError if value.get("features") == {"label": 3} else RuntimeError)
 
 
 @pytest.mark.parametrize("options", ORDERS, ids=str)
@@ -156,13 +156,13 @@ def test_options_of_webdataset(tmp_path: Path, options: dict[str, Any], indexed:
         index.wds(path, path + ".idx")
 
     def make(module: ModuleType, options: dict[str, Any]) -> Any:
-        given: dict[str, Any] = {"paths": [path, path], "ext": ["jpg", "cls"], **options}
+        values: dict[str, Any] = {"paths": [path, path], "ext": ["jpg", "cls"], **options}
         types = ndd.types if module is ndd else importlib.import_module("nvidia.dali.types")
-        if "dtypes" in given:
-            given["dtypes"] = [getattr(types, name) for name in given["dtypes"]]
-        if indexed and "index_paths" not in given:
-            given["index_paths"] = [path + ".idx"] * 2
-        return module.readers.Webdataset(**given)
+        if "dtypes" in values:
+            values["dtypes"] = [getattr(types, name) for name in values["dtypes"]]
+        if indexed and "index_paths" not in values:
+            values["index_paths"] = [path + ".idx"] * 2
+        return module.readers.Webdataset(**values)
 
     assert_same(make, raises=raises, **options)
 

@@ -74,13 +74,13 @@ def test_every_type_over_every_axis(name: str, dtype: str, axes: Any) -> None:
 def test_requested_dtypes_of_results(name: str, dtype: str) -> None:
     values = np.asarray([[1, 2], [5, 4]]).astype(dtype)
     wide = "float32" if dtype[0] == "f" else ("u" if dtype[0] == "u" else "") + "int64"
-    for made in {
+    for result in {
         "mean": {dtype, "float32"},
         "sum": {dtype, wide} | ({"float32"} if "64" not in dtype else set()),
         "mean_square": {"float32", wide},
         "rms": {dtype, "float32"},
     }.get(name, set()):
-        assert_same(lambda m, made=made: getattr(m.reductions, name)(m.tensor(values), axes=0, **with_dtype(m, {"dtype": made})), TOLERANCE)
+        assert_same(lambda m, value=result: getattr(m.reductions, name)(m.tensor(values), axes=0, **with_dtype(m, {"dtype": value})), TOLERANCE)
 
 
 SPREADS = ["variance", "std_dev"]

@@ -74,9 +74,9 @@ def test_forms_of_pixels(program: Program, raises: Raises | None) -> None:
 
 
 def tally(module: Any, call: Callable[..., Any], **args: Any) -> Counter[tuple[int, ...]]:
-    made = call(module, batch_size=COUNT, rng=module.random.RNG(seed=3), **args)
-    made = made if isinstance(made, tuple) else (made,)
-    rows = zip(*([tuple(np.asarray(one).ravel().tolist()) for one in result.tensors] for result in made), strict=True)
+    output = call(module, batch_size=COUNT, rng=module.random.RNG(seed=3), **args)
+    output = output if isinstance(output, tuple) else (output,)
+    rows = zip(*([tuple(np.asarray(sample).ravel().tolist()) for sample in result.tensors] for result in output), strict=True)
     return Counter(sum(row, ()) for row in rows)
 
 

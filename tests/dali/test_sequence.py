@@ -32,8 +32,8 @@ def int32(*values: int) -> np.ndarray:
 
 
 def parts(m: Any, x: Any, elements: Any, k: int) -> Any:
-    made = m.element_extract(x, element_map=elements)
-    return made[k] if isinstance(made, tuple) else made
+    result = m.element_extract(x, element_map=elements)
+    return result[k] if isinstance(result, tuple) else result
 
 
 PROGRAMS = {

@@ -135,7 +135,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "result of a part": lambda m: m.tensor(CUBE, layout="DHW")[1:, ::-1] * 2,
     "part of external data": lambda m: m.as_tensor(CUBE, layout="DHW")[1:, ::-1],
     "parts of external data": lambda m: m.as_batch(CUBE, layout="HW").slice[1:, ::-1],
-    "float batch": lambda m: m.batch([one.astype(np.float64) for one in RAGGED]).slice[1:],
+    "float batch": lambda m: m.batch([value.astype(np.float64) for value in RAGGED]).slice[1:],
     "sample, then part": lambda m: m.batch(RAGGED, layout="HW").tensors[1][::-1, 0],
     "part, then sample": lambda m: m.batch(RAGGED, layout="HW").slice[::-1, 0].tensors[1],
     "too many keys": raising(ValueError, lambda m: m.tensor(CUBE)[0, 0, 0, 0]),
@@ -179,6 +179,6 @@ def test_an_index_outside_raises(key: Any) -> None:
 
 def test_selections_that_dali_gets_wrong_follow_its_documentation() -> None:
     batch = ndd.batch(RAGGED)
-    assert [one.torch().tolist() for one in batch.select([2, 0])] == [RAGGED[2].tolist(), RAGGED[0].tolist()]
+    assert [value.torch().tolist() for value in batch.select([2, 0])] == [RAGGED[2].tolist(), RAGGED[0].tolist()]
     theirs = dali.batch(RAGGED)
-    assert [np.asarray(one).shape for one in theirs.select([2, 0])] == [one.shape for one in RAGGED], "DALI is fixed: compare with it"
+    assert [np.asarray(value).shape for value in theirs.select([2, 0])] == [value.shape for value in RAGGED], "DALI is fixed: compare with it"

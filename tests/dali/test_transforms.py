@@ -52,7 +52,7 @@ def test_each_map_alone(name: str, args: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("given", "name", "args"), [(GIVEN, *one) for one in FLAT] + [(SPACE, *one) for one in DEEP])
+@pytest.mark.parametrize(("given", "name", "args"), [(GIVEN, *value) for value in FLAT] + [(SPACE, *value) for value in DEEP])
 def test_after_another_map(given: np.ndarray, name: str, args: dict[str, Any], reverse: bool) -> None:
     assert_near(lambda module: getattr(module.transforms, name)(module.tensor(given), **args, reverse_order=reverse))
 

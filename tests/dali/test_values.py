@@ -26,9 +26,9 @@ CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 def described(value: Any) -> Any:
     """Return what both libraries report about a value, in plain Python."""
     if isinstance(value, list | tuple):
-        return [described(one) for one in value]
+        return [described(element) for element in value]
     if hasattr(value, "batch_size"):
-        return [value.batch_size, value.layout, value.ndim, str(value.device), [described(one) for one in value]]
+        return [value.batch_size, value.layout, value.ndim, str(value.device), [described(element) for element in value]]
     if hasattr(value, "evaluate"):
         array = np.asarray(value.evaluate())
         return [name_of(value.dtype), tuple(value.shape), value.layout, array.tolist()]
@@ -285,10 +285,10 @@ LAZY: dict[str, Callable[[Any], Any]] = {
 def test_metadata_without_evaluation(name: str) -> None:
     def members(module: Any) -> list[Any]:
         with module.EvalMode.deferred:
-            made = LAZY[name](module)
-            before = [name_of(made.dtype), made.ndim, made.layout, str(made.device)]
-            made.evaluate()
-            assert before == [name_of(made.dtype), made.ndim, made.layout, str(made.device)]
+            result = LAZY[name](module)
+            before = [name_of(result.dtype), result.ndim, result.layout, str(result.device)]
+            result.evaluate()
+            assert before == [name_of(result.dtype), result.ndim, result.layout, str(result.device)]
             return before
 
     assert members(ndd) == members(dali)

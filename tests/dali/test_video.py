@@ -93,8 +93,8 @@ def test_values_are_close(video: np.ndarray) -> None:
 def test_decoder_with_a_batch(video: np.ndarray) -> None:
     def program(module: ModuleType) -> Made:
         batch = module.batch([module.as_tensor(video)] * 2)
-        made = module.decoders.video(batch, start_frame=module.batch([0, 5]), sequence_length=module.batch([2, 3]))
-        return [described(one) for one in made.tensors]
+        result = module.decoders.video(batch, start_frame=module.batch([0, 5]), sequence_length=module.batch([2, 3]))
+        return [described(sample) for sample in result.tensors]
 
     assert_same(program)
 
@@ -124,13 +124,13 @@ READ: list[dict[str, Any]] = [
 
 def read(module: ModuleType, epochs: int, batch_size: int, **options: Any) -> Made:
     reader = module.experimental.readers.Video(**options)
-    made: Made = []
+    results: Made = []
     for _ in range(epochs):
         for outputs in reader.next_epoch(batch_size=batch_size):
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-            for frames, *others in zip(*(one.tensors for one in outputs), strict=True):
-                made.append((described(frames), *((np.round(np.asarray(one), 3).tolist(), str(np.asarray(one).dtype)) for one in others)))
-    return [*made, reader.get_metadata()]
+            for frames, *others in zip(*(output.tensors for output in outputs), strict=True):
+                results.append((described(frames), *((np.round(np.asarray(other), 3).tolist(), str(np.asarray(other).dtype)) for other in others)))
+    return [*results, reader.get_metadata()]
 
 
 @pytest.mark.parametrize("options", READ, ids=str)

@@ -138,11 +138,13 @@ def both(name: str, *inputs: Any, **options: Any) -> list[list[np.ndarray]]:
         function = module
         for part in name.split("."):
             function = getattr(function, part)
-        made = function(*(of(one, module, types) for one in inputs), **{key: of(one, module, types) for key, one in options.items()}).evaluate()
-        results.append([np.asarray(one) for one in (made.tensors if hasattr(made, "batch_size") else [made])])
+        result = function(
+            *(of(item, module, types) for item in inputs), **{key: of(value, module, types) for key, value in options.items()}
+        ).evaluate()
+        results.append([np.asarray(value) for value in (result.tensors if hasattr(result, "batch_size") else [result])])
     ours, theirs = results
     assert [(a.shape, a.dtype) for a in ours] == [(a.shape, a.dtype) for a in theirs]
-    return [[one.astype(np.float64) for one in samples] for samples in (ours, theirs)]
+    return [[sample.astype(np.float64) for sample in samples] for samples in (ours, theirs)]
 
 
 def batched(*samples: np.ndarray, layout: str | None = None) -> Any:
@@ -220,7 +222,7 @@ def test_warp_affine_of_frames(positional: bool) -> None:
 def test_warp_perspective(interp: str, dtype: str, border: str) -> None:
     x, y = np.meshgrid(np.arange(64), np.arange(64))
     smooth = [(128 + 100 * np.sin(x / (7 + c)) * np.cos(y / 9))[:h, :w] for c, (h, w) in enumerate([(37, 52), (64, 29), (20, 31)])]
-    images = batched(*(np.stack([one, one / 2, 255 - one], -1).astype(dtype) for one in smooth), layout="HWC")
+    images = batched(*(np.stack([value, value / 2, 255 - value], -1).astype(dtype) for value in smooth), layout="HWC")
     for options in ({"matrix": HOMOGRAPHY}, {"matrix": HOMOGRAPHY, "pixel_origin": "center", "inverse_map": False, "size": [30, 41]}):
         fill = {"fill_value": [10.0, 20.0, 30.0]} if border == "constant" else {}
         results = both("experimental.warp_perspective", images, border_mode=border, interp_type=interpolation(interp), **fill, **options)

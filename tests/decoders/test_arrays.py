@@ -206,7 +206,7 @@ def test_inflate_refuses() -> None:
     ):
         with pytest.raises(RuntimeError, match=rf"decoders\.inflate: .*{reason}"):
             ndd.decoders.inflate(packed, algorithm="Zlib", **options)
-    with pytest.raises(ValueError, match=r'decoders\.inflate: algorithm must be "LZ4", .*got \'zip\''):
+    with pytest.raises(ValueError, match=r"decoders\.inflate: algorithm must be one of LZ4, .*got \'zip\'"):
         ndd.decoders.inflate(packed, algorithm="zip", shape=[100])
     with pytest.raises(ValueError, match="layout"):
         ndd.decoders.inflate(packed, algorithm="Zlib", shape=[100], layout="HW")

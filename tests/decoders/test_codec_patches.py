@@ -14,7 +14,7 @@ from PIL import Image
 import torch_ndd as ndd
 from torch_ndd.decoders import _jpeg2000, _library, _sndfile
 
-doctor_module = sys.modules["torch_ndd.doctor"]
+doctor_module = sys.modules["torch_ndd._doctor"]
 
 
 def encoded(kind: str) -> bytearray:

@@ -187,7 +187,7 @@ def test_bombs_are_refused_by_default(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match=r'decoders\.image: on_error must be "raise", "skip" or "replace", got \'ignore\''):
+    with pytest.raises(ValueError, match=r"decoders\.image: on_error must be one of raise, skip, replace, got \'ignore\'"):
         ndd.decoders.image(JPEG, on_error="ignore")
     for wrong in (0, -5):
         with pytest.raises(ValueError, match=r"decoders\.image: max_pixels must be positive"):

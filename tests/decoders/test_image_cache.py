@@ -261,7 +261,7 @@ def test_pickled_cache_keeps_its_arguments(files: ndd.Batch, place: Path | None)
     [
         ({"size": 0}, ValueError, "size must be positive"),
         ({"size": "much"}, ValueError, "such as"),
-        ({"size": "1MB", "admission": "last"}, ValueError, 'admission must be "first" or "largest"'),
+        ({"size": "1MB", "admission": "last"}, ValueError, "admission must be one of first, largest, got 'last'"),
         ({"size": "1MB", "threshold": -1}, ValueError, "threshold must not be negative"),
         ({"size": "1MB", "shorter": 0}, ValueError, "shorter must be from 1"),
         ({"size": "900TB"}, MemoryError, "use a folder"),
@@ -279,7 +279,7 @@ def test_wrong_uses(files: ndd.Batch) -> None:
         ndd.decoders.image(files, cache=5)
     with pytest.raises(ValueError, match="cache and cache_size cannot be used together"):
         ndd.decoders.image(files, cache=cache, cache_size=5)
-    with pytest.raises(ValueError, match='cache_type must be "threshold" or "largest"'):
+    with pytest.raises(ValueError, match="cache_type must be one of threshold, largest"):
         ndd.decoders.image(files, cache_size=5, cache_type="small")
     with pytest.raises(ValueError, match="must not be negative"):
         ndd.decoders.image(files, cache_size=5, cache_threshold=-1)

@@ -107,7 +107,7 @@ def test_crops_of_equal_size_are_dense() -> None:
         ("image_crop", {"crop": [10, 10], "crop_pos_y": 1.5}, "crop_pos_y must lie between 0 and 1"),
         ("image_crop", {"crop_w": 10}, "crop_h and crop_w must be given together"),
         ("image_crop", {"crop": [10, 10], "crop_w": 10}, "crop cannot be combined"),
-        ("image_crop", {"crop": [10, 10], "rounding": "up"}, "rounding='up'"),
+        ("image_crop", {"crop": [10, 10], "rounding": "up"}, "rounding must be one of .*got 'up'"),
         ("image_slice", {"start": [10, 10], "end": [140, 20]}, "leaves the image"),
         ("image_slice", {"start": [-1, 10], "end": [40, 20]}, "leaves the image"),
         ("image_slice", {"start": [10, 10], "end": [10, 20]}, "is empty"),

@@ -85,7 +85,7 @@ def test_read_gives_the_contents(folder: Path) -> None:
 
 def test_read_refuses(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
-    for name, reason in (("missing", "No such file"), ("", "folder"), ("pipe", "not a regular file"), ("a.png\0", "zero byte")):
+    for name, reason in (("missing", "No such file"), ("", "Is a directory"), ("pipe", "not a regular file"), ("a.png\0", "zero byte")):
         with pytest.raises(RuntimeError, match=rf"io\.file\.read: sample 0: .*{reason}"):
             ndd.io.file.read(np.frombuffer(os.fsencode(folder) + b"/" + name.encode(), np.uint8))
     for wrong in (np.zeros((2, 2), np.uint8), np.zeros(3, np.int32)):

@@ -60,13 +60,13 @@ class _Page(html.parser.HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.ids.add(given.get("id") or "")
-        if tag == "a" and given.get("href"):
-            self.links.append(given["href"] or "")
+        value = dict(attrs)
+        self.ids.add(value.get("id") or "")
+        if tag == "a" and value.get("href"):
+            self.links.append(value["href"] or "")
         if tag == "img":
-            self.images.append(given.get("src") or "")
-            assert given.get("alt") is not None, f"a picture without a text: {given}"
+            self.images.append(value.get("src") or "")
+            assert value.get("alt") is not None, f"a picture without a text: {value}"
 
 
 def test_links_and_pictures(site: Path) -> None:

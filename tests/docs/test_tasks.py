@@ -83,8 +83,19 @@ def test_video_clips(data: Any, run: Run) -> None:
 
 def test_webdataset_task_runs(data: Any, run: Run) -> None:
     printed = run("webdataset", *data.tars)
-    labels = [int(one) for line in printed for one in line.split("[")[2].rstrip("]").split(",")]
+    labels = [int(value) for line in printed for value in line.split("[")[2].rstrip("]").split(",")]
     assert sorted(labels) == list(range(8))
+
+
+def test_mix_task_runs(tmp_path: Path, run: Run) -> None:
+    for name, count in (("web", 20), ("docs", 12), ("chat", 9)):
+        (tmp_path / name / "any").mkdir(parents=True)
+        for k in range(count):
+            Image.fromarray(np.full((70, 80, 3), 10 * k, np.uint8)).save(tmp_path / name / "any" / f"{k}.jpg")
+    printed = run("mix", str(tmp_path))
+    batch = "['web', 'docs', 'chat', 'web', 'web', 'docs', 'web', 'chat', 'docs', 'web']"
+    assert printed[:4] == [f"(10, 64, 64, 3) {batch}"] * 4
+    assert printed[-1] == "[4, 4, 1]"  # every second of 19 samples is one of the 9 of chat; the first ten were delivered before
 
 
 def test_pack_task_runs(tmp_path: Path, run: Run) -> None:
@@ -117,6 +128,13 @@ def test_resume_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
     assert len(whole) == 4
 
 
+def test_batches_by_cost_task_runs(data: Any, run: Run) -> None:
+    *steps, diagnosis = run("batches_by_cost", data.folder)
+    assert sum(int(line.split()[1]) for line in steps) == 8
+    assert all(line.endswith("with a loss") for line in steps)
+    assert diagnosis.startswith("In the batches units are filled to")
+
+
 def test_corrupt_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
     good = (Path(data.folder) / "indoors" / "1.jpg").read_bytes()
     (tmp_path / "a").mkdir()
@@ -130,7 +148,7 @@ def test_corrupt_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
 def test_boxes_of_the_coco_task_follow_turned_images() -> None:
     """Of images with an EXIF orientation, to which COCO's boxes do not refer."""
     parsed = ast.parse((TASKS / "coco.py").read_text())
-    parsed.body = [one for one in parsed.body if isinstance(one, ast.FunctionDef)]
+    parsed.body = [value for value in parsed.body if isinstance(value, ast.FunctionDef)]
     names: dict[str, Any] = {"ndd": ndd}
     exec(compile(parsed, "coco.py", "exec"), names)
     pixels = np.zeros((60, 120, 3), np.uint8)

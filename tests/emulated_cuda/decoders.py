@@ -57,13 +57,13 @@ def build(cpu_build: Path, work: Path) -> None:
     shutil.copy(HERE / "lazy_runtime.h", include / "cuda_runtime.h")
     sources = [work / "csrc" / "decoders" / name for name in ("image.cpp", "gpu/gpu_image.cpp", "gpu/gpu_decoder.cpp", "gpu/gpu_pixels.cu.cpp")]
     ours = [include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/codecs/without_cuda"]
-    folders = [*(f"-I{one}" for one in ours), "-isystem", f"{SITE}/torch/include", "-isystem", f"{SITE}/nvidia/nvimgcodec/include"]
+    folders = [*(f"-I{our}" for our in ours), "-isystem", f"{SITE}/torch/include", "-isystem", f"{SITE}/nvidia/nvimgcodec/include"]
     objects = []
     for source in [*sources, HERE / "lazy_runtime.cpp"]:
-        made = work / f"{source.name}.o"
+        result = work / f"{source.name}.o"
         own = ["-include", str(include / "cuda_runtime.h")] if source.name != "image.cpp" else []
-        subprocess.run(["g++", *FLAGS, *DEFINES, *folders, *own, "-c", str(source), "-o", str(made)], check=True)
-        objects.append(made)
+        subprocess.run(["g++", *FLAGS, *DEFINES, *folders, *own, "-c", str(source), "-o", str(result)], check=True)
+        objects.append(result)
     inputs = subprocess.run(["ninja", "-t", "query", "_C.so"], cwd=cpu_build, check=True, capture_output=True, text=True).stdout.split()
     replaced = (
         "decoders/image.cpp.o",
@@ -72,8 +72,8 @@ def build(cpu_build: Path, work: Path) -> None:
         "decoders/gpu/gpu_pixels.cu.o",
         "decoders/gpu/gpu_pixels.cu.cpp.o",
     )
-    others = [str(cpu_build / one) for one in inputs if one.endswith(".o") and not one.endswith(replaced)]
-    jpeg = [one for one in inputs if Path(one).name.startswith("libjpeg.") and not one.endswith(".o")]
+    others = [str(cpu_build / item) for item in inputs if item.endswith(".o") and not item.endswith(replaced)]
+    jpeg = [item for item in inputs if Path(item).name.startswith("libjpeg.") and not item.endswith(".o")]
     link = ["-Wl,-Bsymbolic-functions", "-Wl,--exclude-libs,libjpeg.a", *jpeg, "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined"]
     link += ["-Wl,-z,lazy", f"-L{cpu_build}/stubs", "-ltorch", "-ltorch_cpu", "-ldl", "-lpthread"]
     subprocess.run(["g++", "-shared", "-o", str(work / "_C.so"), *others, *map(str, objects), *link], check=True)

@@ -41,7 +41,7 @@ def _parameters() -> dict[str, list[str]]:
             if definition is None:
                 raise ValueError(f"{path}: the definition of {function} was not found")
             # A parameter that is not used has a type only.
-            found[op] = [words[-1] if len(words := one.split()) > 1 else "" for one in definition[1].replace("const ", "").split(",")]
+            found[op] = [words[-1] if len(words := value.split()) > 1 else "" for value in definition[1].replace("const ", "").split(",")]
     return found
 
 
@@ -78,7 +78,7 @@ def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.T
         variadic = isinstance(value, (list, tuple)) and name == "inputs"  # "shapes" are their tables
         filled = parameter.alias_info is not None and parameter.alias_info.is_write
         if filled or variadic or f"{name}_shapes" in names or (op, name) in ON_DEVICE:
-            tensors = [one for one in (value if variadic else [value]) if one is not None]
+            tensors = [value for value in (value if variadic else [value]) if value is not None]
             (outputs if filled else inputs).extend(tensors)
     return inputs, outputs
 
@@ -86,14 +86,14 @@ def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.T
 @contextlib.contextmanager
 def _known_memory(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Iterator[None]:
     """Register the device's memory with the emulator, each byte once."""
-    spans = sorted((one.data_ptr(), one.data_ptr() + one.numel() * one.itemsize, 1) for one in inputs if one.numel())
+    spans = sorted((item.data_ptr(), item.data_ptr() + item.numel() * item.itemsize, 1) for item in inputs if item.numel())
     merged: list[tuple[int, int, int]] = []
     for begin, end, written in spans:
         if merged and begin < merged[-1][1]:
             merged[-1] = (merged[-1][0], max(end, merged[-1][1]), written)
         else:
             merged.append((begin, end, written))
-    merged += [(one.data_ptr(), one.data_ptr() + one.numel() * one.itemsize, 0) for one in outputs if one.numel()]
+    merged += [(output.data_ptr(), output.data_ptr() + output.numel() * output.itemsize, 0) for output in outputs if output.numel()]
     for begin, end, written in merged:
         _library.ndd_emulator_add_memory(begin, end - begin, written)
     try:
@@ -119,15 +119,15 @@ def run_emulated(kernel: Any, arguments: Sequence[Any], inputs: Sequence[torch.T
                 complaint = _library.ndd_emulator_end()
         if complaint:
             raise AssertionError(f"{name}: {complaint.decode()}")
-        made = [out.flatten().view(torch.uint8).clone() for out in outputs]
-        for k, (one, other) in enumerate(zip(first, made, strict=False)):
-            if not torch.equal(one, other):
-                wrong = (one != other).nonzero().flatten()
+        results = [out.flatten().view(torch.uint8).clone() for out in outputs]
+        for k, (value, other) in enumerate(zip(first, results, strict=False)):
+            if not torch.equal(value, other):
+                wrong = (value != other).nonzero().flatten()
                 raise AssertionError(
-                    f"{name}: output {k} differs in {len(wrong)} of {len(one)} bytes, the first is byte {int(wrong[0])}, when blocks and threads run "
-                    f"in {order} order on other garbage: a race, or memory that nothing was written to"
+                    f"{name}: output {k} differs in {len(wrong)} of {len(value)} bytes, the first is byte {int(wrong[0])}, when blocks and "
+                    f"threads run in {order} order on other garbage: a race, or memory that nothing was written to"
                 )
-        first = first or made
+        first = first or results
 
 
 def _queue_emulated(
@@ -137,7 +137,7 @@ def _queue_emulated(
     if not _emulates or (name, "CUDA") not in native.KERNELS:
         return _queue_cpu(kernel, arguments, reads, external, sources)
     inputs, outputs = _device_tensors(kernel, arguments)
-    if sum(one.numel() * one.itemsize for one in (*inputs, *outputs)) > MOST_BYTES:
+    if sum(value.numel() * value.itemsize for value in (*inputs, *outputs)) > MOST_BYTES:
         return _queue_cpu(kernel, arguments, reads, external, sources)
     for pending, _ in reads:
         pending.wait()

@@ -88,11 +88,11 @@ def rewrite_shared(text: str, file: str) -> str:
 
     def variables(found: re.Match[str]) -> str:
         kind, names = found.groups()
-        made = []
-        for one in names.split(","):
-            name, bracket, extent = one.strip().partition("[")
-            made.append(f"auto& {name} = ::ndd_emulator::shared<{kind}{bracket}{extent}>(__COUNTER__);")
-        return " ".join(made)
+        results = []
+        for value in names.split(","):
+            name, bracket, extent = value.strip().partition("[")
+            results.append(f"auto& {name} = ::ndd_emulator::shared<{kind}{bracket}{extent}>(__COUNTER__);")
+        return " ".join(results)
 
     text = re.sub(r"__shared__ ([\w:<> ]+?) (\w+(?:\[[^;]*\])*(?:, \w+(?:\[[^;]*\])*)*);", variables, text)
     if "__shared__" in text:
@@ -126,7 +126,7 @@ def rewrite(text: str, file: str) -> str:
 
 def main(source: Path, target: Path) -> None:
     """Write only files that changed, so that a build after an edit compiles only those."""
-    made = {target / own: (HERE / name).read_text() for name, own in OWN.items()}
+    results = {target / own: (HERE / name).read_text() for name, own in OWN.items()}
     for path in sorted(source.rglob("*")):
         if not path.is_file():
             continue
@@ -135,14 +135,14 @@ def main(source: Path, target: Path) -> None:
         if both or path.suffix in CUDA_SOURCES:
             text = rewrite(text, file)
         if both or path.suffix == ".cu":
-            made[(target / file).with_suffix(".cu.cpp")] = f'#include "cuda_runtime.h"\n#line 1 "{path.resolve()}"\n{text}'
+            results[(target / file).with_suffix(".cu.cpp")] = f'#include "cuda_runtime.h"\n#line 1 "{path.resolve()}"\n{text}'
         else:
-            made[target / file] = text
-    made[target / "CMakeLists.txt"] += CMAKE
+            results[target / file] = text
+    results[target / "CMakeLists.txt"] += CMAKE
     for path in target.rglob("*"):
-        if path.is_file() and path not in made:
+        if path.is_file() and path not in results:
             path.unlink()
-    for path, text in made.items():
+    for path, text in results.items():
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

@@ -32,7 +32,7 @@ def scattered(data: bytearray, draw: random.Random, places: list[int]) -> None:
 
 def lmdb_pages(data: bytes, draw: random.Random) -> bytes:
     """Change numbers in the two headers, in the headers of pages, in their tables and nodes."""
-    made = bytearray(data)
+    result = bytearray(data)
     place: list[int] = []
     for page in (0, PAGE):
         place += [page + 10, page + 16, page + 20, *range(page + 40, page + 152, 4)]
@@ -43,35 +43,35 @@ def lmdb_pages(data: bytes, draw: random.Random) -> bytes:
             for at in range(page + 16, page + lower, 2):
                 node = struct.unpack_from("<H", data, at)[0]
                 place += [page + node, page + node + 2, page + node + 4, page + node + 6, page + node + 16]
-    scattered(made, draw, [at for at in place if at < len(data)])
+    scattered(result, draw, [at for at in place if at < len(data)])
     if draw.random() < 0.2:
-        one, other = (draw.randrange(len(data) // PAGE) * PAGE for _ in range(2))
-        made[one : one + PAGE] = data[other : other + PAGE]
+        value, other = (draw.randrange(len(data) // PAGE) * PAGE for _ in range(2))
+        result[value : value + PAGE] = data[other : other + PAGE]
     if draw.random() < 0.2:
-        del made[draw.randrange(len(made)) :]
-    return bytes(made)
+        del result[draw.randrange(len(result)) :]
+    return bytes(result)
 
 
 def tfrecord_lengths(data: bytes, draw: random.Random) -> bytes:
     """Change lengths, with valid checksums."""
     from readers._files import masked
 
-    made, at, places = bytearray(data), 0, []
+    result, at, places = bytearray(data), 0, []
     while at < len(data):
         places.append(at)
         at += 16 + struct.unpack_from("<Q", data, at)[0]
     at = draw.choice(places)
     length = struct.pack("<Q", draw.choice((*NUMBERS, len(data), len(data) - at - 16)))
-    made[at : at + 12] = length + (bytes(4) if draw.random() < 0.3 else masked(length))
+    result[at : at + 12] = length + (bytes(4) if draw.random() < 0.3 else masked(length))
     if draw.random() < 0.5:
-        place = draw.randrange(at + 12, len(made))
-        made[place] = draw.randrange(256)
-    return bytes(made)
+        place = draw.randrange(at + 12, len(result))
+        result[place] = draw.randrange(256)
+    return bytes(result)
 
 
 def tar_headers(data: bytes, draw: random.Random) -> bytes:
     """Change fields, with valid checksums."""
-    made = bytearray(data)
+    result = bytearray(data)
     at = draw.choice([at for at in range(0, len(data), 512) if data[at + 257 : at + 262] == b"ustar"])
     field, size = draw.choice(((0, 100), (124, 12), (156, 1), (157, 100), (257, 8), (345, 155)))
     values = (
@@ -92,18 +92,18 @@ def tar_headers(data: bytes, draw: random.Random) -> bytes:
         b"\xff",
         b"../../../a",
     )
-    made[at + field : at + field + size] = draw.choice(values).ljust(size, draw.choice((b"\0", b"\xff", b"A")))[:size]
-    made[at + 148 : at + 156] = b" " * 8
-    made[at + 148 : at + 156] = f"{sum(made[at : at + 512]):06o}\0 ".encode()
-    return bytes(made)
+    result[at + field : at + field + size] = draw.choice(values).ljust(size, draw.choice((b"\0", b"\xff", b"A")))[:size]
+    result[at + 148 : at + 156] = b" " * 8
+    result[at + 148 : at + 156] = f"{sum(result[at : at + 512]):06o}\0 ".encode()
+    return bytes(result)
 
 
 def recordio_words(data: bytes, draw: random.Random) -> bytes:
-    made = bytearray(data)
+    result = bytearray(data)
     starts = [at for at in range(0, len(data) - 8, 4) if data[at : at + 4] == data[:4]]
     at = draw.choice(starts)
-    struct.pack_into("<I", made, at + draw.choice((4, 8)), draw.choice(NUMBERS) % 2**32)
-    return bytes(made)
+    struct.pack_into("<I", result, at + draw.choice((4, 8)), draw.choice(NUMBERS) % 2**32)
+    return bytes(result)
 
 
 def json_values(data: bytes, draw: random.Random) -> bytes:
@@ -138,8 +138,8 @@ def json_values(data: bytes, draw: random.Random) -> bytes:
                 at[key] = draw.choice(wrong)
                 break
             at = at[key]
-    made = "\n".join(map(json.dumps, lines))
-    return (made.replace('"image_id"', draw.choice(('"image_id"', "[" * 3000, '"a"'))) if draw.random() < 0.1 else made).encode()
+    result = "\n".join(map(json.dumps, lines))
+    return (result.replace('"image_id"', draw.choice(('"image_id"', "[" * 3000, '"a"'))) if draw.random() < 0.1 else result).encode()
 
 
 def index_numbers(text: bytes, draw: random.Random) -> bytes:
@@ -147,7 +147,7 @@ def index_numbers(text: bytes, draw: random.Random) -> bytes:
     words = text.split(b" ")
     for _ in range(draw.randrange(1, 3)):
         words[draw.randrange(len(words))] = draw.choice(
-            (b"-1", b"0", b"1e9", b"x", b"", *(str(one).encode() for one in NUMBERS), b"9" * 30, b"5\n", b"\xff")
+            (b"-1", b"0", b"1e9", b"x", b"", *(str(number).encode() for number in NUMBERS), b"9" * 30, b"5\n", b"\xff")
         )
     return b" ".join(words)
 
@@ -246,7 +246,7 @@ def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
     """Return the attack on one kind of container: its file, or its index."""
     from _mutations import mutated
 
-    one = _container(kind, folder)
+    value = _container(kind, folder)
     path, index = folder / "a.bin", folder / "a.idx"
 
     def read(content: bytes, indexed: bytes | None, on_error: str) -> None:
@@ -255,17 +255,17 @@ def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
         if indexed is not None:
             index.write_bytes(indexed)
             options["index_path"] = index
-        for outputs in one.read(options).next_epoch():
+        for outputs in value.read(options).next_epoch():
             for batch in outputs.values() if isinstance(outputs, dict) else outputs:
                 for sample in getattr(batch, "tensors", [batch]):
                     np.asarray(sample).tobytes()
 
-    read(one.content, one.index or None, "raise")
+    read(value.content, value.index or None, "raise")
 
     def attack(number: int) -> bytes:
         draw = random.Random(f"{seed} {kind} {way} {number}")
-        content, indexed = one.content, one.index if one.index and draw.random() < 0.5 else None
-        damage = one.headers if way == "headers" and one.headers else lambda data, draw: mutated(data, number % 6, draw)
+        content, indexed = value.content, value.index if value.index and draw.random() < 0.5 else None
+        damage = value.headers if way == "headers" and value.headers else lambda data, draw: mutated(data, number % 6, draw)
         if indexed is not None and draw.random() < 0.5:
             indexed = index_numbers(indexed, draw) if way == "headers" else mutated(indexed, number % 6, draw)
         else:

@@ -196,8 +196,8 @@ def tiff(file: bytes, draw: random.Random) -> bytes:
         else:
             value = struct.pack(order + "I", draw.choice((size(draw), draw.choice(TIFF_VALUES))))
             entries.append([draw.choice(TIFF_TAGS), draw.choice((3, 4)), draw.choice((1, 1, 2, 3)), value + bytes(4 if big else 0)])
-            entries.sort(key=lambda one: one[0])
-    directory = struct.pack(order + many, len(entries)) + b"".join(struct.pack(order + form, *one) for one in entries)
+            entries.sort(key=lambda value: value[0])
+    directory = struct.pack(order + many, len(entries)) + b"".join(struct.pack(order + form, *entry) for entry in entries)
     end = len(file) + len(file) % 2
     follow = draw.choice((0, 0, start, end, size(draw)))
     body = bytearray(file + bytes(len(file) % 2) + directory + struct.pack(order + ("Q" if big else "I"), follow))
@@ -276,7 +276,7 @@ def webp(file: bytes, draw: random.Random) -> bytes:
         at += 8 + length + length % 2
     canvas = bytearray(b"VP8X" + struct.pack("<I", 10) + bytes([draw.choice((0, 2, 8, 16, 24, 0x3E, 255)), 0, 0, 0]))
     canvas += struct.pack("<I", size(draw, 24))[:3] + struct.pack("<I", size(draw, 24))[:3]
-    kind, image = draw.randrange(7), next((one for one in chunks if one[:4] in (b"VP8 ", b"VP8L")), chunks[0])
+    kind, image = draw.randrange(7), next((chunk for chunk in chunks if chunk[:4] in (b"VP8 ", b"VP8L")), chunks[0])
     if kind == 0:
         chunks.insert(draw.choice((0, 0, 1)), canvas)
     elif kind == 1 and chunks[0][:4] == b"VP8X":
@@ -287,10 +287,10 @@ def webp(file: bytes, draw: random.Random) -> bytes:
         else:
             struct.pack_into("<I", image, 9, draw.getrandbits(32))
     elif kind == 3:
-        one = draw.choice(chunks)
-        struct.pack_into("<I", one, 4, draw.choice((0, 1, 4, 10, len(one), 2**31, 2**32 - 1)))
+        value = draw.choice(chunks)
+        struct.pack_into("<I", value, 4, draw.choice((0, 1, 4, 10, len(value), 2**31, 2**32 - 1)))
     elif kind == 4:
-        chunks = [one for one in chunks for _ in range(draw.choice((0, 1, 1, 2)))]
+        chunks = [chunk for chunk in chunks for _ in range(draw.choice((0, 1, 1, 2)))]
         draw.shuffle(chunks) if draw.random() < 0.3 else None
     elif kind == 5:
         content = exif(draw)

@@ -180,20 +180,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--formats", nargs="+", default=list(FORMATS), choices=FORMATS)
     parser.add_argument("--out", type=Path, default=Path("fuzz"))
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
+    value = parser.parse_args()
+    value.out.mkdir(parents=True, exist_ok=True)
     failed = 0
-    print(f"{'format':10} {'kind':8} {'files':>7} {'decoded':>8} {'refused':>8} {'slowest':>8} {'deaths':>6}   seed {given.seed}", flush=True)
-    for name in given.formats:
+    print(f"{'format':10} {'kind':8} {'files':>7} {'decoded':>8} {'refused':>8} {'slowest':>8} {'deaths':>6}   seed {value.seed}", flush=True)
+    for name in value.formats:
         files = files_of(name)
         for kind in KINDS:
-            count = getattr(given, kind)
-            found = run(name, kind, count, given.seed, given.out)
+            count = getattr(value, kind)
+            found = run(name, kind, count, value.seed, value.out)
             refused = count - found["decoded"] - len(found["deaths"])
             print(f"{name:10} {kind:8} {count:7} {found['decoded']:8} {refused:8} {found['slowest']:7.2f}s {len(found['deaths']):6}", flush=True)
             for index, why, errors in [*found["deaths"], *((index, "slow", "") for index in found["slow"])]:
-                path = given.out / f"{name}-{kind}-{given.seed}-{index}"
-                path.write_bytes(damaged(name, kind, index, given.seed, files))
+                path = value.out / f"{name}-{kind}-{value.seed}-{index}"
+                path.write_bytes(damaged(name, kind, index, value.seed, files))
                 if why == "slow" and not is_slow(path):
                     path.unlink()
                     continue

@@ -50,16 +50,16 @@ def _sources(kind: str) -> list[bytes]:
         from astropy.io import fits
 
         pixels = np.arange(40 * 60, dtype=np.int16).reshape(40, 60)
-        made = []
+        results = []
         for unit in (
             (fits.CompImageHDU(pixels), fits.CompImageHDU(pixels, compression_type="GZIP_1")) if kind == "fits_tiles" else (fits.ImageHDU(pixels),)
         ):
             file = io.BytesIO()
             fits.HDUList([fits.PrimaryHDU(pixels.astype(np.float32)), unit]).writeto(file)
-            made.append(gzip.compress(file.getvalue()) if kind == "fits_gz" else file.getvalue())
-        return made
+            results.append(gzip.compress(file.getvalue()) if kind == "fits_gz" else file.getvalue())
+        return results
     makers: dict[str, Callable[[], list[bytes]]] = {
-        "wav": lambda: [*(sound("WAV", one) for one in ("PCM_16", "PCM_24", "FLOAT", "ULAW", "IMA_ADPCM", "MS_ADPCM")), unfinished_wav()],
+        "wav": lambda: [*(sound("WAV", value) for value in ("PCM_16", "PCM_24", "FLOAT", "ULAW", "IMA_ADPCM", "MS_ADPCM")), unfinished_wav()],
         "flac": lambda: [sound("FLAC", "PCM_16"), sound("FLAC", "PCM_24"), unfinished_flac()],
         "au": lambda: [sound("AU", "PCM_16"), unfinished(sound("AU", "PCM_16"), 8, 4)],
         "caf": lambda: [sound("CAF", "PCM_16"), unfinished(sound("CAF", "PCM_16"), sound("CAF", "PCM_16").index(b"data") + 4, 8, 255)],
@@ -86,8 +86,8 @@ def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
     def decode(data: bytes) -> None:
         if kind.startswith("fits"):
             path.write_bytes(data)
-            for (one,) in ndd.experimental.readers.Fits(files=[str(path)], hdu_indices=[2]).next_epoch():
-                one.torch()
+            for (value,) in ndd.experimental.readers.Fits(files=[str(path)], hdu_indices=[2]).next_epoch():
+                value.torch()
             return
         file = ndd.tensor(np.frombuffer(data, np.uint8))
         if kind in ("mp4", "webm", "avi", "ts"):
@@ -97,13 +97,13 @@ def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
             try:
                 ndd.decoders.numpy(file).torch()
             finally:
-                for (one,) in ndd.readers.Numpy(files=[str(path)]).next_epoch():
-                    one.torch()
+                for (value,) in ndd.readers.Numpy(files=[str(path)]).next_epoch():
+                    value.torch()
         else:
             np.asarray(ndd.decoders.audio(file)[0])
 
-    for one in files:
-        decode(one)  # undamaged files are readable
+    for item in files:
+        decode(item)  # undamaged files are readable
 
     def attack(number: int) -> bytes:
         draw = random.Random(f"{seed} {kind} {way} {number}")

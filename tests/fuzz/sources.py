@@ -44,9 +44,9 @@ def frames(codec: str) -> bytes:
 
 
 def exif() -> Image.Exif:
-    made = Image.Exif()
-    made[0x0112] = 6
-    return made
+    result = Image.Exif()
+    result[0x0112] = 6
+    return result
 
 
 def hidden_default() -> bytes:

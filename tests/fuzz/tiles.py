@@ -57,35 +57,35 @@ def between_guards(memory: Guarded) -> None:
     def hcompress(tile: bytes, rows: int, columns: int, _: int, smooth: int, width: int) -> bytes:
         if width != 8:  # the only one that readers ask for
             raise ValueError(f"{width} bytes for a pixel")
-        source, made = memory(tile), memory(rows * columns * width)
+        source, result = memory(tile), memory(rows * columns * width)
         height, across, scale, status = (ctypes.c_int(value) for value in (rows, columns, 0, 0))
-        size = [len(made)] if told else []
-        references = [ctypes.byref(one) for one in (across, height, scale, status)]
-        if library.fits_hdecompress64(ctypes.c_void_p(source.ctypes.data), int(smooth), ctypes.c_void_p(made.ctypes.data), *size, *references):
+        size = [len(result)] if told else []
+        references = [ctypes.byref(value) for value in (across, height, scale, status)]
+        if library.fits_hdecompress64(ctypes.c_void_p(source.ctypes.data), int(smooth), ctypes.c_void_p(result.ctypes.data), *size, *references):
             raise ValueError("damaged")
-        return made[: rows * columns * 4].tobytes()
+        return result[: rows * columns * 4].tobytes()
 
     def plio(tile: bytes, pixels: int) -> bytes:
-        source, made = memory(tile), memory(4 * pixels)
-        library.pl_l2pi(ctypes.c_void_p(source.ctypes.data), 1, ctypes.c_void_p(made.ctypes.data), pixels)
-        return made.tobytes()
+        source, result = memory(tile), memory(4 * pixels)
+        library.pl_l2pi(ctypes.c_void_p(source.ctypes.data), 1, ctypes.c_void_p(result.ctypes.data), pixels)
+        return result.tobytes()
 
     _codecs.decompress_hcompress_1_c, _codecs.decompress_plio_1_c = hcompress, plio
     padded = _fits_codecs._pad
-    _fits_codecs._pad = lambda *given: memory(padded(*given))
+    _fits_codecs._pad = lambda *value: memory(padded(*value))
     _fits_codecs._memory = memory
 
 
 def pixels(draw: random.Random) -> np.ndarray:
     """Return runs, slopes or noise: codes of all lengths."""
     size = ROWS * COLUMNS
-    made = np.random.default_rng(draw.randrange(1 << 30))
+    result = np.random.default_rng(draw.randrange(1 << 30))
     choice = draw.randrange(4)
     if choice == 0:
-        return np.repeat(made.integers(0, 2**24, -(-size // 50)), 50)[:size].reshape(ROWS, COLUMNS)
+        return np.repeat(result.integers(0, 2**24, -(-size // 50)), 50)[:size].reshape(ROWS, COLUMNS)
     if choice == 1:
         return np.add.outer(np.arange(ROWS) * 7, np.arange(COLUMNS) * 3)
-    return made.integers(0, (5, 4000)[choice - 2], (ROWS, COLUMNS))
+    return result.integers(0, (5, 4000)[choice - 2], (ROWS, COLUMNS))
 
 
 def settings(kind: str, draw: random.Random) -> dict[str, Any]:
@@ -128,26 +128,26 @@ def make(kind: str, way: str, seed: int, _: Path) -> Attack:
     between_guards(memory)
 
     def made(draw: random.Random) -> tuple[np.ndarray, bytes, dict[str, Any]]:
-        given = settings(kind, draw)
-        width = given.get("bytepix", 4)
+        value = settings(kind, draw)
+        width = value.get("bytepix", 4)
         image = pixels(draw).astype(f"i{width}")
-        return image, plain(**given).encode(image if kind == "hcompress" else image.ravel()), given
+        return image, plain(**value).encode(image if kind == "hcompress" else image.ravel()), value
 
     for number in range(8):  # undamaged tiles are decoded
-        image, tile, given = made(random.Random(number))
-        back = codec(**given).decode(np.frombuffer(tile, np.uint8)).reshape(ROWS, COLUMNS)
-        assert np.array_equal(back, image) or given.get("scale", 0) > 1
+        image, tile, source = made(random.Random(number))
+        back = codec(**source).decode(np.frombuffer(tile, np.uint8)).reshape(ROWS, COLUMNS)
+        assert np.array_equal(back, image) or source.get("scale", 0) > 1
 
     def attack(number: int) -> bytes:
         draw = random.Random(f"{seed} {kind} {way} {number}")
-        _, tile, given = made(draw)
+        _, tile, value = made(draw)
         if way == "mutated":
             tile = mutated(tile, number % 6, draw)
         else:
-            tile, given = contradictory(kind, tile, given, draw)
+            tile, value = contradictory(kind, tile, value, draw)
         memory.at_the_end = number % 3 != 0
         try:
-            codec(**given).decode(np.frombuffer(tile, np.uint8))
+            codec(**value).decode(np.frombuffer(tile, np.uint8))
         except _compression.CfitsioException as error:
             raise ValueError(f"{kind}: {error}") from None
         return tile

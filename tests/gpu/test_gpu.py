@@ -129,8 +129,8 @@ def test_formulas_take_values_of_the_host(case: Case, monkeypatch: pytest.Monkey
     def on_a_gpu(values: Any, *arguments: Any, dtype: torch.dtype) -> torch.Tensor | None:
         with FakeTensorMode(allow_non_fake_inputs=True):
             fakes = [
-                one if one is None else torch.empty(one.shape, dtype=one.dtype, device="cuda")
-                for one in (values if isinstance(values, list) else [values])
+                value if value is None else torch.empty(value.shape, dtype=value.dtype, device="cuda")
+                for value in (values if isinstance(values, list) else [values])
             ]
             results.append(formula(fakes if isinstance(values, list) else fakes[0], *arguments, dtype=dtype))
         return formula(values, *arguments, dtype=dtype)
@@ -138,4 +138,4 @@ def test_formulas_take_values_of_the_host(case: Case, monkeypatch: pytest.Monkey
     monkeypatch.setattr(Call, "__init__", compiling)
     monkeypatch.setattr(case.definition, "options", dataclasses.replace(case.definition.options, formula=on_a_gpu))
     case.run()
-    assert all(one is None or one.device.type == "cuda" for one in results)
+    assert all(result is None or result.device.type == "cuda" for result in results)

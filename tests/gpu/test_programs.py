@@ -56,9 +56,9 @@ def validation(photos: Path, where: str) -> Any:
 
 
 def test_a_pipeline_gives_the_pixels_of_the_cpu(photos: Path) -> None:
-    made, expected = (validation(photos, where) for where in ("gpu", "cpu"))
+    result, expected = (validation(photos, where) for where in ("gpu", "cpu"))
     for _ in range(5):
-        (ours, labels), (theirs, classes) = made.run(), expected.run()
+        (ours, labels), (theirs, classes) = result.run(), expected.run()
         assert type(ours).__name__ == "TensorListGPU"
         difference = np.abs(ours.as_cpu().as_array() - theirs.as_array())
         assert difference.max() <= LEVELS
@@ -111,8 +111,8 @@ def test_sources_and_functions_of_the_gpu() -> None:
 
     @dali.pipeline_def(batch_size=3, num_threads=1, device_id=0)
     def pipe() -> Any:
-        given = fn.external_source(source, device="gpu", dtype=types.FLOAT)
-        return given * 2 + 1, fn.reductions.sum(given)
+        value = fn.external_source(source, device="gpu", dtype=types.FLOAT)
+        return value * 2 + 1, fn.reductions.sum(value)
 
     built = pipe()
     for _ in range(4):
@@ -199,9 +199,9 @@ def test_late_producers_are_waited_for() -> None:
         with torch.cuda.stream(late):
             torch.cuda._sleep(50_000_000)
             images.fill_(100)
-            made = ndd.brightness(ndd.as_batch(images, layout="HWC"), brightness=1.5)
+            result = ndd.brightness(ndd.as_batch(images, layout="HWC"), brightness=1.5)
         with torch.cuda.stream(reading):
-            found = ndd.flip(made, horizontal=1).torch()
+            found = ndd.flip(result, horizontal=1).torch()
             assert int(found.min()) == int(found.max()) == 150
 
 
@@ -209,10 +209,10 @@ def test_arrays_are_exchanged_without_a_copy() -> None:
     images = torch.randint(0, 256, (3, 8, 9, 3), dtype=torch.uint8, device="cuda")
     batch = ndd.as_batch(images, layout="HWC")
     assert batch.torch().data_ptr() == images.data_ptr()
-    one = batch.select(1)
-    assert torch.from_dlpack(one).data_ptr() == images[1].data_ptr()
+    value = batch.select(1)
+    assert torch.from_dlpack(value).data_ptr() == images[1].data_ptr()
     cupy = pytest.importorskip("cupy")
-    assert cupy.asnumpy(cupy.from_dlpack(one)).tolist() == images[1].cpu().tolist()
+    assert cupy.asnumpy(cupy.from_dlpack(value)).tolist() == images[1].cpu().tolist()
     assert ndd.as_tensor(cupy.arange(5)).device.device_type == "gpu"
 
 

@@ -20,8 +20,8 @@ class Counted:
             return taken
 
         def making(recorder: Any, *arguments: Any) -> Any:
-            self.made += (made := issue(recorder, *arguments)) is not None
-            return made
+            self.made += (result := issue(recorder, *arguments)) is not None
+            return result
 
         monkeypatch.setattr(capture.LoopRecorder, "_is_usable", counting)
         monkeypatch.setattr(capture.LoopRecorder, "_issue", making)

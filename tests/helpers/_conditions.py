@@ -38,5 +38,5 @@ def same_as_python(program: Callable[..., Any]) -> None:
         got = defined(ours, program)[run]
         for k in range(BATCH):
             wanted = program(ours, k, k % 2 == 0, np.full((2, 3), run * BATCH + k, np.int32))
-            for one, other in zip(got, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
-                np.testing.assert_array_equal(one.at(k), np.asarray(other), err_msg=f"sample {k}")
+            for value, other in zip(got, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+                np.testing.assert_array_equal(value.at(k), np.asarray(other), err_msg=f"sample {k}")

@@ -28,7 +28,7 @@ def epochs(module: ModuleType, name: str, batch_size: int | None, options: Mappi
     result: list[Any] = []
     for _ in range(count):
         for step in reader.next_epoch(batch_size=batch_size):
-            result.append([_samples(one) for one in (step.values() if isinstance(step, dict) else step)])
+            result.append([_samples(value) for value in (step.values() if isinstance(step, dict) else step)])
         result.append("end")
     return [*result, dict(reader.get_metadata())]
 
@@ -43,12 +43,12 @@ def assert_same_epochs(name: str, batch_size: int | None, options: Mapping[str, 
     theirs, ours = (epochs(module, name, batch_size, options, count) for module in (dali, ndd))
     assert len(ours) == len(theirs)
     assert ours[-1] == theirs[-1]
-    for one, other in zip(ours[:-1], theirs[:-1], strict=True):
-        assert isinstance(one, str) == isinstance(other, str)
-        if isinstance(one, str):
+    for our, other in zip(ours[:-1], theirs[:-1], strict=True):
+        assert isinstance(our, str) == isinstance(other, str)
+        if isinstance(our, str):
             continue
-        assert [[sample[:3] for sample in output] for output in one] == [[sample[:3] for sample in output] for output in other]
-        for sample, expected in ((s, t) for a, b in zip(one, other, strict=True) for s, t in zip(a, b, strict=True)):
+        assert [[sample[:3] for sample in output] for output in our] == [[sample[:3] for sample in output] for output in other]
+        for sample, expected in ((s, t) for a, b in zip(our, other, strict=True) for s, t in zip(a, b, strict=True)):
             np.testing.assert_allclose(sample[3].astype(np.float64), expected[3].astype(np.float64), rtol=0, atol=tolerance)
 
 

@@ -73,22 +73,22 @@ class FakeCopies(FakeCuda):
         return values.as_subclass(torch.Tensor)
 
     def empty(self, *args: Any, pin_memory: bool = False, **kwargs: Any) -> torch.Tensor:
-        made = PLAIN_EMPTY(*args, **kwargs)
+        result = PLAIN_EMPTY(*args, **kwargs)
         if pin_memory:
-            if made.nbytes > self.pinned_left:
+            if result.nbytes > self.pinned_left:
                 raise RuntimeError("CUDA error: out of memory")
-            self.pinned_left -= made.nbytes
-            self.pinned[made.untyped_storage().data_ptr()] = made.untyped_storage()
-        return made
+            self.pinned_left -= result.nbytes
+            self.pinned[result.untyped_storage().data_ptr()] = result.untyped_storage()
+        return result
 
     def to(self, values: torch.Tensor, target: Any, *args: Any, copy: bool = False, non_blocking: bool = False, **kwargs: Any) -> torch.Tensor:
         if isinstance(values, GpuTensor):
             return self.downloaded(values).clone()
         if isinstance(target, torch.dtype) or torch.device(target).type != "cuda":
             return PLAIN_TO(values, target, *args, copy=copy, non_blocking=non_blocking, **kwargs)
-        made = torch.full_like(values, 77)
-        self.queued.append(lambda: made.copy_(values))
+        result = torch.full_like(values, 77)
+        self.queued.append(lambda: result.copy_(values))
         if not (values.is_pinned() and non_blocking):
             self.log.append("host waits for an upload" if values.is_pinned() else "the driver stages an upload")
             self.finish()
-        return made.as_subclass(GpuTensor)
+        return result.as_subclass(GpuTensor)

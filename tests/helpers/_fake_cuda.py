@@ -75,7 +75,7 @@ class FakeCuda:
         return getattr(self.local, "streams", {}).get(index, self.defaults[index])
 
     def set_stream(self, stream_id: int, device_index: int, device_type: int) -> None:
-        stream = next((one for one in self.defaults if (stream_id, device_index) == (0, one.device_index)), None)
+        stream = next((default for default in self.defaults if (stream_id, device_index) == (0, default.device_index)), None)
         self.local.streams = {**getattr(self.local, "streams", {}), device_index: stream or self.Stream(device_index, stream_id)}
 
     @contextlib.contextmanager

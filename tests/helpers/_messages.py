@@ -53,7 +53,7 @@ def ints(values: Sequence[int], packed: bool = True) -> bytes:
 def floats(values: Sequence[float], packed: bool = True) -> bytes:
     """A tensor of float32."""
     each = [struct.pack("<f", value) for value in values]
-    content = _bytes(3, b"".join(each)) if packed else b"".join(_varint(3 << 3 | 5) + one for one in each)
+    content = _bytes(3, b"".join(each)) if packed else b"".join(_varint(3 << 3 | 5) + value for value in each)
     return _whole(1, len(values)) + _whole(2, 1) + content
 
 

@@ -27,10 +27,10 @@ Program = Callable[[Any], Any]
 
 def real() -> ModuleType:
     """Return NVIDIA's package, or skip the test."""
-    made = pytest.importorskip("nvidia.dali")
+    result = pytest.importorskip("nvidia.dali")
     for name in ("fn", "ops", "types", "math", "pipeline", "data_node", "tensors", "backend", "tfrecord"):
         importlib.import_module(f"nvidia.dali.{name}")
-    return made
+    return result
 
 
 def sub(dali: ModuleType, name: str) -> ModuleType:
@@ -46,9 +46,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.detach().cpu().numpy().copy()
     if isinstance(value, tuple | list):
-        return [plain(one) for one in value]
+        return [plain(element) for element in value]
     if isinstance(value, dict):
-        return {key: plain(one) for key, one in value.items()}
+        return {key: plain(value) for key, value in value.items()}
     if isinstance(value, type) and issubclass(value, Exception):
         return value
     if hasattr(value, "__array_interface__"):
@@ -113,8 +113,8 @@ def equal(got: Any, wanted: Any, tolerance: float = 0, where: str = "result") ->
     elif isinstance(wanted, list):
         assert isinstance(got, list), f"{where}: {got!r:.200} is no list"
         assert len(got) == len(wanted), f"{where}: {len(got)} elements instead of {len(wanted)}: {got!r:.300} and {wanted!r:.300}"
-        for k, (one, other) in enumerate(zip(got, wanted, strict=True)):
-            equal(one, other, tolerance, f"{where}[{k}]")
+        for k, (value, other) in enumerate(zip(got, wanted, strict=True)):
+            equal(value, other, tolerance, f"{where}[{k}]")
     elif isinstance(wanted, np.ndarray):
         assert isinstance(got, np.ndarray), f"{where}: {got!r:.200} is no array"
         assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), f"{where}: {got.dtype} {got.shape} instead of {wanted.dtype} {wanted.shape}"

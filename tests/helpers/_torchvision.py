@@ -34,14 +34,14 @@ def pictures(channels: int = 3, dtype: torch.dtype = torch.uint8, sizes: Sequenc
 
 def image_batch(samples: Sequence[torch.Tensor], layout: str = "HWC", device: str = "cpu") -> ndd.Batch:
     """Return a batch of pictures (C, H, W) or videos (F, C, H, W) in a layout."""
-    moved = [one.movedim(-3, -1).contiguous() if layout.endswith("HWC") else one for one in samples]
+    moved = [sample.movedim(-3, -1).contiguous() if layout.endswith("HWC") else sample for sample in samples]
     return ndd.batch(moved, layout=layout, device=device)
 
 
 def of_batch(made: ndd.Batch) -> list[torch.Tensor]:
     """Return the samples of a batch of images as (..., C, H, W)."""
     last = (made.layout or "").endswith("HWC")
-    return [one.torch().movedim(-1, -3) if last else one.torch() for one in made.evaluate()]
+    return [value.torch().movedim(-1, -3) if last else value.torch() for value in made.evaluate()]
 
 
 def boxes_of(height: int, width: int, format: str = "XYXY", dtype: torch.dtype = torch.float32, count: int = 4, seed: int = 0) -> Any:
@@ -78,11 +78,11 @@ def points_of(height: int, width: int, dtype: torch.dtype = torch.float32, shape
 def joined(samples: Sequence[Any]) -> Any:
     """Return torchvision's boxes or points of several samples as one of ours."""
     first = samples[0]
-    made = ndd.batch([one.as_subclass(torch.Tensor) for one in samples])
-    sizes = [one.canvas_size for one in samples]
+    result = ndd.batch([sample.as_subclass(torch.Tensor) for sample in samples])
+    sizes = [sample.canvas_size for sample in samples]
     if isinstance(first, single.BoundingBoxes):
-        return tv_tensors.BoundingBoxes(made, format=first.format, canvas_size=sizes, clamping_mode=first.clamping_mode)
-    return tv_tensors.KeyPoints(made, canvas_size=sizes)
+        return tv_tensors.BoundingBoxes(result, format=first.format, canvas_size=sizes, clamping_mode=first.clamping_mode)
+    return tv_tensors.KeyPoints(result, canvas_size=sizes)
 
 
 def of_torchvision(given: dict[str, Any]) -> dict[str, Any]:

@@ -36,11 +36,11 @@ def encode(frames: np.ndarray, container: str = "mp4", rate: float = RATE, **opt
 
 def identity(frames: np.ndarray) -> list[str]:
     """Decode video and frame of each: ``a3``; ``-`` for black."""
-    made = []
+    results = []
     for frame in frames.astype(np.float64):
         video, number = (frame[..., 0].mean() - 30) / 60, frame[..., 1].mean() / 10
-        made.append("-" if frame.max() < 4 else f"{'abcdef'[round(video)]}{round(number)}")
-    return made
+        results.append("-" if frame.max() < 4 else f"{'abcdef'[round(video)]}{round(number)}")
+    return results
 
 
 def write(folder: Path, container: str = "mp4", counts: tuple[int, ...] = (20, 7, 25)) -> list[Path]:

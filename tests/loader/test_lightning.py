@@ -407,3 +407,38 @@ def test_a_module_takes_data_sets_readers_and_loaders(files: list[Path], tmp_pat
     assert [batch.tolist() for batch in validation] == in_order
     with pytest.raises(TypeError, match=r"train must be a factory of a reader, a data set, a reader or a .*DataLoader, not 3"):
         torch_ndd.lightning.DataModule(3).train_dataloader()
+
+
+class Planned(Model):
+    """Records the labels of the batches of a loader with batches by cost."""
+
+    def training_step(self, batch: Any, index: int) -> torch.Tensor:
+        values, labels, plan = batch
+        self.seen.append([labels.flatten().tolist(), [plan.step, plan.epoch]])
+        return self.layer(values).mean()
+
+
+def planned_data(files: list[Path], budget: int = 40) -> Any:
+    batches = ndd.batches.Packed(budget, list(range(1, FILES + 1)), window=8)
+
+    def load(values: ndd.Batch, labels: ndd.Batch, plan: Any) -> Any:
+        return ndd.cast(values, dtype=ndd.float32), labels, plan
+
+    return torch_ndd.lightning.DataModule(partial(ndd.readers.File, files=files, random_shuffle=True), train_fn=load, seed=3, batches=batches)
+
+
+def test_batches_by_cost_resume(files: list[Path], tmp_path: Path) -> None:
+    whole, saving = Planned(), SaveAlways(tmp_path)
+    trainer_of(tmp_path, callbacks=[saving], max_epochs=2).fit(whole, planned_data(files))
+    for epoch in range(2):
+        assert sorted(label for labels, (_, number) in whole.seen if number == epoch for label in labels) == list(range(FILES))
+    assert len({len([1 for _, (_, number) in whole.seen if number == epoch]) for epoch in range(2)}) == 2  # the epochs differ in length
+    assert len(saving.saved) > 8
+    for before, path in saving.saved[::3]:
+        rest = Planned()
+        trainer_of(tmp_path, max_epochs=2).fit(rest, planned_data(files), ckpt_path=path)
+        assert rest.seen == whole.seen[before:], path
+    before, path = saving.saved[2]
+    other = Planned()
+    trainer_of(tmp_path, max_epochs=1).fit(other, planned_data(files, budget=30), ckpt_path=path)
+    assert sorted(label for labels, _ in [*whole.seen[:before], *other.seen] for label in labels) == list(range(FILES))

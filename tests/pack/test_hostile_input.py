@@ -111,8 +111,8 @@ def test_links_to_folders_above_are_left_out(tmp_path: Path) -> None:
         (place / f"again{k}").symlink_to(".")
     (source / "dog" / "up").symlink_to("..")
     (source / "owl").symlink_to("dog")
-    made = pack(source, tmp_path / "target", format="folder")
-    assert made.images == 5
+    result = pack(source, tmp_path / "target", format="folder")
+    assert result.images == 5
     assert sorted(name for name in snapshot(tmp_path / "target") if name.endswith(".jpg")) == [
         "cat/1.jpg", "dog/2.jpg", "dog/more/3.jpg", "owl/2.jpg", "owl/more/3.jpg",
     ]  # fmt: skip
@@ -165,8 +165,8 @@ def test_damaged_annotations_are_skipped_like_damaged_images(damage: dict[str, A
     options: dict[str, Any] = {"annotations": annotations, "shorter": 40, "format": "folder"}
     with pytest.raises(RuntimeError, match=r"pack: .*1.png: "):
         pack(tmp_path / "source", tmp_path / "target", **options)
-    made = pack(tmp_path / "source", tmp_path / "target", on_error="skip", **options)
-    assert [path for path, _ in made.skipped] == ["1.png"]
+    result = pack(tmp_path / "source", tmp_path / "target", on_error="skip", **options)
+    assert [path for path, _ in result.skipped] == ["1.png"]
     assert json.loads((tmp_path / "target" / "annotations.json").read_text())["annotations"] == [
         {"id": 1, "image_id": 0, "bbox": [4.0, 4.0, 8.0, 8.0]}
     ]
@@ -196,7 +196,7 @@ def test_hidden_folders_are_left_out_with_a_warning(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for name in ("cat/1.jpg", "dog/2.jpg", ".ipynb_checkpoints/1-checkpoint.jpg", "cat/.ipynb_checkpoints/1-checkpoint.jpg"):
         save_image(source / name)
-    with pytest.warns(UserWarning, match=r"hidden folders in .* are left out: .ipynb_checkpoints") as told:
+    with pytest.warns(UserWarning, match=r"hidden folders in .*: .ipynb_checkpoints") as told:
         data = ndd.ImageFolder(source)
     assert (len(told), data.classes, data.targets) == (1, ["cat", "dog"], [0, 1])
     assert told[0].filename == __file__

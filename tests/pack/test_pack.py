@@ -70,15 +70,15 @@ def read(target: Path, kind: str) -> list[tuple[bytes, int]]:
     features = {"image/encoded": tfrec.FixedLenFeature((), tfrec.string, ""), "image/class/label": tfrec.FixedLenFeature([1], tfrec.int64, -1)}
     shards = shards_of(target)
     reader = ndd.readers.TFRecord(path=shards, index_path=[path.replace(".tfrecord", ".idx") for path in shards], features=features)
-    return [(bytes(np.asarray(one["image/encoded"])), int(np.asarray(one["image/class/label"])[0])) for one in reader.next_epoch()]
+    return [(bytes(np.asarray(batch["image/encoded"])), int(np.asarray(batch["image/class/label"])[0])) for batch in reader.next_epoch()]
 
 
 @pytest.mark.parametrize("kind", ["webdataset", "tfrecord", "folder"])
 def test_exact_copies(source: Path, tmp_path: Path, kind: str) -> None:
     target = tmp_path / "target"
-    made = pack(source, target, format=kind, per_shard=5)
+    result = pack(source, target, format=kind, per_shard=5)
     expected = original(source)
-    assert made == Summary(12, sum(len(file) for file, _ in expected), 3, [], 0)
+    assert result == Summary(12, sum(len(file) for file, _ in expected), 3, [], 0)
     assert sorted(read(target, kind)) == sorted(expected)
     assert (target / "classes.txt").read_text() == "Ant\nbee\nzebra\n"
     assert not (target / ".pack").exists()
@@ -88,9 +88,9 @@ def test_exact_copies(source: Path, tmp_path: Path, kind: str) -> None:
 def test_smaller_images(source: Path, tmp_path: Path, kind: str) -> None:
     target = tmp_path / "target"
     pack(source, target, format=kind, shorter=64, per_shard=5)
-    expected, made = original(source), read(target, kind)
-    assert [label for _, label in made] == [label for _, label in expected]
-    for (small, _), (file, _) in zip(made, expected, strict=True):
+    expected, result = original(source), read(target, kind)
+    assert [label for _, label in result] == [label for _, label in expected]
+    for (small, _), (file, _) in zip(result, expected, strict=True):
         was, now = Image.open(io.BytesIO(file)), Image.open(io.BytesIO(small))
         if min(was.size) <= 64:
             assert small == file
@@ -133,9 +133,9 @@ def test_damaged_images(source: Path, tmp_path: Path) -> None:
     options = {"shorter": 32, "per_shard": 3}
     with pytest.raises(RuntimeError, match=r"pack: .*/(bee/3|zebra/0).1.jpg: .*(empty|damaged)"):
         pack(source, tmp_path / "target", **options)
-    made = pack(source, tmp_path / "target", on_error="skip", **options)
-    assert made.images == 10
-    assert [path for path, _ in made.skipped] == ["bee/3.1.jpg", "zebra/0.1.jpg"]
+    result = pack(source, tmp_path / "target", on_error="skip", **options)
+    assert result.images == 10
+    assert [path for path, _ in result.skipped] == ["bee/3.1.jpg", "zebra/0.1.jpg"]
     assert len(read(tmp_path / "target", "webdataset")) == 10
     pack(source, tmp_path / "fresh", on_error="skip", **options)
     assert contents(tmp_path / "target") == contents(tmp_path / "fresh")
@@ -211,31 +211,31 @@ def test_coco_follows_the_images(tmp_path: Path) -> None:
     relative = {}
     for folder, file in ((tmp_path / "source", annotations), (target, target / "annotations.json")):
         reader = ndd.readers.COCO(file_root=str(folder), annotations_file=str(file), ratio=True, ltrb=True, polygon_masks=True, image_ids=True)
-        relative[folder] = [[np.asarray(one) for one in sample] for sample in reader.next_epoch()]
+        relative[folder] = [[np.asarray(value) for value in sample] for sample in reader.next_epoch()]
     for sample, small in zip(*relative.values(), strict=True):
         assert np.abs(sample[1] - small[1]).max() < 2e-4  # boxes, as parts of the image
         assert np.array_equal(sample[2], small[2])
         assert np.array_equal(sample[-1], small[-1])
-    made = json.loads((target / "annotations.json").read_text())
+    result = json.loads((target / "annotations.json").read_text())
     before = json.loads(annotations.read_text())
-    assert (made["info"], made["categories"]) == (before["info"], before["categories"])
-    for image in made["images"]:
+    assert (result["info"], result["categories"]) == (before["info"], before["categories"])
+    for image in result["images"]:
         assert opened(target / image["file_name"]).size == (image["width"], image["height"])
         assert image["license"] == 4
-    of_image = {image["id"]: image for image in made["images"]}
-    for one in made["annotations"]:
-        image = of_image[one["image_id"]]
-        if one["iscrowd"]:
-            runs = one["segmentation"]
+    of_image = {image["id"]: image for image in result["images"]}
+    for item in result["annotations"]:
+        image = of_image[item["image_id"]]
+        if item["iscrowd"]:
+            runs = item["segmentation"]
             assert runs["size"] == [image["height"], image["width"]]
             assert sum(runs["counts"]) == image["height"] * image["width"]
-            assert abs(sum(runs["counts"][1::2]) / one["area"] - 1) < 0.1
+            assert abs(sum(runs["counts"][1::2]) / item["area"] - 1) < 0.1
         else:
-            x, y, w, h = one["bbox"]
-            assert np.allclose(one["segmentation"], [[x, y, x + w, y, x + w, y + h, x, y + h]], atol=2e-3)
-            assert abs(one["area"] - w * h) < 0.1
-            assert one["keypoints"][2:] == [2, 0, 0, 0]
-            assert np.allclose(one["keypoints"][:2], [x, y], atol=2e-3)
+            x, y, w, h = item["bbox"]
+            assert np.allclose(item["segmentation"], [[x, y, x + w, y, x + w, y + h, x, y + h]], atol=2e-3)
+            assert abs(item["area"] - w * h) < 0.1
+            assert item["keypoints"][2:] == [2, 0, 0, 0]
+            assert np.allclose(item["keypoints"][:2], [x, y], atol=2e-3)
 
 
 def test_coco_in_archives(tmp_path: Path) -> None:
@@ -243,8 +243,8 @@ def test_coco_in_archives(tmp_path: Path) -> None:
     pack(tmp_path / "source", tmp_path / "target", shorter=50, annotations=annotations)
     reader = ndd.readers.Webdataset(paths=shards_of(tmp_path / "target"), ext=["jpg;png", "json"])
     found = [json.loads(bytes(np.asarray(text))) for _, text in reader.next_epoch()]
-    assert [one["image"]["id"] for one in found] == [100, 101, 102, 103]
-    assert [a for one in found for a in one["annotations"]] == json.loads((tmp_path / "target" / "annotations.json").read_text())["annotations"]
+    assert [value["image"]["id"] for value in found] == [100, 101, 102, 103]
+    assert [a for value in found for a in value["annotations"]] == json.loads((tmp_path / "target" / "annotations.json").read_text())["annotations"]
 
 
 def test_coco_that_does_not_suit(tmp_path: Path) -> None:
@@ -254,8 +254,8 @@ def test_coco_that_does_not_suit(tmp_path: Path) -> None:
     annotations.write_text(json.dumps(said))
     with pytest.raises(RuntimeError, match=r"1.png: it has 200x100 pixels, but its annotations are for 201x100"):
         pack(tmp_path / "source", tmp_path / "target", annotations=annotations)
-    made = pack(tmp_path / "source", tmp_path / "target", annotations=annotations, on_error="skip")
-    assert made.images == 3
+    result = pack(tmp_path / "source", tmp_path / "target", annotations=annotations, on_error="skip")
+    assert result.images == 3
     said["images"][1]["file_name"] = "none.png"
     annotations.write_text(json.dumps(said))
     with pytest.raises(ValueError, match=r"1 images of .* are not in .*, such as 'none.png'"):
@@ -271,8 +271,8 @@ def test_masks_as_text_equal_those_as_counts() -> None:
         mask = np.asarray(picture(60, 90, seed))[:, :, 0] > 120
         runs = masks.encode(np.asfortranarray(mask.astype(np.uint8)))
         text = {"segmentation": {"size": [60, 90], "counts": runs["counts"].decode()}}
-        made = scaled_annotation(text, (60, 90), (30, 45))["segmentation"]
-        found = np.repeat(np.arange(len(made["counts"])) % 2, made["counts"]).reshape(45, 30).T
+        result = scaled_annotation(text, (60, 90), (30, 45))["segmentation"]
+        found = np.repeat(np.arange(len(result["counts"])) % 2, result["counts"]).reshape(45, 30).T
         assert np.array_equal(found, mask[1::2, 1::2])
 
 
@@ -293,9 +293,9 @@ def test_a_killed_run_continues(tmp_path: Path, forks: Forks) -> None:
         for path in target.glob("*.tar"):
             assert path.read_bytes() == (tmp_path / "whole" / path.name).read_bytes()
     (target / ".pack" / "000000-dead.part").write_bytes(b"half")  # as of a kill in the middle of a file
-    made = pack(source, target, shorter=50, per_shard=2)
+    result = pack(source, target, shorter=50, per_shard=2)
     assert kills > 0
-    assert made.resumed > 0
+    assert result.resumed > 0
     assert contents(target) == contents(tmp_path / "whole")
 
 
@@ -310,8 +310,8 @@ def test_a_full_disk(tmp_path: Path, forks: Forks) -> None:
     assert run.wait() == 1
     assert re.search(r"pack: \[Errno \d+\] .*: '.*/target/\d+\.tar'; completed work is kept; run the same command again", run.errors), run.errors
     assert not [*(tmp_path / "target" / ".pack").glob("*.part")]
-    made = pack(source, tmp_path / "target", per_shard=3)
-    assert 0 < made.resumed < len(sizes)
+    result = pack(source, tmp_path / "target", per_shard=3)
+    assert 0 < result.resumed < len(sizes)
     assert contents(tmp_path / "target") == contents(tmp_path / "whole")
 
 

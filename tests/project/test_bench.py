@@ -190,6 +190,13 @@ def test_readers_are_benchmarked(tmp_path: Path) -> None:
     assert report["results"]["Numpy"]["torch_ndd"]["samples_per_second"] > 0
 
 
+@pytest.mark.slow
+def test_benchmark_of_mixing(tmp_path: Path) -> None:
+    report = bench("mixing", "--only", "^DataLoader", "--rounds", "1", "--steps", "2", "--json", str(tmp_path / "mixing.json"))
+    assert set(report["results"]) == {"torch_ndd", "DataLoader, WeightedRandomSampler"}
+    assert report["results"]["torch_ndd"]["samples_per_second"] > 0
+
+
 def test_bytes_of_caches(tmp_path: Path) -> None:
     caches = [("32K", "Data", "3"), ("32K", "Instruction", "3"), ("1024K", "Unified", "3"), ("32M", "Unified", "0-3,8-11")]
     for k, (size, kind, sharing) in enumerate(caches):

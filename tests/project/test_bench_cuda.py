@@ -60,10 +60,10 @@ def test_time_of_the_device(clock: None) -> None:
 def test_launches_are_counted_by_name() -> None:
     events = [event("void a::b<c<1>>(int)", 4.0), event("a::b<d>(float)", 2.0), event("Memcpy HtoD (Pageable -> Device)", 1.0)]
     events.append(event("cudaLaunchKernel", 100.0, DeviceType.CPU))
-    made = _timing.count_launches(events, 2)
-    assert made.kernels == {"b": 1.0}
-    assert made.copies == {"Memcpy HtoD (Pageable -> Device)": 0.5}
-    assert (made.count, made.seconds) == (1.0, pytest.approx(3.5e-6))
+    result = _timing.count_launches(events, 2)
+    assert result.kernels == {"b": 1.0}
+    assert result.copies == {"Memcpy HtoD (Pageable -> Device)": 0.5}
+    assert (result.count, result.seconds) == (1.0, pytest.approx(3.5e-6))
 
 
 def test_report_shows_bars_and_failures() -> None:
@@ -100,9 +100,9 @@ def test_figures_of_a_case(clock: None, monkeypatch: pytest.MonkeyPatch, name: s
     assert figures["seconds"] > 0
     assert figures["host_seconds"] > 0
     assert (figures["launches"], figures["copies"]) == (1.0, {"Memcpy HtoD": 1.0})
-    inputs = sum(one.nbytes for one in _cases.samples_of(GPU_CASES[name].data, 4))
+    inputs = sum(value.nbytes for value in _cases.samples_of(GPU_CASES[name].data, 4))
     result = GPU_CASES[name].ndd(ndd, types, ndd.batch(_cases.samples_of(GPU_CASES[name].data, 4), layout=None if name == "mfcc" else "HWC"))
-    outputs = sum(np.asarray(one).nbytes for one in result)
+    outputs = sum(np.asarray(value).nbytes for value in result)
     expected = outputs * 5 // 4 if "normalize" in name else inputs + outputs
     assert figures["traffic"] == expected
 

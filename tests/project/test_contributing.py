@@ -97,8 +97,8 @@ sys.exit(pytest.main(["-p", "no:cacheprovider", *sys.argv[2:]]))
 @pytest.fixture
 def pytests() -> Iterator[Forks]:
     """Processes that have not imported torch_ndd, because they take it from the copy."""
-    with Forks("pytest", "torch._dynamo") as made:
-        yield made
+    with Forks("pytest", "torch._dynamo") as result:
+        yield result
 
 
 def add(copy: Path, place: str) -> Path:
@@ -116,11 +116,11 @@ def build(source: Path, library: Path) -> None:
     objects = []
     for unit in (unit for unit in units if re.search(r"/csrc/ops/color/posterize\.cu\b", unit)):  # as C++ and, where there is nvcc, for CUDA
         compiling = shlex.split(unit)
-        made = source.with_suffix(f".{len(objects)}.o")
-        for option, path in (("-c", source), ("-o", made), ("-MF", made.with_suffix(".d"))):
+        result = source.with_suffix(f".{len(objects)}.o")
+        for option, path in (("-c", source), ("-o", result), ("-MF", result.with_suffix(".d"))):
             compiling[compiling.index(option) + 1] = str(path)
         subprocess.run(compiling, cwd=source.parent, check=True)
-        objects.append(str(made))
+        objects.append(str(result))
     assert len(objects) == 1 + HAS_CUDA_KERNELS
     linking = shlex.split(link)[2:-2]  # between ": &&" and "&& :"
     output = linking.index("-o") + 1

@@ -123,6 +123,12 @@ def train_detection(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load("train_detection")
 
 
+def test_train_dino_learns_from_crops_of_files() -> None:
+    losses = load("train_dino").main(["--steps", "2", "--batch-size", "4", "--images", "8"])
+    assert len(losses) == 2
+    assert all(0 < loss < 20 for loss in losses)
+
+
 def test_train_detection_on_made_shapes(train_detection: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = train_detection.main(["--steps", "2", "--batch-size", "4", "--out", str(tmp_path / "batch.png")])
     assert 0 <= found <= 100
@@ -137,10 +143,10 @@ def test_train_detection_decodes_what_box_encoder_encodes(train_detection: Modul
     boxes, labels = torch.tensor([[0.1, 0.2, 0.5, 0.45], [0.6, 0.5, 0.8, 0.9]]), torch.tensor([1, 2], dtype=torch.int32)
     anchors, stds = train_detection.ANCHORS, train_detection.STDS
     encoded, classes = ndd.box_encoder(boxes, labels, anchors=anchors, offset=True, stds=stds)
-    made, found = train_detection.decode(encoded.torch()), classes.torch()
+    result, found = train_detection.decode(encoded.torch()), classes.torch()
     for box, label in zip(boxes, labels, strict=True):
-        torch.testing.assert_close(made[found == label], box.expand(int((found == label).sum()), 4), atol=1e-5, rtol=0)
-        assert (train_detection.overlaps(box, made[found == label]) > 0.999).all()
+        torch.testing.assert_close(result[found == label], box.expand(int((found == label).sum()), 4), atol=1e-5, rtol=0)
+        assert (train_detection.overlaps(box, result[found == label]) > 0.999).all()
 
 
 def test_train_detection_refuses_a_folder_without_annotations(train_detection: ModuleType, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ ROOT = Path(ndd.__file__).parent
 
 # From the bottom to the top. A module imports from its own layer and those below.
 LAYERS = (
-    ("_core.process.files", "_core.suggestions", "_core.version", "show"),
+    ("_core.process.files", "_core.suggestions", "_core.version", "_show"),
     ("types",),
     ("_core", "_core.native"),
     ("_core.process",),
@@ -28,8 +28,8 @@ LAYERS = (
     ("capture", "checkpoint", "distributed", "io", "tfrecord"),
     ("ops",),
     ("augment", "decoders", "extension", "math", "noise", "random", "reductions", "segmentation", "testing", "transforms"),
-    ("doctor", "pack", "readers", "show._timeline"),
-    ("experimental", "index", "pytorch", "sizes", "transformers"),
+    ("_doctor", "pack", "readers", "_show._timeline"),
+    ("batches", "experimental", "index", "pytorch", "sizes", "transformers"),
     ("loader",),
     ("lightning", "ray", "torchvision"),
     ("dali._graph", "dali._policies", "dali.pickling"),
@@ -80,8 +80,8 @@ def imports(modules: dict[str, Path], importer: str, package: str = "torch_ndd")
 
     def targets(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str | None]]:
         if isinstance(node, ast.Import):
-            for one in node.names:
-                head, _, rest = one.name.partition(".")
+            for name in node.names:
+                head, _, rest = name.name.partition(".")
                 if head == package:
                     yield rest, None
             return
@@ -91,9 +91,9 @@ def imports(modules: dict[str, Path], importer: str, package: str = "torch_ndd")
             head, *base = (node.module or "").split(".")
             if head != package:
                 return
-        for one in node.names:
-            module = ".".join([*base, one.name])
-            yield (module, None) if module in modules else (".".join(base), one.name)
+        for name in node.names:
+            module = ".".join([*base, name.name])
+            yield (module, None) if module in modules else (".".join(base), name.name)
 
     def visit(node: ast.AST, late: bool) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
@@ -101,9 +101,9 @@ def imports(modules: dict[str, Path], importer: str, package: str = "torch_ndd")
                 for imported, name in targets(child):
                     yield Import(importer, imported, name, child.lineno, late)
             elif late and isinstance(child, ast.Call) and ast.unparse(child.func).endswith("import_module"):
-                given = child.args[0]
-                if isinstance(given, ast.Constant) and str(given.value).startswith(package + "."):
-                    yield Import(importer, str(given.value).removeprefix(package + "."), None, child.lineno, late)
+                value = child.args[0]
+                if isinstance(value, ast.Constant) and str(value.value).startswith(package + "."):
+                    yield Import(importer, str(value.value).removeprefix(package + "."), None, child.lineno, late)
             if isinstance(child, ast.FunctionDef) and child.name == "__getattr__" and isinstance(node, ast.Module):
                 continue  # a package loads its own modules when they are first used
             yield from visit(child, late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
@@ -121,16 +121,16 @@ def executed(one: Import) -> set[str]:
 def cycles(found: list[Import]) -> list[str]:
     """Return a description of one cycle for each import that is part of any."""
     edges: dict[str, dict[str, Import]] = {}
-    for one in found:
-        for module in executed(one) - {one.importer}:
-            edges.setdefault(one.importer, {}).setdefault(module, one)
+    for value in found:
+        for module in executed(value) - {value.importer}:
+            edges.setdefault(value.importer, {}).setdefault(module, value)
     texts, told = [], set()
-    for one in found:
-        for start in sorted(executed(one) - {one.importer}):
-            way = _way(edges, start, one.importer)
-            if way is not None and frozenset({one, *way}) not in told:
-                told.add(frozenset({one, *way}))
-                texts.append(", ".join(map(str, (one, *way))))
+    for value in found:
+        for start in sorted(executed(value) - {value.importer}):
+            way = _way(edges, start, value.importer)
+            if way is not None and frozenset({value, *way}) not in told:
+                told.add(frozenset({value, *way}))
+                texts.append(", ".join(map(str, (value, *way))))
     return texts
 
 
@@ -141,9 +141,9 @@ def _way(edges: dict[str, dict[str, Import]], start: str, end: str) -> list[Impo
     for module in queue:
         if module == end:
             return ways[module]
-        for following, one in edges.get(module, {}).items():
+        for following, value in edges.get(module, {}).items():
             if following not in ways:
-                ways[following] = [*ways[module], one]
+                ways[following] = [*ways[module], value]
                 queue.append(following)
     return None
 
@@ -159,7 +159,7 @@ MODULES = sources(ROOT)
 
 @functools.cache  # not at the import: every process that runs tests imports every module of tests
 def all_imports() -> list[Import]:
-    return [one for module in MODULES for one in imports(MODULES, module)]
+    return [item for module in MODULES for item in imports(MODULES, module)]
 
 
 def report(what: str, lines: list[str]) -> str:
@@ -172,7 +172,7 @@ def test_there_are_no_cycles() -> None:
 
 
 def test_imports_go_down() -> None:
-    found = [str(one) for one in all_imports() if one.imported and layer(one.imported) > layer(one.importer)]
+    found = [str(item) for item in all_imports() if item.imported and layer(item.imported) > layer(item.importer)]
     assert not found, report("imports from a layer above (see LAYERS):", found)
 
 
@@ -180,8 +180,8 @@ def test_nothing_private_of_another_package() -> None:
     def package(module: str) -> str:
         return module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
 
-    private = [one for one in all_imports() if one.name is not None and one.name.startswith("_") and not one.name.startswith("__")]
-    found = [f"{one}: {one.name}" for one in private if package(one.importer) != package(one.imported)]
+    private = [item for item in all_imports() if item.name is not None and item.name.startswith("_") and not item.name.startswith("__")]
+    found = [f"{value}: {value.name}" for value in private if package(value.importer) != package(value.imported)]
     assert not found, report("names with an underscore from another package:", found)
 
 
@@ -249,10 +249,10 @@ def test_a_cycle_is_found(tmp_path: Path) -> None:
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text)
     modules = sources(package)
-    found = [one for module in modules for one in imports(modules, module)]
+    found = [item for module in modules for item in imports(modules, module)]
     text = "\n".join(cycles(found))
     assert "below imports above inside a function (line 2)" in text
     assert "left imports right (line 3), right imports left (line 1)" in text
     assert "alone" not in text
     assert "lazy" not in text
-    assert ("alone", "lazy") in {(one.importer, one.imported) for one in found}
+    assert ("alone", "lazy") in {(value.importer, value.imported) for value in found}

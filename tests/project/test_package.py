@@ -112,6 +112,7 @@ def test_a_wheel_has_the_library_alone(tmp_path: Path) -> None:
     assert "torch_ndd/__init__.py" in names
     assert {name.partition("/")[0] for name in names if ".dist-info/" not in name} == {"torch_ndd"}
     assert not [name for name in names if "bench" in name]
+    assert any(name.endswith("/THIRD_PARTY_NOTICES.txt") for name in names)
 
 
 def test_import_leaves_benchmarks_and_tests_alone() -> None:

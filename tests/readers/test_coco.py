@@ -84,23 +84,23 @@ def changed(**values: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("content", "error", "text"),
     [
-        ('{"images": [', RuntimeError, "no JSON"),
-        ("", RuntimeError, "no JSON"),
-        ("[1, 2]", RuntimeError, "no COCO"),
-        ('{"images": 5}', RuntimeError, "no COCO"),
-        ('{"images": [5]}', RuntimeError, "no COCO"),
+        ('{"images": [', RuntimeError, "is not valid JSON"),
+        ("", RuntimeError, "is not valid JSON"),
+        ("[1, 2]", RuntimeError, "is not a COCO file"),
+        ('{"images": 5}', RuntimeError, "is not a COCO file"),
+        ('{"images": [5]}', RuntimeError, "is not a COCO file"),
         ('{"images": []}', RuntimeError, "No files found"),
         ({"images": [{"id": 1}]}, RuntimeError, "file_name"),
         ({"images": [{"file_name": "x"}]}, ValueError, "id is missing"),
         ({"images": [{"id": "1", "file_name": "x"}]}, RuntimeError, "id of an image must be an integer"),
         ({"images": [{"id": 2**63, "file_name": "x"}]}, RuntimeError, "64 bits"),
         (changed(bbox=[1, 2, 3]), ValueError, "exactly 4"),
-        (changed(bbox=[1, 2, 3, "x"]), RuntimeError, "no COCO"),
-        (changed(bbox=5), RuntimeError, "no COCO"),
+        (changed(bbox=[1, 2, 3, "x"]), RuntimeError, "is not a COCO file"),
+        (changed(bbox=5), RuntimeError, "is not a COCO file"),
         (changed(image_id=None), ValueError, "image_id is missing"),
         (changed(image_id=1.5), RuntimeError, "image_id must be an integer"),
         (changed(category_id=[1]), RuntimeError, "category_id must be an integer"),
-        (changed(segmentation=[["x"]]), RuntimeError, "no COCO"),
+        (changed(segmentation=[["x"]]), RuntimeError, "is not a COCO file"),
     ],
     ids=str,
 )
@@ -214,7 +214,7 @@ def test_numbers_in_json(tmp_path: Path) -> None:
     ids=ascii,
 )  # fmt: skip
 def test_no_json(tmp_path: Path, text: str | bytes) -> None:
-    with pytest.raises(RuntimeError, match=r"no JSON: .* at byte \d+$|no COCO file: the document must be an object at byte 0"):
+    with pytest.raises(RuntimeError, match=r"not valid JSON: .* at byte \d+$|not a COCO file: the document must be an object at byte 0"):
         loaded(text, tmp_path)
 
 
@@ -247,8 +247,8 @@ def test_as_the_json_module(tmp_path: Path) -> None:
         except (RuntimeError, ValueError) as error:
             refused = str(error)
         assert valid or refused, made
-        same += valid == ("no JSON" not in refused)
-        assert not valid or "no JSON" not in refused or "too large" in refused or "surrogates" in refused, (made, refused)
+        same += valid == ("is not valid JSON" not in refused)
+        assert not valid or "is not valid JSON" not in refused or "too large" in refused or "surrogates" in refused, (made, refused)
     assert same > 1000
 
 

@@ -309,6 +309,7 @@ def test_public_members() -> None:
     protocol = {"state_dict", "load_state_dict", "set_epoch", "errors", "classes"}
     internal = {
         *("begin_pass", "count_batches", "count_batches_left", "count_steps", "describe_bottleneck", "finish", "iter_epoch", "locate_next_batch"),
+        *("has_begun", "is_incomplete", "list_labels", "narrow"),
         *("move_to", "parse_state", "prepare_order", "scan", "start"),
     }  # of loaders and pipelines, see torch_ndd/readers/README.md
     members = {name for name in dir(ndd.readers.File) if not name.startswith("_")} - set(dir(torch.utils.data.IterableDataset)) - protocol - internal

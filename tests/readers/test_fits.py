@@ -88,7 +88,12 @@ def test_bad_files(files: list[Path], tmp_path: Path) -> None:
     fits.PrimaryHDU(np.zeros((2, 2))).writeto(tmp_path / "one.fits")
     table = fits.BinTableHDU.from_columns([fits.Column("a", "J", array=np.arange(3))])
     fits.HDUList([fits.PrimaryHDU(), table]).writeto(tmp_path / "table.fits")
-    reasons = {"bad.fits": "", "one.fits": "no HDU 2, only 1", "table.fits": "HDU 2 holds no image", "missing.fits": "No such file"}
+    reasons = {
+        "bad.fits": "",
+        "one.fits": "HDU 2 does not exist; the file has 1",
+        "table.fits": "HDU 2 holds no image",
+        "missing.fits": "No such file",
+    }
     for name, reason in reasons.items():
         with pytest.raises(RuntimeError, match=rf"experimental\.readers\.Fits: .*{name}.*{reason}"):
             list(new(files=[files[0], tmp_path / name]).next_epoch(batch_size=2))

@@ -231,7 +231,7 @@ def test_states_that_are_none(files: list[Path]) -> None:
             maker(files)(0, 1, 2).load_state_dict(state)
     other = maker(files[:5])(0, 1, 2)
     other.load_state_dict(good)
-    with pytest.raises(RuntimeError, match="13 samples, and here are 5"):
+    with pytest.raises(RuntimeError, match="for 13 samples, but the data set has 5"):
         next(iter(other))
 
 
@@ -285,3 +285,15 @@ def test_a_failed_first_batch_is_the_next_one(files: list[Path]) -> None:
         next(iter(resumed))
     lost.rename(files[5])
     assert numbers(resumed) == [[4, 5, 6, 7], [8, 9, 10, 11], [12]]
+
+
+@pytest.mark.parametrize("options", ORDERS, ids=str)
+def test_list_order_is_that_of_one_rank(files: list[Path], options: dict[str, Any]) -> None:
+    reader = maker(files, pad_shards=True, **options)(2, 3, 4)
+    for epoch in range(2):
+        single = maker(files, **options)(0, 1, 13)
+        single.set_epoch(epoch)
+        (expected,) = numbers(single)
+        found = [reader.list_order(epoch, begin, 5).tolist() for begin in (0, 5, 10, 15)]
+        assert (list(map(len, found)), list(chain(*found))) == ([5, 5, 3, 0], expected)
+    assert reader.count_epoch_samples(0) == 13

@@ -15,11 +15,11 @@ OWN = {"from_torchvision", "from_timm"}
 
 def _parameters(function: Any) -> list[tuple[str, str, str]]:
     found = inspect.signature(function).parameters.values()
-    return [(one.name, str(one.kind), "" if one.default is one.empty else repr(one.default)) for one in found]
+    return [(value.name, str(value.kind), "" if value.default is value.empty else repr(value.default)) for value in found]
 
 
 def _public(module: Any) -> list[str]:
-    return sorted(name for name, one in vars(module).items() if not name.startswith("_") and callable(one) and not inspect.ismodule(one))
+    return sorted(name for name, value in vars(module).items() if not name.startswith("_") and callable(value) and not inspect.ismodule(value))
 
 
 def test_v2_has_every_class_of_torchvision() -> None:
@@ -40,8 +40,8 @@ def test_classes_have_the_parameters_of_torchvision(name: str) -> None:
 
 @pytest.mark.parametrize("name", _public(reference.functional))
 def test_functionals_have_the_parameters_of_torchvision(name: str) -> None:
-    theirs = [(one, default) for one, _, default in _parameters(getattr(reference.functional, name))]
-    assert [(one, default) for one, _, default in _parameters(getattr(v2.functional, name))] == theirs
+    theirs = [(value, default) for value, _, default in _parameters(getattr(reference.functional, name))]
+    assert [(value, default) for value, _, default in _parameters(getattr(v2.functional, name))] == theirs
 
 
 @pytest.mark.parametrize("name", [name for name in _public(reference) if inspect.isclass(getattr(reference, name))])

@@ -19,12 +19,12 @@ def _prepared(images: Any) -> Any:
 @pytest.mark.parametrize("kind", ["tensor", "batch", "ragged"])
 def test_compiled_chain_equals_eager(kind: str) -> None:
     samples = [pixels(20, 24, seed=1), pixels(20, 24 if kind != "ragged" else 15, seed=2)]
-    given: Any = torch.stack(samples) if kind == "tensor" else ndd.batch(samples, layout="CHW")
+    value: Any = torch.stack(samples) if kind == "tensor" else ndd.batch(samples, layout="CHW")
     torch.compiler.reset()
-    made, expected = torch.compile(_prepared, fullgraph=True, backend="eager")(given), _prepared(given)
+    result, expected = torch.compile(_prepared, fullgraph=True, backend="eager")(value), _prepared(value)
     if kind != "tensor":
-        made, expected = made.torch(), expected.torch()
-    assert torch.allclose(made, expected, atol=0.05)
+        result, expected = result.torch(), expected.torch()
+    assert torch.allclose(result, expected, atol=0.05)
 
 
 CORNERS = [[0, 0], [10, 0], [10, 10], [0, 10]]
@@ -46,9 +46,9 @@ FUNCTIONALS: dict[str, Any] = {
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("name", FUNCTIONALS)
 def test_compiled_functional_equals_eager(name: str, ragged: bool) -> None:
-    given = ndd.batch([pixels(20, 24, seed=1), pixels(20, 24 if not ragged else 15, seed=2)], layout="CHW")
+    batch = ndd.batch([pixels(20, 24, seed=1), pixels(20, 24 if not ragged else 15, seed=2)], layout="CHW")
     torch.compiler.reset()
-    made, expected = torch.compile(FUNCTIONALS[name], fullgraph=True, backend="eager")(given), FUNCTIONALS[name](given)
-    assert made.shape == expected.shape
-    for one, other in zip(made, expected, strict=True):
-        assert (one.torch().int() - other.torch().int()).abs().max() <= 1
+    result, expected = torch.compile(FUNCTIONALS[name], fullgraph=True, backend="eager")(batch), FUNCTIONALS[name](batch)
+    assert result.shape == expected.shape
+    for item, other in zip(result, expected, strict=True):
+        assert (item.torch().int() - other.torch().int()).abs().max() <= 1

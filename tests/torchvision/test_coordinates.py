@@ -41,19 +41,19 @@ def _same(ours: Any, theirs: Any, most: float, canvas: Any = None) -> None:
 
 
 def _check(name: str, given: dict[str, Any], samples: list[Any], most: float) -> None:
-    theirs = [getattr(reference, name)(one, **given) for one in samples]
-    canvases = [tuple(one.canvas_size) for one in theirs]
+    theirs = [getattr(reference, name)(item, **given) for item in samples]
+    canvases = [tuple(their.canvas_size) for their in theirs]
     if given.get("expand"):  # that of the image, which differs from torchvision's by a pixel
         canvases = [tuple(reference.rotate(torch.zeros(1, *size), **given).shape[-2:]) for size in SIZES]
-    for one, other, canvas in zip(samples, theirs, canvases, strict=True):
-        before = one.clone()
-        _same(getattr(F, name)(one, **given), other, most, canvas)
-        assert torch.equal(one, before)
-    made = getattr(F, name)(joined(samples), **given)
-    assert type(made) is (tv_tensors.BoundingBoxes if isinstance(samples[0], single.BoundingBoxes) else tv_tensors.KeyPoints)
-    assert made.canvas_size == canvases
-    for one, other in zip(made.evaluate(), theirs, strict=True):
-        compare(one.torch(), other.as_subclass(torch.Tensor), most)
+    for sample, other, canvas in zip(samples, theirs, canvases, strict=True):
+        before = sample.clone()
+        _same(getattr(F, name)(sample, **given), other, most, canvas)
+        assert torch.equal(sample, before)
+    result = getattr(F, name)(joined(samples), **given)
+    assert type(result) is (tv_tensors.BoundingBoxes if isinstance(samples[0], single.BoundingBoxes) else tv_tensors.KeyPoints)
+    assert result.canvas_size == canvases
+    for sample, other in zip(result.evaluate(), theirs, strict=True):
+        compare(sample.torch(), other.as_subclass(torch.Tensor), most)
 
 
 @pytest.mark.parametrize("mode", ["soft", "hard", None])
@@ -61,8 +61,8 @@ def _check(name: str, given: dict[str, Any], samples: list[Any], most: float) ->
 @pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
 def test_box_functionals_equal_torchvision(name: str, given: dict[str, Any], format: str, mode: Any) -> None:
     samples = [boxes_of(h, w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
-    for one in samples:
-        one.clamping_mode = mode
+    for sample in samples:
+        sample.clamping_mode = mode
     _check(name, given, samples, 2e-3 if single.is_rotated_bounding_format(samples[0].format) else 2e-4)
 
 
@@ -85,8 +85,8 @@ def test_point_functionals_equal_torchvision(name: str, given: dict[str, Any], s
 @pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
 def test_functionals_accept_samples_without_boxes(name: str, given: dict[str, Any]) -> None:
     samples = [boxes_of(h, w, seed=k, count=k) for k, (h, w) in enumerate(SIZES)]
-    made = getattr(F, name)(joined(samples), **given)
-    assert [shape[0] for shape in made.shape] == [0, 1, 2]
+    result = getattr(F, name)(joined(samples), **given)
+    assert [shape[0] for shape in result.shape] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("format", ["XYXY", "CXCYWHR"])
@@ -94,31 +94,31 @@ def test_elastic_boxes_and_points_equal_torchvision(format: str) -> None:
     torch.manual_seed(0)
     samples = [boxes_of(h, w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
     if format in ("XYXY", "CXCYWHR"):  # torchvision moves a point from its pixel: at whole pixels the results are equal
-        samples = [single.wrap(torch.cat([one[:, :4].floor(), one[:, 4:]], 1), like=one) for one in samples]
+        samples = [single.wrap(torch.cat([sample[:, :4].floor(), sample[:, 4:]], 1), like=sample) for sample in samples]
     fields = [torch.randn(1, h, w, 2) * 0.05 for h, w in SIZES]
-    theirs = [reference.elastic(one, field) for one, field in zip(samples, fields, strict=True)]
-    made = F.elastic(joined(samples), ndd.batch([one[0] for one in fields]))
-    for sample, field, one, other in zip(samples, fields, made.evaluate(), theirs, strict=True):
+    theirs = [reference.elastic(sample, field) for sample, field in zip(samples, fields, strict=True)]
+    result = F.elastic(joined(samples), ndd.batch([field[0] for field in fields]))
+    for sample, field, value, other in zip(samples, fields, result.evaluate(), theirs, strict=True):
         _same(F.elastic(sample, field), other, 2e-3)
-        compare(one.torch(), other.as_subclass(torch.Tensor), 2e-3)
+        compare(value.torch(), other.as_subclass(torch.Tensor), 2e-3)
     points = [points_of(h, w, seed=k) for k, (h, w) in enumerate(SIZES)]
-    points = [single.wrap(one.floor(), like=one) for one in points]
-    moved = F.elastic(joined(points), ndd.batch([one[0] for one in fields]))
-    for sample, field, one in zip(points, fields, moved.evaluate(), strict=True):
+    points = [single.wrap(point.floor(), like=point) for point in points]
+    moved = F.elastic(joined(points), ndd.batch([field[0] for field in fields]))
+    for sample, field, value in zip(points, fields, moved.evaluate(), strict=True):
         other = reference.elastic(sample, field)
         _same(F.elastic(sample, field), other, 2e-4)
-        compare(one.torch(), other.as_subclass(torch.Tensor), 2e-4)
+        compare(value.torch(), other.as_subclass(torch.Tensor), 2e-4)
 
 
 @pytest.mark.parametrize("mode", ["soft", "hard", None, "auto"])
 @pytest.mark.parametrize("format", ["XYXY", "XYWH", "CXCYWH", "XYWHR", "CXCYWHR", "XYXYXYXY"])
 def test_clamping_boxes_equals_torchvision(format: str, mode: Any) -> None:
     samples = [boxes_of(2 * h, 2 * w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
-    samples = [single.wrap(one, like=one, canvas_size=size, clamping_mode="hard") for one, size in zip(samples, SIZES, strict=True)]
-    made = F.clamp_bounding_boxes(joined(samples), clamping_mode=mode)
-    for sample, one in zip(samples, made.evaluate(), strict=True):
+    samples = [single.wrap(sample, like=sample, canvas_size=size, clamping_mode="hard") for sample, size in zip(samples, SIZES, strict=True)]
+    result = F.clamp_bounding_boxes(joined(samples), clamping_mode=mode)
+    for sample, value in zip(samples, result.evaluate(), strict=True):
         theirs = reference.clamp_bounding_boxes(sample, clamping_mode=mode)
-        compare(one.torch(), theirs.as_subclass(torch.Tensor), 1e-3)
+        compare(value.torch(), theirs.as_subclass(torch.Tensor), 1e-3)
         _same(F.clamp_bounding_boxes(sample, clamping_mode=mode), theirs, 1e-3)
         if mode != "auto":
             values = sample.as_subclass(torch.Tensor)
@@ -127,8 +127,8 @@ def test_clamping_boxes_equals_torchvision(format: str, mode: Any) -> None:
 
 def test_clamping_points_equals_torchvision() -> None:
     samples = [single.wrap(points_of(2 * h, 2 * w, seed=k), like=points_of(h, w)) for k, (h, w) in enumerate(SIZES)]
-    for sample, one in zip(samples, F.clamp_keypoints(joined(samples)).evaluate(), strict=True):
-        compare(one.torch(), reference.clamp_keypoints(sample).as_subclass(torch.Tensor))
+    for sample, value in zip(samples, F.clamp_keypoints(joined(samples)).evaluate(), strict=True):
+        compare(value.torch(), reference.clamp_keypoints(sample).as_subclass(torch.Tensor))
 
 
 UNROTATED, ROTATED = ("XYXY", "XYWH", "CXCYWH"), ("XYWHR", "CXCYWHR", "XYXYXYXY")
@@ -137,10 +137,10 @@ UNROTATED, ROTATED = ("XYXY", "XYWH", "CXCYWH"), ("XYWHR", "CXCYWHR", "XYXYXYXY"
 @pytest.mark.parametrize(("old", "new"), [(a, b) for group in (UNROTATED, ROTATED) for a in group for b in group])
 def test_converting_box_formats_equals_torchvision(old: str, new: str) -> None:
     samples = [boxes_of(h, w, old, seed=k, count=k + 1) for k, (h, w) in enumerate(SIZES)]
-    made = F.convert_bounding_box_format(joined(samples), new_format=new)
-    assert made.format.name == new
-    for sample, one in zip(samples, made.evaluate(), strict=True):
-        compare(one.torch(), reference.convert_bounding_box_format(sample, new_format=new).as_subclass(torch.Tensor))
+    result = F.convert_bounding_box_format(joined(samples), new_format=new)
+    assert result.format.name == new
+    for sample, value in zip(samples, result.evaluate(), strict=True):
+        compare(value.torch(), reference.convert_bounding_box_format(sample, new_format=new).as_subclass(torch.Tensor))
     with pytest.raises(ValueError, match="rotated"):
         F.convert_bounding_box_format(joined(samples), new_format="XYXY" if old in ROTATED else "XYWHR")
 
@@ -148,12 +148,12 @@ def test_converting_box_formats_equals_torchvision(old: str, new: str) -> None:
 @pytest.mark.parametrize("format", [*UNROTATED, *ROTATED])
 def test_sanitizing_boxes_equals_torchvision(format: str) -> None:
     samples = [boxes_of(2 * h, 2 * w, format, seed=k, count=9) for k, (h, w) in enumerate(SIZES)]
-    samples = [single.wrap(one, like=one, canvas_size=size) for one, size in zip(samples, SIZES, strict=True)]
-    made, masks = F.sanitize_bounding_boxes(joined(samples), min_size=3.0, min_area=20.0)
-    for sample, one, mask in zip(samples, made.evaluate(), masks, strict=True):
+    samples = [single.wrap(sample, like=sample, canvas_size=size) for sample, size in zip(samples, SIZES, strict=True)]
+    result, masks = F.sanitize_bounding_boxes(joined(samples), min_size=3.0, min_area=20.0)
+    for sample, value, mask in zip(samples, result.evaluate(), masks, strict=True):
         theirs, kept = reference.sanitize_bounding_boxes(sample, min_size=3.0, min_area=20.0)
         assert torch.equal(mask.torch(), kept)
-        compare(one.torch(), theirs.as_subclass(torch.Tensor))
+        compare(value.torch(), theirs.as_subclass(torch.Tensor))
 
 
 @pytest.mark.parametrize("shape", [(9,), (6, 2)])
@@ -161,24 +161,24 @@ def test_sanitizing_points_equals_torchvision(shape: tuple[int, ...]) -> None:
     samples = [
         single.KeyPoints(points_of(2 * h, 2 * w, shape=(shape[0] + k, *shape[1:]), seed=k), canvas_size=(h, w)) for k, (h, w) in enumerate(SIZES)
     ]
-    made, masks = F.sanitize_keypoints(joined(samples))
-    for sample, one, mask in zip(samples, made.evaluate(), masks, strict=True):
+    result, masks = F.sanitize_keypoints(joined(samples))
+    for sample, value, mask in zip(samples, result.evaluate(), masks, strict=True):
         theirs, kept = reference.sanitize_keypoints(sample)
         assert torch.equal(mask.torch(), kept)
-        compare(one.torch(), theirs.as_subclass(torch.Tensor))
+        compare(value.torch(), theirs.as_subclass(torch.Tensor))
 
 
 @pytest.mark.parametrize("name", ["crop", "affine", "perspective", "resize", "rotate", "pad", "horizontal_flip", "center_crop", "resized_crop"])
 def test_kernels_accept_torch_tensors(name: str) -> None:
     boxes, points = boxes_of(37, 53, seed=3), points_of(37, 53, seed=3)
-    given = dict(next(given for one, given in CASES if one == name))
+    value = dict(next(source for item, source in CASES if item == name))
     for kind, sample in (("bounding_boxes", boxes), ("keypoints", points)):
         kernel = f"{name}_{kind}"
         more = {"canvas_size": sample.canvas_size} if name not in ("crop", "resized_crop") else {}
         if kind == "bounding_boxes":
             more["format"] = sample.format
-        ours = getattr(F, kernel)(sample.as_subclass(torch.Tensor), **more, **given)
-        theirs = getattr(reference, kernel)(sample.as_subclass(torch.Tensor), **more, **given)
+        ours = getattr(F, kernel)(sample.as_subclass(torch.Tensor), **more, **value)
+        theirs = getattr(reference, kernel)(sample.as_subclass(torch.Tensor), **more, **value)
         assert isinstance(ours, tuple) == isinstance(theirs, tuple)
         if isinstance(ours, tuple):
             assert tuple(ours[1]) == tuple(theirs[1])
@@ -190,7 +190,7 @@ def test_bounding_boxes_are_a_batch() -> None:
     samples = [boxes_of(h, w, seed=k, count=k + 1) for k, (h, w) in enumerate(SIZES)]
     boxes = joined(samples)
     assert boxes.batch_size == 3
-    assert [one.shape for one in boxes] == [(1, 4), (2, 4), (3, 4)]
+    assert [box.shape for box in boxes] == [(1, 4), (2, 4), (3, 4)]
     part = boxes.select([2, 0])
     assert type(part) is tv_tensors.BoundingBoxes
     assert part.canvas_size == [SIZES[2], SIZES[0]]

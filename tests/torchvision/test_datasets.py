@@ -130,9 +130,9 @@ def test_subsets_and_concatenations_are_read_natively(folder: Path, make: Any) -
     assert torch.cat(labels).tolist() == [dataset.targets[k] for k in NESTED]
     assert [path for part in paths for path in part] == [dataset.samples[k][0] for k in NESTED]
     train, rest = torch.utils.data.random_split(dataset, [15, 6])
-    loaders = [ndd.torchvision.DataLoader(one, batch_size=4, shuffle=True, return_paths=True) for one in (train, rest)]
-    assert all(isinstance(one.reader, ndd.readers.File) for one in loaders)
-    assert sorted(path for one in loaders for *_, part in one for path in part) == [path for path, _ in dataset.samples]
+    loaders = [ndd.torchvision.DataLoader(value, batch_size=4, shuffle=True, return_paths=True) for value in (train, rest)]
+    assert all(isinstance(loader.reader, ndd.readers.File) for loader in loaders)
+    assert sorted(path for loader in loaders for *_, part in loader for path in part) == [path for path, _ in dataset.samples]
     dataset.transform = v2.Compose([v2.CenterCrop(8), v2.ToImage()])  # seen by the next epoch, as in torch
     assert {images.shape[-1] for images, *_ in loader} == {8}
 
@@ -156,11 +156,11 @@ def test_subsets_of_custom_data_sets_are_called(folder: Path) -> None:
 def test_subsets_of_coco_are_read_natively(coco: Path, tmp_path: Path) -> None:
     pytest.importorskip("pycocotools")
     flip = v2.Compose([v2.Resize([20, 30]), v2.ToImage()])
-    one, other = (CocoDetection(coco, coco / "a.json", flip) for _ in range(2))
-    mixed = ConcatDataset([Subset(one, [3, 0]), Subset(ConcatDataset([other, one]), [1, 4, 5, 2])])
+    value, other = (CocoDetection(coco, coco / "a.json", flip) for _ in range(2))
+    mixed = ConcatDataset([Subset(value, [3, 0]), Subset(ConcatDataset([other, value]), [1, 4, 5, 2])])
     loader = ndd.DataLoader(mixed, batch_size=4)
     assert isinstance(loader.reader, Selected)
-    ((everything, target),) = ndd.DataLoader(one, batch_size=4)
+    ((everything, target),) = ndd.DataLoader(value, batch_size=4)
     k = 0
     for images, found in loader:
         for i in range(len(images)):
@@ -232,7 +232,7 @@ def coco(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.default_rng(0)
     images, annotations = [], []
     for number in (7, 3, 5, 11):
-        height, width = (int(one) for one in random.integers(30, 50, 2))
+        height, width = (int(integer) for integer in random.integers(30, 50, 2))
         Image.fromarray(random.integers(0, 255, (height, width, 3), np.uint8)).save(root / f"{number}.png")
         images.append({"id": number, "file_name": f"{number}.png", "height": height, "width": width})
         for k in range(0 if number == 5 else 3):
@@ -303,7 +303,7 @@ def test_exif_orientation_is_not_applied(tmp_path: Path) -> None:
     detections = CocoDetection(tmp_path / "a", tmp_path / "a.json", masks=False)
     ((decoded, target),) = ndd.DataLoader(detections, lambda image, target: (image, target["boxes"].canvas_size), batch_size=1)
     assert decoded.shape[1:] == np.asarray(detections[0][0]).shape == (20, 40, 3)
-    assert [int(one) for one in target[0]] == list(detections[0][1]["boxes"].canvas_size) == [20, 40]
+    assert [int(value) for value in target[0]] == list(detections[0][1]["boxes"].canvas_size) == [20, 40]
     for options in ({"target_transform": lambda label: label + 1}, {"transform": v2.Compose([v2.ToImage()])}):
         ((transformed, _),) = ndd.DataLoader(ImageFolder(tmp_path, **options), batch_size=1)
         assert sorted(transformed.shape[1:])[1:] == [20, 40]

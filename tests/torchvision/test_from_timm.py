@@ -42,11 +42,11 @@ def of_both(folder: Path, **options: Any) -> tuple[torch.Tensor, list[torch.Tens
     transform = create_transform(**options)
     dataset = TheirFolder(str(folder), transform)
     expected = torch.stack([dataset[k % 10][0] for k in range(10 if not options.get("is_training") else 80)])
-    made = []
+    results = []
     for fn in (from_timm(**options), from_torchvision(transform)):
         loader = ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=5, seed=1)
-        made.append(torch.cat([images for _ in range(len(expected) // 10) for images, _ in loader]))
-    return expected, made
+        results.append(torch.cat([images for _ in range(len(expected) // 10) for images, _ in loader]))
+    return expected, results
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def of_both(folder: Path, **options: Any) -> tuple[torch.Tensor, list[torch.Tens
 def test_evaluation_equals_timm(options: dict[str, Any], folder: Path) -> None:
     if options.get("scale"):  # whole images: no window of the whole area fits another ratio
         options = {**options, "ratio": (3.0, 3.1)}
-    expected, made = of_both(folder, **options)
-    for images in made:
+    expected, result = of_both(folder, **options)
+    for images in result:
         assert (images.shape, images.dtype) == (expected.shape, expected.dtype)
         scale = 1.0 if images.dtype == torch.uint8 else 255 * torch.tensor(options.get("std", STD.flatten().tolist()))[:, None, None]
         difference = (images.double() - expected.double()).abs() * scale
@@ -97,8 +97,8 @@ def test_evaluation_equals_timm(options: dict[str, Any], folder: Path) -> None:
 )
 def test_training_has_the_statistics_of_timm(options: dict[str, Any], folder: Path) -> None:
     random.seed(0), np.random.seed(0), torch.manual_seed(0)
-    expected, made = of_both(folder, input_size=48, is_training=True, **options)
-    for images in made:
+    expected, result = of_both(folder, input_size=48, is_training=True, **options)
+    for images in result:
         assert (images.shape, images.dtype) == (expected.shape, expected.dtype)
         assert abs(images.mean() - expected.mean()) < 0.3
         assert abs(images.std() - expected.std()) < 0.3
@@ -136,18 +136,18 @@ def test_operator_equals_pillow(name: str, level: float) -> None:
         pytest.skip("Pillow refuses 0 bits; ours are black, like those of older Pillows")
     hparams = dict(translate_const=21, img_mean=(124, 116, 104), interpolation=Image.Resampling.BILINEAR)
     for side in (False, True):
-        one = theirs.AugmentOp(name, prob=1.0, magnitude=level, hparams=hparams)
+        value = theirs.AugmentOp(name, prob=1.0, magnitude=level, hparams=hparams)
         state = [0.9 if side else 0.1]
         original, theirs.random.random = theirs.random.random, lambda state=state: state[0]
         try:
-            expected = np.asarray(one(image)).astype(np.float64)
+            expected = np.asarray(value(image)).astype(np.float64)
         finally:
             theirs.random.random = original
         operation = Candidate(find_timm_augmentation(name, translate_const=21), level, 10)
         policy = _policies.AutoAugment([[operation]], fill=(124, 116, 104))
         batch = ndd.batch(torch.from_numpy(np.array(image))[None], layout="HWC")
-        made = policy._apply(batch, [[operation.step(0.9 if not side else 0.1)]]).torch()[0].numpy().astype(np.float64)
-        difference = np.abs(made - expected)
+        result = policy._apply(batch, [[operation.step(0.9 if not side else 0.1)]]).torch()[0].numpy().astype(np.float64)
+        difference = np.abs(result - expected)
         if name in MEANS:
             assert difference.mean() < MEANS[name], difference.mean()
             assert np.median(difference) <= 1
@@ -196,9 +196,9 @@ def test_policy_strings_equal_timm(config: str) -> None:
     ours = from_timm(32, is_training=True, auto_augment=config, color_jitter=None)
     timms = from_torchvision(create_transform(32, is_training=True, auto_augment=config, color_jitter=None))
     kinds = (_policies.RandAugment, _policies.AutoAugment, _policies.AugMixAugment)
-    one, other = (next(step for step in made.transforms if isinstance(step, kinds)) for made in (ours, timms))
-    assert type(one) is type(other)
-    for key, value in vars(one).items():
+    item, other = (next(step for step in value.transforms if isinstance(step, kinds)) for value in (ours, timms))
+    assert type(item) is type(other)
+    for key, value in vars(item).items():
         found = getattr(other, key)
         if key == "choice_weights" and value is not None:
             assert found == pytest.approx(value)
@@ -211,7 +211,7 @@ def test_policy_strings_equal_timm(config: str) -> None:
 def found_in(policy: Any) -> Any:
     """Return the sequences without steps that never act, and without magnitudes that have no meaning."""
     return [
-        [replace(one, magnitude=one.magnitude if one.augmentation.range != (0.0, 0.0) else 0.0) for one in row if one.probability > 0]
+        [replace(value, magnitude=value.magnitude if value.augmentation.range != (0.0, 0.0) else 0.0) for value in row if value.probability > 0]
         for row in policy
     ]
 
@@ -245,20 +245,20 @@ def test_random_erasing_has_the_boxes_of_timm(mode: str) -> None:
     random.seed(1), torch.manual_seed(1)
     ndd.random.set_seed(1)
     images = ndd.batch(torch.full((400, 3, 24, 30), 9.0), layout="CHW")
-    made = RandomErasing(0.5, mode=mode, max_count=2)(images).torch()
+    result = RandomErasing(0.5, mode=mode, max_count=2)(images).torch()
     reference = torch.full((400, 3, 24, 30), 9.0)
     timm_data.random_erasing.RandomErasing(0.5, mode=mode, max_count=2, device="cpu")(reference)
-    erased = [(one != 9.0).any(1).double().mean((1, 2)) for one in (made, reference)]
+    erased = [(value != 9.0).any(1).double().mean((1, 2)) for value in (result, reference)]
     assert abs((erased[0] > 0).double().mean() - (erased[1] > 0).double().mean()) < 0.12
     assert abs(erased[0].mean() - erased[1].mean()) < 0.03
-    values = made[made != 9.0]
+    values = result[result != 9.0]
     if mode == "const":
         assert (values == 0).all()
     else:
         assert abs(values.mean()) < 0.2
         assert abs(values.std() - 1) < 0.2
-    inside = (made != 9.0).any(1)
-    colors = [len(made[k][:, inside[k]].unique(dim=1)[0]) for k in range(400) if inside[k].sum() > 20]
+    inside = (result != 9.0).any(1)
+    colors = [len(result[k][:, inside[k]].unique(dim=1)[0]) for k in range(400) if inside[k].sum() > 20]
     assert min(colors) > 20 if mode == "pixel" else max(colors) <= 2
     first = RandomErasing(1.0, num_splits=2)(images).torch()
     assert (first[:200] == 9.0).all()
@@ -271,16 +271,16 @@ def test_random_erasing_modifies_owned_images_in_place(mode: str, layout: str) -
     from torch_ndd.torchvision.timm._transforms import RandomErasing
 
     images = ndd.cast(ndd.batch(torch.full((60, *((3, 24, 30) if layout == "CHW" else (24, 30, 3))), 9), layout=layout), dtype=torch.float32)
-    made = []
+    results = []
     for overwrites in (False, True):
         ndd.random.set_seed(5)
-        made.append(RandomErasing(0.6, mode=mode, max_count=2, in_place=overwrites)(images).torch().clone())
-        assert (made[0] != 9.0).any()
+        results.append(RandomErasing(0.6, mode=mode, max_count=2, in_place=overwrites)(images).torch().clone())
+        assert (results[0] != 9.0).any()
         assert (images.torch() == 9.0).all() or overwrites
-    assert torch.equal(*made)
-    given = torch.full((4, 3, 24, 30), 9.0)
-    RandomErasing(1.0, mode=mode, in_place=True)(ndd.as_batch(given, layout="CHW")).torch()
-    assert (given == 9.0).all()
+    assert torch.equal(*results)
+    value = torch.full((4, 3, 24, 30), 9.0)
+    RandomErasing(1.0, mode=mode, in_place=True)(ndd.as_batch(value, layout="CHW")).torch()
+    assert (value == 9.0).all()
 
 
 MIXUPS: list[dict[str, Any]] = [
@@ -307,7 +307,7 @@ def test_mixup_has_the_weights_of_timm(options: dict[str, Any]) -> None:
     for kind in shares:
         for _ in range(240):
             if kind == "ours":
-                mixed, targets = (one.torch() for one in Mixup(num_classes=classes, **options)(ndd.batch(images, layout="CHW"), labels))
+                mixed, targets = (value.torch() for value in Mixup(num_classes=classes, **options)(ndd.batch(images, layout="CHW"), labels))
             else:
                 mixed, targets = timm_data.Mixup(num_classes=classes, **options)(images.clone(), labels)
             smoothing = options.get("label_smoothing", 0.1)
@@ -317,7 +317,7 @@ def test_mixup_has_the_weights_of_timm(options: dict[str, Any]) -> None:
             partner = mixed.mean((2, 3))[torch.arange(size), size - 1 - labels]
             torch.testing.assert_close(own + partner, torch.ones(size), atol=2e-3, rtol=0)
             shares[kind] += own.tolist()
-    ours, reference = (np.array(one) for one in shares.values())
+    ours, reference = (np.array(share) for share in shares.values())
     assert abs(ours.mean() - reference.mean()) < 0.12
     assert abs(ours.std() - reference.std()) < 0.12
 
@@ -372,6 +372,6 @@ def test_from_timm_repeats_with_a_seed(folder: Path) -> None:
         re_mode="pixel",
         mixup=dict(num_classes=2, mode="elem", cutmix_alpha=1.0),
     )
-    runs = [[one for batch in ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=4, seed=3, prefetch=k) for one in batch] for k in (0, 2)]
+    runs = [[sample for batch in ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=4, seed=3, prefetch=k) for sample in batch] for k in (0, 2)]
     assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
     assert math.isfinite(float(runs[0][0].sum()))

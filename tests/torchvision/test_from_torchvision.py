@@ -102,7 +102,7 @@ def test_translated_transform_equals_torchvision(name: str, folder: Path) -> Non
     if isinstance(transform, list):
         theirs, _ = both(folder, v1.Compose(transform))
         fn = from_torchvision(transform)
-        mine = [one for images, _ in ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=5) for one in images]
+        mine = [image for images, _ in ndd.DataLoader(ndd.ImageFolder(folder), fn, batch_size=5) for image in images]
     else:
         theirs, mine = both(folder, transform)
     found = levels(theirs, mine, std)
@@ -127,15 +127,15 @@ def test_other_presets_equal_torchvision(folder: Path) -> None:
     assert levels(theirs, mine)[0] < 0.01
     video = _presets.VideoClassification(crop_size=(20, 24), resize_size=(32, 40))
     frames = torch.randint(0, 256, (2, 3, 50, 60, 3), dtype=torch.uint8)
-    made = from_torchvision(video)(ndd.batch(frames, layout="FHWC"))
-    assert made.layout == "CFHW"
+    result = from_torchvision(video)(ndd.batch(frames, layout="FHWC"))
+    assert result.layout == "CFHW"
     expected = video(frames.permute(0, 1, 4, 2, 3))
-    assert ((made.torch() - expected).abs() * torch.tensor(video.std)[:, None, None, None] * 255).max() < 1.01
+    assert ((result.torch() - expected).abs() * torch.tensor(video.std)[:, None, None, None] * 255).max() < 1.01
     flow = _presets.OpticalFlow()
     pair = [torch.randint(0, 256, (2, 8, 9, 3), dtype=torch.uint8) for _ in range(2)]
-    made = from_torchvision(flow)(*(ndd.batch(one, layout="HWC") for one in pair))
-    for one, other in zip(made, flow(*(one.permute(0, 3, 1, 2) for one in pair)), strict=True):
-        torch.testing.assert_close(one.torch(), other)
+    result = from_torchvision(flow)(*(ndd.batch(value, layout="HWC") for value in pair))
+    for item, other in zip(result, flow(*(value.permute(0, 3, 1, 2) for value in pair)), strict=True):
+        torch.testing.assert_close(item.torch(), other)
 
 
 RANDOM: list[Any] = [
@@ -185,7 +185,7 @@ def test_only_the_random_crop_is_decoded(folder: Path, monkeypatch: pytest.Monke
     from torch_ndd.torchvision._translation import steps
 
     real = steps.image_slice
-    monkeypatch.setattr(steps, "image_slice", lambda *given, **options: called.append(1) or real(*given, **options))
+    monkeypatch.setattr(steps, "image_slice", lambda *value, **options: called.append(1) or real(*value, **options))
     ndd.random.set_seed(1)
     assert torch.equal(fn(whole).torch(), alone)
     assert not called
@@ -194,25 +194,31 @@ def test_only_the_random_crop_is_decoded(folder: Path, monkeypatch: pytest.Monke
 
 
 def test_flip_conversion_and_normalization_are_fused() -> None:
-    names = [type(one).__name__ for one in from_torchvision(RANDOM[0])._fused]
+    names = [type(value).__name__ for value in from_torchvision(RANDOM[0])._fused]
     assert names == ["RandomResizedCrop", "RandomHorizontalFlip", "ColorJitter", "FlipNormalize"]
     fused = from_torchvision(v1.Compose([v1.RandomResizedCrop(9), v1.RandomHorizontalFlip(), v1.ToTensor(), v1.Normalize(MEAN, STD)]))
-    assert [type(one).__name__ for one in fused._fused] == ["RandomResizedCrop", "FlipNormalize"]
-    assert [type(one).__name__ for one in fused.transforms] == ["RandomResizedCrop", "RandomHorizontalFlip", "ToImage", "ToDtype", "Normalize"]
+    assert [type(value).__name__ for value in fused._fused] == ["RandomResizedCrop", "FlipNormalize"]
+    assert [type(transform).__name__ for transform in fused.transforms] == [
+        "RandomResizedCrop",
+        "RandomHorizontalFlip",
+        "ToImage",
+        "ToDtype",
+        "Normalize",
+    ]
     assert "FlipNormalize(RandomHorizontalFlip" in repr(fused)
 
 
 def test_flip_is_fused_behind_a_resize() -> None:
     steps = [v2.RandomHorizontalFlip(1.0), v2.Resize((6, 8), antialias=True), *FLOATS]
     fn = from_torchvision(v2.Compose(steps))
-    assert [type(one).__name__ for one in fn._fused] == ["FlipAfterResize"]
+    assert [type(value).__name__ for value in fn._fused] == ["FlipAfterResize"]
     assert "Resize" in repr(fn)
     images = torch.randint(0, 256, (2, 3, 13, 17), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    made = fn(ndd.as_batch(images.permute(0, 2, 3, 1).contiguous(), layout="HWC")).torch()
-    torch.testing.assert_close(made, v2.Compose(steps)(images), atol=1.01 / 255, rtol=0)
-    assert (made - v2.Compose(steps)(images)).abs().mean() < 0.01 / 255
+    result = fn(ndd.as_batch(images.permute(0, 2, 3, 1).contiguous(), layout="HWC")).torch()
+    torch.testing.assert_close(result, v2.Compose(steps)(images), atol=1.01 / 255, rtol=0)
+    assert (result - v2.Compose(steps)(images)).abs().mean() < 0.01 / 255
     nearest = from_torchvision(v2.Compose([steps[0], v2.Resize((6, 8), interpolation=InterpolationMode.NEAREST), *FLOATS]))
-    assert [type(one).__name__ for one in nearest._fused] == ["RandomHorizontalFlip", "Resize", "FlipNormalize"]
+    assert [type(value).__name__ for value in nearest._fused] == ["RandomHorizontalFlip", "Resize", "FlipNormalize"]
 
 
 def test_masks_are_flipped_before_they_are_resized() -> None:
@@ -222,9 +228,9 @@ def test_masks_are_flipped_before_they_are_resized() -> None:
     image, mask = torch.arange(4 * 5 * 3, dtype=torch.uint8).reshape(3, 4, 5), torch.arange(20, dtype=torch.uint8).reshape(1, 4, 5)
     expected = v2.Compose(steps)(torchvision.tv_tensors.Image(image), torchvision.tv_tensors.Mask(mask))
     images = ndd.as_batch(image.permute(1, 2, 0)[None].contiguous(), layout="HWC")
-    made = from_torchvision(v2.Compose(steps))(images, tv_tensors.Mask(ndd.as_batch(mask[None])))
-    assert torch.equal(made[1].torch()[0], expected[1])
-    torch.testing.assert_close(made[0].torch()[0], expected[0].as_subclass(torch.Tensor), atol=1.01 / 255, rtol=0)
+    result = from_torchvision(v2.Compose(steps))(images, tv_tensors.Mask(ndd.as_batch(mask[None])))
+    assert torch.equal(result[1].torch()[0], expected[1])
+    torch.testing.assert_close(result[0].torch()[0], expected[0].as_subclass(torch.Tensor), atol=1.01 / 255, rtol=0)
 
 
 def detection_sample(dtype: torch.dtype = torch.float32) -> tuple[ndd.Batch, dict[str, Any]]:
@@ -243,7 +249,7 @@ def detection_sample(dtype: torch.dtype = torch.float32) -> tuple[ndd.Batch, dic
 def test_zoom_out_and_iou_crop_are_fused(fill: Any) -> None:
     zoom, crop = v2.RandomZoomOut(fill=fill), v2.RandomIoUCrop()
     fn = from_torchvision(v2.Compose([zoom, crop]))
-    assert [type(one).__name__ for one in fn._fused] == ["ZoomCrop"]
+    assert [type(item).__name__ for item in fn._fused] == ["ZoomCrop"]
     assert "RandomZoomOut" in repr(fn)
     ndd.random.set_seed(4)
     images, target = fn(*detection_sample())
@@ -252,8 +258,8 @@ def test_zoom_out_and_iou_crop_are_fused(fill: Any) -> None:
     expected, boxes = ours.RandomIoUCrop()(*zoomed)
     assert zoomed[0].shape != detection_sample()[0].shape
     assert images.shape == expected.shape != zoomed[0].shape
-    for one, other in zip([*images, *target["boxes"], *target["labels"]], [*expected, *boxes["boxes"], *boxes["labels"]], strict=True):
-        assert torch.equal(one.torch(), other.torch())
+    for value, other in zip([*images, *target["boxes"], *target["labels"]], [*expected, *boxes["boxes"], *boxes["labels"]], strict=True):
+        assert torch.equal(value.torch(), other.torch())
     assert target["boxes"].canvas_size == boxes["boxes"].canvas_size
 
 
@@ -261,8 +267,8 @@ def test_zoom_out_and_iou_crop_accept_single_images() -> None:
     fn = from_torchvision(v2.Compose([v2.RandomZoomOut(p=1.0), v2.RandomIoUCrop()]))
     image = torchvision.tv_tensors.Image(torch.zeros(3, 20, 30, dtype=torch.uint8))
     boxes = torchvision.tv_tensors.BoundingBoxes([[2, 3, 12, 15]], format="XYXY", canvas_size=(20, 30))
-    made, moved = fn(image, boxes)
-    assert moved.canvas_size == tuple(made.shape[-2:])
+    result, moved = fn(image, boxes)
+    assert moved.canvas_size == tuple(result.shape[-2:])
 
 
 @pytest.mark.parametrize(("dtype", "late"), [(torch.float32, True), (torch.int64, False)])
@@ -290,10 +296,10 @@ def test_boxes_and_masks_move_with_the_image() -> None:
     images = ndd.batch([torch.arange(2 * w * 3, dtype=torch.uint8).reshape(2, w, 3) for w in (4, 5)], layout="HWC")
     boxes = tv_tensors.BoundingBoxes(ndd.batch([[[0.0, 0, 1, 2]], [[1.0, 0, 3, 2]]]), format="XYXY", canvas_size=images)
     masks = tv_tensors.Mask(ndd.batch([torch.tensor([[[1, 0, 0, 0]] * 2]), torch.tensor([[[0, 1, 1, 0, 0]] * 2])]))
-    made, target = fn(images, {"boxes": boxes, "masks": masks, "labels": ndd.batch([[3], [4]])})
-    assert made.layout == "CHW"
+    result, target = fn(images, {"boxes": boxes, "masks": masks, "labels": ndd.batch([[3], [4]])})
+    assert result.layout == "CHW"
     for k in range(2):
-        torch.testing.assert_close(made.select(k).torch() * 255, images.select(k).torch().flip(1).permute(2, 0, 1).float())
+        torch.testing.assert_close(result.select(k).torch() * 255, images.select(k).torch().flip(1).permute(2, 0, 1).float())
     assert [box.torch().tolist() for box in target["boxes"]] == [[[3, 0, 4, 2]], [[2, 0, 4, 2]]]
     assert [mask.torch()[0, 0].tolist() for mask in target["masks"]] == [[0, 0, 0, 1], [0, 0, 1, 1, 0]]
     assert [label.torch().tolist() for label in target["labels"]] == [[3], [4]]
@@ -301,9 +307,9 @@ def test_boxes_and_masks_move_with_the_image() -> None:
 
 def test_tensors_without_a_layout_are_images() -> None:
     fn = from_torchvision(v2.Compose([v2.CenterCrop(2), v2.ToDtype(torch.float32, scale=True)]))
-    made, labels = fn(ndd.batch(torch.full((3, 3, 6, 8), 255, dtype=torch.uint8)), ndd.batch([1, 2, 3]))
-    assert made.torch().shape == (3, 3, 2, 2)
-    assert made.torch().max() == 1
+    result, labels = fn(ndd.batch(torch.full((3, 3, 6, 8), 255, dtype=torch.uint8)), ndd.batch([1, 2, 3]))
+    assert result.torch().shape == (3, 3, 2, 2)
+    assert result.torch().max() == 1
     assert labels.torch().tolist() == [1, 2, 3]
 
 
@@ -348,7 +354,9 @@ def test_unknown_transforms_are_called_per_sample(folder: Path) -> None:
     theirs = [dataset[k][0] for k in range(12)]
     seen.clear()
     fn = from_torchvision(transform, "per_sample")
-    mine = [one for images, _ in ndd.DataLoader(ndd.ImageFolder(folder), lambda files, labels: (fn(files), labels), batch_size=5) for one in images]
+    mine = [
+        image for images, _ in ndd.DataLoader(ndd.ImageFolder(folder), lambda files, labels: (fn(files), labels), batch_size=5) for image in images
+    ]
     assert levels(theirs, mine)[0] < 0.01
     assert seen == ["Image"] * 12
     to_pil = from_torchvision(lambda image: v2.functional.to_pil_image(image), "per_sample")
@@ -360,7 +368,7 @@ def test_unknown_transforms_are_called_per_sample(folder: Path) -> None:
 
 def test_ndd_transforms_and_single_samples_are_accepted(folder: Path) -> None:
     mixed = from_torchvision(v2.Compose([ours.CenterCrop(40), v2.ToImage(), ours.ToDtype(torch.float32, scale=True)]))
-    assert [type(one).__module__.startswith("torch_ndd.") for one in mixed.transforms] == [True] * 3
+    assert [type(transform).__module__.startswith("torch_ndd.") for transform in mixed.transforms] == [True] * 3
     image = TheirFolder(str(folder))[0][0]
     assert torch.equal(mixed(image), v2.Compose([v2.CenterCrop(40), *FLOATS])(image))
     assert from_torchvision(mixed).transforms == mixed.transforms
@@ -416,14 +424,14 @@ def every_class() -> list[tuple[str, Callable[[], Any]]]:
         "UniformTemporalSubsample": (3,),
     }
     left_out = {"Compose", "Lambda", "Transform", "ToTensor", "ToPILImage", "functional"}
-    made: list[tuple[str, Callable[[], Any]]] = []
+    results: list[tuple[str, Callable[[], Any]]] = []
     for name in dir(v2):
         cls = getattr(v2, name)
         if name in left_out or not (isinstance(cls, type) and issubclass(cls, v2.Transform)):
             continue
-        given = arguments.get(name, ())
-        made.append((name, (lambda cls=cls, given=given: cls(**given) if isinstance(given, dict) else cls(*given))))
-    return made
+        value = arguments.get(name, ())
+        results.append((name, (lambda cls=cls, source=value: cls(**source) if isinstance(source, dict) else cls(*source))))
+    return results
 
 
 @pytest.mark.parametrize(("name", "make"), every_class(), ids=lambda value: value if isinstance(value, str) else "")
@@ -475,11 +483,11 @@ def test_fused_erasing_overwrites_only_the_windows(ragged: bool, value: list[flo
     fn = from_torchvision(v2.Compose([*NORMALIZED, v2.RandomErasing(0.5, value=value)]))
     assert "RandomErasing" in repr(fn)
     erased = 0
-    for one, other in zip(fn(images), plain, strict=True):
-        made, before = one.torch(), other.torch()
-        changed = (made != before).all(0)
-        assert torch.equal(made[:, ~changed], before[:, ~changed])
-        assert (made[:, changed] == torch.tensor(value)[:, None]).all()
+    for item, other in zip(fn(images), plain, strict=True):
+        result, before = item.torch(), other.torch()
+        changed = (result != before).all(0)
+        assert torch.equal(result[:, ~changed], before[:, ~changed])
+        assert (result[:, changed] == torch.tensor(value)[:, None]).all()
         rows, columns = changed.any(1).nonzero(), changed.any(0).nonzero()
         if len(rows):
             erased += 1
@@ -491,14 +499,14 @@ def test_fused_erasing_overwrites_only_the_windows(ragged: bool, value: list[flo
 
 def test_per_sample_function_is_called_with_the_image() -> None:
     images, labels = ndd.batch(torch.arange(96, dtype=torch.uint8).reshape(4, 2, 4, 3), layout="HWC"), ndd.batch(torch.arange(4))
-    given: list[Any] = []
+    values: list[Any] = []
 
     def invert(image: Any, strength: float = 1.0) -> Any:
-        given.append(type(image))
+        values.append(type(image))
         return 255 - image
 
     inverted, kept = from_torchvision(invert, "per_sample")(images, labels)
-    assert set(given) == {tv_tensors.Image}
+    assert set(values) == {tv_tensors.Image}
     assert torch.equal(inverted.torch(), 255 - images.torch().movedim(-1, 1) if inverted.layout == "CHW" else 255 - images.torch())
     assert kept.torch().tolist() == [0, 1, 2, 3]
     swapped = from_torchvision(lambda image, label: (label * 2, image), "per_sample")(images, labels)
@@ -516,8 +524,8 @@ def test_per_sample_functions_run_on_threads_in_order() -> None:
     before = ndd.get_num_threads()
     try:
         ndd.set_num_threads(2)
-        made = from_torchvision(function, "per_sample")(images)
+        result = from_torchvision(function, "per_sample")(images)
     finally:
         ndd.set_num_threads(before)
-    assert torch.equal(made.torch().flatten().sort().values, (images.torch() + 1).flatten().sort().values)
-    assert made.torch()[:, 0, 0, 0].tolist() == [1, 25, 49, 73]
+    assert torch.equal(result.torch().flatten().sort().values, (images.torch() + 1).flatten().sort().values)
+    assert result.torch()[:, 0, 0, 0].tolist() == [1, 25, 49, 73]

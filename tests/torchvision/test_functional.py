@@ -88,7 +88,7 @@ CASES: list[tuple[str, dict[str, Any], tuple[float, float]]] = [
 
 
 def _name(case: tuple[str, dict[str, Any], tuple[float, float]]) -> str:
-    shown = [str(one) for one in case[1].values() if not isinstance(one, torch.Tensor)]
+    shown = [str(value) for value in case[1].values() if not isinstance(value, torch.Tensor)]
     return f"{case[0]}-{'-'.join(shown)}"
 
 
@@ -119,47 +119,47 @@ def _listed(made: Any) -> list[torch.Tensor]:
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("case", CASES, ids=_name)
 def test_tensors_equal_torchvision(case: tuple[str, dict[str, Any], tuple[float, float]], dtype: torch.dtype, torch_device: torch.device) -> None:
-    name, given, _ = case
+    name, value, _ = case
     most, mean = _nearest_limits(case, *_limits(case, dtype))
     image = pixels(37, 53, 3, dtype)
     stack = torch.stack([pixels(48, 42, 3, dtype, k) for k in range(6)]).reshape(2, 3, 3, 48, 42)
     for inpt in (image, stack):
         before, own = inpt.clone(), inpt.to(torch_device)
-        ours, theirs = getattr(F, name)(own, **given), getattr(reference, name)(inpt, **of_torchvision(given))
-        for one, other in zip(_listed(ours), _listed(theirs), strict=True):
-            assert one.device.type == torch_device.type
-            compare(one, other, most, mean)
+        ours, theirs = getattr(F, name)(own, **value), getattr(reference, name)(inpt, **of_torchvision(value))
+        for item, other in zip(_listed(ours), _listed(theirs), strict=True):
+            assert item.device.type == torch_device.type
+            compare(item, other, most, mean)
         assert torch.equal(own.cpu(), before)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] != "erase"], ids=_name)
 def test_channels_last_tensors_equal_torchvision(case: tuple[str, dict[str, Any], tuple[float, float]], torch_device: torch.device) -> None:
-    name, given, _ = case
+    name, value, _ = case
     most, mean = _nearest_limits(case, *_limits(case, torch.uint8))
     stack = torch.stack([pixels(48, 42, 3, torch.uint8, k) for k in range(2)]).contiguous(memory_format=torch.channels_last)
     for inpt in (stack, stack[1]):
-        ours, theirs = getattr(F, name)(inpt.to(torch_device), **given), getattr(reference, name)(inpt, **of_torchvision(given))
-        for one, other in zip(_listed(ours), _listed(theirs), strict=True):
-            compare(one, other, most, mean)
-            if one.dim() == 4 and one.shape[1] > 1 and "crop" not in name:
-                assert one.is_contiguous(memory_format=torch.channels_last)
+        ours, theirs = getattr(F, name)(inpt.to(torch_device), **value), getattr(reference, name)(inpt, **of_torchvision(value))
+        for item, other in zip(_listed(ours), _listed(theirs), strict=True):
+            compare(item, other, most, mean)
+            if item.dim() == 4 and item.shape[1] > 1 and "crop" not in name:
+                assert item.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("fill", [0.5, 1.5, 2.5, [0.5, 1.5, 3.2]])
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
 def test_halves_of_a_fill_round_to_even(interpolation: str, fill: Any) -> None:
     image = pixels(23, 31, 3)
-    ours, theirs = (one.rotate(image, 30.0, reference.InterpolationMode(interpolation), fill=fill) for one in (F, reference))
-    corner = torch.cat([made[:, :3, :3].flatten() for made in (ours, theirs)])
+    ours, theirs = (value.rotate(image, 30.0, reference.InterpolationMode(interpolation), fill=fill) for value in (F, reference))
+    corner = torch.cat([value[:, :3, :3].flatten() for value in (ours, theirs)])
     assert torch.equal(corner[: len(corner) // 2], corner[len(corner) // 2 :])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_normalize_of_other_floats_equals_torchvision(dtype: torch.dtype) -> None:
-    image, given = pixels(23, 31, 3, torch.float64).to(dtype), {"mean": [0.1, 1 / 3, 2.0], "std": [0.7, 1.1, 3.0]}
-    assert torch.equal(F.normalize(image, **given), reference.normalize(image, **given))
-    made = F.normalize(image_batch([image, image[:, :5]], "HWC"), **given)
-    assert torch.equal(of_batch(made)[1], reference.normalize(image[:, :5], **given))
+    image, values = pixels(23, 31, 3, torch.float64).to(dtype), {"mean": [0.1, 1 / 3, 2.0], "std": [0.7, 1.1, 3.0]}
+    assert torch.equal(F.normalize(image, **values), reference.normalize(image, **values))
+    result = F.normalize(image_batch([image, image[:, :5]], "HWC"), **values)
+    assert torch.equal(of_batch(result)[1], reference.normalize(image[:, :5], **values))
 
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
@@ -168,31 +168,31 @@ def test_normalize_of_other_floats_equals_torchvision(dtype: torch.dtype) -> Non
 def test_ragged_batches_equal_torchvision(
     case: tuple[str, dict[str, Any], tuple[float, float]], dtype: torch.dtype, layout: str, device: str
 ) -> None:
-    name, given, _ = case
+    name, value, _ = case
     most, mean = _nearest_limits(case, *_limits(case, dtype))
     samples = pictures(3, dtype)
-    made = getattr(F, name)(image_batch(samples, layout, device), **given)
-    theirs = [_listed(getattr(reference, name)(one, **of_torchvision(given))) for one in samples]
-    for k, batch in enumerate(_listed(made)):
+    result = getattr(F, name)(image_batch(samples, layout, device), **value)
+    theirs = [_listed(getattr(reference, name)(sample, **of_torchvision(value))) for sample in samples]
+    for k, batch in enumerate(_listed(result)):
         assert isinstance(batch, ndd.Batch)
         assert batch.layout == layout
-        for one, other in zip(of_batch(batch), [row[k] for row in theirs], strict=True):
-            compare(one, other, most, mean)
+        for item, other in zip(of_batch(batch), [row[k] for row in theirs], strict=True):
+            compare(item, other, most, mean)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case[0] not in ("five_crop", "ten_crop")], ids=_name)
 def test_videos_equal_torchvision(case: tuple[str, dict[str, Any], tuple[float, float]], device: str) -> None:
-    name, given, _ = case
+    name, value, _ = case
     most, mean = _nearest_limits(case, *_limits(case, torch.uint8))
     samples = [torch.stack([pixels(h, w, 3, torch.uint8, 10 * k + f) for f in range(k + 1)]) for k, (h, w) in enumerate(((37, 53), (64, 48)))]
-    made = getattr(F, name)(image_batch(samples, "FHWC", device), **given)
-    assert made.layout == "FHWC"
+    result = getattr(F, name)(image_batch(samples, "FHWC", device), **value)
+    assert result.layout == "FHWC"
     if not hasattr(reference, f"{name}_video"):
-        theirs = [getattr(reference, name)(one, **of_torchvision(given)) for one in samples]
+        theirs = [getattr(reference, name)(sample, **of_torchvision(value)) for sample in samples]
     else:
-        theirs = [getattr(reference, f"{name}_video")(one, **of_torchvision(given)) for one in samples]
-    for one, other in zip(of_batch(made), theirs, strict=True):
-        compare(one, other, most, mean)
+        theirs = [getattr(reference, f"{name}_video")(sample, **of_torchvision(value)) for sample in samples]
+    for item, other in zip(of_batch(result), theirs, strict=True):
+        compare(item, other, most, mean)
 
 
 @pytest.mark.parametrize(
@@ -212,9 +212,9 @@ def test_videos_equal_torchvision(case: tuple[str, dict[str, Any], tuple[float, 
     ],
 )
 def test_gray_images_equal_torchvision(name: str) -> None:
-    given = {"adjust_brightness": (1.3,), "adjust_contrast": (0.4,), "adjust_saturation": (0.3,), "adjust_hue": (0.2,), "adjust_sharpness": (2.0,)}
+    values = {"adjust_brightness": (1.3,), "adjust_contrast": (0.4,), "adjust_saturation": (0.3,), "adjust_hue": (0.2,), "adjust_sharpness": (2.0,)}
     image = pixels(23, 31, 1)
-    compare(getattr(F, name)(image, *given.get(name, ())), getattr(reference, name)(image, *given.get(name, ())), 1.0, 0.02)
+    compare(getattr(F, name)(image, *values.get(name, ())), getattr(reference, name)(image, *values.get(name, ())), 1.0, 0.02)
 
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64, torch.float64])
@@ -278,9 +278,9 @@ def test_equalize_of_other_integers_goes_through_bytes(dtype: torch.dtype) -> No
 )
 def test_pil_images_equal_torchvision(name: str, given: tuple[Any, ...]) -> None:
     image = PIL.Image.fromarray(pixels(33, 47).permute(1, 2, 0).numpy())
-    for one, other in zip(_listed(getattr(F, name)(image, *given)), _listed(getattr(reference, name)(image, *given)), strict=True):
-        assert isinstance(one, PIL.Image.Image)
-        assert np.array_equal(np.asarray(one), np.asarray(other))
+    for value, other in zip(_listed(getattr(F, name)(image, *given)), _listed(getattr(reference, name)(image, *given)), strict=True):
+        assert isinstance(value, PIL.Image.Image)
+        assert np.array_equal(np.asarray(value), np.asarray(other))
 
 
 MASKS: list[tuple[str, dict[str, Any]]] = [
@@ -302,16 +302,16 @@ MASKS: list[tuple[str, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "given"), MASKS, ids=[f"{name}-{k}" for k, (name, _) in enumerate(MASKS)])
 def test_masks_equal_torchvision(name: str, given: dict[str, Any], dtype: torch.dtype) -> None:
     samples = [(pixels(h, w, n, seed=n) > 120).to(dtype) for n, (h, w) in ((1, (37, 53)), (4, (64, 48)))]
-    theirs = [getattr(reference, name)(single.Mask(one), **given) for one in samples]
-    flat = [getattr(reference, name)(single.Mask(one[0]), **given) for one in samples]
+    theirs = [getattr(reference, name)(single.Mask(sample), **given) for sample in samples]
+    flat = [getattr(reference, name)(single.Mask(sample[0]), **given) for sample in samples]
     warped = name in ("affine", "rotate", "perspective")
-    ours = [getattr(F, name)(single.Mask(one), **given) for one in samples]
-    made = getattr(F, name)(tv_tensors.Mask(ndd.batch(samples)), **given)
-    planes = getattr(F, name)(tv_tensors.Mask(ndd.batch([one[0] for one in samples], layout="HW")), **given)
-    assert type(made) is tv_tensors.Mask
-    for one, batched, other, plane, expected in zip(ours, made.evaluate(), theirs, planes.evaluate(), flat, strict=True):
-        assert type(one) is single.Mask
-        compare(one.as_subclass(torch.Tensor), other.as_subclass(torch.Tensor), float(warped), 0.02)
+    ours = [getattr(F, name)(single.Mask(sample), **given) for sample in samples]
+    result = getattr(F, name)(tv_tensors.Mask(ndd.batch(samples)), **given)
+    planes = getattr(F, name)(tv_tensors.Mask(ndd.batch([sample[0] for sample in samples], layout="HW")), **given)
+    assert type(result) is tv_tensors.Mask
+    for our, batched, other, plane, expected in zip(ours, result.evaluate(), theirs, planes.evaluate(), flat, strict=True):
+        assert type(our) is single.Mask
+        compare(our.as_subclass(torch.Tensor), other.as_subclass(torch.Tensor), float(warped), 0.02)
         compare(batched.torch(), other.as_subclass(torch.Tensor), float(warped), 0.02)
         compare(plane.torch(), expected.as_subclass(torch.Tensor), float(warped), 0.02)
 
@@ -320,13 +320,13 @@ def test_masks_equal_torchvision(name: str, given: dict[str, Any], dtype: torch.
 @pytest.mark.parametrize("interpolation", ["nearest", "bilinear"])
 def test_elastic_equals_torchvision(interpolation: str, fill: Any) -> None:
     samples = pictures()
-    fields = [torch.from_numpy(np.random.default_rng(k).normal(0, 0.1, (*one.shape[1:], 2))).float() for k, one in enumerate(samples)]
-    made = F.elastic(image_batch(samples), ndd.batch(fields), interpolation, fill)
-    for one, batched, field in zip(samples, of_batch(made), fields, strict=True):
-        theirs = reference.elastic(one, field[None], interpolation, fill)
+    fields = [torch.from_numpy(np.random.default_rng(k).normal(0, 0.1, (*sample.shape[1:], 2))).float() for k, sample in enumerate(samples)]
+    result = F.elastic(image_batch(samples), ndd.batch(fields), interpolation, fill)
+    for item, batched, field in zip(samples, of_batch(result), fields, strict=True):
+        theirs = reference.elastic(item, field[None], interpolation, fill)
         most, mean = (255.0, 0.05) if interpolation == "nearest" else WARP
         compare(batched, theirs, most, mean)
-        compare(F.elastic(one, field[None], interpolation, fill), theirs, most, mean)
+        compare(F.elastic(item, field[None], interpolation, fill), theirs, most, mean)
 
 
 NUMBERS: list[tuple[str, dict[str, list[Any]]]] = [
@@ -348,42 +348,42 @@ NUMBERS: list[tuple[str, dict[str, list[Any]]]] = [
 @pytest.mark.parametrize(("name", "given"), NUMBERS, ids=[name for name, _ in NUMBERS])
 def test_arguments_accept_a_number_per_sample(name: str, given: dict[str, list[Any]]) -> None:
     samples = pictures()
-    theirs = [getattr(reference, name)(one, **{key: values[k] for key, values in given.items()}) for k, one in enumerate(samples)]
+    theirs = [getattr(reference, name)(sample, **{key: values[k] for key, values in given.items()}) for k, sample in enumerate(samples)]
     most, mean = (255.0, 0.05) if name == "rotate" else (1.0, 0.02)
     for form in (lambda values: values, lambda values: ndd.batch(values), torch.tensor):
-        made = getattr(F, name)(image_batch(samples), **{key: form(values) for key, values in given.items()})
-        for one, other in zip(of_batch(made), theirs, strict=True):
-            compare(one, other, most, mean)
+        result = getattr(F, name)(image_batch(samples), **{key: form(values) for key, values in given.items()})
+        for item, other in zip(of_batch(result), theirs, strict=True):
+            compare(item, other, most, mean)
 
 
 def test_arguments_accept_rows_per_sample() -> None:
     samples, batch = pictures(), image_batch(pictures())
     sizes = [(20, 30), (31, 8), (9, 9), (60, 60)]
-    for one, picture, size in zip(of_batch(F.resize(batch, sizes)), samples, sizes, strict=True):
-        compare(one, reference.resize(picture, list(size)), 1.0, 0.02)
-    made = F.affine(batch, 10.0, [[1, 2], [3, 4], [5, 6], [7, 8]], [1.0, 1.1, 1.2, 1.3], [[0, 0], [5, 0], [0, 5], [5, 5]], interpolation="bilinear")
-    for k, (one, picture) in enumerate(zip(of_batch(made), samples, strict=True)):
+    for sample, picture, size in zip(of_batch(F.resize(batch, sizes)), samples, sizes, strict=True):
+        compare(sample, reference.resize(picture, list(size)), 1.0, 0.02)
+    result = F.affine(batch, 10.0, [[1, 2], [3, 4], [5, 6], [7, 8]], [1.0, 1.1, 1.2, 1.3], [[0, 0], [5, 0], [0, 5], [5, 5]], interpolation="bilinear")
+    for k, (sample, picture) in enumerate(zip(of_batch(result), samples, strict=True)):
         shear = [[0, 0], [5, 0], [0, 5], [5, 5]][k]
-        compare(one, reference.affine(picture, 10.0, [2 * k + 1, 2 * k + 2], 1.0 + 0.1 * k, shear, interpolation="bilinear"), *WARP)
-    made = F.gaussian_blur(batch, 5, [0.5, 1.0, 1.5, 2.0])
-    for k, (one, picture) in enumerate(zip(of_batch(made), samples, strict=True)):
-        compare(one, reference.gaussian_blur(picture, 5, 0.5 + 0.5 * k), *SMOOTH)
+        compare(sample, reference.affine(picture, 10.0, [2 * k + 1, 2 * k + 2], 1.0 + 0.1 * k, shear, interpolation="bilinear"), *WARP)
+    result = F.gaussian_blur(batch, 5, [0.5, 1.0, 1.5, 2.0])
+    for k, (sample, picture) in enumerate(zip(of_batch(result), samples, strict=True)):
+        compare(sample, reference.gaussian_blur(picture, 5, 0.5 + 0.5 * k), *SMOOTH)
 
 
 def test_normalize_and_conversion_equal_torchvision() -> None:
     samples = pictures(3, torch.float32)
     mean, std = [0.5, 0.4, 0.3], [0.2, 0.3, 0.4]
     for layout in ("HWC", "CHW"):
-        for one, picture in zip(of_batch(F.normalize(image_batch(samples, layout), mean, std)), samples, strict=True):
-            compare(one, reference.normalize(picture, mean, std), 1e-5)
+        for item, picture in zip(of_batch(F.normalize(image_batch(samples, layout), mean, std)), samples, strict=True):
+            compare(item, reference.normalize(picture, mean, std), 1e-5)
     image = samples[0].clone()
     assert F.normalize(image, mean, std, inplace=True) is image
     compare(image, reference.normalize(samples[0], mean, std), 1e-5)
-    made = F.to_image(image_batch(pictures()))
-    assert made.layout == "CHW"
-    assert all(torch.equal(one, other) for one, other in zip(of_batch(made), pictures(), strict=True))
+    result = F.to_image(image_batch(pictures()))
+    assert result.layout == "CHW"
+    assert all(torch.equal(sample, other) for sample, other in zip(of_batch(result), pictures(), strict=True))
     images = F.to_pil_image(image_batch(pictures()))
-    assert [one.size for one in images] == [(w, h) for _, h, w in (p.shape for p in pictures())]
+    assert [image.size for image in images] == [(w, h) for _, h, w in (p.shape for p in pictures())]
 
 
 @pytest.mark.parametrize("old", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64])
@@ -391,25 +391,25 @@ def test_normalize_and_conversion_equal_torchvision() -> None:
 @pytest.mark.parametrize("scale", [True, False])
 def test_to_dtype_equals_torchvision(old: torch.dtype, new: torch.dtype, scale: bool) -> None:
     samples = [pixels(5 + k, 7, 3, torch.float64) if old.is_floating_point else pixels(5 + k, 7, 3) // 2 for k in range(2)]
-    samples = [one.to(old) for one in samples]
+    samples = [item.to(old) for item in samples]
     try:
-        theirs = [reference.to_dtype(one, new, scale) for one in samples]
+        theirs = [reference.to_dtype(item, new, scale) for item in samples]
     except RuntimeError:
         with pytest.raises(RuntimeError, match="safely"):
             F.to_dtype(image_batch(samples), new, scale)
         return
-    for one, other in zip(of_batch(F.to_dtype(image_batch(samples), new, scale)), theirs, strict=True):
-        compare(one, other)
+    for sample, other in zip(of_batch(F.to_dtype(image_batch(samples), new, scale)), theirs, strict=True):
+        compare(sample, other)
     compare(F.to_dtype(samples[0], new, scale), theirs[0])
 
 
 def test_noise_has_its_mean_and_deviation() -> None:
     images = [torch.full((3, 60, 50), 0.5), torch.full((3, 40, 70), 0.5)]
     ndd.random.set_seed(3)
-    made = of_batch(F.gaussian_noise(image_batch(images), mean=0.1, sigma=[0.05, 0.1]))
-    for one, sigma in zip(made, (0.05, 0.1), strict=True):
-        assert abs(one.mean().item() - 0.6) < 0.01
-        assert abs(one.std().item() - sigma) < 0.01
+    result = of_batch(F.gaussian_noise(image_batch(images), mean=0.1, sigma=[0.05, 0.1]))
+    for item, sigma in zip(result, (0.05, 0.1), strict=True):
+        assert abs(item.mean().item() - 0.6) < 0.01
+        assert abs(item.std().item() - sigma) < 0.01
     levels = F.gaussian_noise(torch.full((3, 100, 100), 100, dtype=torch.uint8), sigma=0.05)
     assert levels.dtype is torch.uint8
     assert abs(levels.float().std().item() - 12.75) < 0.5
@@ -423,11 +423,11 @@ def test_noise_has_its_mean_and_deviation() -> None:
 def test_operator_options_equal_torchvision(size: tuple[int, int]) -> None:
     """What operators need to give torchvision's results: the words of the table in docs/migrate."""
     image = pixels(31, 47, seed=3)
-    given = ndd.batch([image, pixels(30, 44, seed=4)], layout="CHW")
-    cropped = ndd.crop(given, crop=list(size), rounding="half_to_even")
-    resized = ndd.resize(given, resize_shorter=size[0], rule="torch", size_rounding="truncate", subpixel_scale=False)
-    for one, other, sample in zip(cropped, resized, given, strict=True):
-        assert torch.equal(one.torch(), reference.center_crop(sample.torch(), list(size)))
+    batch = ndd.batch([image, pixels(30, 44, seed=4)], layout="CHW")
+    cropped = ndd.crop(batch, crop=list(size), rounding="half_to_even")
+    resized = ndd.resize(batch, resize_shorter=size[0], rule="torch", size_rounding="truncate", subpixel_scale=False)
+    for value, other, sample in zip(cropped, resized, batch, strict=True):
+        assert torch.equal(value.torch(), reference.center_crop(sample.torch(), list(size)))
         expected = reference.resize(sample.torch(), [size[0]])
         assert other.shape == tuple(expected.shape)
         assert (other.torch().int() - expected.int()).abs().max() <= 1

@@ -23,9 +23,9 @@ COUNT, SIZE = 500, (40, 56)
 def _numbers(params: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     """Return every number that was drawn, by its place."""
     rows = []
-    for one in params:
+    for param in params:
         flat: dict[str, float] = {}
-        for key, value in one.items():
+        for key, value in param.items():
             parts = torch.as_tensor(np.asarray(value, np.float64)).reshape(-1) if not isinstance(value, torch.Tensor) else value.double().reshape(-1)
             flat |= {f"{key}[{k}]": float(part) for k, part in enumerate(parts)}
         rows.append(flat)
@@ -38,7 +38,7 @@ def _split(params: dict[str, Any], count: int) -> list[dict[str, Any]]:
             return value.select(k).torch()
         if isinstance(value, torch.Tensor) and value.dim() and len(value) == count:
             return value[k]
-        return [part(one, k) for one in value] if isinstance(value, list | tuple) else value
+        return [part(element, k) for element in value] if isinstance(value, list | tuple) else value
 
     return [{key: part(value, k) for key, value in params.items()} for k in range(count)]
 
@@ -127,13 +127,13 @@ def test_photometric_distort_has_the_distribution_of_torchvision() -> None:
 def test_elastic_displacements_have_the_distribution_of_torchvision() -> None:
     ndd.random.set_seed(5)
     torch.manual_seed(5)
-    given = {"alpha": [40.0, 80.0], "sigma": [3.0, 5.0]}
-    ours = v2.ElasticTransform(**given).make_params([image_batch([pixels(*SIZE)] * 20)])["displacement"].torch()
-    theirs = torch.cat([reference.ElasticTransform(**given).make_params([single.Image(pixels(*SIZE))])["displacement"] for _ in range(20)])
+    values = {"alpha": [40.0, 80.0], "sigma": [3.0, 5.0]}
+    ours = v2.ElasticTransform(**values).make_params([image_batch([pixels(*SIZE)] * 20)])["displacement"].torch()
+    theirs = torch.cat([reference.ElasticTransform(**values).make_params([single.Image(pixels(*SIZE))])["displacement"] for _ in range(20)])
     assert ours.shape == theirs.shape
     for axis in range(2):
         assert abs(ours[..., axis].std() / theirs[..., axis].std() - 1) < 0.15
-        rough = [(one[:, 1:, :, axis] - one[:, :-1, :, axis]).std() for one in (ours, theirs)]
+        rough = [(value[:, 1:, :, axis] - value[:, :-1, :, axis]).std() for value in (ours, theirs)]
         assert abs(rough[0] / rough[1] - 1) < 0.15
 
 
@@ -144,7 +144,7 @@ def test_mixing_weights_have_the_distribution_of_torchvision(name: str, alpha: f
     torch.manual_seed(6)
     ours, theirs = (getattr(m, name)(alpha=alpha, num_classes=3) for m in (v2, reference))
     images = torch.zeros(2, 3, 30, 50)
-    rows = [[one.make_params([images]) for _ in range(600)] for one in (ours, theirs)]
+    rows = [[value.make_params([images]) for _ in range(600)] for value in (ours, theirs)]
     for key in rows[0][0]:
         columns = [np.array([np.asarray(row[key], np.float64).reshape(-1) for row in drawn]) for drawn in rows]
         for k in range(columns[0].shape[1]):
@@ -164,8 +164,8 @@ def test_iou_crops_have_the_distribution_of_torchvision() -> None:
     theirs = np.array([[(row or whole)[key] for key in whole] for row in expected])
     for k in range(4):
         assert stats.ks_2samp(ours[:, k], theirs[:, k]).pvalue > 1e-6
-    made, moved = v2.RandomIoUCrop(sampler_options=[0.5])(batch, many)
-    assert made.shape == [(h, w, 3) for h, w in moved.canvas_size]
+    result, moved = v2.RandomIoUCrop(sampler_options=[0.5])(batch, many)
+    assert result.shape == [(h, w, 3) for h, w in moved.canvas_size]
     kept, _ = v2.functional.sanitize_bounding_boxes(moved)
     assert all(shape[0] >= 1 for shape in kept.shape)
 
@@ -186,13 +186,13 @@ def test_policies_have_the_statistics_of_torchvision(make: Callable[[Any], Any])
     ndd.random.set_seed(17)
     torch.manual_seed(17)
     sample, count = pixels(16, 20), 400
-    made = make(v2)(image_batch([sample] * count)).torch().movedim(-1, -3).double()
+    result = make(v2)(image_batch([sample] * count)).torch().movedim(-1, -3).double()
     theirs = make(reference)
     expected = torch.stack([theirs(sample) for _ in range(count)]).double()
     for measure in (lambda x: x.mean((1, 2, 3)), lambda x: x.std((1, 2, 3)), lambda x: (x - sample).abs().mean((1, 2, 3)), lambda x: x[:, 0, 3, 4]):
-        columns = [measure(one).numpy().round(6) for one in (made, expected)]
+        columns = [measure(value).numpy().round(6) for value in (result, expected)]
         assert stats.ks_2samp(*columns).pvalue > 1e-6
-    same = [float((one == sample).all((1, 2, 3)).double().mean()) for one in (made, expected)]
+    same = [float((value == sample).all((1, 2, 3)).double().mean()) for value in (result, expected)]
     assert abs(same[0] - same[1]) < 0.15
 
 
@@ -207,16 +207,16 @@ def test_rand_augment_outputs_are_possible_in_torchvision() -> None:
         possible += [reference.functional.adjust_saturation(sample, 1 + 0.9 * m), reference.functional.adjust_sharpness(sample, 1 + 0.9 * m)]
         possible += [reference.functional.rotate(sample, 30 * m)]
         for x, y in ((1, 0), (0, 1)):
-            shear = [float(np.degrees(np.arctan(0.3 * m))) * one for one in (x, y)]
+            shear = [float(np.degrees(np.arctan(0.3 * m))) * value for value in (x, y)]
             possible.append(reference.functional.affine(sample, 0.0, [0, 0], 1.0, shear, center=[0, 0]))
             move = [int(150 / 331 * size[1] * m) * x, int(150 / 331 * size[0] * m) * y]
             possible.append(reference.functional.affine(sample, 0.0, move, 1.0, [0.0, 0.0]))
     possible += [reference.functional.posterize(sample, 7), reference.functional.solarize(sample, 255 * (1 - 9 / 30))]
     possible += [reference.functional.autocontrast(sample), reference.functional.equalize(sample)]
-    made = v2.RandAugment(num_ops=1)(image_batch([sample] * 200))
+    result = v2.RandAugment(num_ops=1)(image_batch([sample] * 200))
     table = torch.stack(possible).float()
-    for one in made.evaluate():
-        picture = one.torch().movedim(-1, -3).float()
+    for item in result.evaluate():
+        picture = item.torch().movedim(-1, -3).float()
         assert ((table - picture).abs() > 1).double().mean((1, 2, 3)).min() < 0.01
 
 
@@ -226,13 +226,13 @@ def test_autoaugment_steps_act_with_their_probability(policy: AutoAugmentPolicy,
     torch.manual_seed(17)
     count = 3000
     image, ours, theirs = pixels(*SIZE), v2.AutoAugment(policy), reference.AutoAugment(policy)
-    made: list[tuple[tuple[str, float], ...]] = []
+    results: list[tuple[tuple[str, float], ...]] = []
     expected: list[tuple[tuple[str, float], ...]] = []
 
     def record(self: Any, batch: Any, *turns: Any) -> Any:
         del self
         rows = zip(*turns, strict=True)
-        made.extend(tuple(in_terms_of_torchvision(*step) for step in row if step[0] != "identity") for row in rows)
+        results.extend(tuple(in_terms_of_torchvision(*step) for step in row if step[0] != "identity") for row in rows)
         return batch
 
     def in_terms_of_torchvision(name: str, parameter: float) -> tuple[str, float]:
@@ -250,7 +250,7 @@ def test_autoaugment_steps_act_with_their_probability(policy: AutoAugmentPolicy,
     for _ in range(count):
         expected.append(())
         theirs(image)
-    common = [one for one in sorted({*made, *expected}) if made.count(one) + expected.count(one) >= 10]
-    table = [[one.count(steps) for steps in common] for one in (made, expected)]
+    common = [value for value in sorted({*results, *expected}) if results.count(value) + expected.count(value) >= 10]
+    table = [[value.count(steps) for steps in common] for value in (results, expected)]
     assert min(map(sum, table)) > 0.9 * count
     assert stats.chi2_contingency(table).pvalue > 1e-6

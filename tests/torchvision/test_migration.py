@@ -26,15 +26,15 @@ def test_policies_fill_outside_the_image(policy: Callable[..., Any]) -> None:
     if policy is augment.rand_augment:
         arguments |= {"n": 1, "m": 30}
     for fill, filled in ((None, 128), (0, 0)):
-        made, drawn = policy(batch, **arguments, rng=ndd.random.RNG(1), fill_value=fill)
+        result, drawn = policy(batch, **arguments, rng=ndd.random.RNG(1), fill_value=fill)
         angles = [row[0][1] for row in drawn]
         assert max(map(abs, angles)) > 20
-        assert (made.torch() == filled).any()
-        for one, image, angle in zip(made.torch().permute(0, 3, 1, 2), images, angles, strict=True):
+        assert (result.torch() == filled).any()
+        for value, image, angle in zip(result.torch().permute(0, 3, 1, 2), images, angles, strict=True):
             expected = reference.functional.rotate(image, -angle, fill=[filled])
             rotated = reference.functional.rotate(image, angle, fill=[filled])
             # Rotations differ where a pixel lies halfway between two others.
-            assert min(float((one != other).double().mean()) for other in (expected, rotated)) < 0.03
+            assert min(float((value != other).double().mean()) for other in (expected, rotated)) < 0.03
 
 
 def mixed_with_the_previous(policy: Callable[..., Any], images: torch.Tensor, labels: torch.Tensor) -> Any:

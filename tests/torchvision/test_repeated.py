@@ -39,7 +39,7 @@ def images(seed: int, *shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("name", CALLS)
 def test_repeated_call_reads_new_pixels(name: str, dtype: torch.dtype) -> None:
     call = CALLS[name]
-    made = []
+    results = []
     for seed in range(3):
         values = images(seed) if dtype is torch.uint8 else images(seed).float() / 255
         expected = call(theirs, values)
@@ -47,11 +47,11 @@ def test_repeated_call_reads_new_pixels(name: str, dtype: torch.dtype) -> None:
             call(F, ndd.as_batch(values, layout="CHW")).torch(),
             call(F, F.invert(F.invert(ndd.batch(values, layout="CHW")))).torch(),  # which may still be computed
             call(F, values),
-            torch.stack([call(F, one) for one in values]),
+            torch.stack([call(F, value) for value in values]),
         ):
             torch.testing.assert_close(result, expected, atol=1e-6, rtol=0)
-            made.append(result)
-    assert len({one.data_ptr() for one in made}) == len(made)
+            results.append(result)
+    assert len({result.data_ptr() for result in results}) == len(results)
 
 
 def test_equal_calls_are_repeated() -> None:
@@ -87,9 +87,9 @@ def test_layouts_of_a_shape_are_different_calls() -> None:
     for _ in range(2):
         assert torch.equal(F.horizontal_flip(ndd.as_batch(values, layout="CHW")).torch(), values.flip(3))
         assert torch.equal(F.horizontal_flip(ndd.as_batch(values, layout="HWC")).torch(), values.flip(2))
-        made = F.horizontal_flip(ndd.as_batch(values))
-        assert made.layout is None
-        assert torch.equal(made.torch(), values.flip(3))
+        result = F.horizontal_flip(ndd.as_batch(values))
+        assert result.layout is None
+        assert torch.equal(result.torch(), values.flip(3))
 
 
 def test_tensors_as_arguments_are_compared_by_value() -> None:
@@ -112,9 +112,9 @@ def test_strided_tensors_and_single_images_are_repeated() -> None:
 def test_numbers_per_sample_are_compared() -> None:
     values = images(0)
     for angles in ([0.0, 180.0], [180.0, 0.0]):
-        made = F.rotate(ndd.as_batch(values, layout="CHW"), angles).torch()
-        for one, image, angle in zip(made, values, angles, strict=True):
-            assert torch.equal(one, image.flip(1, 2) if angle else image)
+        result = F.rotate(ndd.as_batch(values, layout="CHW"), angles).torch()
+        for item, image, angle in zip(result, values, angles, strict=True):
+            assert torch.equal(item, image.flip(1, 2) if angle else image)
 
 
 def test_recorded_calls_are_bounded() -> None:
@@ -126,8 +126,8 @@ def test_recorded_calls_are_bounded() -> None:
 
 def test_crops_of_tensors_are_views() -> None:
     values = images(0)
-    for made in (F.crop(values, 1, 2, 3, 4), F.center_crop(values, [3, 4])):
-        assert made.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
+    for value in (F.crop(values, 1, 2, 3, 4), F.center_crop(values, [3, 4])):
+        assert value.untyped_storage().data_ptr() == values.untyped_storage().data_ptr()
     assert torch.equal(F.crop(values, 1, 2, 3, 4), theirs.crop(values, 1, 2, 3, 4))
     before = values.clone()
     F.crop(ndd.as_batch(values, layout="CHW"), 1, 2, 3, 4).torch().zero_()
@@ -135,12 +135,12 @@ def test_crops_of_tensors_are_views() -> None:
 
 
 def test_repeated_calls_hold_no_images() -> None:
-    given = ndd.as_batch(images(0, 2, 3, 900, 901), layout="CHW")
+    batch = ndd.as_batch(images(0, 2, 3, 900, 901), layout="CHW")
     for _ in range(2):
-        made = F.invert(given)
-    memory = [weakref.ref(one.buffer.untyped_storage()) for one in (given, made)]
-    del given, made
-    assert [one() for one in memory] == [None, None]
+        result = F.invert(batch)
+    memory = [weakref.ref(value.buffer.untyped_storage()) for value in (batch, result)]
+    del batch, result
+    assert [value() for value in memory] == [None, None]
 
 
 def test_results_that_go_to_a_gpu_are_in_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,9 +150,9 @@ def test_results_that_go_to_a_gpu_are_in_pinned_memory(monkeypatch: pytest.Monke
     monkeypatch.setattr(native.memory, "_allocate_pinned", lambda shape, dtype, size: pinned.view(shape))
     native.pin_size(values.nbytes)
     try:
-        for made in (F.invert(values), F.invert(ndd.as_batch(values, layout="CHW")).torch()):
-            assert made.data_ptr() == pinned.data_ptr()
-            assert torch.equal(made, 255 - values)
+        for value in (F.invert(values), F.invert(ndd.as_batch(values, layout="CHW")).torch()):
+            assert value.data_ptr() == pinned.data_ptr()
+            assert torch.equal(value, 255 - values)
     finally:
         native.pin_size(values.nbytes, False)
 

@@ -27,15 +27,15 @@ def test_resized_files_equal_pillow(interpolation: str, size: Any, crop: Any) ->
     random = np.random.default_rng(0)
     pixels = [random.integers(0, 256, (*shape, 3), np.uint8) for shape in ((40, 30), (30, 40), (90, 16), (16, 90), (25, 24), (24, 24), (60, 35))]
     fn = from_torchvision(v2.Compose(steps))
-    made = fn(ndd.batch(pixels, layout="HWC"))
-    for k, one in enumerate(pixels):
-        assert torch.equal(made.select(k).torch(), v2.Compose(steps)(Image.fromarray(one))), one.shape
+    result = fn(ndd.batch(pixels, layout="HWC"))
+    for k, pixel in enumerate(pixels):
+        assert torch.equal(result.select(k).torch(), v2.Compose(steps)(Image.fromarray(pixel))), pixel.shape
 
 
 def test_resize_and_center_crop_are_fused() -> None:
     steps = [v2.Resize(24), v2.CenterCrop(20)]
     fn = from_torchvision(v2.Compose([*steps, v2.RandomHorizontalFlip(0.0), *FLOATS]))
-    assert [type(one).__name__ for one in fn._fused] == ["ResizeCenterCrop", "FlipNormalize"]
+    assert [type(value).__name__ for value in fn._fused] == ["ResizeCenterCrop", "FlipNormalize"]
     assert "CenterCrop" in repr(fn)
     planes = [torch.arange(3 * 30 * w, dtype=torch.uint8).reshape(3, 30, w) for w in (40, 50)]
     images, target = fn(ndd.batch(planes, layout="CHW"), ndd.batch([1, 2]))

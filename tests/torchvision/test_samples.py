@@ -31,8 +31,8 @@ def test_sample_structures_are_preserved() -> None:
         OrderedDict(image=_images(), n=3),
         Pair(_images(), (None, 4.5)),
     ):
-        made = v2.CenterCrop(20)(sample)
-        assert type(made) is type(sample)
+        result = v2.CenterCrop(20)(sample)
+        assert type(result) is type(sample)
     first, second = v2.CenterCrop(20)(_images(), "label")
     assert first.shape == [(20, 20, 3)] * 2
     assert second == "label"
@@ -47,9 +47,9 @@ def test_tensors_beside_images_pass_through() -> None:
 
 def test_first_tensor_is_the_image_without_marked_images() -> None:
     plain = ndd.batch(pictures(sizes=SIZES))
-    made, others = v2.CenterCrop(20)(plain, ndd.batch([torch.zeros(3, 40, 40)] * 2))
-    assert made.layout is None
-    assert made.shape == [(3, 20, 20)] * 2
+    result, others = v2.CenterCrop(20)(plain, ndd.batch([torch.zeros(3, 40, 40)] * 2))
+    assert result.layout is None
+    assert result.shape == [(3, 20, 20)] * 2
     assert others.shape == [(3, 40, 40)] * 2
     mask = tv_tensors.Mask(ndd.batch([torch.zeros(40, 40)] * 2))
     planes, image = v2.CenterCrop(20)(mask, plain)
@@ -88,11 +88,11 @@ def test_single_samples_pass_the_same_leaves_through(make: Callable[[], Any], na
         return
     ours, theirs = getattr(v2, name)(**given)(make()), getattr(reference, name)(**given)(make())
     assert type(ours) is type(theirs)
-    flat = [one if not isinstance(one, dict) else list(one.values()) for one in (ours, theirs)]
-    for one, other in zip(*flat, strict=True):
-        assert type(one) is type(other)
-        if isinstance(one, torch.Tensor):
-            assert torch.equal(one.as_subclass(torch.Tensor), other.as_subclass(torch.Tensor))
+    flat = [item if not isinstance(item, dict) else list(item.values()) for item in (ours, theirs)]
+    for value, other in zip(*flat, strict=True):
+        assert type(value) is type(other)
+        if isinstance(value, torch.Tensor):
+            assert torch.equal(value.as_subclass(torch.Tensor), other.as_subclass(torch.Tensor))
 
 
 def test_fill_may_differ_by_type() -> None:
@@ -118,10 +118,10 @@ def test_typed_batches_are_recognized() -> None:
     video = image_batch([torch.stack([pixels(20, 30)] * 2)] * 2, "FHWC")
     assert v2.UniformTemporalSubsample(4)(video).shape == [(4, 20, 30, 3)] * 2
     image = tv_tensors.Image(ndd.batch(pictures(sizes=SIZES)))
-    made = v2.Compose([v2.Resize(20), v2.RandomInvert(1), v2.ToDtype(torch.float32, scale=True)])(image)
-    assert type(made) is tv_tensors.Image
-    assert made.layout == "CHW"
-    pure = v2.ToPureTensor()(made)
+    result = v2.Compose([v2.Resize(20), v2.RandomInvert(1), v2.ToDtype(torch.float32, scale=True)])(image)
+    assert type(result) is tv_tensors.Image
+    assert result.layout == "CHW"
+    pure = v2.ToPureTensor()(result)
     assert type(pure) is ndd.Batch
     copied = pickle.loads(pickle.dumps(joined([boxes_of(*size) for size in SIZES])))
     assert type(copied) is tv_tensors.BoundingBoxes
@@ -147,8 +147,8 @@ def test_mixing_equals_torchvision(name: str, layout: str) -> None:
     ndd.random.set_seed(2)
     alone, weights = ours(torch.stack(samples), torch.tensor([0, 1, 4, 2]))
     assert images.layout == layout
-    for one, other in zip(of_batch(images), alone, strict=True):
-        compare(one, other, 1e-6)
+    for sample, other in zip(of_batch(images), alone, strict=True):
+        compare(sample, other, 1e-6)
     assert labels.dtype is torch.float32
     assert torch.equal(labels.torch(), weights)
     assert torch.allclose(weights.sum(1), torch.ones(4))

@@ -58,7 +58,7 @@ OTHERS |= {
     "UniformTemporalSubsample",
 }
 OTHERS |= {"RandomZoomOut", "RandomPerspective", "RandomPhotometricDistort", "RandomErasing", "RGB", "ToPILImage"}
-NAMES = sorted(name for name, one in vars(v2).items() if isinstance(one, type) and issubclass(one, nn.Module) and name not in OTHERS)
+NAMES = sorted(name for name, value in vars(v2).items() if isinstance(value, type) and issubclass(value, nn.Module) and name not in OTHERS)
 
 
 def _image() -> ndd.Tensor:
@@ -80,13 +80,13 @@ def _file() -> ndd.Tensor:
 def test_tensor_is_transformed_like_a_batch_of_one(name: str) -> None:
     transform, image = getattr(v2, name)(*GIVEN.get(name, ())), _image()
     ndd.random.set_seed(5)
-    made = transform(image)
+    result = transform(image)
     ndd.random.set_seed(5)
     expected = transform(ndd.as_batch([image]))
-    for one, other in zip(*((made, expected) if isinstance(made, tuple) else ((made,), (expected,))), strict=True):
-        assert isinstance(one, ndd.Tensor)
-        assert one.layout == other.layout
-        assert torch.equal(one.torch(), other.torch()[0])
+    for value, other in zip(*((result, expected) if isinstance(result, tuple) else ((result,), (expected,))), strict=True):
+        assert isinstance(value, ndd.Tensor)
+        assert value.layout == other.layout
+        assert torch.equal(value.torch(), other.torch()[0])
     with pytest.raises(TypeError, match=r"HWC or CHW|Found no image"):
         transform(_file())
 
@@ -95,15 +95,15 @@ def test_typed_tensors_beside_a_tensor_keep_their_type() -> None:
     boxes = single.BoundingBoxes(torch.tensor([[1.0, 2, 20, 30]]), format="XYXY", canvas_size=(HEIGHT, WIDTH))
     mask = single.Mask(torch.ones(HEIGHT, WIDTH, dtype=torch.uint8))
     sample = {"image": _image(), "boxes": boxes, "mask": mask, "label": 7, "name": "a"}
-    made = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize((20, 30))])(sample)
+    result = v2.Compose([v2.RandomHorizontalFlip(1.0), v2.Resize((20, 30))])(sample)
     expected = reference.Compose([reference.RandomHorizontalFlip(1.0), reference.Resize((20, 30))])(boxes)
-    assert isinstance(made["image"], ndd.Tensor)
-    assert made["image"].shape == (20, 30, 3)
-    assert isinstance(made["boxes"], single.BoundingBoxes)
-    assert torch.allclose(made["boxes"], expected)
-    assert isinstance(made["mask"], single.Mask)
-    assert made["mask"].shape == (20, 30)
-    assert (made["label"], made["name"]) == (7, "a")
+    assert isinstance(result["image"], ndd.Tensor)
+    assert result["image"].shape == (20, 30, 3)
+    assert isinstance(result["boxes"], single.BoundingBoxes)
+    assert torch.allclose(result["boxes"], expected)
+    assert isinstance(result["mask"], single.Mask)
+    assert result["mask"].shape == (20, 30)
+    assert (result["label"], result["name"]) == (7, "a")
 
 
 def test_labels_pass_through() -> None:
@@ -140,14 +140,14 @@ def _transforms() -> dict[str, Any]:
 @pytest.mark.parametrize("name", _transforms())
 def test_translated_transforms_accept_tensors(name: str) -> None:
     transform = _transforms()[name]
-    for given in (_image(), _file()):
+    for value in (_image(), _file()):
         ndd.random.set_seed(8)
-        made = transform(given)
+        result = transform(value)
         ndd.random.set_seed(8)
-        expected = transform(ndd.as_batch([given]))
-        assert isinstance(made, ndd.Tensor)
-        assert made.layout == expected.layout
-        assert torch.equal(made.torch(), expected.torch()[0])
+        expected = transform(ndd.as_batch([value]))
+        assert isinstance(result, ndd.Tensor)
+        assert result.layout == expected.layout
+        assert torch.equal(result.torch(), expected.torch()[0])
     image, label = transform(_file(), torch.tensor([4]))
     assert isinstance(image, ndd.Tensor)
     assert label.tolist() == [4]
@@ -175,5 +175,5 @@ def test_error_names_the_lambda() -> None:
     for transform in (reference.Lambda(lambda image: image), reference.Compose([reference.Resize(8), reference.Lambda(lambda image: image)])):
         with pytest.raises(TypeError, match=r"transform(\[1\])? is a Lambda.*per_sample"):
             from_torchvision(transform)
-    made = from_torchvision(reference.Compose([reference.Lambda(lambda image: image + 1)]), unknown="per_sample")(_image())
-    assert torch.equal(made.torch(), pixels(HEIGHT, WIDTH) + 1)
+    result = from_torchvision(reference.Compose([reference.Lambda(lambda image: image + 1)]), unknown="per_sample")(_image())
+    assert torch.equal(result.torch(), pixels(HEIGHT, WIDTH) + 1)

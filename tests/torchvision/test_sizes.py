@@ -32,8 +32,8 @@ TRANSFORMS: list[tuple[tuple[str, ...], Callable[[Any], Any]]] = [
 
 def _size(params: dict[str, Any], keys: tuple[str, ...], k: int | None = None) -> list[int]:
     """Return the numbers of a sample; of borders the sums, because where the image lies is drawn."""
-    numbers = [one for key in keys for one in (params[key] if isinstance(params[key], list | tuple) else [params[key]])]
-    row = [int(one if k is None or not isinstance(one, torch.Tensor) else one[k]) for one in numbers]
+    numbers = [value for key in keys for value in (params[key] if isinstance(params[key], list | tuple) else [params[key]])]
+    row = [int(number if k is None or not isinstance(number, torch.Tensor) else number[k]) for number in numbers]
     return [row[0] + row[2], row[1] + row[3]] if keys == ("padding",) else row
 
 
@@ -43,17 +43,17 @@ def test_drawn_sizes_equal_torchvision(keys: tuple[str, ...], make: Callable[[An
     expected = [_size(theirs.make_params([torch.empty(3, h, w, device="meta")]), keys) for h, w in SIZES]
     assert [_size(ours.make_params([torch.empty(3, h, w, device="meta")]), keys) for h, w in SIZES[:300]] == expected[:300]
     shapes = torch.tensor([(h, w, 3) for h, w in SIZES])
-    made = ours.make_params([new_batch(torch.empty(0, dtype=torch.uint8), shapes, "HWC")])
-    assert [_size(made, keys, k) for k in range(len(SIZES))] == expected
+    result = ours.make_params([new_batch(torch.empty(0, dtype=torch.uint8), shapes, "HWC")])
+    assert [_size(result, keys, k) for k in range(len(SIZES))] == expected
 
 
 @pytest.mark.parametrize("given", [{"size": 70}, {"size": [70], "max_size": 90}, {"size": None, "max_size": 80}])
 def test_resized_sizes_equal_torchvision(given: dict[str, Any]) -> None:
     sizes = SIZES[:200]
     points: list[Any] = [single.KeyPoints(torch.zeros(1, 2), canvas_size=size) for size in sizes]
-    resized: list[Any] = [R.resize(one, **given) for one in points]
-    expected = [tuple(one.canvas_size) for one in resized]
-    assert [tuple(F.resize(one, **given).canvas_size) for one in points] == expected
+    resized: list[Any] = [R.resize(point, **given) for point in points]
+    expected = [tuple(value.canvas_size) for value in resized]
+    assert [tuple(F.resize(point, **given).canvas_size) for point in points] == expected
     batch = tv_tensors.KeyPoints(ndd.as_batch(torch.zeros(len(sizes), 1, 2)), canvas_size=sizes)
     assert F.resize(batch, **given).canvas_size == expected
 
@@ -70,8 +70,8 @@ def test_coordinates_have_the_canvas_of_the_rotated_image(angle: float, center: 
     for count in (2, 0):
         boxes = tv_tensors.BoundingBoxes(ndd.as_batch(rows[:, :count]), format=format, canvas_size=sizes)
         assert F.rotate(boxes, **options).canvas_size == canvases
-        one = single.BoundingBoxes(rows[0, :count], format=format, canvas_size=sizes[0])
-        assert tuple(F.rotate(one, **options).canvas_size) == canvases[0]
+        value = single.BoundingBoxes(rows[0, :count], format=format, canvas_size=sizes[0])
+        assert tuple(F.rotate(value, **options).canvas_size) == canvases[0]
     points = tv_tensors.KeyPoints(ndd.as_batch(torch.ones(len(sizes), 1, 2)), canvas_size=sizes)
     assert F.rotate(points, **options).canvas_size == canvases
 
@@ -87,8 +87,8 @@ def test_elastic_without_displacement_moves_nothing(format: str) -> None:
         boxes = torch.cat([boxes, torch.zeros(2, 1)], 1) if rotated else boxes
         boxes = R.convert_bounding_box_format(boxes, old, single.BoundingBoxFormat[format])
     field = torch.zeros(1, 32, 48, 2)
-    one = single.BoundingBoxes(boxes, format=format, canvas_size=(32, 48))
-    assert torch.allclose(F.elastic(one, field), boxes, atol=1e-5)
+    value = single.BoundingBoxes(boxes, format=format, canvas_size=(32, 48))
+    assert torch.allclose(F.elastic(value, field), boxes, atol=1e-5)
     batch = tv_tensors.BoundingBoxes(ndd.as_batch(boxes[None]), format=format, canvas_size=(32, 48))
     assert torch.allclose(F.elastic(batch, field).torch()[0], boxes, atol=1e-5)
     points = torch.tensor([[1.3, 2.7], [47.9, 31.5]])
@@ -101,10 +101,10 @@ def test_elastic_without_displacement_moves_nothing(format: str) -> None:
 @pytest.mark.parametrize("clip", [True, False])
 def test_noise_keeps_the_type(dtype: torch.dtype, clip: bool) -> None:
     noisy = v2.GaussianNoise(mean=0.25, sigma=0.1, clip=clip)
-    one = noisy(torch.full((3, 20, 20), 0.5, dtype=dtype))
+    value = noisy(torch.full((3, 20, 20), 0.5, dtype=dtype))
     batch = noisy(image_batch([torch.full((3, 20, 20), 0.5, dtype=dtype)] * 2, "CHW"))
-    assert one.dtype == batch.dtype == dtype
-    assert abs(float(one.double().mean()) - 0.75) < 0.02
+    assert value.dtype == batch.dtype == dtype
+    assert abs(float(value.double().mean()) - 0.75) < 0.02
     assert abs(float(batch.torch().double().std()) - 0.1) < 0.02
 
 
@@ -112,7 +112,7 @@ def test_mixup_weight_of_a_small_alpha_is_never_one() -> None:
     ndd.random.set_seed(3)
     torch.manual_seed(3)
     ours, theirs = (m.MixUp(alpha=0.05, num_classes=2) for m in (v2, reference))
-    made, expected = (np.array([one.make_params([])["lam"] for _ in range(1500)]) for one in (ours, theirs))
-    assert made.min() > 0
-    assert made.max() == expected.max() == np.nextafter(np.float32(1), np.float32(0))
-    assert abs(np.mean(made == made.max()) - np.mean(expected == expected.max())) < 0.07
+    result, expected = (np.array([value.make_params([])["lam"] for _ in range(1500)]) for value in (ours, theirs))
+    assert result.min() > 0
+    assert result.max() == expected.max() == np.nextafter(np.float32(1), np.float32(0))
+    assert abs(np.mean(result == result.max()) - np.mean(expected == expected.max())) < 0.07

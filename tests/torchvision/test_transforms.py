@@ -48,22 +48,22 @@ def _of_sample(value: Any, k: int, count: int) -> Any:
     if isinstance(value, ndd.Batch):
         return value.select(k).torch().cpu()
     if isinstance(value, torch.Tensor) and value.dim() and len(value) == count:
-        made = value[k].cpu()
-        return made.item() if not made.dim() else made
+        result = value[k].cpu()
+        return result.item() if not result.dim() else result
     if isinstance(value, list | tuple):
-        if len(value) == count and all(isinstance(one, torch.Tensor) and one.dim() == 3 for one in value):
+        if len(value) == count and all(isinstance(element, torch.Tensor) and element.dim() == 3 for element in value):
             return value[k].cpu()
-        return type(value)(_of_sample(one, k, count) for one in value)
+        return type(value)(_of_sample(element, k, count) for element in value)
     return value
 
 
 def _params_of(name: str, params: dict[str, Any], k: int, count: int) -> dict[str, Any]:
-    made = {key: _of_sample(value, k, count) for key, value in params.items()}
+    results = {key: _of_sample(value, k, count) for key, value in params.items()}
     if name == "ElasticTransform":
-        made["displacement"] = made["displacement"][None]
+        results["displacement"] = results["displacement"][None]
     if name == "RandomPerspective":
-        made["coefficients"] = made["coefficients"].tolist()
-    return made
+        results["coefficients"] = results["coefficients"].tolist()
+    return results
 
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
@@ -74,17 +74,17 @@ def test_random_transforms_equal_their_functionals(name: str, given: dict[str, A
     batch = image_batch(samples, layout, device)
     ours, theirs = getattr(v2, name)(**given), getattr(reference, name)(**of_torchvision(given))
     params = ours.make_params([batch])
-    made = ours.transform(batch, params)
-    assert made.layout == layout
-    for k, (one, sample) in enumerate(zip(of_batch(made), samples, strict=True)):
-        compare(one, theirs.transform(sample, _params_of(name, params, k, len(samples))), *limits)
+    result = ours.transform(batch, params)
+    assert result.layout == layout
+    for k, (item, sample) in enumerate(zip(of_batch(result), samples, strict=True)):
+        compare(item, theirs.transform(sample, _params_of(name, params, k, len(samples))), *limits)
 
 
 @pytest.mark.parametrize(
     ("name", "given"),
     [
-        (name, given)
-        for name, given, _ in RANDOM
+        (name, value)
+        for name, value, _ in RANDOM
         if name not in ("ColorJitter", "RandomErasing", "JPEG", "RandomPhotometricDistort", "RandomChannelPermutation", "GaussianBlur", "RandomCrop")
     ],
 )
@@ -96,15 +96,15 @@ def test_boxes_points_and_masks_follow_the_image(name: str, given: dict[str, Any
         [points_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)],
     )
     if name == "ElasticTransform":  # torchvision moves a point from its pixel: at whole pixels the results are equal
-        boxes, points = ([single.wrap(one.floor(), like=one) for one in rows] for rows in (boxes, points))
+        boxes, points = ([single.wrap(row.floor(), like=row) for row in rows] for rows in (boxes, points))
     masks = [single.Mask((pixels(h, w, 2) > 120).to(torch.uint8)) for h, w in sizes]
     sample = {"image": image_batch(pictures(sizes=sizes)), "boxes": joined(boxes), "points": joined(points), "n": ndd.batch([1, 2, 3])}
-    sample["masks"] = tv_tensors.Mask(ndd.batch([one.as_subclass(torch.Tensor) for one in masks]))
+    sample["masks"] = tv_tensors.Mask(ndd.batch([mask.as_subclass(torch.Tensor) for mask in masks]))
     if "fill" in given:
         given = {**given, "fill": {single.Image: given["fill"], "others": 0}}
     ours, theirs = getattr(v2, name)(**given), getattr(reference, name)(**of_torchvision(given))
-    params = ours.make_params([one for key, one in sample.items() if key != "n"])
-    moved = {key: ours.transform(one, params) for key, one in sample.items() if key != "n"}
+    params = ours.make_params([value for key, value in sample.items() if key != "n"])
+    moved = {key: ours.transform(value, params) for key, value in sample.items() if key != "n"}
     for k in range(3):
         own = _params_of(name, params, k, 3)
         expected = {"boxes": theirs.transform(boxes[k], own), "points": theirs.transform(points[k], own), "masks": theirs.transform(masks[k], own)}
@@ -150,12 +150,12 @@ DETERMINISTIC: list[Callable[[Any], Any]] = [
 @pytest.mark.parametrize("make", DETERMINISTIC)
 def test_deterministic_transforms_equal_torchvision(make: Callable[[Any], Any], device: str, torch_device: torch.device) -> None:
     samples = pictures()
-    made = make(v2)(image_batch(samples, device=device))
-    alone = [make(v2)(one.to(torch_device)) for one in samples]
-    for one, by_itself, sample in zip(of_batch(made), alone, samples, strict=True):
+    result = make(v2)(image_batch(samples, device=device))
+    alone = [make(v2)(sample.to(torch_device)) for sample in samples]
+    for item, by_itself, sample in zip(of_batch(result), alone, samples, strict=True):
         expected = make(reference)(single.Image(sample)).as_subclass(torch.Tensor)
         most, mean = (1e-5, None) if expected.dtype.is_floating_point and "Normalize" not in repr(make(v2)) else (1.0, 0.02)
-        compare(one, expected, most, mean)
+        compare(item, expected, most, mean)
         compare(by_itself.as_subclass(torch.Tensor), make(reference)(sample).as_subclass(torch.Tensor), most, mean)
 
 
@@ -182,16 +182,16 @@ def test_probability_is_per_sample(name: str, given: dict[str, Any], p: float) -
     sample = pixels(24, 25)
     count = 300
     batch = image_batch([sample] * count)
-    made = of_batch(getattr(v2, name)(**given, p=p)(batch))
-    changed = sum(one.shape != sample.shape or not torch.equal(one, sample) for one in made)
+    result = of_batch(getattr(v2, name)(**given, p=p)(batch))
+    changed = sum(item.shape != sample.shape or not torch.equal(item, sample) for item in result)
     assert abs(changed - p * count) < 5 * (count * p * (1 - p)) ** 0.5
     if name != "RandomPerspective":  # others draw more than whether
         whole = getattr(reference, name)(**given, p=1.0)
-        same = [one for one in made if one.shape == sample.shape and torch.equal(one, sample)]
+        same = [item for item in result if item.shape == sample.shape and torch.equal(item, sample)]
         assert len(same) == count - changed
         if name not in ("RandomZoomOut", "RandomErasing"):
             expected = whole(sample)
-            assert all((one.float() - expected.float()).abs().max() <= 1 for one in made if not torch.equal(one, sample))
+            assert all((item.float() - expected.float()).abs().max() <= 1 for item in result if not torch.equal(item, sample))
 
 
 def test_flips_with_a_probability_move_everything_together() -> None:
@@ -199,14 +199,14 @@ def test_flips_with_a_probability_move_everything_together() -> None:
     sizes = ((37, 53), (64, 48), (31, 31)) * 10
     samples = pictures(sizes=sizes)
     boxes, points = [boxes_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)], [points_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)]
-    masks = tv_tensors.Mask(ndd.batch([one[:1] for one in samples]))
+    masks = tv_tensors.Mask(ndd.batch([sample[:1] for sample in samples]))
     images, moved, dots, planes = v2.RandomHorizontalFlip(0.5)(image_batch(samples), joined(boxes), joined(points), masks)
     flips = 0
-    for k, one in enumerate(of_batch(images)):
-        flipped = not torch.equal(one, samples[k])
+    for k, item in enumerate(of_batch(images)):
+        flipped = not torch.equal(item, samples[k])
         flips += flipped
-        assert torch.equal(one, samples[k].flip(-1) if flipped else samples[k])
-        assert torch.equal(planes.select(k).torch(), one[:1])
+        assert torch.equal(item, samples[k].flip(-1) if flipped else samples[k])
+        assert torch.equal(planes.select(k).torch(), item[:1])
         expected = (
             (reference.functional.horizontal_flip(boxes[k]), reference.functional.horizontal_flip(points[k])) if flipped else (boxes[k], points[k])
         )
@@ -219,54 +219,54 @@ def test_seed_repeats_without_torch_generator() -> None:
     transform = v2.Compose([v2.RandomResizedCrop(20), v2.RandAugment(), v2.RandomErasing(), v2.RandomApply([v2.ElasticTransform()])])
     samples = image_batch(pictures())
     state = torch.get_rng_state()
-    made = []
+    results = []
     for seed in (1, 1, 2):
         ndd.random.set_seed(seed)
-        made.append((transform(samples).torch(), transform(pictures()[0])))
+        results.append((transform(samples).torch(), transform(pictures()[0])))
     assert torch.equal(state, torch.get_rng_state())
-    assert torch.equal(made[0][0], made[1][0])
-    assert torch.equal(made[0][1], made[1][1])
-    assert not torch.equal(made[0][0], made[2][0])
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][1], results[1][1])
+    assert not torch.equal(results[0][0], results[2][0])
 
 
 def test_samples_draw_independently() -> None:
     ndd.random.set_seed(8)
     batch = image_batch([pixels(40, 40)] * 16)
     for transform in (v2.RandomResizedCrop(20), v2.RandomRotation(50), v2.ColorJitter(0.5), v2.TrivialAugmentWide(), v2.AugMix(), v2.GaussianNoise()):
-        made = of_batch(transform(batch))
-        assert len({one.numpy().tobytes() for one in made}) >= 8
+        result = of_batch(transform(batch))
+        assert len({item.numpy().tobytes() for item in result}) >= 8
 
 
 def test_containers_draw_per_sample() -> None:
     ndd.random.set_seed(9)
     samples = pictures() * 10
-    made = v2.RandomApply([v2.Resize((20, 20))], p=0.5)(image_batch(samples))
-    sizes = [one.shape[-2:] == (20, 20) for one in of_batch(made)]
+    result = v2.RandomApply([v2.Resize((20, 20))], p=0.5)(image_batch(samples))
+    sizes = [sample.shape[-2:] == (20, 20) for sample in of_batch(result)]
     assert 8 < sum(sizes) < 32
-    for one, sample, resized in zip(of_batch(made), samples, sizes, strict=True):
-        assert resized or torch.equal(one, sample)
-    made = v2.RandomOrder([v2.Pad(1), v2.CenterCrop(20)])(image_batch(samples))
-    assert {tuple(one.shape[-2:]) for one in of_batch(made)} == {(20, 20), (22, 22)}
-    made = v2.RandomChoice([v2.CenterCrop(20), v2.CenterCrop(10)], p=[3, 1])(image_batch(samples))
-    assert 20 < sum(one.shape[-1] == 20 for one in of_batch(made)) < 40
+    for item, sample, resized in zip(of_batch(result), samples, sizes, strict=True):
+        assert resized or torch.equal(item, sample)
+    result = v2.RandomOrder([v2.Pad(1), v2.CenterCrop(20)])(image_batch(samples))
+    assert {tuple(sample.shape[-2:]) for sample in of_batch(result)} == {(20, 20), (22, 22)}
+    result = v2.RandomChoice([v2.CenterCrop(20), v2.CenterCrop(10)], p=[3, 1])(image_batch(samples))
+    assert 20 < sum(sample.shape[-1] == 20 for sample in of_batch(result)) < 40
     with pytest.raises(RuntimeError, match="ToDtype"):
         v2.RandomApply([v2.ToDtype(torch.float32)])(image_batch(samples))
 
 
 def test_five_crops_are_tuples_of_batches() -> None:
-    made = v2.TenCrop(20)(image_batch(pictures()))
-    assert isinstance(made, tuple)
-    for k, part in enumerate(made):
-        for one, sample in zip(of_batch(part), pictures(), strict=True):
-            compare(one, reference.TenCrop(20)(sample)[k])
+    result = v2.TenCrop(20)(image_batch(pictures()))
+    assert isinstance(result, tuple)
+    for k, part in enumerate(result):
+        for item, sample in zip(of_batch(part), pictures(), strict=True):
+            compare(item, reference.TenCrop(20)(sample)[k])
 
 
 def test_linear_transformation_equals_torchvision() -> None:
     samples = [pixels(5, 6, dtype=torch.float32, seed=k) for k in range(3)]
     matrix, mean = torch.randn(90, 90), torch.randn(90)
     for layout in ("HWC", "CHW"):
-        for one, sample in zip(of_batch(v2.LinearTransformation(matrix, mean)(image_batch(samples, layout))), samples, strict=True):
-            compare(one, reference.LinearTransformation(matrix, mean)(sample), 1e-4)
+        for item, sample in zip(of_batch(v2.LinearTransformation(matrix, mean)(image_batch(samples, layout))), samples, strict=True):
+            compare(item, reference.LinearTransformation(matrix, mean)(sample), 1e-4)
     with pytest.raises(ValueError, match="same shape"):
         v2.LinearTransformation(matrix, mean)(image_batch(pictures(3, torch.float32)))
 
@@ -274,21 +274,21 @@ def test_linear_transformation_equals_torchvision() -> None:
 def test_sanitizing_removes_labels_and_masks() -> None:
     sizes = ((37, 53), (64, 48))
     boxes = [single.wrap(boxes_of(2 * h, 2 * w, count=5 + k, seed=k), like=boxes_of(h, w)) for k, (h, w) in enumerate(sizes)]
-    boxes = [single.wrap(one, like=one, canvas_size=size) for one, size in zip(boxes, sizes, strict=True)]
-    labels = [torch.arange(len(one)) for one in boxes]
-    masks = [torch.stack([torch.full(size, k) for k in range(len(one))]) for one, size in zip(boxes, sizes, strict=True)]
+    boxes = [single.wrap(box, like=box, canvas_size=size) for box, size in zip(boxes, sizes, strict=True)]
+    labels = [torch.arange(len(box)) for box in boxes]
+    masks = [torch.stack([torch.full(size, k) for k in range(len(box))]) for box, size in zip(boxes, sizes, strict=True)]
     sample = {
         "image": image_batch(pictures(sizes=sizes)),
         "boxes": joined(boxes),
         "labels": ndd.batch(labels),
         "masks": tv_tensors.Mask(ndd.batch(masks)),
     }
-    made = v2.SanitizeBoundingBoxes()(sample)
+    result = v2.SanitizeBoundingBoxes()(sample)
     for k in range(2):
         alone = {"boxes": boxes[k], "labels": labels[k], "masks": single.Mask(masks[k])}
         expected = reference.SanitizeBoundingBoxes()(alone)
         for key in alone:
-            assert torch.equal(made[key].select(k).torch(), expected[key].as_subclass(torch.Tensor))
+            assert torch.equal(result[key].select(k).torch(), expected[key].as_subclass(torch.Tensor))
 
 
 def test_custom_classes_are_called_per_sample() -> None:
@@ -296,7 +296,7 @@ def test_custom_classes_are_called_per_sample() -> None:
 
     class Mine(v2.Transform):
         def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
-            seen.append([type(one) for one in flat_inputs])
+            seen.append([type(item) for item in flat_inputs])
             return {"n": len(seen)}
 
         def transform(self, inpt: Any, params: dict[str, Any]) -> Any:

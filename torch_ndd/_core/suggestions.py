@@ -1,16 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suggestions for misspelled names."""
+"""Names and words that users write: suggestions for misspelled ones, and the check of an argument that is one of a few strings."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 
 def similar(name: str, names: Iterable[str]) -> str:
-    """Return the end of a message that names the nearest of ``names``; nothing if none is near.
+    """Return the end of a message that names the nearest of ``names``; empty if none is near.
 
     >>> similar("sizes", ["size", "mode"])
     "; did you mean 'size'?"
     """
     known = list(names)
-    close = [one for one in (name.rstrip("_"),) if one in known] or difflib.get_close_matches(name, known, 1)
+    close = [name.rstrip("_")] if name.rstrip("_") in known else difflib.get_close_matches(name, known, 1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def check_choice(op: str, argument: str, value: object, choices: Collection[str], kind: type[Exception] = RuntimeError) -> None:
+    """Raise an error that lists the accepted strings if ``value`` is not one of them.
+
+    >>> check_choice("resize", "mode", "largest", ("stretch", "not_larger"))
+    Traceback (most recent call last):
+    RuntimeError: resize: mode must be one of stretch, not_larger, got 'largest'
+    """
+    if not isinstance(value, str) or value not in choices:
+        hint = similar(value, choices) if isinstance(value, str) else ""
+        raise kind(f"{op}: {argument} must be one of {', '.join(choices)}, got {value!r}{hint}")

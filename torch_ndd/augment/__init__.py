@@ -8,17 +8,18 @@ Not in DALI's dynamic mode. The functions are plain Python on top of the operato
 of a function under ``torch.compile``, and ``fullgraph=True`` rejects them. Images may be dense or ragged, on the CPU or on a GPU.
 """
 
-from ._augmentations import RAND_AUGMENT as RAND_AUGMENT
-from ._augmentations import TRIVIAL_AUGMENT_WIDE as TRIVIAL_AUGMENT_WIDE
-from ._augmentations import Augmentation as Augmentation
-from ._augmix import aug_mix as aug_mix
-from ._elastic import elastic as elastic
-from ._erasing import random_erasing as random_erasing
-from ._mixing import cutmix as cutmix
-from ._mixing import mixup as mixup
-from ._mixing import mixup_or_cutmix as mixup_or_cutmix
-from ._mosaic import mosaic as mosaic
-from ._policies import auto_augment as auto_augment
-from ._policies import rand_augment as rand_augment
-from ._policies import trivial_augment as trivial_augment
-from ._timm_strings import timm_arguments as timm_arguments
+from ._augmentations import RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation
+from ._augmix import aug_mix
+from ._elastic import elastic
+from ._erasing import random_erasing
+from ._mixing import cutmix, mixup, mixup_or_cutmix
+from ._mosaic import mosaic
+from ._policies import auto_augment, rand_augment, trivial_augment
+from ._timm_strings import timm_arguments
+
+# fmt: off
+__all__ = [
+    "RAND_AUGMENT", "TRIVIAL_AUGMENT_WIDE", "Augmentation", "aug_mix", "auto_augment", "cutmix", "elastic", "mixup", "mixup_or_cutmix", "mosaic",
+    "rand_augment", "random_erasing", "timm_arguments", "trivial_augment",
+]
+# fmt: on

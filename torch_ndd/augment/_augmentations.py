@@ -13,9 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from .._core.suggestions import similar
 from .._core.values.batch import Batch, as_batch
 from ..ops import reductions
 from ..ops.color.adjust import brightness, posterize, saturation
+from ..ops.color.histogram import Rule as HistogramRule
 from ..ops.color.histogram import autocontrast, equalize
 from ..ops.color.jitter import color_jitter
 from ..ops.color.levels import invert, solarize
@@ -165,7 +167,7 @@ def _stretch_contrast(images: Batch, _: Batch) -> Batch:
     return autocontrast(images)
 
 
-def _equalize(images: Batch, _: Batch, rule: str = "opencv") -> Batch:
+def _equalize(images: Batch, _: Batch, rule: HistogramRule = "opencv") -> Batch:
     # The rules count 256 levels.
     if images.dtype.is_floating_point:
         return cast(equalize(cast(images * 255.0, dtype=torch.uint8), rule=rule) * (1 / 255), dtype=images.dtype)
@@ -272,7 +274,8 @@ def resolve_augmentations(op: str, augmentations: Sequence[Any], known: Sequence
     for augmentation in augmentations:
         if isinstance(augmentation, str):
             if augmentation not in by_name:
-                raise ValueError(f"{op}: unknown augmentation {augmentation!r}; the names are {', '.join(by_name)}; others must be an Augmentation")
+                hint = similar(augmentation, by_name) or "; others must be an Augmentation"
+                raise ValueError(f"{op}: unknown augmentation {augmentation!r}; the names are {', '.join(by_name)}{hint}")
             augmentation = by_name[augmentation]
         elif not isinstance(augmentation, Augmentation):
             raise TypeError(f"{op}: augmentations must be names or of type Augmentation, got {augmentation!r}")

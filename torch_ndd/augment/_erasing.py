@@ -3,13 +3,14 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from .. import types
 from .._core.operators.operator import T
+from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.pipeline_values import unwrap
 from .._core.values.tensor import Tensor, as_tensor
@@ -19,7 +20,7 @@ from ..ops.shape.fill import zeros_like
 from ._inputs import draw_numbers, exclude_from_compilation
 
 _LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW")
-_MODES = ("constant", "random", "pixel")
+Mode = Literal["constant", "random", "pixel"]
 _TRIES = 10  # as in torchvision and timm
 
 
@@ -32,7 +33,7 @@ def random_erasing(
     aspect_ratio: Sequence[float] = (0.3, 3.3),
     count: int = 1,
     fill_value: float | Sequence[float] = 0.0,
-    mode: str = "constant",
+    mode: Mode = "constant",
     probability: float = 0.5,
     return_params: bool = False,
     rng: Any = None,
@@ -69,8 +70,7 @@ def random_erasing(
     True
     """
     op = "random_erasing"
-    if mode not in _MODES:
-        raise ValueError(f"{op}: mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    check_choice(op, "mode", mode, get_args(Mode), ValueError)
     for name, pair in (("area", area), ("aspect_ratio", aspect_ratio)):
         if len(pair) != 2 or not 0 < pair[0] <= pair[1] < math.inf:
             raise ValueError(f"{op}: {name} must be two positive numbers, the smaller one first, got {pair}")

@@ -2,12 +2,13 @@
 """Mixing of pairs of images and their labels."""
 
 import math
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from .. import types
+from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.operand import Operand
 from .._core.values.pipeline_values import unwrap
@@ -17,6 +18,8 @@ from ..ops.geometry.paste import multi_paste
 from ..ops.random.distributions import beta
 from ..ops.random.permute import batch_permutation, permute_batch
 from ._inputs import check_rng, draw_numbers, exclude_from_compilation
+
+Partner = Literal["random", "previous", "reversed"]
 
 
 @exclude_from_compilation
@@ -29,7 +32,7 @@ def mixup(
     dtype: torch.dtype | None = None,
     label_smoothing: float = 0.0,
     num_classes: int | None = None,
-    partner: str = "random",
+    partner: Partner = "random",
     per_batch: bool = False,
     return_params: bool = False,
     rng: Any = None,
@@ -82,7 +85,7 @@ def cutmix(
     alpha: float = 1.0,
     label_smoothing: float = 0.0,
     num_classes: int | None = None,
-    partner: str = "random",
+    partner: Partner = "random",
     per_batch: bool = False,
     return_params: bool = False,
     rng: Any = None,
@@ -139,7 +142,7 @@ def mixup_or_cutmix(
     label_smoothing: float = 0.0,
     mixup_alpha: float = 0.8,
     num_classes: int | None = None,
-    partner: str = "reversed",
+    partner: Partner = "reversed",
     per_batch: bool = True,
     probability: float = 1.0,
     rng: Any = None,
@@ -204,10 +207,9 @@ def _check_arguments(op: str, alpha: float, rng: Any) -> None:
         raise ValueError(f"{op}: alpha must be positive and finite, got {alpha}")
 
 
-def _draw_pairs(op: str, size: int, alpha: float, rng: Any, partner: str, per_batch: bool) -> tuple[torch.Tensor, np.ndarray]:
+def _draw_pairs(op: str, size: int, alpha: float, rng: Any, partner: Partner, per_batch: bool) -> tuple[torch.Tensor, np.ndarray]:
     """Return the partner of every sample, and the fraction of the sample that remains."""
-    if partner not in ("random", "previous", "reversed"):
-        raise ValueError(f"{op}: partner must be random, previous or reversed, got {partner!r}")
+    check_choice(op, "partner", partner, get_args(Partner), ValueError)
     # Drawn for every kind of partner, so that the generator always advances equally.
     order = batch_permutation(batch_size=size, rng=rng).torch().long()
     if partner != "random":

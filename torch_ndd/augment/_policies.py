@@ -2,17 +2,18 @@
 """AutoAugment, RandAugment and TrivialAugment, drawn per sample of a batch."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .. import types
 from .._core.operators.operator import T
+from .._core.suggestions import check_choice
 from .._core.values.batch import Batch
 from ._apply import Step, apply_steps
 from ._augmentations import CUSTOM_POLICY, RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation, in_space, resolve_augmentations
 from ._inputs import as_boxes, as_images, as_masks, as_results, draw_numbers, exclude_from_compilation, to_sample_values
-from ._spaces import POLICIES
+from ._spaces import POLICIES, PolicyName
 from ._steps import Candidate, draw_steps, draw_sub_policies
 
 
@@ -187,7 +188,7 @@ def auto_augment(
     masks: Any = None,
     mask_fill_value: float = 0.0,
     num_magnitude_bins: int | None = None,
-    policy: str | Sequence[Sequence[tuple[str | Augmentation, float, int | None]]] = "image_net",
+    policy: PolicyName | Sequence[Sequence[tuple[str | Augmentation, float, int | None]]] = "image_net",
     return_params: bool = False,
     rng: Any = None,
 ) -> Any:
@@ -225,11 +226,10 @@ def _parse_policy(op: str, policy: Any, num_magnitude_bins: int | None) -> tuple
     """Return the sub-policies of a policy and its number of magnitudes."""
     known, bins = CUSTOM_POLICY, 10 if num_magnitude_bins is None else num_magnitude_bins
     if isinstance(policy, str):
-        if policy not in POLICIES:
-            raise ValueError(f"{op}: unknown policy {policy!r}; must be one of {', '.join(POLICIES)}")
+        check_choice(op, "policy", policy, POLICIES, ValueError)
         if num_magnitude_bins is not None:
             raise ValueError(f"{op}: num_magnitude_bins is only for custom policies; {policy!r} has its own number")
-        policy, space, bins = POLICIES[policy]
+        policy, space, bins = POLICIES[cast(PolicyName, policy)]
         known = in_space(space)
     _check_bins(op, bins)
     sub_policies = []

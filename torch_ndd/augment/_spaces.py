@@ -20,7 +20,7 @@ policies combine them with operators of their own arithmetic:
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 _INFINITY = float("inf")
 
@@ -198,8 +198,9 @@ TIMM_SETS: Mapping[str, Sequence[str] | Mapping[str, float]] = {
     },
     "3a": _THREE_AUGMENT,
 }
+PolicyName = Literal["image_net", "reduced_image_net", "cifar10", "svhn"]
 # timm's policies by name: the published policy, and the augmentations that are not those of TIMM_DECREASING.
-TIMM_POLICIES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+TIMM_POLICIES: Mapping[str, tuple[PolicyName, Mapping[str, str]]] = {
     "v0": ("image_net", {}),
     "v0r": ("image_net", {"posterize": "PosterizeIncreasing"}),
     "original": ("reduced_image_net", {"posterize": "PosterizeOriginal"}),
@@ -257,8 +258,8 @@ def _parse_pairs(text: str) -> tuple[SubPolicy, ...]:
     return tuple(tuple(parse_step(*step.split()) for step in pair.split(",")) for pair in text.split(";"))
 
 
-# By name: the pairs, their search space, and the number of magnitudes.
-POLICIES: Mapping[str, tuple[tuple[SubPolicy, ...], Space, int]] = {
+# The pairs, their search space, and the number of magnitudes.
+POLICIES: Mapping[PolicyName, tuple[tuple[SubPolicy, ...], Space, int]] = {
     "image_net": (_parse_pairs(_IMAGE_NET_PAIRS), IMAGE_NET, 11),
     "reduced_image_net": (_parse_pairs(_REDUCED_IMAGE_NET_PAIRS), AUTO_AUGMENT, 10),
     "cifar10": (_parse_pairs(_CIFAR10_PAIRS), AUTO_AUGMENT, 10),

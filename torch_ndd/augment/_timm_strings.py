@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from .._core.suggestions import similar
 from . import _spaces
 from ._augmentations import find_timm_augmentation
 
@@ -27,7 +28,8 @@ def parse_policy(text: str) -> tuple[str, dict[str, float], str]:
     """Return the kind of policy, its numbers by key, and the name of its set."""
     kind, *sections = text.split("-")
     if kind not in _KEYS and kind not in _POLICIES:
-        raise PolicyStringError(f"unknown policy {kind!r}; must be one of {', '.join((*_KEYS, *_POLICIES))}")
+        known = (*_KEYS, *_POLICIES)
+        raise PolicyStringError(f"unknown policy {kind!r}; must be one of {', '.join(known)}{similar(kind, known)}")
     keys, numbers, set_name = _KEYS.get(kind, ("mstd",)), {}, ""
     for section in sections:
         match = re.fullmatch(r"([a-z]+)(\d+(?:\.\d*)?)", section)

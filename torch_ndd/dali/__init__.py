@@ -20,23 +20,32 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import backend as backend
-    from . import data_node as data_node
-    from . import external_source as external_source
-    from . import fn as fn
-    from . import math as math
-    from . import ops as ops
-    from . import pickling as pickling
-    from . import pipeline as pipeline
-    from . import plugin_manager as plugin_manager
-    from . import tensors as tensors
-    from . import tfrecord as tfrecord
-    from . import types as types
-    from .data_node import newaxis as newaxis
-    from .pipeline import OperatorConcurrency as OperatorConcurrency
-    from .pipeline import Pipeline as Pipeline
-    from .pipeline import StreamPolicy as StreamPolicy
-    from .pipeline import pipeline_def as pipeline_def
+    from . import (
+        auto_aug,
+        backend,
+        data_node,
+        external_source,
+        fn,
+        math,
+        ops,
+        pickling,
+        pipeline,
+        plugin,
+        plugin_manager,
+        sysconfig,
+        tensors,
+        tfrecord,
+        types,
+    )
+    from .data_node import newaxis
+    from .pipeline import OperatorConcurrency, Pipeline, StreamPolicy, pipeline_def
+
+# fmt: off
+__all__ = [
+    "OperatorConcurrency", "Pipeline", "StreamPolicy", "__version__", "auto_aug", "backend", "data_node", "external_source", "fn", "math",
+    "newaxis", "ops", "pickling", "pipeline", "pipeline_def", "plugin", "plugin_manager", "sysconfig", "tensors", "tfrecord", "types",
+]
+# fmt: on
 
 __version__ = "2.4.0"  # of the DALI whose programs run
 
@@ -65,4 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_NAMES, *_MODULES})
+    return __all__

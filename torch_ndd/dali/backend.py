@@ -8,10 +8,15 @@ import torch
 
 from .._core import native
 from .._core.context.device import gpu_count
-from .tensors import TensorCPU as TensorCPU
-from .tensors import TensorGPU as TensorGPU
-from .tensors import TensorListCPU as TensorListCPU
-from .tensors import TensorListGPU as TensorListGPU
+from .tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
+
+# fmt: off
+__all__ = [
+    "GetDeviceBufferGrowthFactor", "GetHostBufferGrowthFactor", "GetHostBufferShrinkThreshold", "PreallocateDeviceMemory",
+    "PreallocatePinnedMemory", "ReleaseUnusedMemory", "RestrictPinnedMemUsage", "SetBufferGrowthFactor", "SetDeviceBufferGrowthFactor",
+    "SetHostBufferGrowthFactor", "SetHostBufferShrinkThreshold", "TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU",
+]
+# fmt: on
 
 
 def _cuda_version() -> int:

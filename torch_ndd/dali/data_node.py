@@ -21,6 +21,8 @@ from ._graph.constants import ScalarConstant, constant_tensor, to_dali_type
 from ._graph.graph import Node, Operation, check_device, current_graph, default_name, definitions
 from ._graph.operations import ArithmeticOperation, ConstantOperation, MoveOperation, OperatorOperation, ShapesOperation, SubscriptOperation
 
+__all__ = ["DataNode", "newaxis"]
+
 _SITE_FRAMES = 12
 
 _serials = itertools.count()

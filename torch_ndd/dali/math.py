@@ -15,6 +15,40 @@ from typing import Any
 
 from .data_node import DataNode, arithmetic
 
+# fmt: off
+__all__ = [
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cbrt",
+    "ceil",
+    "clamp",
+    "cos",
+    "cosh",
+    "exp",
+    "fabs",
+    "floor",
+    "fpow",
+    "log",
+    "log2",
+    "log10",
+    "max",
+    "min",
+    "pow",
+    "rsqrt",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+]
+# fmt: on
+
 
 def _call(name: str, *operands: Any) -> DataNode:
     return arithmetic(name, *operands, title=f"math.{name}")

@@ -3,6 +3,8 @@
 
 from typing import NoReturn
 
+__all__ = []
+
 _REASON = (
     "plugins are compiled against DALI's C++ library, which is not installed; write the operator as fn.python_function, "
     "or as an operator of torch_ndd (see CONTRIBUTING.md)"

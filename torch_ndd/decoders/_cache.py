@@ -11,14 +11,17 @@ import stat
 import sys
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
 from .._core import native
 from .._core.native.dynamo import assume_constant_result
+from .._core.suggestions import check_choice
 from .._core.version import __version__
 
+Admission = Literal["first", "largest"]
+CacheType = Literal["", "threshold", "largest"]  # of DALI's process-wide cache
 ADMISSIONS = native.numbers("cache.Admission")
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 _FORMAT = "torch_ndd-images-1"  # name and version of the folder's format
@@ -52,7 +55,7 @@ class Cache:
         admission, threshold, shorter: See :func:`decoders.cache`.
     """
 
-    def __init__(self, size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> None:
+    def __init__(self, size: int, folder: Path | None, admission: Admission, threshold: int, shorter: int | None) -> None:
         self.size, self.folder, self.admission, self.threshold, self.shorter = size, folder, admission, threshold, shorter
         place = b"" if folder is None else os.fsencode(folder)
         handle = native.cache_make(size, place, ADMISSIONS[admission], threshold, shorter or 0, _version().encode())
@@ -94,7 +97,7 @@ def cache(
     size: int | str,
     folder: str | os.PathLike[str] | None = None,
     *,
-    admission: str = "first",
+    admission: Admission = "first",
     threshold: int = 0,
     shorter: int | None = None,
 ) -> Cache:
@@ -137,8 +140,7 @@ def cache(
     >>> kept.stats.misses, kept.stats.hits
     (1, 2)
     """
-    if admission not in ADMISSIONS:
-        raise ValueError(f'decoders.cache: admission must be "first" or "largest", got {admission!r}')
+    check_choice("decoders.cache", "admission", admission, ADMISSIONS, ValueError)
     max_bytes = size_in_bytes(size)
     if threshold < 0:
         raise ValueError(f"decoders.cache: threshold must not be negative, got {threshold}")
@@ -170,7 +172,7 @@ def _check_owner(folder: Path) -> None:
         raise RuntimeError(f"decoders.cache: other users may write to the folder {folder}; run chmod go-w, or choose another folder")
 
 
-def _recreate(size: int, folder: Path | None, admission: str, threshold: int, shorter: int | None) -> Cache:
+def _recreate(size: int, folder: Path | None, admission: Admission, threshold: int, shorter: int | None) -> Cache:
     return cache(size, None if folder is None else folder.parent, admission=admission, threshold=threshold, shorter=shorter)
 
 
@@ -227,8 +229,8 @@ class CacheArguments(NamedTuple):
         return self.cache
 
     def _of_process(self, op: str) -> Cache:
-        if self.kind not in ("", "threshold", "largest"):
-            raise ValueError(f'{op}: cache_type must be "threshold" or "largest", got {self.kind!r}')
+        if self.kind != "":
+            check_choice(op, "cache_type", self.kind, get_args(CacheType)[1:], ValueError)
         if self.size < 0 or self.threshold < 0:
             raise ValueError(f"{op}: cache_size and cache_threshold must not be negative, got {self.size} and {self.threshold}")
         return _process_cache(self.size, self.threshold, self.kind == "largest", bool(self.debug))

@@ -10,10 +10,11 @@ import torch
 from .._core import native
 from .._core.operators.operator import OPERATORS, launch
 from .._core.process.limits import limit
+from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, empty_batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
 from .._core.values.extents import Fixed
-from .._core.work.bad_samples import Failures
+from .._core.work.bad_samples import ON_ERROR, Failures, OnError
 from .._core.work.cuda_work import record_event
 from .._core.work.diagnosis import note_decoding
 from ..ops._columns import rows
@@ -29,7 +30,6 @@ _read_shapes = native.kernel("image_shapes", writes=(-3, -2, -1))
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")  # in the order of types.RGB to types.ANY_DATA, which are 0 to 4
 _OUTPUT_NUMBERS = tuple(range(len(OUTPUT_TYPES)))
 _CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1, "YCbCr": 3}  # ANY_DATA has those of the file
-ON_ERROR = ("raise", "skip", "replace")
 DTYPES = (
     torch.uint8,
     torch.int8,
@@ -69,7 +69,7 @@ class DecodeArguments(NamedTuple):
     adjust_orientation: bool
     use_fast_idct: bool
     max_pixels: int | None
-    on_error: str
+    on_error: OnError
     target: Target
     caching: CacheArguments
     at_least: Any = None  # one or two numbers, or a tensor with those of each sample
@@ -94,8 +94,7 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
     if arguments.dtype not in DTYPES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {arguments.dtype}")
-    if arguments.on_error not in ON_ERROR:
-        raise ValueError(f'{op}: on_error must be "raise", "skip" or "replace", got {arguments.on_error!r}')
+    check_choice(op, "on_error", arguments.on_error, ON_ERROR, ValueError)
     if arguments.on_error == "skip" and torch.compiler.is_compiling():
         raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
     max_pixels = limit(op, "max_pixels", arguments.max_pixels, MAX_PIXELS)

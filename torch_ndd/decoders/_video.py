@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,10 +16,12 @@ import torch
 from .._core import native
 from .._core.process.files import check_regular, open_regular
 from .._core.process.limits import check_sample, max_sample_bytes
+from .._core.suggestions import check_choice
 from ..io._url_files import RemoteFile
 from ..io._urls import is_url, reason_of
 
-PAD_MODES = {
+PadMode = Literal["none", "constant", "edge", "repeat", "reflect_1001", "symmetric", "reflect_101", "reflect"]
+PAD_MODES: dict[PadMode, str] = {
     "none": "none",
     "constant": "constant",
     "edge": "edge",
@@ -36,9 +38,8 @@ def pad_mode(op: str, name: Any) -> str:
     """Return the canonical name of a padding mode. Raise RuntimeError for an unknown one."""
     if not isinstance(name, str):
         raise TypeError(f"{op}: argument 'pad_mode' must be a str, got {name!r}")
-    if name not in PAD_MODES:
-        raise RuntimeError(f"{op}: Invalid pad_mode: {name!r}; it must be one of {', '.join(PAD_MODES)}")
-    return PAD_MODES[name]
+    check_choice(op, "pad_mode", name, PAD_MODES)
+    return PAD_MODES[name]  # type: ignore[index]
 
 
 def padded_frames(frames: np.ndarray, count: int, mode: str) -> np.ndarray:

@@ -7,10 +7,11 @@ import torch
 
 from .. import types
 from .._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T
-from ..ops.geometry._crop_window import CropArguments, CropWindow, crop_window
+from .._core.work.bad_samples import OnError
+from ..ops.geometry._crop_window import CropArguments, CropWindow, Rounding, crop_window
 from ..ops.geometry._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
 from ..ops.geometry.slice import SliceArguments, slice_window
-from ._cache import Cache, CacheArguments
+from ._cache import Cache, CacheArguments, CacheType
 from ._decode import FILLS, DecodeArguments, Target, decode, sizes_of
 from ._files import decoder
 
@@ -30,7 +31,7 @@ def image(
     cache_debug: bool = False,
     cache_size: int = 0,
     cache_threshold: int = 0,
-    cache_type: str = "",
+    cache_type: CacheType = "",
     device_memory_padding: Hint[int] = 16777216,
     device_memory_padding_jpeg2k: Hint[int] = 0,
     dtype: torch.dtype = torch.uint8,
@@ -41,7 +42,7 @@ def image(
     jpeg_fancy_upsampling: bool = False,
     max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,
@@ -132,7 +133,7 @@ def image_random_crop(
     cache_debug: bool = False,
     cache_size: int = 0,
     cache_threshold: int = 0,
-    cache_type: str = "",
+    cache_type: CacheType = "",
     device_memory_padding: Hint[int] = 16777216,
     device_memory_padding_jpeg2k: Hint[int] = 0,
     dtype: torch.dtype = torch.uint8,
@@ -144,7 +145,7 @@ def image_random_crop(
     max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
     num_attempts: int = 10,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,
@@ -203,7 +204,7 @@ def image_crop(
     cache_debug: bool = False,
     cache_size: int = 0,
     cache_threshold: int = 0,
-    cache_type: str = "",
+    cache_type: CacheType = "",
     crop: ShapeArg[Sequence[float]] | None = None,
     crop_d: ShapeArg[float] | None = None,
     crop_h: ShapeArg[float] | None = None,
@@ -221,11 +222,11 @@ def image_crop(
     jpeg_fancy_upsampling: bool = False,
     max_pixels: int | None = None,
     memory_stats: Hint[bool] = False,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,
-    rounding: str = "round",
+    rounding: Rounding = "round",
     split_stages: Hint[bool] = False,
     use_chunk_allocator: Hint[bool] = False,
     use_fast_idct: bool = False,
@@ -284,7 +285,7 @@ def image_slice(
     cache_debug: bool = False,
     cache_size: int = 0,
     cache_threshold: int = 0,
-    cache_type: str = "",
+    cache_type: CacheType = "",
     device_memory_padding: Hint[int] = 16777216,
     device_memory_padding_jpeg2k: Hint[int] = 0,
     dtype: torch.dtype = torch.uint8,
@@ -298,7 +299,7 @@ def image_slice(
     memory_stats: Hint[bool] = False,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
-    on_error: str = "raise",
+    on_error: OnError = "raise",
     output_type: types.DALIImageType = types.RGB,
     preallocate_height_hint: Hint[int] = 0,
     preallocate_width_hint: Hint[int] = 0,

@@ -8,8 +8,9 @@ import torch
 from .. import types
 from .._core.operators.operator import DeviceLike
 from .._core.values.batch import Batch, batch
+from .._core.work.bad_samples import OnError
 from ..io.file import read
-from ._cache import Cache
+from ._cache import Cache, CacheType
 from ._files import path_bytes
 from .image import image
 
@@ -27,7 +28,7 @@ def imread(
     cache_debug: bool | None = None,
     cache_size: int | None = None,
     cache_threshold: int | None = None,
-    cache_type: str | None = None,
+    cache_type: CacheType | None = None,
     device_memory_padding: int | None = None,
     device_memory_padding_jpeg2k: int | None = None,
     dtype: torch.dtype | None = None,
@@ -38,7 +39,7 @@ def imread(
     jpeg_fancy_upsampling: bool | None = None,
     max_pixels: int | None = None,
     memory_stats: bool | None = None,
-    on_error: str | None = None,
+    on_error: OnError | None = None,
     output_type: types.DALIImageType | None = None,
     preallocate_height_hint: int | None = None,
     preallocate_width_hint: int | None = None,

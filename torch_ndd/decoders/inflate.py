@@ -5,7 +5,7 @@ import functools
 import importlib
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -35,6 +35,9 @@ class _Chunk(NamedTuple):
     target: int
 
 
+Algorithm = Literal["LZ4", "Deflate", "Zlib", "Gzip"]  # in any case
+
+
 @decoder(name="decoders.inflate", kernel=None)
 def inflate(
     input: T,
@@ -42,7 +45,7 @@ def inflate(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    algorithm: str = "LZ4",
+    algorithm: Algorithm = "LZ4",
     check_output_size: bool = False,
     chunk_offsets: VaryingShape[Sequence[int]] | None = None,
     chunk_sizes: VaryingShape[Sequence[int]] | None = None,
@@ -167,7 +170,7 @@ def _find_inflate(op: str, algorithm: Any) -> _Inflate:
         return lambda data, size: block.decompress(data, uncompressed_size=size)
     if name in _WINDOW_BITS:
         return functools.partial(_zlib, _WINDOW_BITS[name])
-    raise ValueError(f'{op}: algorithm must be "LZ4", "Deflate", "Zlib" or "Gzip", got {algorithm!r}')
+    raise ValueError(f"{op}: algorithm must be one of {', '.join(get_args(Algorithm))}, got {algorithm!r}")
 
 
 _WINDOW_BITS = {"deflate": -15, "zlib": 15, "gzip": 31}

@@ -17,7 +17,7 @@ from .._core.process.workers import Workers
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.work.diagnosis import Work
 from ._files import check_encoded, decoder, sample_name, sample_numbers
-from ._video import EndsEarlyError, Video, codec, fill_values, padded_frames, reason
+from ._video import EndsEarlyError, PadMode, Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
 
 
@@ -34,7 +34,7 @@ def video(
     fill_value: Any = (0,),
     frames: VaryingShape[Sequence[int]] | None = None,
     max_sample_bytes: int | None = None,
-    pad_mode: Any = "constant",
+    pad_mode: PadMode = "constant",
     sequence_length: ShapeArg[int] | None = None,
     start_frame: ShapeArg[int] | None = None,
     stride: ShapeArg[int] | None = None,

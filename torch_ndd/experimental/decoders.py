@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The decoders under their former names in DALI."""
 
-from ..decoders.image import image as image
-from ..decoders.image import image_crop as image_crop
-from ..decoders.image import image_random_crop as image_random_crop
-from ..decoders.image import image_slice as image_slice
+from ..decoders.image import image, image_crop, image_random_crop, image_slice
+
+__all__ = ["image", "image_crop", "image_random_crop", "image_slice"]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers that DALI has under ``experimental``."""
 
-from ..readers.fits import Fits as Fits
-from ..readers.video._experimental import Video as Video
+from ..readers.fits import Fits
+from ..readers.video._experimental import Video
+
+__all__ = ["Fits", "Video"]

@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading files whose paths are data."""
 
-from . import file as file
+from . import file
+
+__all__ = ["file"]

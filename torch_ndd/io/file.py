@@ -13,6 +13,8 @@ from ._body import fill
 from ._limits import UrlLimits, using
 from ._urls import Range, fetch, is_url, reason_of
 
+__all__ = ["read"]
+
 _file_sizes = native.kernel("file_sizes", writes=(-1,))
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators, one module a family."""
+"""Operators, one module or folder per family."""

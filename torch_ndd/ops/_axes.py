@@ -26,16 +26,16 @@ def named_axes(op: str, names: str, layout: str) -> tuple[int, ...]:
 
 def numbered_axes(op: str, axes: Any, ndim: int) -> tuple[int, ...]:
     """Return axes counted from the front. Raise RuntimeError for invalid or repeated axes."""
-    made = []
+    positions = []
     for axis in axes if isinstance(axes, list | tuple) else (axes,):
         if not isinstance(axis, int) or isinstance(axis, bool):
             raise TypeError(f"{op}: axes must be ints, got {axes!r}")
         if not -ndim <= axis < ndim:
             raise RuntimeError(f"{op}: axes: Axis {axis} out of range. Expected range is [{-ndim}, {ndim - 1}] for a {ndim}D input")
-        if axis % ndim in made:
+        if axis % ndim in positions:
             raise RuntimeError(f"{op}: axes: Axis index {axis % ndim} occurs more than once in {axes!r}")
-        made.append(axis % ndim)
-    return tuple(made)
+        positions.append(axis % ndim)
+    return tuple(positions)
 
 
 def axes_of_samples(op: str, axes: Any, axis_names: Any, layout: str, ndim: int) -> list[tuple[int, ...]] | None:
@@ -51,7 +51,7 @@ def axes_of_samples(op: str, axes: Any, axis_names: Any, layout: str, ndim: int)
     if isinstance(axes, torch.Tensor):
         if torch.compiler.is_compiling():
             raise TypeError(f"{op}: axes must be numbers under torch.compile, not a Tensor or a Batch")
-        made = [numbered_axes(op, row, ndim) for row in axes.reshape(len(axes), -1).tolist()]
-        return made[:1] if all(row == made[0] for row in made) else made
-    made = [numbered_axes(op, axes, ndim)]
-    return made if made[0] else None
+        axes_per_sample = [numbered_axes(op, row, ndim) for row in axes.reshape(len(axes), -1).tolist()]
+        return axes_per_sample[:1] if all(row == axes_per_sample[0] for row in axes_per_sample) else axes_per_sample
+    axes_per_sample = [numbered_axes(op, axes, ndim)]
+    return axes_per_sample if axes_per_sample[0] else None

@@ -29,7 +29,7 @@ def is_other(found: int, *wanted: int) -> bool:
         return found not in wanted
     from torch.fx.experimental.symbolic_shapes import guard_or_false  # imports sympy, 0.7 s
 
-    other = all(guard_or_false(found != one) for one in wanted)
+    other = all(guard_or_false(found != count) for count in wanted)
     if not other and len(wanted) == 1:
         torch._check(found == wanted[0])
     return other

@@ -60,10 +60,10 @@ def sample_shape(columns: Sequence[Column], sample: int) -> tuple[Any, ...]:
 
 def product(columns: Sequence[Column]) -> Column:
     """Return the product: the volume of a shape."""
-    made: Column = 1
+    total: Column = 1
     for column in columns:
-        made = made * column
-    return made
+        total = total * column
+    return total
 
 
 def choose(condition: bool | torch.Tensor, a: Column, b: Column) -> Column:

@@ -29,7 +29,7 @@ def saturate(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return (inside + (torch.where(inside < 0, -_HALF, _HALF) if limits.min else _HALF)).to(dtype)
 
 
-def mirrored(values: torch.Tensor, axis: int, wanted: "torch.Tensor | float") -> torch.Tensor:
+def mirror_axis(values: torch.Tensor, axis: int, wanted: "torch.Tensor | float") -> torch.Tensor:
     """Mirror samples along an axis where ``wanted`` is not 0: a number, or a tensor that broadcasts against the values."""
     if not isinstance(wanted, torch.Tensor):
         return values.flip(axis) if wanted else values
@@ -66,5 +66,5 @@ def per_channel(values: Number, ndim: int, axis: int, device: torch.device | Non
 
 
 def normal(pixels: torch.Tensor, mean: Number, std: Number, scale: float, shift: float) -> torch.Tensor:
-    """Return what crop_mirror_normalize makes of values."""
+    """Normalize values like crop_mirror_normalize."""
     return (pixels.float() - mean) * (scale / std) + shift

@@ -30,19 +30,19 @@ def resized(
 
     ``frames`` is added in front of samples that had none.
     """
-    given = {axis % input.ndim: extent for axis, extent in zip(axes, extents, strict=True)}
-    shape = [given[axis] if axis in given else extent_of(input, axis) for axis in range(input.ndim)]
+    changes = {axis % input.ndim: extent for axis, extent in zip(axes, extents, strict=True)}
+    shape = [changes[axis] if axis in changes else extent_of(input, axis) for axis in range(input.ndim)]
     layout = input.layout
     if frames is not None:
         shape, layout = [frames, *shape], layout and "F" + layout
     return empty_batch(input.batch_size, shape, dtype or input.dtype, input.buffer.device, layout)
 
 
-def frames_of(input: Batch, given: Batch | None) -> "int | torch.Tensor | None":
+def frames_of(input: Batch, other: Batch | None) -> "int | torch.Tensor | None":
     """Return the number of frames of the output if ``given`` is marked per frame and the input has no frames. None if nothing changes."""
-    if given is None or (input.layout or "").startswith("F") or not (given.layout or "").startswith("F"):
+    if other is None or (input.layout or "").startswith("F") or not (other.layout or "").startswith("F"):
         return None
-    return given.frame_counts()
+    return other.frame_counts()
 
 
 def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:

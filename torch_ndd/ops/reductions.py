@@ -258,7 +258,7 @@ def _launch(op: str, input: Any, axes: Any, axis_names: Any, keep_dims: bool, dt
     bits = 0
     for axis in reduced:
         bits |= 1 << axis
-    return launch(_unfilled(input, reduced, keep_dims, dtype), [bits, *arguments])
+    return launch(_empty_output(input, reduced, keep_dims, dtype), [bits, *arguments])
 
 
 def reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
@@ -276,8 +276,8 @@ def reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
     if axes is None:
         return list(range(ndim))
     reduced: list[int] = []
-    given: Sequence[Any] = axes if isinstance(axes, list | tuple | range) else [axes]
-    for axis in given:
+    numbers: Sequence[Any] = axes if isinstance(axes, list | tuple | range) else [axes]
+    for axis in numbers:
         if isinstance(axis, bool) or not hasattr(axis, "__index__") or hasattr(axis, "__len__"):
             raise TypeError(f"{op}: axes must be ints, got {axes!r}")
         if not -ndim <= axis < ndim:
@@ -288,7 +288,7 @@ def reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
     return reduced
 
 
-def _unfilled(input: Any, reduced: list[int], keep_dims: bool, dtype: torch.dtype) -> Batch:
+def _empty_output(input: Any, reduced: list[int], keep_dims: bool, dtype: torch.dtype) -> Batch:
     shape = [1 if axis in reduced else n for axis, n in enumerate(extents_of(input)) if keep_dims or axis not in reduced]
     layout = input.layout
     if layout and not keep_dims:

@@ -2,19 +2,21 @@
 """Selecting polygons, pixels and objects of masks."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from .._core import native
 from .._core.operators.operator import DeviceLike, PerSample, Random, T, Varying, launch, operator
+from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, empty_batch, empty_packed
 from ._columns import extents_of
 from ._outputs import columns_of
 from .detection._boxes import on_host
 
+Format = Literal["anchor_shape", "start_end", "box"]
 _FORMATS = native.numbers("random_object_bbox.Format")
-_MOST_DIMENSIONS = 6
+_MAX_DIMENSIONS = 6
 _plan = native.kernel("select_masks_plan", writes=(-3, -2, -1))
 
 
@@ -53,11 +55,11 @@ def select_masks(
     assert isinstance(ids, Batch)
     assert isinstance(rows, Batch)
     assert isinstance(points, Batch)
-    for name, given, ndim in (("mask_ids", ids, 1), ("polygons", rows, 2), ("vertices", points, 2)):
-        if given.ndim != ndim:
-            raise RuntimeError(f"{op}: {name} must have {ndim} dimension{'s'[: ndim > 1]}, got {given.ndim}")
-        if name != "vertices" and given.dtype is not torch.int32:
-            raise RuntimeError(f"{op}: {name} must be int32, got {given.dtype}")
+    for name, value, ndim in (("mask_ids", ids, 1), ("polygons", rows, 2), ("vertices", points, 2)):
+        if value.ndim != ndim:
+            raise RuntimeError(f"{op}: {name} must have {ndim} dimension{'s'[: ndim > 1]}, got {value.ndim}")
+        if name != "vertices" and value.dtype is not torch.int32:
+            raise RuntimeError(f"{op}: {name} must be int32, got {value.dtype}")
     if rows.batch_size and rows.shared_extent(1) != 3:
         raise RuntimeError(f"{op}: polygons must have 3 columns: mask, first vertex, end; got the shapes {rows.shape}")
     host_ids, host_rows = on_host(ids), on_host(rows)
@@ -125,7 +127,7 @@ def random_object_bbox(
     class_weights: Varying[Sequence[float]] | None = None,
     classes: Varying[Sequence[int]] | None = None,
     foreground_prob: PerSample[float] = 1.0,
-    format: str = "anchor_shape",
+    format: Format = "anchor_shape",
     ignore_class: bool = False,
     k_largest: int | None = None,
     output_class: bool = False,
@@ -167,12 +169,11 @@ def random_object_bbox(
     del cache_objects
     if mask.dtype.is_floating_point:
         raise RuntimeError(f"{op}: the mask must have integers or bool, got {mask.dtype}")
-    if not 1 <= mask.ndim <= _MOST_DIMENSIONS:
-        raise RuntimeError(f"{op}: the mask must have 1 to {_MOST_DIMENSIONS} dimensions, got {mask.ndim}")
+    if not 1 <= mask.ndim <= _MAX_DIMENSIONS:
+        raise RuntimeError(f"{op}: the mask must have 1 to {_MAX_DIMENSIONS} dimensions, got {mask.ndim}")
     if not isinstance(format, str):
         raise TypeError(f"{op}: format must be a str, got {format!r}")
-    if format not in _FORMATS:
-        raise RuntimeError(f"{op}: format must be one of {', '.join(_FORMATS)}, got {format!r}")
+    check_choice(op, "format", format, _FORMATS)
     if ignore_class and (classes is not None or class_weights is not None or output_class):
         raise RuntimeError(f"{op}: with ignore_class there are no classes, class_weights and output_class")
     if k_largest is not None and (isinstance(k_largest, bool) or not isinstance(k_largest, int)):

@@ -11,7 +11,7 @@ from .._core.operators.operator import DeviceLike, PerSample, T, launch, operato
 from .._core.operators.record import Launch
 from .._core.values.batch import Batch, empty_batch
 
-_MOST_DIMENSIONS = 6
+_MAX_DIMENSIONS = 6
 
 
 @operator(name="transforms.translation", per_frame=True)
@@ -42,8 +42,8 @@ def translation(
             [0., 1., 5.]])
     """
     op = "transforms.translation"
-    made = _Maps(op, input, {"offset": offset}, batch_size, device)
-    return made.launch(_elements(offset, False), [offset], [], reverse_order)  # type: ignore[return-value]
+    maps = _Maps(op, input, {"offset": offset}, batch_size, device)
+    return maps.launch(_elements(offset, False), [offset], [], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.scale", per_frame=True)
@@ -80,11 +80,11 @@ def scale(
     op = "transforms.scale"
     if ndim is not None and (isinstance(ndim, bool) or not isinstance(ndim, int)):
         raise TypeError(f"{op}: ndim must be an int, got {ndim!r}")
-    made = _Maps(op, input, {"scale": scale, "center": center}, batch_size, device)
+    maps = _Maps(op, input, {"scale": scale, "center": center}, batch_size, device)
     dims = _elements(scale, False)
     if dims == 1:
-        dims = made.given_dims or ndim or 1
-    return made.launch(dims, [scale, center], [], reverse_order)  # type: ignore[return-value]
+        dims = maps.given_dims or ndim or 1
+    return maps.launch(dims, [scale, center], [], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.rotation", per_frame=True)
@@ -119,10 +119,10 @@ def rotation(
             [0., 1., 0.]])
     """
     op = "transforms.rotation"
-    made = _Maps(op, input, {"angle": angle, "axis": axis, "center": center}, batch_size, device)
+    maps = _Maps(op, input, {"angle": angle, "axis": axis, "center": center}, batch_size, device)
     if axis is not None and _elements(axis, False) != 3:
         raise RuntimeError(f"{op}: axis must have 3 elements, got {_elements(axis, False)}")
-    return made.launch(2 if axis is None else 3, [angle, axis, center], [], reverse_order)  # type: ignore[return-value]
+    return maps.launch(2 if axis is None else 3, [angle, axis, center], [], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.shear", per_frame=True)
@@ -160,11 +160,11 @@ def shear(
     op = "transforms.shear"
     if (shear is None) == (angles is None):
         raise RuntimeError(f"{op}: give one of shear and angles")
-    made = _Maps(op, input, {"shear": shear, "angles": angles, "center": center}, batch_size, device)
+    maps = _Maps(op, input, {"shear": shear, "angles": angles, "center": center}, batch_size, device)
     count = _elements(shear if angles is None else angles, False)
     if count not in (2, 6):
         raise RuntimeError(f"{op}: {'shear' if angles is None else 'angles'} must have 2 or 6 elements, got {count}")
-    return made.launch({2: 2, 6: 3}[count], [shear, angles, center], [], reverse_order)  # type: ignore[return-value]
+    return maps.launch({2: 2, 6: 3}[count], [shear, angles, center], [], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.crop", per_frame=True)
@@ -201,9 +201,9 @@ def crop(
     """
     op = "transforms.crop"
     corners = {"from_start": from_start, "from_end": from_end, "to_start": to_start, "to_end": to_end}
-    made = _Maps(op, input, corners, batch_size, device)
+    maps = _Maps(op, input, corners, batch_size, device)
     dims = max(_elements(corner, False) for corner in corners.values())
-    return made.launch(dims, [*corners.values()], [bool(absolute)], reverse_order)  # type: ignore[return-value]
+    return maps.launch(dims, [*corners.values()], [bool(absolute)], reverse_order)  # type: ignore[return-value]
 
 
 @operator(name="transforms.combine", per_frame=True)
@@ -226,23 +226,23 @@ def combine(input_0: T, input_1: T, /, *inputs: T, batch_size: int | None = None
     """
     op = "transforms.combine"
     maps: list[Batch] = [input_0, input_1, *inputs]  # type: ignore[list-item]
-    dims = [_dims_of(op, one) for one in maps]
-    if len(set(dims)) != 1 or len({one.dtype for one in maps}) != 1:
-        raise RuntimeError(f"{op}: the maps must have one shape and type, got {[(one.shape[:1], one.dtype) for one in maps]}")
-    return launch(partial(_unfilled, dims[0], maps[0].batch_size, maps[0].buffer.device), [bool(reverse_order)])
+    dims = [_dims_of(op, matrix) for matrix in maps]
+    if len(set(dims)) != 1 or len({matrix.dtype for matrix in maps}) != 1:
+        raise RuntimeError(f"{op}: the maps must have one shape and type, got {[(matrix.shape[:1], matrix.dtype) for matrix in maps]}")
+    return launch(partial(_empty_output, dims[0], maps[0].batch_size, maps[0].buffer.device), [bool(reverse_order)])
 
 
 class _Maps:
     """The other map, and the arguments with values per frame."""
 
-    def __init__(self, op: str, given: Any, arguments: dict[str, Any], batch_size: Any, device: Any) -> None:
-        self.op, self.given, self.arguments = op, given, arguments
+    def __init__(self, op: str, value: Any, arguments: dict[str, Any], batch_size: Any, device: Any) -> None:
+        self.op, self.value, self.arguments = op, value, arguments
         self.batch_size, self.device = batch_size, device
-        self.given_dims = None if given is None else _dims_of(op, given)
+        self.given_dims = None if value is None else _dims_of(op, value)
 
     def launch(self, dims: int, values: list[Any], more: list[Any], reverse_order: bool) -> Launch:
-        if not 1 <= dims <= _MOST_DIMENSIONS:
-            raise RuntimeError(f"{self.op}: maps of {dims} dimensions are not supported, at most {_MOST_DIMENSIONS}")
+        if not 1 <= dims <= _MAX_DIMENSIONS:
+            raise RuntimeError(f"{self.op}: maps of {dims} dimensions are not supported, at most {_MAX_DIMENSIONS}")
         if self.given_dims not in (None, dims):
             raise RuntimeError(f"{self.op}: the input is a map of {self.given_dims} dimensions, the arguments make one of {dims}")
         frames = single = 0
@@ -255,25 +255,25 @@ class _Maps:
                 raise RuntimeError(f"{self.op}: {name} must have 1 or {dims} elements, got {count}")
             single |= (count == 1) << k
             frames |= (value.dim() == 3 or (scalar and value.dim() == 2)) << k
-        return launch(partial(_unfilled, dims, self.batch_size, self.device), [*values, *more, frames, single, bool(reverse_order)])
+        return launch(partial(_empty_output, dims, self.batch_size, self.device), [*values, *more, frames, single, bool(reverse_order)])
 
 
 def _elements(value: Any, scalar: bool) -> int:
     return 1 if value is None or scalar or value.dim() == 1 else value.shape[-1]
 
 
-def _dims_of(op: str, given: Batch) -> int:
-    shape: Any = given.buffer.shape[1:] if given.ragged_shapes is None else tuple(given.ragged_shapes[:1].expand(1, -1)[0].tolist())
-    if given.ndim not in (2, 3) or shape[-1] != shape[-2] + 1 or not 1 <= shape[-2] <= _MOST_DIMENSIONS:
-        raise RuntimeError(f"{op}: an affine map is a matrix of D by D + 1 numbers, D at most {_MOST_DIMENSIONS}, got the shape {tuple(shape)}")
-    if given.ragged_shapes is not None and bool((given.ragged_shapes[:, -2:] != given.ragged_shapes[:1, -2:]).any()):
-        raise RuntimeError(f"{op}: the maps of a batch must have one shape, got {given.shape}")
-    if (given.ndim == 3) != (given.layout or "").startswith("F"):
-        raise RuntimeError(f"{op}: a map for each frame needs a layout that starts with F, see per_frame; got {given.layout or ''!r}")
+def _dims_of(op: str, matrices: Batch) -> int:
+    shape: Any = matrices.buffer.shape[1:] if matrices.ragged_shapes is None else tuple(matrices.ragged_shapes[:1].expand(1, -1)[0].tolist())
+    if matrices.ndim not in (2, 3) or shape[-1] != shape[-2] + 1 or not 1 <= shape[-2] <= _MAX_DIMENSIONS:
+        raise RuntimeError(f"{op}: an affine map is a matrix of D by D + 1 numbers, D at most {_MAX_DIMENSIONS}, got the shape {tuple(shape)}")
+    if matrices.ragged_shapes is not None and bool((matrices.ragged_shapes[:, -2:] != matrices.ragged_shapes[:1, -2:]).any()):
+        raise RuntimeError(f"{op}: the maps of a batch must have one shape, got {matrices.shape}")
+    if (matrices.ndim == 3) != (matrices.layout or "").startswith("F"):
+        raise RuntimeError(f"{op}: a map for each frame needs a layout that starts with F, see per_frame; got {matrices.layout or ''!r}")
     return shape[-2]
 
 
-def _unfilled(dims: int, batch_size: int, device: Any, frames: Any) -> Batch:
+def _empty_output(dims: int, batch_size: int, device: Any, frames: Any) -> Batch:
     """Return the result, for the number of frames that inputs and arguments agree on."""
     shape = [dims, dims + 1] if frames is None else [frames, dims, dims + 1]
     return empty_batch(batch_size, shape, torch.float32, device, "**" if frames is None else "F**")

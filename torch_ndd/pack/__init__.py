@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 from .._core.context.pools import get_num_threads, set_num_threads
 from .._core.process.files import read_regular
 from ._images import encoder
-from ._plan import Options, Plan, plan
+from ._plan import Format, OnError, Options, Plan, plan
 from ._progress import Progress
 from ._shards import name_of, read_record, write_shard
 from ._target import ANNOTATIONS, CLASSES, SUMMARY, WORK, Target
+
+__all__ = ["Summary", "pack", "shards_of"]
 
 _DIGEST = f"{WORK}/digest"
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -39,10 +41,10 @@ def pack(
     *,
     shorter: int | None = None,
     quality: int = 90,
-    format: str = "webdataset",
+    format: Format = "webdataset",
     annotations: str | os.PathLike[str] | None = None,
     per_shard: int = 1000,
-    on_error: str = "fail",
+    on_error: OnError = "fail",
     jobs: int | None = None,
     ray: bool = False,
     progress: bool = False,

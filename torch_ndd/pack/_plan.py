@@ -8,33 +8,33 @@ import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from .._core.context.states import format_value
 from .._core.process.files import read_regular
+from .._core.suggestions import check_choice
 from ..io._folders import is_hidden, subfolders, walk
 from ._target import OWN_FILES, WORK
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".pbm", ".pnm", ".tif", ".tiff", ".webp", ".jp2")
-FORMATS = ("webdataset", "tfrecord", "folder")
-ON_ERROR = ("fail", "skip")
+Format = Literal["webdataset", "tfrecord", "folder"]
+OnError = Literal["fail", "skip"]
+FORMATS, ON_ERROR = get_args(Format), get_args(OnError)
 
 
 @dataclass(frozen=True)
 class Options:
     """The arguments of :func:`pack` on which the result depends."""
 
-    format: str
+    format: Format
     shorter: int | None
     quality: int
     per_shard: int
-    on_error: str
+    on_error: OnError
 
     def __post_init__(self) -> None:
-        if self.format not in FORMATS:
-            raise ValueError(f"pack: format must be one of {', '.join(FORMATS)}, got {self.format!r}")
-        if self.on_error not in ON_ERROR:
-            raise ValueError(f'pack: on_error must be "fail" or "skip", got {self.on_error!r}')
+        check_choice("pack", "format", self.format, FORMATS, ValueError)
+        check_choice("pack", "on_error", self.on_error, ON_ERROR, ValueError)
         if self.shorter is not None and self.shorter < 1:
             raise ValueError(f"pack: shorter must be positive, got {self.shorter}")
         if not 1 <= self.quality <= 100:

@@ -3,5 +3,9 @@
 
 import importlib.util
 
+__all__: list[str] = []
+
 if importlib.util.find_spec("torchdata") is not None and importlib.util.find_spec("torchdata.nodes") is not None:
-    from . import nodes as nodes
+    from . import nodes
+
+    __all__ += ["nodes"]

@@ -16,6 +16,8 @@ from .._core.values.batch import Batch
 from .._core.values.tensor import Tensor
 from ..readers import Reader as AnyReader
 
+__all__ = ["DictMapper", "Reader", "ToTorch"]
+
 _STATE = keys(reader=anything, left=or_none(whole()))
 _STATE_BEHIND = keys(source=anything)
 

@@ -1,24 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data set readers: epochs of batches or samples, read ahead by native threads."""
 
-from .._core.work.bad_samples import BadSample as BadSample
-from .._core.work.bad_samples import BadSample as ReadError  # noqa: F401 (former name)
-from ._base import LoaderOptions as LoaderOptions
-from ._base import Reader as Reader
-from ._state import ReaderState as ReaderState
-from ._state import merge_states as merge_states
-from .caffe import Caffe as Caffe
-from .caffe import Caffe2 as Caffe2
-from .coco import COCO as COCO
-from .dataset import Dataset as Dataset
-from .dataset._items import EncodedFile as EncodedFile
-from .file import File as File
-from .lerobot import LeRobot as LeRobot
-from .mxnet import MXNet as MXNet
-from .nemo_asr import NemoAsr as NemoAsr
-from .numpy import Numpy as Numpy
-from .parquet import Parquet as Parquet
-from .tfrecord import TFRecord as TFRecord
-from .video import Video as Video
-from .video import VideoResize as VideoResize
-from .webdataset import Webdataset as Webdataset
+import warnings
+
+from .._core.work.bad_samples import BadSample
+from ._base import LoaderOptions, Reader
+from ._state import ReaderState, merge_states
+from .caffe import Caffe, Caffe2
+from .coco import COCO
+from .dataset import Dataset
+from .dataset._items import EncodedFile
+from .file import File
+from .join import Join
+from .lerobot import LeRobot
+from .mix import Mix
+from .mxnet import MXNet
+from .nemo_asr import NemoAsr
+from .numpy import Numpy
+from .parquet import Parquet
+from .tfrecord import TFRecord
+from .video import Video, VideoResize
+from .webdataset import Webdataset
+from .weighted import Weighted
+
+# fmt: off
+__all__ = [
+    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "Join", "LeRobot", "LoaderOptions", "MXNet", "Mix", "NemoAsr", "Numpy",
+    "Parquet", "Reader", "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset", "Weighted", "merge_states",
+]
+# fmt: on
+
+
+def __getattr__(name: str) -> object:
+    if name == "ReadError":
+        warnings.warn("readers.ReadError is deprecated; use readers.BadSample", DeprecationWarning, stacklevel=2)
+        return BadSample
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ import json
 import operator
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
@@ -21,11 +21,11 @@ from .._core.context.device import DeviceLike, torch_device
 from .._core.context.states import parse_state, whole
 from .._core.process.fork_locks import new_reentrant_lock
 from .._core.process.limits import max_sample_bytes
-from .._core.suggestions import similar
+from .._core.suggestions import check_choice, similar
 from .._core.values.batch import Batch
 from .._core.values.html import table
 from .._core.values.tensor import Tensor
-from .._core.work.bad_samples import BadSample, UnreadableSamples
+from .._core.work.bad_samples import ON_ERROR, BadSample, LeftOut, OnError, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
 from ._options import LoaderOptions as LoaderOptions
@@ -95,9 +95,8 @@ class Reader(IterableDataset):
         self._depth = self._read_int(options, "prefetch_queue_depth", 1)
         self._checkpointing = bool(options.get("enable_checkpointing"))
         self._captured = False  # by next_epoch(capture=True)
-        self._on_error: str = options.get("on_error", "raise")
-        if self._on_error not in ("raise", "skip", "replace"):
-            raise ValueError(f'{self._op}: on_error must be "raise", "skip" or "replace", got {self._on_error!r}')
+        self._on_error: OnError = options.get("on_error", "raise")
+        check_choice(self._op, "on_error", self._on_error, ON_ERROR, ValueError)
         self._url_limits = UrlLimits.from_arguments(
             self._op, options.get("url_max_bytes"), options.get("url_stall_seconds"), options.get("url_max_seconds")
         )
@@ -107,6 +106,7 @@ class Reader(IterableDataset):
         self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False
         self._order: Order | None = None
+        self._whole: tuple[Order, Order] | None = None  # an order, and that of all its shards
         self._size: int | None = None  # of the data set, once scanned
         self._resumed = False  # a state was restored: the next loop of PyTorch's protocol yields the rest of its epoch
         self._ahead: deque[Ahead] = deque()
@@ -142,12 +142,33 @@ class Reader(IterableDataset):
         """
         raise NotImplementedError
 
+    def start_heads(self, samples: np.ndarray, size: int) -> Any:
+        """Start reading the samples like :meth:`start`, but of files possibly no more than the first ``size`` bytes.
+
+        :meta private:
+        """
+        return self.start(samples)
+
     def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
         """Wait for a request of :meth:`start` and return its batches. Raise UnreadableSamples for samples that cannot be read.
 
         :meta private:
         """
         raise NotImplementedError
+
+    def list_labels(self) -> np.ndarray | None:
+        """Return the label of each sample, (N,), if they are known without reading the samples.
+
+        :meta private:
+        """
+        return None
+
+    def narrow(self, column: str) -> "Reader":
+        """Return a reader of the same samples with this output only, if they can be read in part; else this one.
+
+        :meta private:
+        """
+        return self
 
     def _begin_source(self) -> None:
         """Prepare a source that can change for an epoch."""
@@ -246,6 +267,11 @@ class Reader(IterableDataset):
             size = self._size = self.scan()
         if not size:
             raise RuntimeError(f"{self._op}: no samples found in {self._brief or 'the source'}: the number of input samples: 0")
+        self._order = self._create_order(size)
+        return self._order
+
+    def _create_order(self, size: int) -> Order:
+        """Return the order of a data set of this many samples, from the current state."""
         if size < self.num_shards:
             raise RuntimeError(
                 f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self.num_shards}"
@@ -267,8 +293,7 @@ class Reader(IterableDataset):
             self._state.position.passes,
             self._state.history,
         )
-        self._order = self._customize_order(order)
-        return self._order
+        return self._customize_order(order)
 
     def prepare_order(self) -> Order:
         """Return the order of the samples; scan them first if needed.
@@ -280,6 +305,45 @@ class Reader(IterableDataset):
             return order
         with self._lock:
             return self._build_order()
+
+    def list_order(self, epoch: int, begin: int, count: int) -> np.ndarray:
+        """Return the sample numbers ``begin`` to ``begin + count`` of an epoch, int64, in the order of a single rank; fewer at the epoch's end.
+
+        It does not depend on the shard or the position of this reader. :meth:`start` and :meth:`finish` read the samples.
+
+        :meta private:
+        """
+        with self._lock:
+            order = self._current_order()
+            if self._whole is None or self._whole[0] is not order:
+                self._whole = order, order.of_all_shards()
+            return self._whole[1].rest(Position(epoch, begin), count)
+
+    def count_epoch_samples(self, epoch: int) -> int:
+        """Return the number of samples of an epoch on all ranks together.
+
+        :meta private:
+        """
+        return self._current_order().size
+
+    def order_state(self) -> dict[str, Any]:
+        """Return what :meth:`list_order` depends on, equal on all ranks: a state for :meth:`parse_state`.
+
+        :meta private:
+        """
+        with self._lock:
+            return encode_state(self._state._replace(position=Position(self._state.position.passes), history=(), errors=0), 1, 0, self._shuffled)
+
+    def list_costs(self, column: str) -> np.ndarray:
+        """Return a number for each sample, (N,) or (N, k), without reading the samples. NaN stands for a missing one.
+
+        Raise ValueError unless the source has such numbers under this name.
+
+        :meta private:
+        """
+        raise ValueError(
+            f"{self._op}: it has no column {column!r} of numbers to plan batches with; compute them with batches.measure, or pass an array"
+        )
 
     def _customize_order(self, order: Order) -> Order:
         """Return the order to use; subclasses may replace it."""
@@ -344,33 +408,68 @@ class Reader(IterableDataset):
                 ahead.popleft()
                 return outputs, after, drawn
             except UnreadableSamples as bad:
-                reasons, causes = bad.reasons, bad.causes
-            first = min(reasons)
-            if self._on_error == "raise":
-                raise RuntimeError(f"{self._op}: sample {first} ({self._source(int(samples[first]))}): {reasons[first]}") from causes.get(first)
-            found = {int(samples[k]): reason for k, reason in reasons.items()}
-            self._errors.extend(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
-            self._state = self._state._replace(errors=self._state.errors + len(found))
+                policy = "skip" if isinstance(bad, LeftOut) else self._on_error
+                reasons = bad.reasons
+                found = self._note_bad(samples, bad)
             failed += len(found)
             # Without this bound a data set of only bad samples would be searched forever.
             if failed > self._order.size + count:
-                raise RuntimeError(f"{self._op}: none of the {self._order.size} samples can be read; the last one: {self._errors[-1].reason}")
+                raise RuntimeError(f"{self._op}: none of the {self._order.size} samples can be read; the last one: {found.popitem()[1]}")
             good = samples[~np.isin(samples, list(found))]
-            if self._on_error == "replace":
-                if len(good):
-                    samples = samples.copy()
-                    samples[sorted(reasons)] = np.resize(good, len(reasons))
-                else:
-                    samples, following = self._order.take(following, len(samples))
-            else:
-                more, after = _take(self._order, after, len(samples) - len(good), walk)
-                drawn += len(samples) - len(good)
-                samples = np.concatenate([good, more])
-                while len(ahead) > 1:  # replacements were taken from what was read ahead
-                    ahead.pop()
+            samples, after, following, more = self._substitute(policy, samples, sorted(reasons), good, after, following, walk)
+            drawn += more
+            while more and len(ahead) > 1:  # the substitutes were taken from what was read ahead
+                ahead.pop()
             request = self.start(samples)
         ahead.clear()
         return None, after, drawn
+
+    def _note_bad(self, samples: np.ndarray, bad: UnreadableSamples) -> dict[int, str]:
+        """Record samples that could not be read, and return the reasons by their numbers. Raise RuntimeError with ``on_error="raise"``."""
+        found = {int(samples[k]): reason for k, reason in bad.reasons.items()}
+        if isinstance(bad, LeftOut):
+            return found
+        if self._on_error == "raise":
+            first = min(bad.reasons)
+            source = self._source(int(samples[first]))
+            raise RuntimeError(f"{self._op}: sample {first} ({source}): {bad.reasons[first]}") from bad.causes.get(first)
+        self.note_errors(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
+        return found
+
+    def _substitute(
+        self, policy: str, samples: np.ndarray, bad: list[int], good: np.ndarray, after: Position, following: Position, walk: Blocks | None
+    ) -> tuple[np.ndarray, Position, Position, int]:
+        """Return the samples to read in place of a batch that has bad ones.
+
+        Args:
+            policy: ``"skip"`` or ``"replace"``.
+            samples: the batch.
+            bad: positions of bad samples in it.
+            good: its other samples.
+            after: the position after the batch.
+            following: where to look for samples if the whole batch is bad.
+
+        Returns:
+            The samples, both positions, and how many samples were taken from those after the batch.
+        """
+        if policy == "skip":
+            more, after = _take(self._order, after, len(samples) - len(good), walk)  # type: ignore[arg-type]
+            return np.concatenate([good, more]), after, following, len(samples) - len(good)
+        if not len(good):
+            samples, following = self._order.take(following, len(samples))  # type: ignore[union-attr]
+            return samples, after, following, 0
+        samples = samples.copy()
+        samples[bad] = np.resize(good, len(bad))
+        return samples, after, following, 0
+
+    def note_errors(self, errors: Iterable[BadSample]) -> None:
+        """Add to :attr:`errors`.
+
+        :meta private:
+        """
+        found = list(errors)
+        self._errors.extend(found)
+        self._state = self._state._replace(errors=self._state.errors + len(found))
 
     @property
     def errors(self) -> tuple[BadSample, ...]:
@@ -554,6 +653,20 @@ class Reader(IterableDataset):
         before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
         return state["epoch"], before + taken * shards + state["shard"]
 
+    def has_begun(self, state: dict[str, Any]) -> bool:
+        """Return whether a result of :meth:`state_dict` counts any sample of its epoch.
+
+        :meta private:
+        """
+        return any(taken for _, taken in state["taken"])
+
+    def is_incomplete(self, samples: int, batch_size: int) -> bool:
+        """Return whether a batch of this many samples is what remained at the end of an epoch.
+
+        :meta private:
+        """
+        return samples < batch_size
+
     def describe_bottleneck(self) -> tuple[str, str]:
         """Return what a loader waits for, and advice on how to speed it up.
 
@@ -607,6 +720,4 @@ def _is_begun(state: State) -> bool:
 
 
 def _take(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:
-    if walk is None:
-        return order.take(position, count)
-    return order.rest(position, count, walk), Position(position.passes, position.offset + count)
+    return order.take(position, count) if walk is None else order.walk(position, count, walk)

@@ -9,13 +9,12 @@ import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
-from typing import Any, Literal, TypedDict, get_args, is_typeddict
+from typing import Any, TypedDict, get_args, is_typeddict
 
 import numpy as np
 
+from .._core.work.bad_samples import OnError
 from ._summary import source_of
-
-OnError = Literal["raise", "skip", "replace"]
 
 
 class LoaderOptions(TypedDict, total=False):

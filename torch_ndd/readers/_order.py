@@ -2,7 +2,7 @@
 """The order in which a reader delivers its samples: a pure function of its settings and a position."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -111,6 +111,15 @@ class Order:
         """Return the number of samples per shard if all are as long as the largest."""
         return -(-self.size // self.num_shards)
 
+    def of_all_shards(self) -> "Order":
+        """Return the order of a single reader of all samples, as if no other number of shards had begun a pass.
+
+        >>> [Order(5, shard, 2).of_all_shards().rest(Position(), 8) for shard in range(2)]
+        [array([0, 1, 2, 3, 4]), array([0, 1, 2, 3, 4])]
+        """
+        single = {"shard_id": 0, "num_shards": 1, "pad_last_batch": False, "pad_shards": False, "history": ()}
+        return replace(self, **single, _passes={}, _spans={})
+
     def steps(self, epochs: int, batch_size: int, drop_last: bool = False) -> int:
         """Return the number of batches in an epoch, after this many complete ones."""
         begin, end = _part(self.size, self.shard(epochs), self.num_shards)
@@ -159,6 +168,10 @@ class Order:
         places = blocks.places(offset, count)
         inside = places < self._count_delivered(passes)
         return self._pad_to_shard(passes, places if self.pad_last_batch and inside[0] else places[inside])
+
+    def walk(self, position: Position, count: int, blocks: Blocks) -> tuple[np.ndarray, Position]:
+        """Return the next ``count`` samples of this pass as :meth:`rest` does, and the position after them."""
+        return self.rest(position, count, blocks), Position(position.passes, position.offset + count)
 
     def _cut(self, passes: int, begin: int, count: int) -> np.ndarray:
         """Return samples of a pass that no other number of shards has begun."""

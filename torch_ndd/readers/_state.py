@@ -41,11 +41,12 @@ class State(NamedTuple):
     errors: int = 0  # all bad samples
     size: int | None = None  # of the data set
     blocks: Blocks | None = None  # of the DataLoader worker whose position it is
+    era: Any = None  # where a mix began with its present weights
 
     def moved_to(self, position: Position, skipped: int = 0) -> "State":
         """Return the state at a later position."""
         if position.passes == self.position.passes:  # on the path of every batch; _replace() takes three times as long
-            return State(self.seeds, position, self.epochs, self.history, self.skipped + skipped, self.errors, self.size, self.blocks)
+            return State(self.seeds, position, self.epochs, self.history, self.skipped + skipped, self.errors, self.size, self.blocks, self.era)
         return self._replace(position=position, skipped=0, history=())
 
 
@@ -202,7 +203,7 @@ def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if not ended:
             counts[state["shard"]] = state["taken"][-1][1]
     if len(counts) != len(running) or len(states) != shards or None in counts or not all(isinstance(state, int) for state in counts.values()):
-        raise ValueError(f"merge_states: there must be state state of each of {shards} shards, got those of {sorted(map(str, counts))}")
+        raise ValueError(f"merge_states: there must be one state of each of {shards} shards, got those of {sorted(map(str, counts))}")
     everything = first["size"] or 0
     taken = [counts.get(shard, everything) for shard in range(shards)]
     history = [[n, count if isinstance(count, int) else list(count)] for n, count in first["taken"][:-1]]

@@ -76,7 +76,7 @@ def pack_samples(samples: Sequence[Array], layout: str | None = None) -> Batch:
     tensors = [torch.from_numpy(np.require(sample, requirements=["C", "W"])) if isinstance(sample, np.ndarray) else sample for sample in samples]
     if len({tensor.dtype for tensor in tensors}) > 1 or len({tensor.dim() for tensor in tensors}) > 1:
         kinds = sorted({f"{str(tensor.dtype).removeprefix('torch.')} with {tensor.dim()} dimensions" for tensor in tensors})
-        raise RuntimeError(f"samples of tensor batch must have tensor type and number of dimensions, got {', '.join(kinds)}")
+        raise RuntimeError(f"samples of one batch must have one type and number of dimensions, got {', '.join(kinds)}")
     first = tensors[0]
     if not first.dim():
         return new_batch(torch.stack(tensors), None, layout)

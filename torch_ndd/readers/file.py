@@ -166,6 +166,11 @@ class File(Reader):
         return self._index.ranges.start(samples)
 
     @override
+    def start_heads(self, samples: np.ndarray, size: int) -> Any:
+        assert self._index is not None
+        return self._index.ranges.start_heads(samples, size)
+
+    @override
     def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, Batch]:
         index = self._index
         assert index is not None
@@ -174,6 +179,12 @@ class File(Reader):
         kind = np.int64 if self._scalar_labels else np.int32
         labels = samples.astype(kind) if index.labels is None else index.labels.take(samples).astype(kind, copy=False)
         return files, new_batch(torch.from_numpy(labels if self._scalar_labels else labels[:, None]))
+
+    @override
+    def list_labels(self) -> np.ndarray | None:
+        size = self.scan()
+        assert self._index is not None
+        return np.arange(size) if self._index.labels is None else self._index.labels
 
     @property
     def classes(self) -> list[str]:

@@ -133,6 +133,14 @@ class NemoAsr(ThreadedReader):
             self._remote = any(map(is_url, self._manifests)) or index.has_urls
         return len(self._index.numbers)
 
+    @override
+    def list_costs(self, column: str) -> np.ndarray:
+        if column != "seconds":
+            return super().list_costs(column)
+        self.scan()
+        assert self._index is not None
+        return np.where(self._index.durations < 0, np.nan, self._index.durations)
+
     def _source(self, sample: int) -> str:
         assert self._index is not None
         return self._index.path(sample)

@@ -11,9 +11,11 @@ from typing_extensions import Unpack, override
 
 from .._core import native
 from .._core.context.device import DeviceLike, torch_device
+from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.values.pipeline_values import unwrap
 from .._core.values.tensor import Tensor
+from ..ops.geometry._crop_window import Policy
 from ._base import LoaderOptions, Reader
 from ._ranges.file_lists import files_below, listed_files, whole_files
 from ._ranges.ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
@@ -75,7 +77,7 @@ class Numpy(Reader):
         file_root: Path | None = None,
         files: Path | Sequence[Path] | None = None,
         fill_value: float | None = None,
-        out_of_bounds_policy: str | None = None,
+        out_of_bounds_policy: Policy | None = None,
         register_buffers: bool | None = None,
         rel_roi_end: Any = None,
         rel_roi_shape: Any = None,
@@ -147,8 +149,7 @@ class Numpy(Reader):
             raise RuntimeError(f"{self._op}: give files or file_list, not both")
         if self._given is not None and len(self._given[1]) == 1:
             raise RuntimeError(f"{self._op}: files is an empty list")
-        if self._policy not in _POLICIES:
-            raise RuntimeError(f'{self._op}: out_of_bounds_policy must be "error", "pad" or "trim_to_shape", got {self._policy!r}')
+        check_choice(self._op, "out_of_bounds_policy", self._policy, _POLICIES)
 
     def _source(self, sample: int) -> str:
         assert self._ranges is not None

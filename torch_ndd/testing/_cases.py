@@ -16,7 +16,7 @@ from .._core.values.batch import Batch, batch
 from .._core.values.tensor import Tensor, tensor
 
 Samples = list[np.ndarray]
-# Makes the samples of every positional input; the flag says whether their shapes differ.
+# Returns the samples of every positional input, of different shapes if the flag is set.
 Inputs = Callable[[bool], tuple[Samples, ...]]
 
 COUNT = 3  # samples of a case
@@ -40,7 +40,7 @@ def arrays(
     def make(ragged: bool) -> tuple[Samples, ...]:
         generator = np.random.default_rng(7)
         shapes = [tuple(n + (2 * i + 1) * (ragged and i > 0 and axis in axes) for axis, n in enumerate(shape)) for i in range(count)]
-        return ([generator.uniform(low, high, one).astype(dtype) for one in shapes],)
+        return ([generator.uniform(low, high, extents).astype(dtype) for extents in shapes],)
 
     return make
 
@@ -91,9 +91,9 @@ class Case:
 
     @property
     def definition(self) -> Operator:
-        """What ``@operator`` knows about the operator."""
+        """The registered definition of the operator."""
         if self.operator not in OPERATORS:
-            raise LookupError(f"there is no operator {self.operator}: torch_ndd/__init__.py must import the function with @operator")
+            raise LookupError(f"there is no operator {self.operator}: torch_ndd/__init__.py must import its function")
         return OPERATORS[self.operator]
 
     @property
@@ -120,15 +120,15 @@ class Case:
 
     def arguments(self, sample: int | None = None, seed: int = 11) -> dict[str, Any]:
         """Return the keyword arguments for the batch or for one sample."""
-        made = {
+        keywords = {
             name: (_each(value) if sample is None else value.values[sample]) if isinstance(value, Each) else value
             for name, value in self.args.items()
         }
         if self.random:
-            made["rng"] = RNG(seed=seed)
+            keywords["rng"] = RNG(seed=seed)
         if not self.inputs(False) and sample is None:
-            made.setdefault("batch_size", self.batch_size)
-        return made
+            keywords.setdefault("batch_size", self.batch_size)
+        return keywords
 
     def run(self, ragged: bool = False, device: str = "cpu", **changes: Any) -> tuple[Batch, ...]:
         """Call the operator on the batch; all results, also of one."""
@@ -142,8 +142,8 @@ class Case:
 
     def run_sample(self, sample: int, ragged: bool = False) -> tuple[Tensor, ...]:
         """Call the operator on one sample."""
-        samples = [one[sample] for one in self.inputs(ragged)]
-        tensors = [tensor(one, layout=self.layout if k == 0 else None) for k, one in enumerate(samples)]
+        samples = [samples_of_input[sample] for samples_of_input in self.inputs(ragged)]
+        tensors = [tensor(samples_of_input, layout=self.layout if k == 0 else None) for k, samples_of_input in enumerate(samples)]
         return as_tuple(self.function(*tensors, **self.arguments(sample)))
 
     def expected(self, ragged: bool = False) -> list[tuple[np.ndarray, ...]] | None:
@@ -153,12 +153,19 @@ class Case:
         inputs, results = self.inputs(ragged), []
         for i in range(self.batch_size):
             args = {name: value.values[i] if isinstance(value, Each) else value for name, value in self.args.items()}
-            results.append(tuple(np.asarray(one) for one in as_tuple(self.reference(*(one[i] for one in inputs), **args))))
+            results.append(
+                tuple(
+                    np.asarray(value_of_input)
+                    for value_of_input in as_tuple(self.reference(*(value_of_input[i] for value_of_input in inputs), **args))
+                )
+            )
         return results
 
 
 def _each(value: Each) -> Batch:
-    return batch([np.asarray(one, np.float32) if isinstance(one, float) else one for one in value.values])
+    return batch(
+        [np.asarray(value_of_sample, np.float32) if isinstance(value_of_sample, float) else value_of_sample for value_of_sample in value.values]
+    )
 
 
 def public(name: str) -> Any:

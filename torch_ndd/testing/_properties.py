@@ -22,16 +22,16 @@ from ._cases import Case, as_tuple
 
 def values(result: Any) -> list[np.ndarray]:
     """Return all samples of all results."""
-    return [np.asarray(one.cpu()) for out in as_tuple(result) for one in (out if isinstance(out, Batch) else [out])]
+    return [np.asarray(sample.cpu()) for out in as_tuple(result) for sample in (out if isinstance(out, Batch) else [out])]
 
 
 def assert_equal(result: Any, expected: Any) -> None:
     """Check that results have equal types and values."""
     ours, theirs = values(result), values(expected)
     assert len(ours) == len(theirs), f"{len(ours)} samples instead of {len(theirs)}"
-    for one, other in zip(ours, theirs, strict=True):
-        assert one.dtype == other.dtype, f"{_start(one)} instead of {_start(other)}"
-        np.testing.assert_array_equal(one, other)
+    for sample, other in zip(ours, theirs, strict=True):
+        assert sample.dtype == other.dtype, f"{_start(sample)} instead of {_start(other)}"
+        np.testing.assert_array_equal(sample, other)
 
 
 def _start(array: np.ndarray) -> str:
@@ -86,7 +86,7 @@ def inputs_and_arguments_may_be_pending(case: Case, ragged: bool) -> None:
 
 
 def dtype_layout_and_device(case: Case, ragged: bool, device: str) -> None:
-    """Check that shape, dtype, layout and device are known at once, and are those of the values."""
+    """Check that shape, dtype, layout and device are known before the values, and equal theirs."""
     results = case.run(ragged, device)
     assert case.out_layout == "as the input" or results[0].layout == case.out_layout
     assert case.out_layout != "as the input" or results[0].layout == case.layout
@@ -101,11 +101,11 @@ def dtype_layout_and_device(case: Case, ragged: bool, device: str) -> None:
 def inputs_are_unchanged(case: Case, ragged: bool, device: str) -> None:
     """Check that inputs and arguments keep their values."""
     (inputs, where), args = case.placed(ragged, device), case.arguments()
-    given = [value for value in (*inputs, *args.values()) if isinstance(value, Batch)]
-    before = [value.cpu().buffer.clone() for value in given]
+    batches = [value for value in (*inputs, *args.values()) if isinstance(value, Batch)]
+    before = [value.cpu().buffer.clone() for value in batches]
     for result in as_tuple(case.function(*inputs, **args, **where)):
         result.evaluate()
-    for value, copy in zip(given, before, strict=True):
+    for value, copy in zip(batches, before, strict=True):
         now = value.cpu().buffer
         assert torch.equal(now, copy), f"an input has changed to {_start(now.numpy())} from {_start(copy.numpy())}"
 
@@ -139,15 +139,15 @@ def random_operators_repeat_with_their_seed(case: Case, ragged: bool, device: st
 def repeated_calls_read_their_inputs(case: Case, ragged: bool, device: str = "cpu") -> None:
     """Check that a call that repeats others with inputs of the same shapes gives what it gives when it is not repeated."""
     inputs, where = case.placed(ragged, device)
-    others = tuple(one.select(list(range(one.batch_size))[::-1]) for one in inputs)
+    others = tuple(batch_of_input.select(list(range(batch_of_input.batch_size))[::-1]) for batch_of_input in inputs)
 
-    def call(given: tuple[Batch, ...]) -> Any:
-        return case.function(*given, **case.arguments(), **where)
+    def call(batches: tuple[Batch, ...]) -> Any:
+        return case.function(*batches, **case.arguments(), **where)
 
-    for given in (inputs, others, inputs):
-        expected = FunctionRecorder().run(call, given)
+    for batches in (inputs, others, inputs):
+        expected = FunctionRecorder().run(call, batches)
         for _ in range(4):
-            assert_equal(call(given), expected)
+            assert_equal(call(batches), expected)
 
 
 def opcheck(case: Case, ragged: bool) -> None:
@@ -171,23 +171,25 @@ def compiled(function: Callable[..., Any], backend: str) -> Callable[..., Any]:
 def assert_compiles(rows: Sequence[tuple[Case, bool]], backend: str, device: str) -> None:
     """Check that calls compiled as one graph give what the calls give: cases with dense or ragged samples, of one operator or several."""
     calls: list[tuple[Callable[..., Any], int, dict[str, Any]]] = []
-    given: list[Any] = []
+    arguments: list[Any] = []
     for case, ragged in rows:
         inputs, where = case.placed(ragged, device)
         if device == "gpu":
-            inputs = tuple(one.evaluate() for one in inputs)  # a graph runs on torch's stream, which does not wait for that of the context
+            inputs = tuple(
+                batch_of_input.evaluate() for batch_of_input in inputs
+            )  # a graph runs on torch's stream, which does not wait for that of the context
         args = {name: value for name, value in case.arguments().items() if name != "rng"} | where
         calls.append((case.function, len(inputs), args))  # found before: a graph that looks it up has a guard for every module that is imported
-        given += inputs
+        arguments += inputs
 
-    def all_calls(*given: Any) -> list[Any]:
-        made, begin = [], 0
+    def all_calls(*arguments: Any) -> list[Any]:
+        results, begin = [], 0
         for function, count, args in calls:
-            made.append(function(*given[begin : begin + count], **args))
+            results.append(function(*arguments[begin : begin + count], **args))
             begin += count
-        return made
+        return results
 
-    for (case, ragged), result in zip(rows, compiled(all_calls, backend)(*given), strict=True):
+    for (case, ragged), result in zip(rows, compiled(all_calls, backend)(*arguments), strict=True):
         if case.random:
             continue
         for ours, theirs in zip(values(as_tuple(result)), values(case.run(ragged, device)), strict=True):
@@ -212,8 +214,8 @@ def raises(kinds: type[Exception] | tuple[type[Exception], ...], *words: str, ma
 
 
 def _with(operator: Case, name: str, value: Any) -> None:
-    given: dict[str, Any] = {name: value}
-    operator.run(**given)
+    keywords: dict[str, Any] = {name: value}
+    operator.run(**keywords)
 
 
 def unknown_argument(operator: Case) -> None:
@@ -279,7 +281,7 @@ def wrong_device(operator: Case) -> None:
 
 
 def wrong_input(operator: Case) -> None:
-    """Check the error for inputs that are no arrays."""
+    """Check the error for inputs that are not arrays."""
     if not operator.definition.required:
         return
     rest = operator.batches()[1:]
@@ -289,7 +291,7 @@ def wrong_input(operator: Case) -> None:
 
 
 def check_operator(case: Case, device: str = "cpu") -> None:
-    """Check an operator on one case as torch_ndd's own are checked.
+    """Check an operator on one case, like torch_ndd's own operators.
 
     Dense and ragged batches must equal the reference and the samples one by one, for every number of threads and evaluation mode; inputs and
     arguments may be pending and keep their values, which repeated calls read anew; shape, dtype, layout and device are known at once; the kernel

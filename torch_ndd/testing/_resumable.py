@@ -79,16 +79,19 @@ def assert_resumable(
     7
     """
     compared, samples, largest = 0, 0, 0
-    given = None if cuts is None else list(cuts)
+    fixed_cuts = None if cuts is None else list(cuts)
     for batch_size in batch_sizes:
         for before, after in worlds:
             epochs = [_epochs(make_loader(rank, before, batch_size), 2) for rank in range(before)]
             steps = [len(first) for first, _ in epochs]
             everything = Counter(sample for first, _ in epochs for batch in first for sample in batch)
-            for cut in range(max(steps) + 1) if given is None else given:
+            for cut in range(max(steps) + 1) if fixed_cuts is None else fixed_cuts:
                 case = f"batch size {batch_size}, {before} to {after} ranks, cut after {cut} batches"
                 loaders = [make_loader(rank, before, batch_size) for rank in range(before)]
-                delivered = [[_samples(one) for one in islice(iter(loader), min(cut, steps[rank]))] for rank, loader in enumerate(loaders)]
+                delivered = [
+                    [_samples(batch_delivered) for batch_delivered in islice(iter(loader), min(cut, steps[rank]))]
+                    for rank, loader in enumerate(loaders)
+                ]
                 states = [loader.state_dict() for loader in loaders]
                 text = json.dumps(merge(states) if merge else states[int(np.argmax(steps))])
                 largest = max(largest, len(text))
@@ -109,7 +112,7 @@ def assert_resumable(
                 union = Counter(sample for batches in (*delivered, *rests) for batch in batches for sample in batch)
                 missing, twice = everything - union, union - everything
                 assert not missing | twice, (
-                    f"{case}: {missing.total()} samples are missing and {twice.total()} there twice: {_shown(missing)} and {_shown(twice)}"
+                    f"{case}: {missing.total()} samples are missing and {twice.total()} there twice: {_describe(missing)} and {_describe(twice)}"
                 )
                 compared += 1
                 samples += union.total()
@@ -120,11 +123,11 @@ def _difference(found: list[list[bytes]], expected: list[list[bytes]]) -> str:
     """Return the first batch that differs."""
     for k, (ours, theirs) in enumerate(zip_longest(found, expected)):
         if ours != theirs:
-            return f"batch {k} is {_shown(ours)} instead of {_shown(theirs)}"
+            return f"batch {k} is {_describe(ours)} instead of {_describe(theirs)}"
     return "none differs"
 
 
-def _shown(samples: Iterable[bytes] | None) -> str:
+def _describe(samples: Iterable[bytes] | None) -> str:
     """Return the values of some samples as a text."""
     if samples is None:
         return "missing"
@@ -137,7 +140,7 @@ def _text(sample: bytes) -> str:
     found = _ARRAY.match(sample)
     if found is None:
         return sample[:40].decode(errors="replace")
-    extents, values = [int(one) for one in re.findall(rb"\d+", found[2])], sample[found.end() :]
+    extents, values = [int(extent) for extent in re.findall(rb"\d+", found[2])], sample[found.end() :]
     count, dtype = math.prod(extents), np.dtype(found[1].decode())
     shown = np.frombuffer(values, dtype, min(count, _SHOWN)).tolist()
     text = f"{str(shown)[:-1]}, ...]" if count > _SHOWN else str(shown if extents else shown[0])
@@ -159,12 +162,12 @@ def _samples(batch: Any) -> list[bytes]:
 
 def _column(part: Any) -> list[bytes]:
     if isinstance(part, Batch):
-        return [_bytes(np.asarray(one)) for one in part]
+        return [_bytes(np.asarray(item)) for item in part]
     if isinstance(part, Tensor):
         return [_bytes(np.asarray(part))]
     if isinstance(part, torch.Tensor):
         part = part.numpy()
-    return [_bytes(one) if isinstance(one, np.ndarray | np.generic) else repr(one).encode() for one in part]
+    return [_bytes(item) if isinstance(item, np.ndarray | np.generic) else repr(item).encode() for item in part]
 
 
 def _bytes(array: "np.ndarray | np.generic") -> bytes:

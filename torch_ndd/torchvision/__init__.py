@@ -11,15 +11,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets as datasets
-    from . import tv_tensors as tv_tensors
-    from . import v2 as v2
-    from ._loader import DataLoader as DataLoader
-    from ._translation.from_torchvision import from_torchvision as from_torchvision
-    from .datasets import CocoDetection as CocoDetection
-    from .datasets import ImageFolder as ImageFolder
-    from .timm._from_timm import from_timm as from_timm
-    from .timm._mixup import Mixup as Mixup
+    from . import datasets, tv_tensors, v2
+    from ._loader import DataLoader
+    from ._translation.from_torchvision import from_torchvision
+    from .datasets import CocoDetection, ImageFolder
+    from .timm._from_timm import from_timm
+    from .timm._mixup import Mixup
 
 _MODULES = ("datasets", "tv_tensors", "v2")
 _NAMES = {

@@ -8,6 +8,8 @@ from .._core.context.device import DeviceLike
 from ..loader import DataLoader as NddLoader
 from ..readers._sources.choice import Chosen
 from ..readers._sources.selected import flat_dataset
+from ..readers.dataset._worker_processes import Context
+from ._translation import Unknown
 from .datasets import ImageFolder
 
 
@@ -59,7 +61,7 @@ class DataLoader(NddLoader):
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: Context | None = None,
         generator: Any = None,
         *,
         prefetch_factor: int | None = None,
@@ -69,7 +71,7 @@ class DataLoader(NddLoader):
         prefetch: int = 2,
         device: DeviceLike | None = None,
         seed: int | None = None,
-        unknown: str = "raise",
+        unknown: Unknown = "raise",
         **options: Any,
     ) -> None:
         unsupported = {
@@ -103,7 +105,7 @@ def _as_native(dataset: Any) -> Any:
 class _NativeDataset:
     """A data set with the loader's treatment of unknown transforms."""
 
-    def __init__(self, dataset: Any, unknown: str) -> None:
+    def __init__(self, dataset: Any, unknown: Unknown) -> None:
         self._dataset, self._unknown = dataset, unknown
 
     def choose_reader(self, arguments: Any, options: Any) -> Chosen:

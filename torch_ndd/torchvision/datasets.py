@@ -22,6 +22,9 @@ from ..ops.shape.reshape import squeeze
 from ..readers._sources.choice import OfTorch, dataset_reader, with_order
 from ..readers._sources.selected import Selected
 from ..readers.dataset._items import collate
+from ._translation import Unknown
+
+__all__ = ["IMG_EXTENSIONS", "CocoDetection", "ImageFolder", "PathLike", "default_loader"]
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
@@ -188,7 +191,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         return dataset
 
     def choose_reader(
-        self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise"
+        self, arguments: OfTorch, options: Mapping[str, Any], unknown: Unknown = "raise"
     ) -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and the function of its batches."""
         is_custom = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
@@ -225,8 +228,9 @@ class _Paths:
 class _TransformFiles:
     """Run the current transforms of a data set on batches of files."""
 
-    def __init__(self, dataset: Any, unknown: str) -> None:
-        self._dataset, self._unknown = dataset, unknown
+    def __init__(self, dataset: Any, unknown: Unknown) -> None:
+        self._dataset = dataset
+        self._unknown: Unknown = unknown
         self._translated: tuple[Any, Callable[..., Any] | None] = None, None
         self._transform()  # raises early for a transform that cannot be translated
 
@@ -311,7 +315,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         return (image, target) if self.transforms is None else self.transforms(image, target)
 
     def choose_reader(
-        self, arguments: OfTorch, options: Mapping[str, Any], unknown: str = "raise"
+        self, arguments: OfTorch, options: Mapping[str, Any], unknown: Unknown = "raise"
     ) -> "tuple[readers.Reader, Callable[..., Any] | None]":
         """Return the reader for a loader, and the function of its batches."""
         is_custom = type(self).__getitem__ is not CocoDetection.__getitem__
@@ -350,8 +354,9 @@ def _boxes(tv_tensors: Any, boxes: Any, canvas_size: Any) -> Any:
 class _TransformDetections:
     """Convert the outputs of the COCO reader to images and a dict, and run the current transforms of a data set."""
 
-    def __init__(self, dataset: Any, unknown: str) -> None:
-        self._dataset, self._unknown = dataset, unknown
+    def __init__(self, dataset: Any, unknown: Unknown) -> None:
+        self._dataset = dataset
+        self._unknown: Unknown = unknown
         self._translated: tuple[Any, Callable[..., Any] | None] = None, None
         self._transforms()  # raises early for a transform that cannot be translated
 

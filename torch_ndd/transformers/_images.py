@@ -12,6 +12,7 @@ from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.tensor import Tensor, new_tensor
 from ..decoders.image import image as decode_image
 from ..decoders.peek import peek_image_shape
+from ..ops._arguments import as_samples
 from ..ops.generic.convert import cast
 from ..ops.geometry import slice as slices
 from ..ops.geometry.crop import crop_mirror_normalize
@@ -24,15 +25,9 @@ from ._settings import FILTERS, Settings
 OP = "from_processor"
 
 
-def to_batch(values: Any) -> Batch:
-    """Return samples as a Batch: one Tensor is a batch of one, anything else what :func:`torch_ndd.as_batch` makes of it."""
-    samples = values if isinstance(values, Batch | Tensor) else as_batch(values)
-    return Batch.broadcast(samples, 1) if isinstance(samples, Tensor) else samples
-
-
 def decode(images: Any, settings: Settings, device: DeviceLike | None) -> Batch:
     """Return images as a batch ``HWC`` or ``CHW``, decoded if they are files, with the channels that the processor sees."""
-    samples = to_batch(images)
+    samples, _ = as_samples(images)
     if samples.ndim == 1 and samples.dtype is torch.uint8:
         channels = peek_image_shape(samples, image_type=types.ANY_DATA).torch()[:, 2]
         has_alpha = bool(((channels == 2) | (channels == 4)).any())

@@ -2,23 +2,25 @@
 """``from_naflex``: the function of a loader that prepares images as timm's NaFlex transforms and collator do."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from .. import types
 from .._core.context.device import DeviceLike
+from .._core.suggestions import check_choice
 from .._core.values.tensor import new_tensor
 from ..decoders.image import image as decode_image
+from ..ops._arguments import as_samples
 from ..ops.geometry.crop import crop_mirror_normalize
 from ..ops.geometry.resize import resize
 from ..ops.geometry.sizes import patches
 from ..ops.geometry.slice import pad
 from ..ops.shape.patches import patch_positions, patchify
-from ._images import to_batch
 
-INTERPOLATIONS = {
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
+INTERPOLATIONS: dict[Interpolation, types.DALIInterpType] = {
     "nearest": types.INTERP_NN,
     "bilinear": types.INTERP_LINEAR,
     "bicubic": types.INTERP_CUBIC,
@@ -41,7 +43,7 @@ class NaFlex:
     def __call__(self, images: Any, *labels: Any) -> Any:
         """Return a dict of ``patches``, ``patch_coord``, ``patch_valid`` and ``seq_len``, and the labels unchanged behind it."""
         options = self.options
-        samples = to_batch(images)
+        samples, _ = as_samples(images)
         if samples.ndim == 1 and samples.dtype is torch.uint8:
             samples = decode_image(samples, output_type=types.RGB, device=options["device"])
         size = patches(samples, patch_size=self.patch_size, max_patches=self.max_seq_len, max_ratio=self.max_ratio)
@@ -77,7 +79,7 @@ def from_naflex(
     max_seq_len: int = 576,
     *,
     max_ratio: float | None = None,
-    interpolation: str = "bicubic",
+    interpolation: Interpolation = "bicubic",
     mean: Sequence[float] = (0.485, 0.456, 0.406),
     std: Sequence[float] = (0.229, 0.224, 0.225),
     device: DeviceLike | None = None,
@@ -104,8 +106,7 @@ def from_naflex(
     >>> out["patches"].shape, out["patch_coord"].torch()[0, -1].tolist()
     ((1, 6, 12), [1, 2])
     """
-    if interpolation not in INTERPOLATIONS:
-        raise ValueError(f"from_naflex: interpolation must be one of {', '.join(INTERPOLATIONS)}, got {interpolation!r}")
+    check_choice("from_naflex", "interpolation", interpolation, INTERPOLATIONS, ValueError)
     patches([[1, 1]], patch_size=patch_size, max_patches=max_seq_len, max_ratio=max_ratio)  # raises for wrong numbers
     options = {"interpolation": interpolation, "mean": tuple(mean), "std": tuple(std), "device": device, "dtype": dtype, "packed": packed}
     return NaFlex(patch_size, max_seq_len, max_ratio, options)

@@ -13,7 +13,7 @@ from .._core.values.collect import fence
 from .._core.values.tensor import Tensor, new_tensor
 from .._core.work.pending import ALL_SAMPLES
 from ..ops.geometry import slice as slices
-from ..ops.geometry.sizes import canvas
+from ..ops.geometry.sizes import canvas, fit
 from ..ops.shape.patches import tiles
 from . import _images
 from ._translation import Translation
@@ -57,13 +57,18 @@ class LlavaNext(Translation):
         return [list(sides) for sides in self.settings.get("image_grid_pinpoints", [])]
 
     def choose(self, extents: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return rows and columns of tiles, and the size of the picture on the canvas."""
-        grid, inner = canvas(extents, tile=self.tile, canvases=self.canvases)
-        return grid.torch(), inner.torch()
+        """Return the size of the canvas in pixels, and that of the picture on it."""
+        size, inner = canvas(extents, tile=1, canvases=self.canvases)
+        return size.torch(), inner.torch()
+
+    @property
+    def divides(self) -> bool:
+        """Whether all canvases consist of whole tiles."""
+        return not any(side % self.tile for sides in self.canvases for side in sides)
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         extents = _images.extents_of(images)
-        whole = self.resize(images, [self.tile, self.tile])
+        whole = _images.resize_to(images, [self.tile, self.tile], self.settings)
         pictures = self.cut(images, extents, counts)
         groups = [[whole.tensors[k], *picture] for k, picture in enumerate(pictures)]
         prepared = self.normalize(join([tile for group in groups for tile in group]))
@@ -74,12 +79,36 @@ class LlavaNext(Translation):
 
     def cut(self, images: Batch, extents: torch.Tensor, counts: Any) -> list[list[Tensor]]:
         """Return the tiles of each image, besides the whole one."""
-        grid, inner = self.choose(extents)
-        padded = self.center(self.resize(images, _images.as_sizes(inner)), inner, grid * self.tile)
+        canvases, inner = self.choose(extents)
+        padded = self.center(_images.resize_to(images, _images.as_sizes(inner), self.settings), inner, canvases)
+        if not self.divides:
+            return self.cut_with_edges(padded)
         parts, numbers = tiles(padded, tile=self.tile)
         ends = numbers.cumsum(0).tolist()
         samples = list(parts.tensors)
         return [samples[end - number : end] for end, number in zip(ends, numbers.tolist(), strict=True)]
+
+    def cut_with_edges(self, canvases: Batch) -> list[list[Tensor]]:
+        """Return the tiles of canvases whose last row or column is smaller: such a tile is resized like an image, and its center cut out."""
+        axes, side = _images.image_axes("from_processor", canvases), self.tile
+        groups: list[list[Tensor]] = []
+        edges: list[tuple[int, int]] = []
+        for k, (image, extents) in enumerate(zip(canvases.tensors, _images.extents_of(canvases).tolist(), strict=True)):
+            groups.append([])
+            for start in itertools.product(*(range(0, extent, side) for extent in extents)):
+                key: list[slice] = [slice(None)] * 3
+                for axis, begin, extent in zip(axes, start, extents, strict=True):
+                    key[axis] = slice(begin, min(begin + side, extent))
+                if any(begin + side > extent for begin, extent in zip(start, extents, strict=True)):
+                    edges.append((k, len(groups[k])))
+                groups[k].append(image[tuple(key)])
+        if edges:
+            small = join([groups[k][place] for k, place in edges])
+            target = [side, side] if "height" in self.settings.size else fit(small, shortest=side)
+            whole = _images.crop_center(self.resize(small, target), side, side, self.settings)
+            for (k, place), tile in zip(edges, whole.tensors, strict=True):
+                groups[k][place] = tile
+        return groups
 
     def center(self, pictures: Batch, sizes: torch.Tensor, canvases: torch.Tensor, fill: Sequence[float] = (0.0,)) -> Batch:
         """Place pictures in the center of their canvases."""
@@ -88,12 +117,13 @@ class LlavaNext(Translation):
         return slices.slice(pictures, start=start, shape=shape, axes=axes, out_of_bounds_policy="pad", fill_values=list(fill))  # type: ignore[arg-type]
 
     def count_tokens(self, extents: torch.Tensor) -> torch.Tensor:
-        return self.choose(extents)[0].prod(1) + 1
+        return ((self.choose(extents)[0] + self.tile - 1) // self.tile).prod(1) + 1
 
     def describe(self) -> list[str]:
-        for sides in self.canvases:
-            if any(side % self.tile for side in sides):
-                raise self.settings.unsupported("image_grid_pinpoints", sides, f"canvases must consist of tiles of {self.tile} pixels")
+        settings = self.settings
+        if not self.divides and not (settings.resizes and ("height" in settings.size or settings.crops)):
+            reason = f"canvases must consist of tiles of {self.tile} pixels unless tiles are resized and cropped to one size"
+            raise settings.unsupported("image_grid_pinpoints", self.canvases, reason)
         return [f"the whole image and its tiles of {self.tile} pixels on one of {len(self.canvases)} canvases ({self.describe_filter()})"]
 
 
@@ -240,11 +270,11 @@ def _idefics_sizes(height: int, width: int, longest: int | None, tile: int) -> t
     if longest is not None:
         aspect = width / height
         if width >= height:
-            width, height = longest, max(1, int(longest / aspect))
-            height += height % 2
+            width, height = longest, int(longest / aspect)
+            height = max(1, height + height % 2)
         else:
-            height, width = longest, max(1, int(longest * aspect))
-            width += width % 2
+            height, width = longest, int(longest * aspect)
+            width = max(1, width + width % 2)
         aspect = width / height
         if width >= height and width > MAX_SIDE:
             width, height = MAX_SIDE, max(1, int(MAX_SIDE / aspect))

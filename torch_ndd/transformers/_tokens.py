@@ -14,12 +14,8 @@ from . import _images
 from ._translation import Translation
 
 
-class QwenVL(Translation):
-    """Qwen2-VL, Qwen2.5-VL and Qwen3-VL: the patches of all images together, and the grid of each."""
-
-    def __init__(self, *arguments: Any, repeat_temporal: bool = True, **options: Any) -> None:
-        self.repeat_temporal = repeat_temporal
-        super().__init__(*arguments, **options)
+class QwenPatches(Translation):
+    """What Qwen-VL's processors of images and videos share: multiples and areas of sizes, patches."""
 
     @property
     def patch(self) -> int:
@@ -29,32 +25,60 @@ class QwenVL(Translation):
     def merge(self) -> int:
         return int(self.settings.get("merge_size", 2))
 
-    def sizes(self, extents: torch.Tensor) -> torch.Tensor:
-        if not self.settings.resizes:
-            return extents
+    @property
+    def temporal(self) -> int:
+        return int(self.settings.get("temporal_patch_size", 2))
+
+    @property
+    def factor(self) -> int:
+        return self.patch * self.merge
+
+    def areas(self) -> tuple[int, int]:
+        """Return the smallest and the largest area, which have the names of edges."""
         size = self.settings.size
         if not size.get("shortest_edge") or not size.get("longest_edge"):
             raise self.settings.unsupported("size", size, "it must have shortest_edge and longest_edge, which are areas")
-        low, high = size["shortest_edge"], size["longest_edge"]
-        return budget(extents, multiple_of=self.patch * self.merge, min_pixels=low, max_pixels=high).torch()
+        return size["shortest_edge"], size["longest_edge"]
+
+    def cut(self, images: Batch, temporal: int) -> tuple[Batch, Batch]:
+        """Return the patches of each image or video, and its grid."""
+        return patchify(images, patch_size=self.patch, merge_size=self.merge, temporal=temporal)
+
+    def describe(self) -> list[str]:
+        if not self.settings.resizes:
+            return []
+        low, high = self.areas()
+        return [f"resize to multiples of {self.factor} with {low} to {high} pixels ({self.describe_filter()})"]
+
+
+class QwenVL(QwenPatches):
+    """Qwen2-VL, Qwen2.5-VL and Qwen3-VL: the patches of all images together, and the grid of each."""
+
+    def __init__(self, *arguments: Any, repeat_temporal: bool = True, **options: Any) -> None:
+        self.repeat_temporal = repeat_temporal
+        super().__init__(*arguments, **options)
+
+    @property
+    def repeated(self) -> int:
+        """How often a token holds its still image."""
+        return self.temporal if self.repeat_temporal else 1
+
+    def sizes(self, extents: torch.Tensor) -> torch.Tensor:
+        if not self.settings.resizes:
+            return extents
+        low, high = self.areas()
+        return budget(extents, multiple_of=self.factor, min_pixels=low, max_pixels=high).torch()
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         prepared = self.normalize(self.resize(images, _images.as_sizes(self.sizes(_images.extents_of(images)))))
-        temporal = int(self.settings.get("temporal_patch_size", 2)) if self.repeat_temporal else 1
-        tokens, grid = patchify(prepared, patch_size=self.patch, merge_size=self.merge, temporal=temporal)  # type: ignore[arg-type]
+        tokens, grid = self.cut(prepared, self.repeated)
         return {"pixel_values": tokens.packed().values, "image_grid_thw": _images.as_numbers(grid.torch())}
 
     def count_tokens(self, extents: torch.Tensor) -> torch.Tensor:
-        return (self.sizes(extents) // (self.patch * self.merge)).prod(1)
-
-    def describe(self) -> list[str]:
-        size = self.settings.size
-        resized = f"resize to multiples of {self.patch * self.merge} with {size.get('shortest_edge')} to {size.get('longest_edge')} pixels"
-        return [f"{resized} ({self.describe_filter()})"] if self.settings.resizes else []
+        return (self.sizes(extents) // self.factor).prod(1)
 
     def describe_output(self) -> list[str]:
-        repeated = int(self.settings.get("temporal_patch_size", 2)) if self.repeat_temporal else 1
-        return [*super().describe_output(), f"patches of {repeated} x {self.patch} x {self.patch}, merged by {self.merge}"]
+        return [*super().describe_output(), f"patches of {self.repeated} x {self.patch} x {self.patch}, merged by {self.merge}"]
 
 
 class PatchSequence(Translation):

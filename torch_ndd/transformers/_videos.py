@@ -8,9 +8,10 @@ import numpy as np
 import torch
 
 from .._core.values.batch import Batch
+from ..ops._arguments import as_samples
 from ..ops.geometry.sizes import budget
-from ..ops.shape.patches import patchify
 from . import _dense, _images
+from ._tokens import QwenPatches
 from ._translation import Translation
 
 
@@ -19,7 +20,7 @@ class Video(Translation):
 
     def __call__(self, images: Any, *, counts: Any = None) -> dict[str, Any]:
         """Return the processor's outputs for videos that were decoded with :meth:`frames`."""
-        videos = _images.to_batch(images)
+        videos, _ = as_samples(images)
         if videos.layout not in (None, "FHWC", "FCHW") or videos.ndim != 4:
             raise ValueError(f'from_processor: needs videos FHWC or FCHW, got the layout "{videos.layout}" and shape {videos.shape!r:.200}')
         return self.process(videos, counts)
@@ -76,20 +77,12 @@ class VideoMae(PlainVideo):
     output = "pixel_values"
 
 
-class QwenVideo(Video):
+class QwenVideo(QwenPatches, Video):
     """Qwen2-VL: each video has one size, by the budget of a frame; patches of two frames."""
-
-    @property
-    def factor(self) -> int:
-        return int(self.settings.get("patch_size", 14)) * int(self.settings.get("merge_size", 2))
-
-    @property
-    def temporal(self) -> int:
-        return int(self.settings.get("temporal_patch_size", 2))
 
     def bounds(self, frames: int) -> tuple[int, int]:
         """Return the smallest and the largest area of a frame."""
-        low, high = self.settings.size["shortest_edge"], self.settings.size["longest_edge"]
+        low, high = self.areas()
         if self.settings.get("cap_pixels_per_frame", False):
             total = int(int(self.settings.get("max_video_tokens", 128_000)) * self.factor**2 * 0.9)
             high = max(min(high, total * self.temporal // frames), int(low * 1.05))
@@ -108,8 +101,7 @@ class QwenVideo(Video):
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         frames = images.sample_shapes()[:, (images.layout or "FHWC").index("F")].tolist()
         resized = self.resize(images, _images.as_sizes(self.sizes(_images.extents_of(images), frames)))
-        patch, merge = int(self.settings.get("patch_size", 14)), int(self.settings.get("merge_size", 2))
-        tokens, grid = patchify(self.normalize(resized, "FCHW"), patch_size=patch, merge_size=merge, temporal=self.temporal)  # type: ignore[arg-type]
+        tokens, grid = self.cut(self.normalize(resized, "FCHW"), self.temporal)
         return {"pixel_values_videos": tokens.packed().values, "video_grid_thw": _images.as_numbers(grid.torch())}
 
     def count_frames(self, total: int, rate: float, fps: float | None, num_frames: int | None) -> int:
@@ -129,18 +121,12 @@ class QwenVideo(Video):
         sizes = self.sizes(numbers[:, 1:], numbers[:, 0].tolist())
         return (numbers[:, 0] + self.temporal - 1) // self.temporal * (sizes // self.factor).prod(1)
 
-    def describe(self) -> list[str]:
-        size = self.settings.size
-        if not size.get("shortest_edge") or not size.get("longest_edge"):
-            raise self.settings.unsupported("size", size, "it must have shortest_edge and longest_edge, which are areas")
-        return [f"resize to multiples of {self.factor} with {size['shortest_edge']} to {size['longest_edge']} pixels ({self.describe_filter()})"]
-
 
 class Qwen3Video(QwenVideo):
     """Qwen3-VL: the budget is that of all frames together."""
 
     def bounds(self, frames: int) -> tuple[int, int]:
-        low, high = self.settings.size["shortest_edge"], self.settings.size["longest_edge"]
+        low, high = self.areas()
         if self.settings.get("cap_pixels_per_frame", False):
             share = min(int(self.settings.get("max_video_tokens", 768)) * self.factor**2, high // frames)
             high = frames * max(share, int(low * 1.05))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Interleaves three rows, one per channel, into pixels.
+// Interleaves three rows, one per channel, into pixels, and separates pixels into rows.
 #pragma once
 
 #include <cstdint>
@@ -76,6 +76,61 @@ __attribute__((target("avx2"))) inline int64_t interleave_bytes(const uint8_t* a
   }
   return i;
 }
+
+// The inverses: where the 16 or 64 bytes of channel c lie in as many pixels, in three vectors.
+struct Separations {
+  alignas(16) int8_t order[3][3][16];
+  constexpr Separations() : order() {
+    for (int c = 0; c < 3; ++c)
+      for (int part = 0; part < 3; ++part)
+        for (int b = 0; b < 16; ++b) order[c][part][b] = static_cast<int8_t>((3 * b + c) / 16 == part ? (3 * b + c) % 16 : -1);
+  }
+};
+inline constexpr Separations kSeparations;
+
+struct WideSeparations {
+  alignas(64) uint8_t of_two[3][64], of_third[3][64];
+  uint64_t third[3];
+  constexpr WideSeparations() : of_two(), of_third(), third() {
+    for (int c = 0; c < 3; ++c)
+      for (int b = 0; b < 64; ++b) {
+        const int from = 3 * b + c;
+        of_two[c][b] = static_cast<uint8_t>(from % 128);
+        of_third[c][b] = static_cast<uint8_t>(from % 64);
+        third[c] |= uint64_t{from >= 128} << b;
+      }
+  }
+};
+inline constexpr WideSeparations kWideSeparations;
+
+NDD_VBMI inline int64_t separate_wide(const uint8_t* in, int64_t n, uint8_t* const* rows) {
+  __m512i two[3], third[3];
+  for (int c = 0; c < 3; ++c) {
+    two[c] = _mm512_load_si512(kWideSeparations.of_two[c]);
+    third[c] = _mm512_load_si512(kWideSeparations.of_third[c]);
+  }
+  int64_t i = 0;
+  for (; i + 64 <= n; i += 64) {
+    const __m512i x = _mm512_loadu_si512(in + 3 * i), y = _mm512_loadu_si512(in + 3 * i + 64), z = _mm512_loadu_si512(in + 3 * i + 128);
+    for (int c = 0; c < 3; ++c)
+      _mm512_storeu_si512(rows[c] + i, _mm512_mask_permutexvar_epi8(_mm512_permutex2var_epi8(x, two[c], y), kWideSeparations.third[c], third[c], z));
+  }
+  return i;
+}
+
+__attribute__((target("avx2"))) inline int64_t separate_bytes(const uint8_t* in, int64_t n, uint8_t* const* rows, int64_t i) {
+  for (; i + 16 <= n; i += 16) {
+    __m128i parts[3];
+    for (int k = 0; k < 3; ++k) parts[k] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + 3 * i + 16 * k));
+    for (int c = 0; c < 3; ++c) {
+      __m128i row = _mm_setzero_si128();
+      for (int k = 0; k < 3; ++k)
+        row = _mm_or_si128(row, _mm_shuffle_epi8(parts[k], _mm_load_si128(reinterpret_cast<const __m128i*>(kSeparations.order[c][k]))));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(rows[c] + i), row);
+    }
+  }
+  return i;
+}
 #endif
 
 }  // namespace interleave_detail
@@ -90,6 +145,24 @@ void interleave(const T* a, const T* b, const T* c, int64_t n, T* out) {
   }
 #endif
   for (; i < n; ++i) out[3 * i] = a[i], out[3 * i + 1] = b[i], out[3 * i + 2] = c[i];
+}
+
+// Separates n pixels of three channels into a row for each.
+template <class T>
+void separate(const T* in, int64_t n, T* const* rows) {
+  int64_t begin = 0;
+#if defined(__x86_64__)
+  if constexpr (sizeof(T) == 1) {
+    if (has_vbmi()) begin = interleave_detail::separate_wide(in, n, rows);
+    if (cpu_isa() != Isa::base) begin = interleave_detail::separate_bytes(in, n, rows, begin);
+  }
+#endif
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const T* __restrict from = in;
+    T* __restrict a = rows[0], * __restrict b = rows[1], * __restrict c = rows[2];
+    const int64_t end = n;
+    for (int64_t i = begin; i < end; ++i) a[i] = from[3 * i], b[i] = from[3 * i + 1], c[i] = from[3 * i + 2];
+  });
 }
 
 }  // namespace ndd

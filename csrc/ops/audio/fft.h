@@ -64,30 +64,32 @@ struct RealPlan {
 std::shared_ptr<const RealPlan> real_plan(int64_t n);
 
 // cos and sin of 2 pi k / radix, 0 <= k <= radix / 2.
-NDD_HD constexpr float root_cos(int radix, int k) {
-  return k == 0       ? 1.0f
-         : radix == 3 ? -0.5f
-         : radix == 5 ? (k == 1 ? 0.309016994374947f : -0.809016994374947f)
-                      : (k == 1   ? 0.623489801858734f
-                         : k == 2 ? -0.222520933956314f
-                                  : -0.900968867902419f);
+template <class T>
+NDD_HD constexpr T root_cos(int radix, int k) {
+  return static_cast<T>(k == 0       ? 1.0
+                        : radix == 3 ? -0.5
+                        : radix == 5 ? (k == 1 ? 0.30901699437494745 : -0.80901699437494745)
+                                     : (k == 1   ? 0.62348980185873353
+                                        : k == 2 ? -0.22252093395631440
+                                                 : -0.90096886790241913));
 }
-NDD_HD constexpr float root_sin(int radix, int k) {
-  return k == 0       ? 0.0f
-         : radix == 3 ? 0.866025403784439f
-         : radix == 5 ? (k == 1 ? 0.951056516295154f : 0.587785252292473f)
-                      : (k == 1   ? 0.781831482468030f
-                         : k == 2 ? 0.974927912181824f
-                                  : 0.433883739117558f);
+template <class T>
+NDD_HD constexpr T root_sin(int radix, int k) {
+  return static_cast<T>(k == 0       ? 0.0
+                        : radix == 3 ? 0.86602540378443865
+                        : radix == 5 ? (k == 1 ? 0.95105651629515357 : 0.58778525229247313)
+                                     : (k == 1   ? 0.78183148246802981
+                                        : k == 2 ? 0.97492791218182361
+                                                 : 0.43388373911755812));
 }
 
 // The transform of an odd number of complex numbers, by their symmetry: x[j] and x[R - j] are multiplied by conjugate roots, so that their sum and
 // difference need half of the multiplications.
-template <int R>
-NDD_HD void dft(float (&re)[R], float (&im)[R]) {
+template <int R, class T>
+NDD_HD void odd_dft(T (&re)[R], T (&im)[R]) {
   constexpr int H = R / 2;
-  float sum_re[H], sum_im[H], dif_re[H], dif_im[H];
-  const float first_re = re[0], first_im = im[0];
+  T sum_re[H], sum_im[H], dif_re[H], dif_im[H];
+  const T first_re = re[0], first_im = im[0];
   NDD_UNROLL
   for (int j = 0; j < H; ++j) {
     sum_re[j] = re[j + 1] + re[R - 1 - j];
@@ -99,11 +101,11 @@ NDD_HD void dft(float (&re)[R], float (&im)[R]) {
   }
   NDD_UNROLL
   for (int k = 1; k <= H; ++k) {
-    float even_re = first_re, even_im = first_im, odd_re = 0.0f, odd_im = 0.0f;
+    T even_re = first_re, even_im = first_im, odd_re = 0, odd_im = 0;
     NDD_UNROLL
     for (int j = 0; j < H; ++j) {
       const int at = (j + 1) * k % R, near = at > H ? R - at : at;
-      const float c = root_cos(R, near), s = at > H ? -root_sin(R, near) : root_sin(R, near);
+      const T c = root_cos<T>(R, near), s = at > H ? -root_sin<T>(R, near) : root_sin<T>(R, near);
       even_re += c * sum_re[j];
       even_im += c * sum_im[j];
       odd_re += s * dif_re[j];
@@ -116,34 +118,34 @@ NDD_HD void dft(float (&re)[R], float (&im)[R]) {
   }
 }
 
-template <>
-NDD_HD void dft<2>(float (&re)[2], float (&im)[2]) {
-  const float r = re[0] - re[1], i = im[0] - im[1];
-  re[0] += re[1];
-  im[0] += im[1];
-  re[1] = r;
-  im[1] = i;
-}
-
-template <>
-NDD_HD void dft<4>(float (&re)[4], float (&im)[4]) {
-  const float ar = re[0] + re[2], ai = im[0] + im[2], br = re[0] - re[2], bi = im[0] - im[2];
-  const float cr = re[1] + re[3], ci = im[1] + im[3], dr = re[1] - re[3], di = im[1] - im[3];
-  re[0] = ar + cr;
-  im[0] = ai + ci;
-  re[1] = br + di;
-  im[1] = bi - dr;
-  re[2] = ar - cr;
-  im[2] = ai - ci;
-  re[3] = br - di;
-  im[3] = bi + dr;
+template <int R, class T>
+NDD_HD void dft(T (&re)[R], T (&im)[R]) {
+  if constexpr (R == 2) {
+    const T r = re[0] - re[1], i = im[0] - im[1];
+    re[0] += re[1];
+    im[0] += im[1];
+    re[1] = r;
+    im[1] = i;
+  } else if constexpr (R == 4) {
+    const T ar = re[0] + re[2], ai = im[0] + im[2], br = re[0] - re[2], bi = im[0] - im[2];
+    const T cr = re[1] + re[3], ci = im[1] + im[3], dr = re[1] - re[3], di = im[1] - im[3];
+    re[0] = ar + cr;
+    im[0] = ai + ci;
+    re[1] = br + di;
+    im[1] = bi - dr;
+    re[2] = ar - cr;
+    im[2] = ai - ci;
+    re[3] = br - di;
+    im[3] = bi + dr;
+  } else {
+    odd_dft<R>(re, im);
+  }
 }
 
 // One butterfly: the R numbers of one p and one lane, transformed and multiplied by their twiddle factors.
-template <int R>
-NDD_HD void butterfly(const float* in_re, const float* in_im, int64_t in_step, const float* twiddles, float* out_re, float* out_im,
-                      int64_t out_step) {
-  float re[R], im[R];
+template <int R, class T>
+NDD_HD void butterfly(const T* in_re, const T* in_im, int64_t in_step, const T* twiddles, T* out_re, T* out_im, int64_t out_step) {
+  T re[R], im[R];
   NDD_UNROLL
   for (int j = 0; j < R; ++j) {
     re[j] = in_re[j * in_step];
@@ -154,16 +156,25 @@ NDD_HD void butterfly(const float* in_re, const float* in_im, int64_t in_step, c
   out_im[0] = im[0];
   NDD_UNROLL
   for (int k = 1; k < R; ++k) {
-    const float c = twiddles[2 * k - 2], s = twiddles[2 * k - 1];
+    const T c = twiddles[2 * k - 2], s = twiddles[2 * k - 1];
     out_re[k * out_step] = re[k] * c - im[k] * s;
     out_im[k * out_step] = re[k] * s + im[k] * c;
   }
 }
 
-// |X[k]|^2 of a real signal from the numbers k and n / 2 - k of the transform of its pairs.
+// X[k] of a real signal, x + y i, from the numbers k and n / 2 - k of the transform of its pairs.
+template <class T>
+NDD_HD void split_pair(T re, T im, T other_re, T other_im, T c, T s, T& x, T& y) {
+  constexpr T kHalf = 0.5;
+  const T even_re = kHalf * (re + other_re), even_im = kHalf * (im - other_im), odd_re = kHalf * (im + other_im), odd_im = kHalf * (other_re - re);
+  x = even_re + c * odd_re + s * odd_im;
+  y = even_im + c * odd_im - s * odd_re;
+}
+
+// |X[k]|^2.
 NDD_HD float power_of_pair(float re, float im, float other_re, float other_im, float c, float s) {
-  const float even_re = 0.5f * (re + other_re), even_im = 0.5f * (im - other_im), odd_re = 0.5f * (im + other_im), odd_im = 0.5f * (other_re - re);
-  const float x = even_re + c * odd_re + s * odd_im, y = even_im + c * odd_im - s * odd_re;
+  float x, y;
+  split_pair(re, im, other_re, other_im, c, s, x, y);
   return x * x + y * y;
 }
 

@@ -13,25 +13,6 @@
 namespace ndd::audio {
 namespace {
 
-// One stage. For a given p the lanes of all `stride` numbers are contiguous, so the inner loop vectorizes with constant twiddle factors.
-template <int R>
-inline NDD_ALWAYS_INLINE void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* from_re, const float* from_im,
-                                        float* to_re, float* to_im) {
-  const int64_t row = stage.stride * lanes, step = stage.count * row;
-  for (int64_t p = 0; p < stage.count; ++p) {
-    const float* in_re = from_re + p * row;
-    const float* in_im = from_im + p * row;
-    float* out_re = to_re + p * row * R;
-    float* out_im = to_im + p * row * R;
-    float factors[2 * R];
-    NDD_UNROLL
-    for (int k = 0; k < 2 * R - 2; ++k) factors[k] = twiddles[p * (2 * R - 2) + k];
-    const int64_t n = row;
-#pragma GCC ivdep
-    for (int64_t q = 0; q < n; ++q) butterfly<R>(in_re + q, in_im + q, step, factors, out_re + q, out_im + q, n);
-  }
-}
-
 void run_stages(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, float*& other_re, float*& other_im) {
   float *a = re, *b = im, *c = other_re, *d = other_im;
   with_simd([&]() NDD_ALWAYS_INLINE {

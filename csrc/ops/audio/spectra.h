@@ -5,10 +5,30 @@
 #include <cstdint>
 
 #include "ndd/line_vector.h"
+#include "ndd/simd.h"
 #include "ops/audio/fft.h"
 #include "ops/audio/lanes.h"
 
 namespace ndd::audio {
+
+// One stage. For a given p the lanes of all `stride` numbers are contiguous, so the inner loop vectorizes with constant twiddle factors.
+template <int R, class T>
+inline NDD_ALWAYS_INLINE void run_stage(const Stage& stage, const T* twiddles, int64_t lanes, const T* from_re, const T* from_im, T* to_re,
+                                        T* to_im) {
+  const int64_t row = stage.stride * lanes, step = stage.count * row;
+  for (int64_t p = 0; p < stage.count; ++p) {
+    const T* in_re = from_re + p * row;
+    const T* in_im = from_im + p * row;
+    T* out_re = to_re + p * row * R;
+    T* out_im = to_im + p * row * R;
+    T factors[2 * R];
+    NDD_UNROLL
+    for (int k = 0; k < 2 * R - 2; ++k) factors[k] = twiddles[p * (2 * R - 2) + k];
+    const int64_t n = row;
+#pragma GCC ivdep
+    for (int64_t q = 0; q < n; ++q) butterfly<R>(in_re + q, in_im + q, step, factors, out_re + q, out_im + q, n);
+  }
+}
 
 // Transforms `lanes` signals; element i of lane l is at i * lanes + l. Stockham's steps alternate between two buffers: on return re and im point at the
 // result, and may have been exchanged with the others.

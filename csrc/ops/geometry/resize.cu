@@ -238,6 +238,27 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
   launch_passes(width, DType::float32, out);
 }
 
+// Starts the kernels for jobs that are not empty.
+void launch_jobs(const char* op, std::vector<Job>& jobs, Rule rule, DType in, DType out) {
+  if (jobs.empty()) return;
+  if (rule != Rule::dali) {
+    std::vector<ResampleJob> resample_jobs;
+    for (const Job& job : jobs) resample_jobs.push_back({job.in, job.out, in, out, job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
+    return launch_by_torch_rule(op, resample_jobs);
+  }
+  bool nearest = in == out;
+  for (const Job& job : jobs)
+    for (const Axis& a : job.axes) nearest = nearest && a.filter == Filter::nearest;
+  if (nearest) {
+    copy_nearest(jobs, item_bytes(in));
+  } else {  // separately: they round differently, and the result of a sample must not depend on its batch
+    const auto deep = std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) { return is_unchanged(job.axes[0]); });
+    mix(op, {jobs.begin(), deep}, false, in, out);
+    mix(op, {deep, jobs.end()}, true, in, out);
+  }
+  check_launch(op);
+}
+
 template <const char* op>
 void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const MaybeTensor& window, const Tensor& min_filter,
                  const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
@@ -245,29 +266,27 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
   const ResizeArgs args(op, roi, window, min_filter, mag_filter, antialias, rule, axes);
   std::vector<Job> jobs;
   jobs.reserve(in.size());
-  bool nearest = in.dtype() == out.dtype();
   for (int64_t i = 0; i < in.size(); ++i) {
     Job job{in.data(i), out.data(i), 1, 1, {}};
     args.read(i, in.shape(i), out.shape(i), in.ndim(), job);
-    if (job.empty()) continue;
-    for (const Axis& a : job.axes) nearest = nearest && a.filter == Filter::nearest;
-    jobs.push_back(job);
+    if (!job.empty()) jobs.push_back(job);
   }
-  if (jobs.empty()) return;
-  if (args.rule != Rule::dali) {
-    std::vector<ResampleJob> resample_jobs;
-    for (const Job& job : jobs)
-      resample_jobs.push_back({job.in, job.out, in.dtype(), out.dtype(), job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
-    return launch_by_torch_rule(op, resample_jobs);
+  launch_jobs(op, jobs, args.rule, in.dtype(), out.dtype());
+}
+
+void multi_crop_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sources, const Tensor& roi, const Tensor& min_filter,
+                     const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes, const Tensor& output) {
+  const Samples in(input, input_shapes), out(output, MaybeTensor());
+  const Args<int64_t> images = check_sources(sources, roi, in, out);
+  const ResizeArgs args(kMultiCrop, roi, MaybeTensor(), min_filter, mag_filter, antialias, rule, axes);
+  std::vector<Job> jobs;
+  jobs.reserve(out.size());
+  for (int64_t i = 0; i < out.size(); ++i) {
+    Job job{in.data(images(i)), out.data(i), 1, 1, {}};
+    args.read(i, in.shape(images(i)), out.shape(i), in.ndim(), job);
+    if (!job.empty()) jobs.push_back(job);
   }
-  if (nearest) {
-    copy_nearest(jobs, in.item_bytes());
-  } else {  // separately: they round differently, and the result of a sample must not depend on its batch
-    const auto deep = std::stable_partition(jobs.begin(), jobs.end(), [](const Job& job) { return is_unchanged(job.axes[0]); });
-    mix(op, {jobs.begin(), deep}, false, in.dtype(), out.dtype());
-    mix(op, {deep, jobs.end()}, true, in.dtype(), out.dtype());
-  }
-  check_launch(op);
+  launch_jobs(kMultiCrop, jobs, args.rule, in.dtype(), out.dtype());
 }
 
 }  // namespace
@@ -276,3 +295,4 @@ NDD_KERNEL(resize, CUDA, ndd::resize_cuda<ndd::kResize>)
 NDD_KERNEL(resize_crop_mirror, CUDA, ndd::resize_cuda<ndd::kResizeCropMirror>)
 NDD_KERNEL(tensor_resize, CUDA, ndd::resize_cuda<ndd::kTensorResize>)
 NDD_KERNEL(random_resized_crop, CUDA, ndd::resize_cuda<ndd::kRandomResizedCrop>)
+NDD_KERNEL(multi_crop, CUDA, ndd::multi_crop_cuda)

@@ -13,7 +13,7 @@ namespace ndd {
 
 // The operators, whose errors name them.
 inline constexpr char kResize[] = "resize", kResizeCropMirror[] = "resize_crop_mirror", kTensorResize[] = "tensor_resize",
-                      kRandomResizedCrop[] = "random_resized_crop";
+                      kRandomResizedCrop[] = "random_resized_crop", kMultiCrop[] = "multi_crop";
 
 // An axis that is copied.
 inline Axis unchanged_axis(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
@@ -112,5 +112,14 @@ class ResizeArgs {
   Args<int64_t> min_filter_, mag_filter_;
   int64_t axes_;
 };
+
+// The images of multi_crop's outputs, int64 (M), after a check of what Python has made: a region for each.
+inline Args<int64_t> check_sources(const Tensor& sources, const Tensor& roi, const Samples& in, const Samples& out) {
+  Args<int64_t> images(sources);
+  if (sources.numel() != out.size() || roi.size(0) != out.size()) fail(Error::Value, kMultiCrop, ": needs an image and a region for each output");
+  for (int64_t i = 0; i < out.size(); ++i)
+    if (images(i) < 0 || images(i) >= in.size()) fail(Error::Value, kMultiCrop, ": output ", i, " is of image ", images(i), " of ", in.size());
+  return images;
+}
 
 }  // namespace ndd

@@ -17,6 +17,7 @@ from torch_ndd import Device, EvalMode, Stream
 from torch_ndd._core import native
 from torch_ndd._core.context import context as contexts
 from torch_ndd._core.context import streams
+from torch_ndd._core.native import memory
 from torch_ndd._core.values import arithmetic as arithmetics
 from torch_ndd._core.values import batch as batches
 from torch_ndd._core.values import sample_buffer
@@ -421,7 +422,7 @@ def test_slices_and_arithmetic_allocate_on_the_stream_that_fills_them(cuda: Fake
         found.append((device.type, torch.cuda.current_stream(GPU).cuda_stream))
         return empty(shape, dtype, torch.device("cpu"))
 
-    for module in (native, batches, sample_buffer):
+    for module in (memory, native, batches, sample_buffer):
         monkeypatch.setattr(module, "empty", noting)
     for module in (arithmetics, batches, sample_buffer, tensors):
         monkeypatch.setattr(module, "run", lambda *arguments: None)

@@ -36,4 +36,4 @@ def test_loops_of_another_machine(tmp_path: Path, isa: str, name: str | None) ->
         environment = {**os.environ, "TORCH_NDD_LIBRARY": str(library)}
         run = subprocess.run([sys.executable, "-c", "import torch_ndd"], env=environment, capture_output=True, text=True)
         assert run.returncode == 1
-        assert f"ImportError: torch_ndd: {library} was compiled for a CPU with {name}, which this one lacks; compile it again with" in run.stderr
+        assert f"ImportError: torch_ndd: {library} was compiled for a CPU with {name}, which this CPU lacks; compile it again with" in run.stderr

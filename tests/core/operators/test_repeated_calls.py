@@ -11,6 +11,8 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd._core.operators.definition import OPERATORS
+from torch_ndd._core.operators.plans import plans
+from torch_ndd._core.operators.repeated import _forms
 from torch_ndd._core.values.batch import Batch
 
 CALLS = 5
@@ -25,7 +27,9 @@ def images(seed: int, shape: tuple[int, ...] = (3, 6, 5, 3), dtype: Any = np.uin
 
 @pytest.fixture
 def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the operators whose bodies have run."""
+    """The names of the operators whose bodies have run. Plans of other tests are dropped: an operator keeps those of eight shapes."""
+    plans.clear()
+    _forms.clear()
     ran: list[str] = []
     for name in ("flip", "brightness", "crop", "pad", "transforms.rotation"):
         op = OPERATORS[name]

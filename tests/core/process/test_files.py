@@ -214,6 +214,8 @@ def test_saved_files_are_private_to_nobody_else(tmp_path: Path) -> None:
         ndd.show(images, tmp_path / "picture.none")
 
 
+# torch validates sparse tensors that other tests have unpickled in this process.
+@pytest.mark.filterwarnings("ignore:Validating sparse tensor invariants")
 def test_a_loaded_batch_has_shapes_of_its_own(tmp_path: Path) -> None:
     """A file may say that the shapes of the samples are a part of the values."""
     state = ndd.batch([[1, 2, 3], [4, 5]]).__getstate__()

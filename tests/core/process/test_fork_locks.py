@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that forks while other threads hold locks: the child can use everything."""
 
+import faulthandler
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,16 +24,25 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:Deprecati
 
 
 def run_in_child(work: Callable[[], bool]) -> int:
-    """Return the exit code of a child: 0 if ``work`` returns True there, -SIGALRM if it takes 20 s."""
+    """Return the exit code of a child: 0 if ``work`` returns True there, -SIGKILL if it takes 60 s, after it has printed where it is."""
+    faulthandler.register(signal.SIGUSR2, all_threads=False)  # prints from the signal handler, wherever the child hangs
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            signal.alarm(20)
             code = 0 if work() else 2
         finally:
             os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGUSR2)
+            time.sleep(1)
+            os.kill(child, signal.SIGKILL)
+            ended = os.waitpid(child, 0)
+            break
+        time.sleep(0.005)
+    return os.waitstatus_to_exitcode(ended[1])
 
 
 class Held:

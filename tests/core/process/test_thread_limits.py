@@ -78,7 +78,7 @@ def test_operators_work_with_few_threads(tmp_path: Path, limit: int, forks: Fork
     assert (result["shape"], result["value"]) == ([16, 24, 3], 9)
     (said,) = result["said"]
     assert said.startswith("RuntimeWarning: could not start more threads (")
-    assert " of 64 work" in said
+    assert " of 64 running" in said
     assert result["threads"] <= limit
 
 

@@ -92,7 +92,7 @@ SIGNALS = ndd.as_batch(np.ones((2, 200), np.float32))
         (lambda: ndd.brightness(IMAGE, brightness=[1.0, [2.0, 3.0]]), TypeError, "brightness: argument 'brightness' must be a number, or .* rows"),
         (lambda: ndd.water(IMAGE, freq_x=[[1, 2], [1]]), ValueError, "water: argument 'freq_x' must be a number, or numbers in rows of equal length"),
         (lambda: ndd.transpose(IMAGE, perm=[math.inf, 0, 1]), TypeError, "transpose: perm must be a list of ints"),
-        (lambda: ndd.get_property(IMAGE, key=ndd.batch([1])), TypeError, "get_property: key must be"),
+        (lambda: ndd.get_property(IMAGE, key=ndd.batch([1])), TypeError, "get_property: argument 'key' must be str"),
         (lambda: ndd.paste(IMAGE, ratio=1, fill_value=[""]), ValueError, "paste: could not convert"),
         (lambda: ndd.element_extract(IMAGE, element_map=[2**63]), ValueError, "element_extract: "),
         (lambda: ndd.spectrogram([1.0, 2.0], nfft=2**64, window_length=2), MemoryError, "spectrogram: no memory"),

@@ -200,7 +200,7 @@ def test_without_pinned_memory_the_driver_copies(cuda: FakeCopies) -> None:
 
 
 def test_huge_buffers_are_not_pinned(cuda: FakeCopies, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload, "_LARGEST", BYTES - 1)
+    monkeypatch.setattr(upload, "_MAX_PINNED", BYTES - 1)
     np.testing.assert_array_equal(content(computed().gpu()), given() + 1)
     assert ndd.uploads() == Uploads(pageable=1, pageable_bytes=BYTES)
     assert not cuda.pinned

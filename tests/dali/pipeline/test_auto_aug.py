@@ -20,11 +20,11 @@ ALL = [*MOVES, "brightness", "color", "sharpness", "auto_contrast", *EXACT]
 
 def images(count: int = BINS) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
-    made = []
+    results = []
     for k in range(count):
         shape = 40 + 3 * k, 60 - k, 3
-        made.append(np.clip(rng.normal(128, 18, shape) + np.linspace(-128, 60, shape[1])[None, :, None], 0, 255).astype(np.uint8))
-    return made
+        results.append(np.clip(rng.normal(128, 18, shape) + np.linspace(-128, 60, shape[1])[None, :, None], 0, 255).astype(np.uint8))
+    return results
 
 
 def augmented(dali: Any, name: str, negated: int, change: dict[str, Any] | None = None, data: Any = None, layout: str = "HWC", **given: Any) -> Any:
@@ -38,8 +38,8 @@ def augmented(dali: Any, name: str, negated: int, change: dict[str, Any] | None 
         magnitude = fn.external_source(source=lambda info: np.array(info.idx_in_batch % BINS, np.int32), batch=False)
         sign = fn.external_source(source=lambda info: np.array(negated, np.int32), batch=False)
         extra = {"shape": image.shape()} if name in ("translate_x", "translate_y") else {}
-        one = getattr(module, name).augmentation(**(change or {}))
-        return one(image, magnitude_bin=core.signed_bin(magnitude, sign), num_magnitude_bins=BINS, **extra, **given)
+        value = getattr(module, name).augmentation(**(change or {}))
+        return value(image, magnitude_bin=core.signed_bin(magnitude, sign), num_magnitude_bins=BINS, **extra, **given)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -62,7 +62,7 @@ def test_fill_value_equals_dali(name: str, fill_value: int | None) -> None:
 
 @pytest.mark.parametrize("name", ["shear_x", "rotate", "translate_y_no_shape"])
 def test_nearest_neighbor_equals_dali(name: str) -> None:
-    got, wanted = (augmented(one, name, 1, interp_type=one.types.INTERP_NN)[0] for one in (ours, real()))
+    got, wanted = (augmented(value, name, 1, interp_type=value.types.INTERP_NN)[0] for value in (ours, real()))
     # A position between two pixels may fall on either.
     assert np.mean([(np.array(got.at(k)) != np.array(wanted.at(k))).mean() for k in range(BINS)]) < 0.01
 
@@ -97,7 +97,10 @@ def described(augmentations: Any) -> Any:
         table = one._get_magnitudes(BINS)
         return None if table is None else np.array([one._map_mag_to_param(value) for value in table], np.float64)
 
-    return [[one.name, str(one.mag_range), one.randomly_negate, one.param_device, parameter(one)] for one in augmentations]
+    return [
+        [augmentation.name, str(augmentation.mag_range), augmentation.randomly_negate, augmentation.param_device, parameter(augmentation)]
+        for augmentation in augmentations
+    ]
 
 
 SUITES: list[tuple[str, str]] = [
@@ -111,23 +114,23 @@ SUITES: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize("given", [{}, {"use_shape": True}, {"max_translate_abs": (7, 9)}, {"use_shape": True, "max_translate_rel": 0.3}], ids=str)
-@pytest.mark.parametrize(("module", "name"), SUITES, ids=lambda one: one)
+@pytest.mark.parametrize(("module", "name"), SUITES, ids=lambda value: value)
 def test_tables_of_augmentations_equal_dali(module: str, name: str, given: dict[str, Any]) -> None:
     def program(dali: Any) -> Any:
-        made = getattr(sub(dali, f"auto_aug.{module}"), name)(**given)
-        if not hasattr(made, "sub_policies"):
-            return described(made)
-        steps = [[(one.name, probability, magnitude) for one, probability, magnitude in several] for several in made.sub_policies]
-        return made.name, made.num_magnitude_bins, described(made.augmentations.values()), steps
+        result = getattr(sub(dali, f"auto_aug.{module}"), name)(**given)
+        if not hasattr(result, "sub_policies"):
+            return described(result)
+        steps = [[(value.name, probability, magnitude) for value, probability, magnitude in several] for several in result.sub_policies]
+        return result.name, result.num_magnitude_bins, described(result.augmentations.values()), steps
 
     both(program, tolerance=1e-6)
 
 
 def test_reduced_image_net_table_equals_dali() -> None:
     def program(dali: Any) -> Any:
-        made = sub(dali, "auto_aug.auto_augment").get_reduced_image_net_policy()
-        steps = [[(one.name, probability, magnitude) for one, probability, magnitude in several] for several in made.sub_policies]
-        return made.name, made.num_magnitude_bins, described(made.augmentations.values()), steps
+        result = sub(dali, "auto_aug.auto_augment").get_reduced_image_net_policy()
+        steps = [[(value.name, probability, magnitude) for value, probability, magnitude in several] for several in result.sub_policies]
+        return result.name, result.num_magnitude_bins, described(result.augmentations.values()), steps
 
     both(program, tolerance=1e-6)
 
@@ -144,7 +147,7 @@ def run(definition: Callable[[Any], Any], data: Any, runs: int = 1, layout: str 
         return definition(ours.fn.external_source(source=lambda: data, layout=layout))
 
     pipe = pipeline()
-    return [np.array(one) for _ in range(runs) for one in pipe.run()[0]]
+    return [np.array(output) for _ in range(runs) for output in pipe.run()[0]]
 
 
 POLICIES: dict[str, Callable[[Any], Any]] = {
@@ -162,15 +165,15 @@ POLICIES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_policies_run(name: str) -> None:
-    given = images(7)
-    first, again = run(POLICIES[name], given, 3), run(POLICIES[name], given, 3)
-    assert [one.shape for one in first] == [one.shape for one in given] * 3
-    assert all(one.dtype == np.uint8 for one in first)
-    for one, other in zip(first, again, strict=True):
-        np.testing.assert_array_equal(one, other)
+    source = images(7)
+    first, again = run(POLICIES[name], source, 3), run(POLICIES[name], source, 3)
+    assert [value.shape for value in first] == [value.shape for value in source] * 3
+    assert all(value.dtype == np.uint8 for value in first)
+    for item, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(item, other)
     if "shape" not in name or name == "rand_shape":
-        other_seed = run(POLICIES[name], given, 3, seed=8)
-        same = all(np.array_equal(one, other) for one, other in zip(first, other_seed, strict=True))
+        other_seed = run(POLICIES[name], source, 3, seed=8)
+        same = all(np.array_equal(value, other) for value, other in zip(first, other_seed, strict=True))
         assert same == (name == "rand_shape")  # which has a seed of its own
 
 
@@ -182,10 +185,10 @@ def test_policies_run_in_a_branch(name: str) -> None:
             x = POLICIES[name](x)
         return x
 
-    given = images(8)
-    made = run(definition, given, 2)
-    assert all(np.array_equal(one, other) for one, other in zip(made[1::2], [*given, *given][1::2], strict=True))
-    assert not all(np.array_equal(one, other) for one, other in zip(made[::2], [*given, *given][::2], strict=True))
+    value = images(8)
+    output = run(definition, value, 2)
+    assert all(np.array_equal(result, other) for result, other in zip(output[1::2], [*value, *value][1::2], strict=True))
+    assert not all(np.array_equal(result, other) for result, other in zip(output[::2], [*value, *value][::2], strict=True))
 
 
 def tagged(core: Any, k: int, negate: bool = False) -> Any:
@@ -200,7 +203,7 @@ def tagged(core: Any, k: int, negate: bool = False) -> Any:
 
 def counted(definition: Callable[[Any], Any], size: int) -> Counter[tuple[int, ...]]:
     data = [np.array([7], np.int32)] * size
-    return Counter(tuple(one[1:].tolist()) for one in run(definition, data, layout=""))
+    return Counter(tuple(output[1:].tolist()) for output in run(definition, data, layout=""))
 
 
 def test_custom_augmentations_are_drawn_with_their_probability() -> None:
@@ -226,16 +229,16 @@ def test_custom_augmentations_are_drawn_with_their_probability() -> None:
 def test_one_operation_equals_conditions() -> None:
     """With one augmentation to choose from, both forms do the same."""
     a, core, rand = (sub(ours, f"auto_aug.{name}") for name in ("augmentations", "core", "rand_augment"))
-    given = images(3)
+    source = images(3)
     for name in ("posterize", "sharpness", "contrast", "equalize"):
-        one = getattr(a, name).augmentation(randomly_negate=False)
+        item = getattr(a, name).augmentation(randomly_negate=False)
 
-        @core.augmentation(mag_range=one.mag_range, mag_to_param=one.mag_to_param)
-        def same(data: Any, parameter: Any, one: Any = one) -> Any:
+        @core.augmentation(mag_range=item.mag_range, mag_to_param=item.mag_to_param)
+        def same(data: Any, parameter: Any, one: Any = item) -> Any:
             return one.op(data, parameter)
 
-        fused = run(lambda x, one=one: rand.apply_rand_augment([one], x, 2, 7), given)
-        tree = run(lambda x, same=same: rand.apply_rand_augment([same], x, 2, 7), given)
+        fused = run(lambda x, value=item: rand.apply_rand_augment([value], x, 2, 7), source)
+        tree = run(lambda x, same=same: rand.apply_rand_augment([same], x, 2, 7), source)
         for left, right in zip(fused, tree, strict=True):
             np.testing.assert_array_equal(left, right)
 
@@ -247,7 +250,7 @@ def test_builtin_policies_are_one_operation() -> None:
 
     pipe = pipeline()
     pipe.build()
-    assert [one.kind for one in pipe._graph.operations] == ["Constant", "AutoAugmentPolicy", "AutoAugmentPolicy"]
+    assert [operation.kind for operation in pipe._graph.operations] == ["Constant", "AutoAugmentPolicy", "AutoAugmentPolicy"]
 
 
 def test_select_applies_the_chosen_operation() -> None:
@@ -295,20 +298,20 @@ def signs(index: Any) -> Any:
 
 
 PARAMETERS: dict[str, tuple[Callable[[Any, Any, Any], Any], dict[str, Any]]] = {
-    "constant": (lambda core, one, index: one(index, magnitude_bin=2, num_magnitude_bins=5), {"mag_range": (100, 110)}),
-    "varying": (lambda core, one, index: one(index, magnitude_bin=index, num_magnitude_bins=6), {"mag_range": (100, 110)}),
-    "list": (lambda core, one, index: one(index, magnitude_bin=index), {"mag_range": np.array([1, 1, 2, 3, 5, 8, 13])}),
+    "constant": (lambda core, value, index: value(index, magnitude_bin=2, num_magnitude_bins=5), {"mag_range": (100, 110)}),
+    "varying": (lambda core, value, index: value(index, magnitude_bin=index, num_magnitude_bins=6), {"mag_range": (100, 110)}),
+    "list": (lambda core, value, index: value(index, magnitude_bin=index), {"mag_range": np.array([1, 1, 2, 3, 5, 8, 13])}),
     "signed": (
-        lambda core, one, index: one(index, magnitude_bin=core.signed_bin(index, signs(index)), num_magnitude_bins=7),
+        lambda core, value, index: value(index, magnitude_bin=core.signed_bin(index, signs(index)), num_magnitude_bins=7),
         {"mag_range": (1, 7), "randomly_negate": True},
     ),
     "signed_constant": (
-        lambda core, one, index: one(index, magnitude_bin=core.signed_bin(3, signs(index)), num_magnitude_bins=7),
+        lambda core, value, index: value(index, magnitude_bin=core.signed_bin(3, signs(index)), num_magnitude_bins=7),
         {"mag_range": (1, 7), "randomly_negate": True},
     ),
-    "unsigned": (lambda core, one, index: one(index, magnitude_bin=core.signed_bin(index), num_magnitude_bins=7), {"mag_range": (1, 7)}),
+    "unsigned": (lambda core, value, index: value(index, magnitude_bin=core.signed_bin(index), num_magnitude_bins=7), {"mag_range": (1, 7)}),
     "arrays": (
-        lambda core, one, index: one(index, magnitude_bin=index, num_magnitude_bins=9),
+        lambda core, value, index: value(index, magnitude_bin=index, num_magnitude_bins=9),
         {"mag_range": (1, 9), "mag_to_param": lambda magnitude: np.array([magnitude, 42], np.uint16)},
     ),
 }
@@ -316,8 +319,8 @@ PARAMETERS: dict[str, tuple[Callable[[Any, Any, Any], Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_magnitudes_equal_dali(name: str) -> None:
-    call, given = PARAMETERS[name]
-    both(lambda dali: magnitudes(dali, call, **given))
+    call, value = PARAMETERS[name]
+    both(lambda dali: magnitudes(dali, call, **value))
 
 
 def test_augmentation_exposes_its_settings() -> None:
@@ -417,8 +420,8 @@ def test_policy_names_equal_dali() -> None:
     def program(dali: Any) -> Any:
         a, core = sub(dali, "auto_aug.augmentations"), sub(dali, "auto_aug.core")
         others = [a.rotate.augmentation(mag_range=(0, k + 1)) for k in range(12)]
-        policy = core.Policy("p", 20, [[(a.invert, 0.5, None), (one, 0.25, 3)] for one in others])
-        steps = [[(one.name, probability, magnitude) for one, probability, magnitude in several] for several in policy.sub_policies]
+        policy = core.Policy("p", 20, [[(a.invert, 0.5, None), (other, 0.25, 3)] for other in others])
+        steps = [[(value.name, probability, magnitude) for value, probability, magnitude in several] for several in policy.sub_policies]
         return list(policy.augmentations), steps, str(core.Policy("e", 3, []))
 
     both(program)
@@ -430,7 +433,7 @@ def test_unsigned_magnitudes_warn() -> None:
 
 
 def test_policies_are_serialized() -> None:
-    given = images(3)
+    value = images(3)
 
     def definition() -> Any:
         x = ours.fn.external_source(name="x", layout="HWC")
@@ -441,15 +444,15 @@ def test_policies_are_serialized() -> None:
     pipe = ours.pipeline_def(definition)(batch_size=3, seed=5, enable_conditionals=True, prefetch_queue_depth=1)
     again = ours.Pipeline.deserialize(pipe.serialize())
     for _ in range(2):
-        for one, other in zip(pipe.run(x=given), again.run(x=given), strict=True):
+        for output, other in zip(pipe.run(x=value), again.run(x=value), strict=True):
             for k in range(3):
-                np.testing.assert_array_equal(one.at(k), other.at(k))
+                np.testing.assert_array_equal(output.at(k), other.at(k))
 
 
 @pytest.mark.parametrize("form", ["rand", "trivial", "auto"])
 def test_custom_policies_are_serialized(form: str) -> None:
     """As trees of conditions: no function is stored."""
-    given = images(4)
+    value = images(4)
 
     def program(dali: Any) -> Any:
         core, known = sub(dali, "auto_aug.core"), sub(dali, "auto_aug.augmentations")
@@ -479,9 +482,9 @@ def test_custom_policies_are_serialized(form: str) -> None:
         results = []
         for pipe in pipes:
             for _ in range(3):
-                pipe.feed_input("x", given)
+                pipe.feed_input("x", value)
                 (made_of,) = pipe.run()
                 results.append(np.concatenate([np.array(made_of.at(k)).ravel() for k in range(4)]))
-        return [bool((one == other).all()) for one, other in zip(results[:3], results[3:], strict=True)]
+        return [bool((result == other).all()) for result, other in zip(results[:3], results[3:], strict=True)]
 
     assert both(program) == [True] * 3

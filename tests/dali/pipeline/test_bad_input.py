@@ -33,7 +33,7 @@ def program(graph: Callable[[Any], Any], error: type[Exception], runs: int = 4, 
 
 
 def batches(fn: Any, *given: Any, **arguments: Any) -> Any:
-    return fn.external_source(source=[np.asarray(one) for one in given], **arguments)
+    return fn.external_source(source=[np.asarray(value) for value in given], **arguments)
 
 
 def failing(_: Any) -> Any:
@@ -131,10 +131,10 @@ def test_a_condition_that_is_no_scalar(condition: np.ndarray) -> None:
         def graph() -> Any:
             node = dali.fn.external_source(source=[condition] * 3)
             if node:
-                made = node * 1
+                result = node * 1
             else:
-                made = node * 2
-            return made
+                result = node * 2
+            return result
 
         return run_on(graph(), 2, RuntimeError)
 
@@ -180,8 +180,8 @@ def test_an_iterator_goes_on_after_the_error_of_a_source() -> None:
 def test_an_iterator_goes_on_after_the_error_of_an_operator(depth: int, tmp_path: Path) -> None:
     """However many fail, and a batch that fails counts: the next epoch begins at its first sample."""
     files = [tmp_path / str(k) for k in range(10)]
-    for k, one in enumerate(files):
-        one.write_bytes(bytes([k]))
+    for k, file in enumerate(files):
+        file.write_bytes(bytes([k]))
 
     def function(sample: np.ndarray) -> np.ndarray:
         if sample[0] in (3, 5, 8):
@@ -189,7 +189,7 @@ def test_an_iterator_goes_on_after_the_error_of_an_operator(depth: int, tmp_path
         return sample
 
     def graph() -> Any:
-        return ours.fn.python_function(ours.fn.readers.file(files=[str(one) for one in files], name="reader")[0], function=function)
+        return ours.fn.python_function(ours.fn.readers.file(files=[str(item) for item in files], name="reader")[0], function=function)
 
     epoch = [[0, 1], "RuntimeError", "RuntimeError", [6, 7], "RuntimeError", "StopIteration"]
     assert taken(define(ours, graph, 2, prefetch_queue_depth=depth), 18, reader_name="reader", auto_reset=True) == epoch * 3

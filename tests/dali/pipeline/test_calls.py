@@ -93,7 +93,7 @@ def test_several_input_sets():
             first, second = dali.fn.noise.gaussian([image, image], stddev=20.0)
             return a == b, first == second
 
-        return [bool(np.all(one.as_array())) for one in run(dali, define)]
+        return [bool(np.all(output.as_array())) for output in run(dali, define)]
 
     assert both(program) == [True, True]
 
@@ -104,10 +104,10 @@ def test_input_sets_of_several_outputs():
     def program(dali):
         def define(dali):
             short, long = dali.types.Constant(np.eye(1, 4000, 2000, dtype=np.float32)[0]), dali.types.Constant(np.ones(5000, np.float32))
-            made = dali.fn.nonsilent_region([short, long])
-            assert [type(one) for one in made] == [list, list]
+            result = dali.fn.nonsilent_region([short, long])
+            assert [type(item) for item in result] == [list, list]
             joined = dali.fn.cat([short, long], long)
-            return (*made[0], *made[1], *joined)
+            return (*result[0], *result[1], *joined)
 
         return run(dali, define)
 
@@ -138,7 +138,7 @@ def test_a_truth_value_is_a_seed():
 
         pipe = drawn()
         pipe.build()
-        return [one.as_array().shape for one in pipe.run()]
+        return [output.as_array().shape for output in pipe.run()]
 
     both(program)
 
@@ -148,8 +148,8 @@ def test_input_sets_of_different_lengths():
 
     def program(dali):
         def define(dali):
-            one = dali.types.Constant(np.ones(7, np.float32))
-            return tuple(dali.fn.cat([one, one], [one, one, one]))
+            value = dali.types.Constant(np.ones(7, np.float32))
+            return tuple(dali.fn.cat([value, value], [value, value, value]))
 
         return run(dali, define)
 
@@ -219,14 +219,14 @@ def test_deprecated_names_work_and_warn(call, text):
     """Former names of operators and arguments."""
     both(
         lambda dali: [
-            one.shape()
-            for one in run(dali, lambda dali: eval(call, {"fn": dali.fn, "types": dali.types, "image": dali.types.Constant(IMAGE, layout="HWC")}))
+            output.shape()
+            for output in run(dali, lambda dali: eval(call, {"fn": dali.fn, "types": dali.types, "image": dali.types.Constant(IMAGE, layout="HWC")}))
         ]
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         eval(call, {"fn": ours.fn, "types": ours.types, "image": ours.types.Constant(IMAGE, layout="HWC")})
-    assert any(text in str(one.message) and one.category is DeprecationWarning and one.filename == "<string>" for one in caught)
+    assert any(text in str(value.message) and value.category is DeprecationWarning and value.filename == "<string>" for value in caught)
 
 
 def test_both_names_of_an_argument():

@@ -22,10 +22,10 @@ NAMES = ["label", "number"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("files")
+    result = tmp_path_factory.mktemp("files")
     for k in range(FILES):
-        (made / f"{k:02d}.bin").write_bytes(bytes([k]))
-    return made
+        (result / f"{k:02d}.bin").write_bytes(bytes([k]))
+    return result
 
 
 def pipeline(dali: ModuleType, folder: Path, batch_size: int = 4, shard: int = 0, shards: int = 1, depth: int = 2, **options: Any) -> Any:
@@ -42,7 +42,7 @@ def pipeline(dali: ModuleType, folder: Path, batch_size: int = 4, shard: int = 0
 
 
 def values(step: Any) -> Any:
-    return [{key: one[key].tolist() for key in one} for one in step]
+    return [{key: value[key].tolist() for key in value} for value in step]
 
 
 def following(loader: Any, steps: int) -> list[Any]:
@@ -150,10 +150,10 @@ def test_sized_iterators_of_sources_that_end_continue(taken: int, resets: bool) 
             return DALIGenericIterator(definition(), ["x"], size=6, auto_reset=resets)
 
     def epoch(iterator: DALIGenericIterator) -> list[list[int]]:
-        made = [batch[0]["x"].flatten().tolist() for batch in iterator]
+        results = [batch[0]["x"].flatten().tolist() for batch in iterator]
         if not resets:
             iterator.reset()
-        return made
+        return results
 
     original = loader()
     seen = 0
@@ -185,7 +185,7 @@ def test_run_continues_after_the_last_delivered_iteration(folder: Path, tmp_path
     assert restored.is_restored_from_checkpoint
     assert not original.is_restored_from_checkpoint
     for _ in range(9):
-        assert [one.as_array().tolist() for one in restored.run()] == [one.as_array().tolist() for one in original.run()]
+        assert [output.as_array().tolist() for output in restored.run()] == [output.as_array().tolist() for output in original.run()]
 
 
 def test_the_state_is_readable_and_small(folder: Path) -> None:

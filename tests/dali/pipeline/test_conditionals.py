@@ -98,21 +98,21 @@ def attributes(dali: Any, i: Any, even: Any, x: Any) -> Any:
             self.a = x
             self.inner = None
 
-    one, two = Holder(), Holder()
-    one.inner = two
+    value, two = Holder(), Holder()
+    value.inner = two
     items = {"k": x, 3: i}
     values = [x, i]
     if even:
-        one.a = x + 1
-        one.inner.a = x + 2
+        value.a = x + 1
+        value.inner.a = x + 2
         items["k"] = x + 3
         values[0] = x + 4
-        one.new = i + 5
+        value.new = i + 5
     else:
-        one.new = i + 6
+        value.new = i + 6
         items[3] = i + 7
         values[1] = i + 8
-    return one.a, two.a, items["k"], items[3], *values, one.new
+    return value.a, two.a, items["k"], items[3], *values, value.new
 
 
 def constants(dali: Any, i: Any, even: Any, x: Any) -> Any:
@@ -137,8 +137,8 @@ def whole_batch(dali: Any, i: Any, even: Any, x: Any) -> Any:
     fn = dali.fn
     numbers = fn.external_source(source=lambda info: np.array(info.idx_in_batch * 11, np.int32), batch=False)
     if even:
-        made = fn.external_source(source=lambda info: np.array(info.idx_in_batch * 7, np.int32), batch=False)
-        out = made + i
+        result = fn.external_source(source=lambda info: np.array(info.idx_in_batch * 7, np.int32), batch=False)
+        out = result + i
         constant = fn.constant(idata=[3, 4], shape=[2])
     else:
         out = numbers
@@ -275,22 +275,22 @@ def lists(dali: Any, i: Any, even: Any, x: Any) -> Any:
             found.append(v + k)
         return found
 
-    made = [x]
+    results = [x]
     if even:
-        made += [x + 1]
+        results += [x + 1]
         parts = collected(x)
     else:
-        made = [*made, x - 1]
+        results = [*results, x - 1]
         parts = collected(x * 2)
         parts.reverse()
-    return *made, *parts
+    return *results, *parts
 
 
 def unusual(dali: Any, i: Any, even: Any, x: Any) -> Any:
     import functools
 
     text = "1 if x else 2"
-    picked = list(map(lambda one: one and even, [even, i > 3]))  # noqa: C417
+    picked = list(map(lambda value: value and even, [even, i > 3]))  # noqa: C417
     total = functools.reduce(lambda a, b: a + b, [x, x, x])
     if even:
         total = total + len(f"{text!r:>20}")
@@ -307,10 +307,10 @@ def test_permutation_inside_a_branch() -> None:
                 i = dali.fn.batch_permutation()
         return i
 
-    for one in defined(ours_module, program, runs=5, batch_size=BATCH):
-        made = [int(value) for value in one[0].as_array()]
-        assert sorted(made[:5]) == [0, 1, 2, 3, 4]
-        assert made[5:] == [5, 6, 7, 8]
+    for item in defined(ours_module, program, runs=5, batch_size=BATCH):
+        results = [int(value) for value in item[0].as_array()]
+        assert sorted(results[:5]) == [0, 1, 2, 3, 4]
+        assert results[5:] == [5, 6, 7, 8]
 
 
 def test_scalar_constants_in_branches() -> None:
@@ -321,9 +321,9 @@ def test_scalar_constants_in_branches() -> None:
             out = dali.types.Constant(4).uint8()
         return out
 
-    made = defined(ours_module, program)[0][0]
-    assert made.dtype is ours_module.types.UINT8
-    assert made.as_array().tolist() == [4 if k % 2 else 3 for k in range(BATCH)]
+    result = defined(ours_module, program)[0][0]
+    assert result.dtype is ours_module.types.UINT8
+    assert result.as_array().tolist() == [4 if k % 2 else 3 for k in range(BATCH)]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -366,9 +366,9 @@ def counters(dali: Any, i: Any, even: Any, x: Any) -> Any:
         out = counter.add(counter.add(x))
     if even and counter.add(i) > 2:
         out = counter.add_for_some(out)
-    made = out, counter.add(i), counter.add_for_some(i)
+    result = out, counter.add(i), counter.add_for_some(i)
     assert (counter.number, counter.name, counter.last, counts) == (9, "call 9", 9, {"calls": 7})
-    return made
+    return result
 
 
 PROGRAMS = [
@@ -377,11 +377,11 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.parametrize("program", [captured, lists, unusual, chains, nested, python_values], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("program", [captured, lists, unusual, chains, nested, python_values], ids=lambda value: value.__name__)
 def test_same_as_python(program: Callable[..., Any]) -> None:
     same_as_python(program)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda value: value.__name__)
 def test_same_as_dali(program: Callable[..., Any]) -> None:
     same_as_dali(program)

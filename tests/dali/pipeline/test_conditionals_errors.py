@@ -80,7 +80,7 @@ def asserted(dali: Any, i: Any, even: Any, x: Any) -> Any:
 
 
 def comprehension(dali: Any, i: Any, even: Any, x: Any) -> Any:
-    return [one for one in (x,) if even][0]  # noqa: RUF015
+    return [value for value in (x,) if even][0]  # noqa: RUF015
 
 
 def not_scalar(dali: Any, i: Any, even: Any, x: Any) -> Any:
@@ -319,8 +319,8 @@ def test_no_source() -> None:
 
 
 def test_library_functions_stay() -> None:
-    for one in (np.linspace, inspect.getsource, functools.wraps, dali_of_ours.fn.resize, dali_of_ours.data_node.DataNode.gpu, len, dict, [].append):
-        assert convert(one) is one
+    for value in (np.linspace, inspect.getsource, functools.wraps, dali_of_ours.fn.resize, dali_of_ours.data_node.DataNode.gpu, len, dict, [].append):
+        assert convert(value) is value
 
 
 def with_defaults(a: Any, b: Any = (1, 2), *rest: Any, c: Any = None, **more: Any) -> Any:
@@ -330,18 +330,18 @@ def with_defaults(a: Any, b: Any = (1, 2), *rest: Any, c: Any = None, **more: An
 
 
 def test_converted_functions_look_like_the_given_ones() -> None:
-    made = convert(with_defaults)
-    assert made is not with_defaults
-    assert made(1) == (1, (1, 2), (), {}, {})
-    assert made(1, 2, 3, c=4, d=5) == (1, 2, (3,), 4, {"d": 5})
-    assert inspect.signature(made) == inspect.signature(with_defaults)
-    assert inspect.getsource(made) == inspect.getsource(with_defaults)
+    result = convert(with_defaults)
+    assert result is not with_defaults
+    assert result(1) == (1, (1, 2), (), {}, {})
+    assert result(1, 2, 3, c=4, d=5) == (1, 2, (3,), 4, {"d": 5})
+    assert inspect.signature(result) == inspect.signature(with_defaults)
+    assert inspect.getsource(result) == inspect.getsource(with_defaults)
     for name in ("__name__", "__qualname__", "__module__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__", "__globals__"):
-        assert getattr(made, name) == getattr(with_defaults, name)
-    assert convert(made) is made
-    assert convert(with_defaults).__code__ is made.__code__
+        assert getattr(result, name) == getattr(with_defaults, name)
+    assert convert(result) is result
+    assert convert(with_defaults).__code__ is result.__code__
     with pytest.raises(TypeError, match=r"with_defaults\(\) missing 1 required positional argument"):
-        made()
+        result()
 
 
 class Base:
@@ -366,14 +366,14 @@ def test_private_names_and_super() -> None:
 
 
 def test_lambdas_of_one_line() -> None:
-    one, two = (lambda v: v and 1), (lambda v: v and 2)
+    value, two = (lambda v: v and 1), (lambda v: v and 2)
     same = [(lambda v, k=k: v and k) for k in range(3)]
     # fmt: off
     three, four = (lambda v: v or (lambda: "inner")()), (lambda v: v or (lambda: "other")())
     # fmt: on
-    assert [convert(f)(True) for f in (one, two, *same[1:])] == [1, 2, 1, 2]
+    assert [convert(f)(True) for f in (value, two, *same[1:])] == [1, 2, 1, 2]
     assert [convert(f)(0) for f in (three, four)] == ["inner", "other"]
-    assert convert(one) is not one
+    assert convert(value) is not value
 
 
 def test_generators_and_coroutines_stay() -> None:
@@ -401,9 +401,9 @@ def test_long_chains_of_python_conditions() -> None:
     source = f"def choose(name):\n{text}    return None\n"
     linecache.cache["<generated>"] = len(source), None, source.splitlines(True), "<generated>"
     exec(compile(source, "<generated>", "exec"), space)
-    made = convert(space["choose"])
-    assert made is not space["choose"]
-    assert [made(k) for k in (0, 7, 119, 200)] == [0, 14, 238, None]
+    result = convert(space["choose"])
+    assert result is not space["choose"]
+    assert [result(k) for k in (0, 7, 119, 200)] == [0, 14, 238, None]
 
 
 def test_closures_share_their_variables() -> None:
@@ -414,6 +414,6 @@ def test_closures_share_their_variables() -> None:
         count += 1
         return count if count != 2 and count else -1
 
-    made = convert(up)
-    assert [made(), up(), made()] == [1, -1, 3]
+    result = convert(up)
+    assert [result(), up(), result()] == [1, -1, 3]
     assert count == 3

@@ -189,11 +189,11 @@ def caught(dali: Any, i: Any, even: Any, x: Any) -> Any:
 ONLY_OURS = [returns_from_some, leaves_loops, all_leave, caught, walrus_and_match]
 
 
-@pytest.mark.parametrize("program", [*ONLY_OURS, early_returns, logic, skips], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("program", [*ONLY_OURS, early_returns, logic, skips], ids=lambda value: value.__name__)
 def test_same_as_python(program: Callable[..., Any]) -> None:
     same_as_python(program)
 
 
-@pytest.mark.parametrize("program", [early_returns, logic, tries, skips], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("program", [early_returns, logic, tries, skips], ids=lambda value: value.__name__)
 def test_same_as_dali(program: Callable[..., Any]) -> None:
     same_as_dali(program)

@@ -113,9 +113,11 @@ def test_enumeration_members_are_module_attributes():
         found = []
         for name in ("DALIDataType", "DALIInterpType", "DALIImageType"):
             enumeration = getattr(dali.types, name)
-            found += [[name, key, int(one), str(one), one.name] for key, one in sorted(enumeration.__members__.items()) if key[0] != "_"]
+            found += [[name, key, int(value), str(value), value.name] for key, value in sorted(enumeration.__members__.items()) if key[0] != "_"]
             assert all(
-                getattr(dali.types, key) is one or getattr(dali.types, key) == one for key, one in enumeration.__members__.items() if key[0] != "_"
+                getattr(dali.types, key) is value or getattr(dali.types, key) == value
+                for key, value in enumeration.__members__.items()
+                if key[0] != "_"
             )
         return [*found, dali.types.NCHW, dali.types.NHWC, dali.types.NFCHW, dali.types.NFHWC, dali.types.SAME, dali.types.CPU_ONLY_DEVICE_ID]
 

@@ -51,7 +51,7 @@ def test_nodes_hold_data(capsys: pytest.CaptureFixture[str]) -> None:
     pipe = pipeline()
     for k in range(2):
         _, y = pipe.run()
-        assert [one[0][0] for one in seen[k]] == [2 * (3 * k + i) + 1 for i in range(3)]
+        assert [value[0][0] for value in seen[k]] == [2 * (3 * k + i) + 1 for i in range(3)]
         assert y.at(2).tolist() == [[-(2 * (3 * k + 2) + 1)] * 2] * 3
     printed = capsys.readouterr().out
     assert printed.count("DataNodeDebug") == 2
@@ -118,7 +118,7 @@ def test_readers_go_on(tmp_path: Path) -> None:
     both(definition, runs=4)
     pipe = experimental.pipeline_def(debug=True)(definition)(batch_size=3)
     iterator = DALIGenericIterator(pipe, ["images", "labels"], reader_name="Reader", last_batch_policy=LastBatchPolicy.PARTIAL, auto_reset=True)
-    assert [[len(one[0]["images"]) for one in iterator] for _ in range(2)] == [[3, 3, 1], [3, 3, 1]]
+    assert [[len(batch[0]["images"]) for batch in iterator] for _ in range(2)] == [[3, 3, 1], [3, 3, 1]]
 
 
 def test_end_of_data_and_reset() -> None:
@@ -163,7 +163,7 @@ def test_batches_of_other_sizes() -> None:
         return x, fn.random.uniform(range=[0, 1]), fn.constant(idata=3)
 
     pipe = pipeline()
-    assert [[len(one) for one in pipe.run()] for _ in range(3)] == [[size] * 3 for size in sizes]
+    assert [[len(output) for output in pipe.run()] for _ in range(3)] == [[size] * 3 for size in sizes]
 
 
 def test_debug_mode_errors_name_the_operator() -> None:
@@ -226,14 +226,14 @@ def test_operators_take_data() -> None:
 
     wanted = pipeline_def(graph)(batch_size=5, num_threads=2).run()
     as_list = TensorListCPU(images)
-    for one, angle in (
+    for value, angle in (
         (images, angles),
         ([torch.from_numpy(k) for k in images], TensorListCPU(angles)),
         (as_list, [torch.tensor(k) for k in angles]),
     ):
         seen: list[Any] = []
 
-        def given(data: Any = one, angle: Any = angle, seen: list[Any] = seen) -> Any:
+        def given(data: Any = value, angle: Any = angle, seen: list[Any] = seen) -> Any:
             rotated = fn.rotate(data, angle=angle, fill_value=0)
             seen.append(rotated.get().shape())
             return rotated, fn.cast(data, dtype=types.INT32)
@@ -293,11 +293,11 @@ def test_given_input_sets() -> None:
 
     @experimental.pipeline_def(debug=True, batch_size=3)
     def pipeline() -> Any:
-        one, other = fn.noise.gaussian(lists, stddev=1.0)
-        return one, other - 10
+        value, other = fn.noise.gaussian(lists, stddev=1.0)
+        return value, other - 10
 
-    one, other = pipeline().run()
-    np.testing.assert_allclose(one.as_array(), other.as_array(), rtol=0, atol=1e-5)
+    item, other = pipeline().run()
+    np.testing.assert_allclose(item.as_array(), other.as_array(), rtol=0, atol=1e-5)
 
 
 def test_branches_take_no_data() -> None:
@@ -325,5 +325,5 @@ def test_data_is_no_input_of_graphs() -> None:
 def test_experimental_is_a_module() -> None:
     """Its import in the form of a module finds it, though ``pipeline`` is no package."""
     line = "import torch_ndd.dali.pipeline.experimental as a; from torch_ndd.dali.pipeline import experimental as b; print(a is b)"
-    made = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
-    assert made.stdout.strip() == "True", made.stderr
+    result = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
+    assert result.stdout.strip() == "True", result.stderr

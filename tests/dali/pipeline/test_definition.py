@@ -117,11 +117,11 @@ def test_the_definition_runs_at_the_call():
             return dali.types.Constant([1])
 
         pipe = p()
-        made = len(calls)
+        result = len(calls)
         pipe.build()
         pipe.build()
         pipe.run()
-        return made, len(calls), calls, dali.Pipeline.current() is None
+        return result, len(calls), calls, dali.Pipeline.current() is None
 
     both(program)
 
@@ -195,17 +195,17 @@ def test_explicit_current_pipelines():
     """push_current and pop_current, nested, and per thread."""
 
     def program(dali):
-        one, two = dali.Pipeline(1, 1, None), dali.Pipeline(1, 1, None)
+        value, two = dali.Pipeline(1, 1, None), dali.Pipeline(1, 1, None)
         found = []
-        with one:
+        with value:
             with two:
                 found.append(dali.Pipeline.current() is two)
-            found.append(dali.Pipeline.current() is one)
+            found.append(dali.Pipeline.current() is value)
             thread = threading.Thread(target=lambda: found.append(dali.Pipeline.current() is None))
             thread.start()
             thread.join()
-        dali.Pipeline.push_current(one)
-        found.append(dali.Pipeline.current() is one)
+        dali.Pipeline.push_current(value)
+        found.append(dali.Pipeline.current() is value)
         dali.Pipeline.pop_current()
         return [*found, dali.Pipeline.current() is None]
 
@@ -405,10 +405,10 @@ with warnings.catch_warnings(record=True) as caught:
         a, b = p().run()
 print(len([one for one in caught if "no GPU" in str(one.message)]), a.as_cpu().as_array().max(), b.as_array().max())
 """
-    made = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env={**__import__("os").environ, "CUDA_VISIBLE_DEVICES": ""}, check=False
     )
-    assert made.stdout.split() == ["1", "3", "3"], made.stderr
+    assert result.stdout.split() == ["1", "3", "3"], result.stderr
 
 
 def test_importing_is_lazy():
@@ -416,8 +416,8 @@ def test_importing_is_lazy():
     program = (
         "import sys, torch_ndd; assert not any(name.startswith('torch_ndd.dali') for name in sys.modules); print(torch_ndd.dali.fn.resize.__name__)"
     )
-    made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert made.stdout.strip() == "resize", made.stderr
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert result.stdout.strip() == "resize", result.stderr
 
 
 def test_no_warnings():

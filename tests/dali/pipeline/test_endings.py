@@ -24,8 +24,8 @@ from torch_ndd.dali._inputs import worker_pool as _worker_pool
 
 @pytest.fixture(scope="module")
 def forks() -> Any:
-    with Forks("torch_ndd.dali") as made:
-        yield made
+    with Forks("torch_ndd.dali") as result:
+        yield result
 
 
 def parallel(source: Any, workers: int = 2) -> Pipeline:
@@ -122,8 +122,8 @@ def test_a_pipeline_that_ended_or_failed_is_gone_with_its_last_reference(name: s
     refused = {"enable_checkpointing": True, "checkpoint": b"garbage"} if "checkpoint" in name else {}
     pipe = Pipeline(2, 1, prefetch_queue_depth=depth, **refused)
     with pipe:
-        made = ENDINGS[name]()
-        pipe.set_outputs(*(made if isinstance(made, tuple) else [made]))
+        result = ENDINGS[name]()
+        pipe.set_outputs(*(result if isinstance(result, tuple) else [result]))
     gone = weakref.ref(pipe)
     gc.disable()
     try:
@@ -264,31 +264,31 @@ print("ends", flush=True)
 def test_the_program_does_not_wait_for_loading_processes_that_ignore_signals(forks: Forks, how: str) -> None:
     process = forks.run(DEAF, how)
     process.wait_for("ends")
-    workers = {int(one) for one in process.output.split() if one.isdigit()}
+    workers = {int(value) for value in process.output.split() if value.isdigit()}
     assert workers
     assert process.wait(120) == 0, process.errors
     assert not any(map(alive, workers))
 
 
 def test_an_operator_of_another_pipeline_is_refused() -> None:
-    one, other = Pipeline(2, 1), Pipeline(2, 1)
-    with one:
+    value, other = Pipeline(2, 1), Pipeline(2, 1)
+    with value:
         node = fn.external_source(source=[np.zeros(2)], batch=False, cycle=True, name="of_one")
-        one.set_outputs(node + 1)
+        value.set_outputs(node + 1)
     with other:
         other.set_outputs(node + fn.constant(fdata=1.0))
     with pytest.raises(RuntimeError, match=r"of_one.*another pipeline") as error:
         other.build()
-    assert repr(one) in str(error.value)
+    assert repr(value) in str(error.value)
     assert repr(other) in str(error.value)
-    assert np.asarray(one.run()[0].as_array()).tolist() == [[1.0, 1.0]] * 2  # it can still be used
+    assert np.asarray(value.run()[0].as_array()).tolist() == [[1.0, 1.0]] * 2  # it can still be used
 
 
 def test_an_operator_of_a_deleted_pipeline_is_refused() -> None:
-    one, other = Pipeline(2, 1), Pipeline(2, 1)
-    with one:
+    value, other = Pipeline(2, 1), Pipeline(2, 1)
+    with value:
         node = fn.constant(fdata=1.0)
-    del one
+    del value
     with other:
         other.set_outputs(node)
     with pytest.raises(RuntimeError, match="another pipeline, which was deleted"):

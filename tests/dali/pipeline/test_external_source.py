@@ -20,9 +20,9 @@ def compared(source=None, count=3, raises=None, **options):
     """Run a pipeline with one external source under both. ``source`` is made anew for each from a function of ``dali`` with the attribute `make`."""
 
     def program(dali):
-        one = source(dali) if getattr(source, "make", False) else source
-        given = {key: value(dali) if getattr(value, "make", False) else value for key, value in options.items()}
-        return iterations(made(dali, one, **given), count)
+        item = source(dali) if getattr(source, "make", False) else source
+        values = {key: value(dali) if getattr(value, "make", False) else value for key, value in options.items()}
+        return iterations(made(dali, item, **values), count)
 
     return both(program, raises=raises)
 
@@ -138,7 +138,7 @@ def test_cycles_of_several_sources(lengths, cycles):
         pipe = dali.Pipeline(3, 1, None)
         with pipe:
             sources = [[full(k) for k in range(length)] for length in lengths]
-            pipe.set_outputs(*(dali.fn.external_source(one, cycle=cycle) for one, cycle in zip(sources, cycles, strict=True)))
+            pipe.set_outputs(*(dali.fn.external_source(source, cycle=cycle) for source, cycle in zip(sources, cycles, strict=True)))
         return iterations(pipe, 14)
 
     both(program)
@@ -154,7 +154,7 @@ def test_a_source_of_several_outputs_is_asked_once_at_its_end():
         return full(number), full(number)
 
     log = iterations(made(ours, source, depth=1, num_outputs=2), 4)
-    assert [one == "stop" for one in log] == [False, True, False, True]
+    assert [value == "stop" for value in log] == [False, True, False, True]
     assert asked == [0, 1, 0, 1]
 
 
@@ -214,7 +214,7 @@ def test_information_of_batches():
                 raise StopIteration
             return full(info.iteration)
 
-        return [iterations(made(dali, source, batch_info=True), 8), [list(one) for one in seen]]
+        return [iterations(made(dali, source, batch_info=True), 8), [list(value) for value in seen]]
 
     both(program)
 
@@ -266,7 +266,7 @@ FORMS = {
     "no dimensions": lambda dali: np.array(3.0),
     "dict": lambda dali: {"a": 1},
     "set": lambda dali: {1},
-    "generator": lambda dali: (one for one in full(1)),
+    "generator": lambda dali: (value for value in full(1)),
     "too many": lambda dali: full(1, 5),
     "too many in a list": lambda dali: [full(1)] * 5,
     "types": lambda dali: [np.zeros(2, np.float32), np.zeros(2, np.uint8)],
@@ -308,7 +308,7 @@ def test_batches_vary_in_size():
     """From iteration to iteration. DALI fails after an empty batch."""
     compared(anew(lambda dali: [full(0, 1), full(1, 3), full(3, 2)]), 5)
     pipe = made(ours, [full(0, 1), full(1, 0), [], full(3, 2)])
-    assert [one[0]["samples"] for one in map(plain, (pipe.run() for _ in range(4)))][1:3] == [[], []]
+    assert [value[0]["samples"] for value in map(plain, (pipe.run() for _ in range(4)))][1:3] == [[], []]
 
 
 def test_no_two_sizes_in_one_iteration():

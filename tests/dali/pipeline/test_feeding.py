@@ -58,7 +58,7 @@ def test_feeding_after_the_error():
         lambda pipe, dali: [pipe.feed_input("x", [np.float32([1]), np.float32([2, 3])]), pipe.run()],
         lambda pipe, dali: [pipe.feed_input("x", sub(dali, "tensors").TensorListCPU(full(1), "B")), pipe.run()],
         raising(
-            RuntimeError, lambda pipe, dali: [[pipe.feed_input("x", one) for one in (full(1), full(1).astype(np.uint8))], pipe.run(), pipe.run()]
+            RuntimeError, lambda pipe, dali: [[pipe.feed_input("x", value) for value in (full(1), full(1).astype(np.uint8))], pipe.run(), pipe.run()]
         ),
         lambda pipe, dali: [pipe.input_feed_count("x"), pipe.run(x=full(1)), pipe.run(x=full(2))],
     ],

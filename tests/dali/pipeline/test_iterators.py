@@ -24,10 +24,10 @@ MAP = ["data", "label"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("files")
+    result = tmp_path_factory.mktemp("files")
     for k in range(30):
-        (made / f"{k:02d}.bin").write_bytes(bytes([k]))
-    return made
+        (result / f"{k:02d}.bin").write_bytes(bytes([k]))
+    return result
 
 
 def readers(
@@ -53,7 +53,7 @@ def epochs(loader: Any, count: int, breaks: set[tuple[int, int]] = frozenset(), 
     for epoch in range(count):
         seen.append([len(loader), loader.size, loader._size])
         for k, step in enumerate(loader):
-            seen.append([[[key, one[key].flatten().tolist(), str(one[key].dtype)] for key in one] for one in step])
+            seen.append([[[key, value[key].flatten().tolist(), str(value[key].dtype)] for key in value] for value in step])
             if (epoch, k) in breaks:
                 seen.append("break")
                 break
@@ -68,7 +68,7 @@ def drawn(seed: int) -> dict[str, Any]:
     count = draw.randrange(1, 26)
     shards = min(count, draw.choice([1, 1, 2, 3, 4, 5]))
     some = draw.sample(range(shards), draw.randrange(1, shards + 1))
-    made: dict[str, Any] = {
+    results: dict[str, Any] = {
         "count": count,
         "batch_size": draw.randrange(1, 7),
         "shards": shards,
@@ -82,10 +82,10 @@ def drawn(seed: int) -> dict[str, Any]:
         "breaks": {(draw.randrange(4), draw.randrange(3)) for _ in range(draw.choice([0, 0, 1, 2]))},
     }
     if draw.random() < 0.25:
-        made |= {"size": draw.choice([count, draw.randrange(1, 30)]), "last_batch_padded": draw.random() < 0.5}
+        results |= {"size": draw.choice([count, draw.randrange(1, 30)]), "last_batch_padded": draw.random() < 0.5}
     else:
-        made["reader_name"] = "Reader"
-    return made
+        results["reader_name"] = "Reader"
+    return results
 
 
 OF_READER = ("count", "batch_size", "shards", "ids", "depth", "pad_last_batch", "stick_to_shard")
@@ -108,9 +108,9 @@ def test_random_configurations(folder: Path, group: int) -> None:
     logging.disable(logging.WARNING)
     try:
         for k in range(20):
-            given = drawn(100 * group + k)
-            result = both(lambda dali, given=given: program(dali, given))
-            assert result != "no batch" or given["policy"] == "DROP"
+            value = drawn(100 * group + k)
+            result = both(lambda dali, source=value: program(dali, source))
+            assert result != "no batch" or value["policy"] == "DROP"
     finally:
         logging.disable(logging.NOTSET)
 
@@ -330,7 +330,8 @@ def test_ragged_iterator_equals_dali(tags: list[str] | None, raises: Raises | No
     def program(dali: Any) -> Any:
         loader = torch_plugin(dali).DALIRaggedIterator(ragged(dali), MAP, output_types=tags)
         return [
-            [[[key, one[key].to_dense() if tags[k] == "sparse_coo" else one[key]] for k, key in enumerate(one)] for one in step] for step in loader
+            [[[key, value[key].to_dense() if tags[k] == "sparse_coo" else value[key]] for k, key in enumerate(value)] for value in step]
+            for step in loader
         ]
 
     both(program, raises=raises)
@@ -349,7 +350,7 @@ def test_ragged_partial_batches(folder: Path) -> None:
         readers(ours, folder), MAP, reader_name="Reader", output_types=tags, last_batch_policy=plugin.LastBatchPolicy.PARTIAL
     )
     last = list(loader)[-1][0]
-    assert [one.tolist() for one in last["data"]] == [[8], [9]]
+    assert [value.tolist() for value in last["data"]] == [[8], [9]]
     assert last["label"].to_dense().tolist() == [[8], [9]]
 
 
@@ -377,19 +378,19 @@ def test_dtypes_that_only_torch_has(dtype: str) -> None:
 
     values = next(torch_plugin(ours).DALIGenericIterator(definition(), ["data"]))[0]["data"]
     assert (values.dtype, values.tolist()) == (getattr(torch, dtype), [[0, 1], [2, 3]])
-    types = {type_.name: made for type_, made in torch_plugin(ours).to_torch_type.items()}
+    types = {type_.name: value for type_, value in torch_plugin(ours).to_torch_type.items()}
     assert types[dtype.upper()] == values.dtype
 
 
 def test_tensors_are_not_reused(folder: Path) -> None:
     loader = torch_plugin(ours).DALIGenericIterator(readers(ours, folder, count=24, depth=1), MAP, reader_name="Reader")
     steps = [step[0]["label"] for step in loader]
-    copies = [one.clone() for one in steps]
+    copies = [step.clone() for step in steps]
     steps[0].add_(100)
-    for one in steps[1:]:
-        one.add_(0)
-    assert [one.flatten().tolist() for one in steps[1:]] == [one.flatten().tolist() for one in copies[1:]]
-    assert len({one.data_ptr() for one in steps}) == len(steps)
+    for item in steps[1:]:
+        item.add_(0)
+    assert [step.flatten().tolist() for step in steps[1:]] == [copy.flatten().tolist() for copy in copies[1:]]
+    assert len({step.data_ptr() for step in steps}) == len(steps)
     assert torch.cat(copies).flatten().tolist() == list(range(24))
 
 
@@ -460,9 +461,9 @@ def test_feed_ndarray() -> None:
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
 
     def program(dali: Any, shape: list[int], dtype: torch.dtype) -> Any:
-        given = sub(dali, "tensors").TensorListCPU(values).as_tensor()
+        tensor = sub(dali, "tensors").TensorListCPU(values).as_tensor()
         target = torch.full(shape, -1, dtype=dtype)
-        return [torch_plugin(dali).feed_ndarray(given, target) is target, target]
+        return [torch_plugin(dali).feed_ndarray(tensor, target) is target, target]
 
     both(lambda dali: program(dali, [2, 3], torch.float32))
     for shape, dtype in (([3, 2], torch.float32), ([6], torch.float32), ([2, 3], torch.float64)):
@@ -476,10 +477,10 @@ def test_feed_ndarray() -> None:
 def test_to_torch_tensor() -> None:
     convert = sub(ours, "plugin.pytorch.torch_utils").to_torch_tensor
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
-    given = ours.tensors.TensorCPU(values)
-    assert convert(given, False).data_ptr() == given.data_ptr()
-    assert convert(given, True).data_ptr() != given.data_ptr()
-    assert torch.equal(convert(given, True), torch.from_numpy(values))
+    value = ours.tensors.TensorCPU(values)
+    assert convert(value, False).data_ptr() == value.data_ptr()
+    assert convert(value, True).data_ptr() != value.data_ptr()
+    assert torch.equal(convert(value, True), torch.from_numpy(values))
 
 
 @pytest.mark.parametrize("framework", ["tf", "jax", "paddle", "mxnet"])

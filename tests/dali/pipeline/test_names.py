@@ -53,15 +53,15 @@ def test_function_parameters_equal_dali(name: str | None) -> None:
     if name is None:
         pytest.skip("DALI is not installed")
     theirs = functools.reduce(getattr, name.split("."), importlib.import_module("nvidia.dali.fn"))
-    made = functools.reduce(getattr, name.split("."), ours.fn)
-    wanted, got = inspect.signature(theirs).parameters, inspect.signature(made).parameters
+    result = functools.reduce(getattr, name.split("."), ours.fn)
+    wanted, got = inspect.signature(theirs).parameters, inspect.signature(result).parameters
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    for key, one in wanted.items():
-        if one.kind in kinds and not key.startswith("_"):
+    for key, value in wanted.items():
+        if value.kind in kinds and not key.startswith("_"):
             assert key in got, f"{name} has no argument {key}"
             if key not in DEFAULTS or not name.startswith(DEFAULTS[key]):
-                assert shown(got[key].default) == shown(one.default), f"{name}: {key}"
-    assert made.__doc__
+                assert shown(got[key].default) == shown(value.default), f"{name}: {key}"
+    assert result.__doc__
 
 
 @pytest.mark.parametrize("name", operators() or [None])
@@ -115,10 +115,10 @@ MODULES = {
 @pytest.mark.parametrize("name", MODULES)
 def test_modules_have_the_public_names_of_dali(name: str) -> None:
     """Public names of modules."""
-    theirs, made = importlib.import_module(f"{real().__name__}.{name}"), importlib.import_module(f"torch_ndd.dali.{name}")
+    theirs, result = importlib.import_module(f"{real().__name__}.{name}"), importlib.import_module(f"torch_ndd.dali.{name}")
     for key in MODULES[name]:
         assert hasattr(theirs, key), key
-        assert hasattr(made, key), key
+        assert hasattr(result, key), key
 
 
 def test_the_package() -> None:
@@ -135,7 +135,7 @@ def test_the_package() -> None:
 
 def test_dynamic_mode() -> None:
     """The names of ``torch_ndd`` itself; its submodules cannot be imported a second time."""
-    theirs, dynamic = (importlib.import_module(f"{one.__name__}.experimental.dynamic") for one in (real(), ours))
+    theirs, dynamic = (importlib.import_module(f"{value.__name__}.experimental.dynamic") for value in (real(), ours))
     for key in ("Batch", "DType", "EvalMode", "Tensor", "as_batch", "readers", "tensor"):
         assert hasattr(theirs, key)
         assert getattr(dynamic, key) is getattr(torch_ndd, key)
@@ -154,10 +154,10 @@ def test_members_of_pipelines() -> None:
             continue
         assert hasattr(ours.Pipeline, key), key
         if inspect.isfunction(value):
-            wanted = [one.name for one in inspect.signature(value).parameters.values()]
-            got = [one.name for one in inspect.signature(getattr(ours.Pipeline, key)).parameters.values()]
+            wanted = [parameter.name for parameter in inspect.signature(value).parameters.values()]
+            got = [parameter.name for parameter in inspect.signature(getattr(ours.Pipeline, key)).parameters.values()]
             assert got == wanted, key
-    wanted_parameters, parameters = (inspect.signature(one.__init__).parameters for one in (theirs, ours.Pipeline))
-    assert [(key, one.kind, repr(one.default)) for key, one in parameters.items()] == [
-        (key, one.kind, repr(one.default)) for key, one in wanted_parameters.items()
+    wanted_parameters, parameters = (inspect.signature(value.__init__).parameters for value in (theirs, ours.Pipeline))
+    assert [(key, value.kind, repr(value.default)) for key, value in parameters.items()] == [
+        (key, value.kind, repr(value.default)) for key, value in wanted_parameters.items()
     ]

@@ -40,23 +40,23 @@ def sum_and_difference(first, second, a, b):
 
 
 def run(dali, run_fn, count=1, outputs=1, form="function", **options):
-    made = sub(dali, "plugin.numba")
+    result = sub(dali, "plugin.numba")
     pipe = dali.Pipeline(2, 1, None)
     with pipe:
         data = dali.fn.external_source(lambda number: [np.arange(6, dtype=np.float32).reshape(2, 3) + number, np.ones((3, 1), np.float32)])
-        given = {
+        values = {
             "out_types": [dali.types.FLOAT] * outputs,
             "in_types": [dali.types.FLOAT] * count,
             "outs_ndim": [2] * outputs,
             "ins_ndim": [2] * count,
         }
-        given = {**given, **options}
+        values = {**values, **options}
         if form.endswith("function"):
-            module = made.fn if form == "function" else made.fn.experimental
-            nodes = module.numba_function(*[data] * count, run_fn=run_fn, **given)
+            module = result.fn if form == "function" else result.fn.experimental
+            nodes = module.numba_function(*[data] * count, run_fn=run_fn, **values)
         else:
-            module = made if form == "class" else sub(dali, "plugin.numba.experimental")
-            nodes = module.NumbaFunction(run_fn=run_fn, **given)(*[data] * count)
+            module = result if form == "class" else sub(dali, "plugin.numba.experimental")
+            nodes = module.NumbaFunction(run_fn=run_fn, **values)(*[data] * count)
         pipe.set_outputs(*(nodes if isinstance(nodes, list | tuple) else [nodes]))
     return [plain(pipe.run()) for _ in range(2)]
 

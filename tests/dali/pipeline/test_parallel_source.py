@@ -25,8 +25,8 @@ def batches(number):
     """Dense, as a list, as a ragged list, with fewer samples, and none."""
     if number == 8:
         raise StopIteration
-    made = (full(number), list(full(number)), [np.full(k, number, np.int64) for k in range(3)], full(number, 2))
-    return made[number % 4 if number < 4 else 0].astype(np.float32) if number in (0, 3) or number > 3 else list(full(number))
+    result = (full(number), list(full(number)), [np.full(k, number, np.int64) for k in range(3)], full(number, 2))
+    return result[number % 4 if number < 4 else 0].astype(np.float32) if number in (0, 3) or number > 3 else list(full(number))
 
 
 def generator():
@@ -82,8 +82,8 @@ def test_results_are_those_of_the_sequential_form(source, options, ahead, worker
     sequential = made(ours, source, parallel=False, **options)
     first, second = iterations(parallel, 11), iterations(sequential, 11)
     assert len(first) == len(second)
-    for one, other in zip(first, second, strict=True):
-        np.testing.assert_equal(one, other)
+    for value, other in zip(first, second, strict=True):
+        np.testing.assert_equal(value, other)
 
 
 def test_several_sources_share_the_workers():
@@ -127,16 +127,16 @@ def test_sources_of_different_lengths(kinds, cycle, ahead):
     def program(dali, lengths):
         pipe = dali.Pipeline(3, 1, None, py_num_workers=2)
         with pipe:
-            made = []
+            results = []
             for kind, length in zip(kinds, lengths, strict=False):
                 options = {"parallel": True, "prefetch_queue_depth": ahead} if kind.isupper() else {}
                 options |= {"batch": False} if kind in "sS" else {"cycle": cycle}
-                made.append(dali.fn.external_source(until(length) if kind in "sS" else Counting(length), **options))
-            pipe.set_outputs(*made)
+                results.append(dali.fn.external_source(until(length) if kind in "sS" else Counting(length), **options))
+            pipe.set_outputs(*results)
         found = []
         for _ in range(14):
             try:
-                found.append([int(one.at(0).ravel()[0]) for one in pipe.run()])
+                found.append([int(output.at(0).ravel()[0]) for output in pipe.run()])
             except StopIteration:
                 found.append("end")
                 pipe.reset()

@@ -97,15 +97,15 @@ def test_nothing_is_left_of_shared_memory():
     """No file in /dev/shm, no open descriptor of the memory."""
 
     def open_memory() -> int:
-        links = [Path(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")]
-        return sum(one.is_symlink() and "torch_ndd.dali source" in os.readlink(one) for one in links)
+        links = [Path(f"/proc/self/fd/{value}") for value in os.listdir("/proc/self/fd")]
+        return sum(link.is_symlink() and "torch_ndd.dali source" in os.readlink(link) for link in links)
 
     gc.collect()
     files, before = set(os.listdir("/dev/shm")), open_memory()
     pipe = made(ours, lambda number: full(number, 3, (100, 100)), workers=2, prefetch_queue_depth=3)
     for _ in range(3):
         pipe.run()
-    assert not {one for one in set(os.listdir("/dev/shm")) - files if "ndd" in one}
+    assert not {value for value in set(os.listdir("/dev/shm")) - files if "ndd" in value}
     assert open_memory() > before
     workers = processes(pipe)
     del pipe
@@ -134,7 +134,7 @@ def test_shared_memory_is_bounded():
 def test_outputs_stay_valid():
     pipe = made(ours, lambda number: full(number, 3, (1000,)))
     outputs = [pipe.run()[0] for _ in range(6)]
-    assert [int(one.as_array().mean()) for one in outputs] == list(range(6))
+    assert [int(output.as_array().mean()) for output in outputs] == list(range(6))
 
 
 def test_workers_start_early():
@@ -220,7 +220,7 @@ def test_workers_end_with_the_program(forks, how, number, busy):
     """However it ends, and whatever they compute. Ctrl-C goes to all processes of a terminal."""
     process = forks.run(PROGRAM, how, busy)
     process.wait_for("started")
-    workers = [int(one) for one in process.output.split() if one.isdigit()]
+    workers = [int(value) for value in process.output.split() if value.isdigit()]
     assert len(workers) == 2
     if number is not None:
         time.sleep(0.05)
@@ -272,7 +272,7 @@ if len(sys.argv) > 1:
 def test_the_program_does_not_wait_for_workers_that_ignore_signals(forks):
     process = forks.run(DEAF)
     process.wait_for("started")
-    workers = [int(one) for one in process.output.split() if one.isdigit()]
+    workers = [int(value) for value in process.output.split() if value.isdigit()]
     assert process.wait(120) == 0, process.errors
     assert_ended(workers)
 
@@ -280,7 +280,7 @@ def test_the_program_does_not_wait_for_workers_that_ignore_signals(forks):
 def test_nor_does_it_when_it_is_interrupted_while_it_ends(forks):
     process = forks.run(DEAF, "interrupt")
     process.wait_for("started")
-    workers = [int(one) for one in process.output.split() if one.isdigit()]
+    workers = [int(value) for value in process.output.split() if value.isdigit()]
     process.wait(60)
     assert "KeyboardInterrupt" in process.errors
     assert_ended(workers)

@@ -125,7 +125,7 @@ def default_boxes() -> list[float]:
                 x, y = (column + 0.5) * steps[k] / 300, (row + 0.5) * steps[k] / 300
                 for wide, high in shapes:
                     box = (x - wide / 2, y - high / 2, x + wide / 2, y + high / 2)
-                    found += [min(max(one, 0.0), 1.0) for one in box]
+                    found += [min(max(value, 0.0), 1.0) for value in box]
     return found
 
 
@@ -201,7 +201,7 @@ def test_single_stage_detector_in_training() -> None:
         pipe = detector(dali, True)
         found = [pipe.run() for _ in range(3)]
         assert any(int(labels.as_array().max()) > 0 for _, _, labels in found)
-        return [[[one.shape(), str(one.dtype)] for one in outputs] for outputs in found], pipe.epoch_size("Reader")
+        return [[[output.shape(), str(output.dtype)] for output in outputs] for outputs in found], pipe.epoch_size("Reader")
 
     both(program)
 
@@ -213,11 +213,11 @@ def test_sequences_of_files(options: dict[str, Any], raises: Raises | None) -> N
     """The deprecated reader of folders of frames."""
 
     def program(dali: Any) -> Any:
-        given = {key: getattr(dali.types, value) if key == "image_type" else value for key, value in options.items()}
+        values = {key: getattr(dali.types, value) if key == "image_type" else value for key, value in options.items()}
 
         @dali.pipeline_def(batch_size=2, num_threads=2, device_id=None)
         def sequences() -> Any:
-            frames = dali.fn.readers.sequence(**{"file_root": str(EXTRA / "sequence" / "frames"), "sequence_length": 3, "name": "Reader", **given})
+            frames = dali.fn.readers.sequence(**{"file_root": str(EXTRA / "sequence" / "frames"), "sequence_length": 3, "name": "Reader", **values})
             return frames[:, ::20, ::20]
 
         pipe = sequences()

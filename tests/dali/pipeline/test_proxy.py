@@ -108,9 +108,9 @@ def test_torch_loader_with_produce_data() -> None:
     with proxy.DALIServer(scaled()) as server:
         for values, index in DataLoader(Samples(server.proxy), batch_size=4, num_workers=2, shuffle=True):
             assert isinstance(values, proxy.DALIOutputBatchRef)
-            made = server.produce_data(values)
-            assert (made[:, 0] // 10).tolist() == index.tolist()
-            assert server.produce_data(values) is made  # it does not run again
+            result = server.produce_data(values)
+            assert (result[:, 0] // 10).tolist() == index.tolist()
+            assert server.produce_data(values) is result  # it does not run again
 
 
 def test_leaving_a_loop() -> None:
@@ -226,11 +226,11 @@ def test_kinds_of_samples(sample: Any) -> None:
         return fn.external_source(name="value")
 
     with proxy.DALIServer(definition()) as server:
-        made = server.produce_data(default_collate([server.proxy(sample), server.proxy(sample)]))
+        result = server.produce_data(default_collate([server.proxy(sample), server.proxy(sample)]))
     expected = np.frombuffer(sample, np.uint8) if isinstance(sample, bytes) else np.asarray(sample)
-    assert made.shape == (2, *expected.shape)
-    assert np.array_equal(np.asarray(made[1]), expected)
-    assert made.numpy().dtype == expected.dtype
+    assert result.shape == (2, *expected.shape)
+    assert np.array_equal(np.asarray(result[1]), expected)
+    assert result.numpy().dtype == expected.dtype
 
 
 @dataclass
@@ -241,27 +241,27 @@ class Step:
 
 def test_references_in_any_structure() -> None:
     with proxy.DALIServer(sums()) as server:
-        made = default_collate([server.proxy(a=np.float32([k]), b=np.float32([1])) for k in range(3)])
-        shared = {"x": made[0]}
-        given = [Pair(made[0], made[1]), (made[0],), {"k": [made[1], "text", None, 3]}, Step(made[0], "n"), shared, shared, torch.ones(1)]
-        result = server.produce_data(given)
+        output = default_collate([server.proxy(a=np.float32([k]), b=np.float32([1])) for k in range(3)])
+        shared = {"x": output[0]}
+        values = [Pair(output[0], output[1]), (output[0],), {"k": [output[1], "text", None, 3]}, Step(output[0], "n"), shared, shared, torch.ones(1)]
+        result = server.produce_data(values)
     assert isinstance(result[0], Pair)
     assert result[0].second.flatten().tolist() == [-1, 0, 1]
     assert result[1][0] is result[0].first
     assert result[2]["k"][1:] == ["text", None, 3]
     assert isinstance(result[3], Step)
     assert result[3].image is result[0].first
-    assert given[3].image is made[0]  # the given object is as before
+    assert values[3].image is output[0]  # the given object is as before
     assert result[4]["x"] is result[5]["x"] is result[0].first
-    assert result[6] is given[6]
+    assert result[6] is values[6]
 
 
 def test_memory_is_released() -> None:
     with proxy.DALIServer(scaled()) as server:
         reference = default_collate([server.proxy(np.float32([k])) for k in range(2)])
-        made = server.produce_data(reference)
-        weak = weakref.ref(made)
-        del made, reference
+        result = server.produce_data(reference)
+        weak = weakref.ref(result)
+        del result, reference
         gc.collect()
         # The proxy keeps its latest batch, until the next one.
         server.produce_data(default_collate([server.proxy(np.float32([k])) for k in range(2)]))

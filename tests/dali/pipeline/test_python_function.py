@@ -24,13 +24,13 @@ def run(dali, define, count=1):
     """Return the outputs of a pipeline of ``define(fn, ops, node)``."""
     pipe = dali.Pipeline(3, 1, None)
     with pipe:
-        made = define(dali, dali.fn.external_source(source))
-        pipe.set_outputs(*(made if isinstance(made, list | tuple) else [made]))
+        result = define(dali, dali.fn.external_source(source))
+        pipe.set_outputs(*(result if isinstance(result, list | tuple) else [result]))
     return [plain(pipe.run()) for _ in range(count)]
 
 
 def more_capsules(many):
-    return [to_dlpack(from_dlpack(one) + 1) for one in many]
+    return [to_dlpack(from_dlpack(value) + 1) for value in many]
 
 
 PROGRAMS = {
@@ -169,10 +169,10 @@ def test_results_are_copied():
         return memory
 
     first, second = run(ours, lambda d, x: d.fn.python_function(x, function=lambda many: [memory + a[0] for a in many], batch_processing=True), 2)
-    assert [one.tolist() for one in first[0]["samples"]] == [[0, 0], [1, 1], [2, 2]]
+    assert [value.tolist() for value in first[0]["samples"]] == [[0, 0], [1, 1], [2, 2]]
     outputs = run(ours, lambda d, x: d.fn.python_function(x[:1], function=lambda many: [function(many[-1])] * 3, batch_processing=True), 2)
-    assert [one[0]["samples"][0].tolist() for one in outputs] == [[2, 2], [12, 12]]
-    assert [one.tolist() for one in second[0]["samples"]] == [[10, 10], [11, 11], [12, 12]]
+    assert [output[0]["samples"][0].tolist() for output in outputs] == [[2, 2], [12, 12]]
+    assert [value.tolist() for value in second[0]["samples"]] == [[10, 10], [11, 11], [12, 12]]
 
 
 def test_the_program_goes_on_meanwhile():
@@ -204,8 +204,8 @@ def test_torch_functions(form, batched):
         return a * 2, a.to(torch.uint8)[:1]
 
     def per_batch(many):
-        parts = [per_sample(one) for one in many]
-        return [one for one, _ in parts], [other for _, other in parts]
+        parts = [per_sample(value) for value in many]
+        return [value for value, _ in parts], [other for _, other in parts]
 
     options = {"num_outputs": 2, "batch_processing": batched, "output_layouts": ["A", "B"]}
     function = per_batch if batched else per_sample
@@ -216,7 +216,7 @@ def test_torch_functions(form, batched):
         return TorchPythonFunction(function, **options)(x)
 
     ((doubled, firsts),) = run(ours, define)
-    assert [one.tolist() for one in doubled["samples"]] == [[0], [2, 2], [4, 4, 4]]
+    assert [value.tolist() for value in doubled["samples"]] == [[0], [2, 2], [4, 4, 4]]
     assert (doubled["layout"], firsts["layout"], firsts["samples"][2].tolist()) == ("A", "B", [2])
 
 

@@ -35,8 +35,8 @@ def test_windows_of_arrays(arrays: str, window: str, varying: bool) -> None:
 
     def program(dali: Any) -> Any:
         def graph() -> Any:
-            given: dict[str, Any] = dict(WINDOWS[window])
-            for key, value in given.items():
+            data: dict[str, Any] = dict(WINDOWS[window])
+            for key, value in data.items():
                 if key == "roi_axes":
                     continue
                 kind = np.float32 if key.startswith("rel") else np.int32
@@ -46,8 +46,8 @@ def test_windows_of_arrays(arrays: str, window: str, varying: bool) -> None:
                     if varying
                     else (lambda info, less=less: less)
                 )
-                given[key] = dali.fn.external_source(source, batch=False)
-            return dali.fn.readers.numpy(file_root=arrays, file_filter="*.npy", name="Reader", **given)
+                data[key] = dali.fn.external_source(source, batch=False)
+            return dali.fn.readers.numpy(file_root=arrays, file_filter="*.npy", name="Reader", **data)
 
         pipe = define(dali, graph, 3)
         return [pipe.run() for _ in range(4)]

@@ -46,30 +46,30 @@ def test_values_and_arguments_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     constants = {"mean": [1.0, 2.0, 3.0], "std": 2.0, "output_layout": "CHW"}
     prepared = BoundOperator(OPERATORS["crop_mirror_normalize"], constants)
     for k in range(CALLS):
-        given, mirror = images(k, (6, 5), (6, 5)), ndd.batch([k % 2, 1 - k % 2])
+        value, mirror = images(k, (6, 5), (6, 5)), ndd.batch([k % 2, 1 - k % 2])
         calls.clear()
-        made = prepared([given], {"mirror": mirror})
+        result = prepared([value], {"mirror": mirror})
         assert len(calls) == (k < 3)
-        same(made, ndd.crop_mirror_normalize(given, mirror=mirror, **constants))
+        same(result, ndd.crop_mirror_normalize(value, mirror=mirror, **constants))
 
 
 def test_each_shape_and_type_is_a_call_of_its_own() -> None:
     prepared = BoundOperator(OPERATORS["flip"], {"horizontal": 1})
     for k in range(CALLS):
-        for given in (images(k, (4, 5)), images(k, (5, 4), (5, 4)), images(k, (4, 5), dtype=np.float32), images(k, (2, 3), (3, 2))):
-            same(prepared([given], {}), ndd.flip(given, horizontal=1))
+        for value in (images(k, (4, 5)), images(k, (5, 4), (5, 4)), images(k, (4, 5), dtype=np.float32), images(k, (2, 3), (3, 2))):
+            same(prepared([value], {}), ndd.flip(value, horizontal=1))
 
 
 def test_resizing_images_of_any_shape_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = counted(monkeypatch, "resize")
     prepared = BoundOperator(OPERATORS["resize"], {"size": [4, 6]})
     for k in range(CALLS):
-        given = images(k, (5 + k, 7), (3, 9 - k))
-        given.shared_extents = (None, None, 3)  # as decoders have it
+        value = images(k, (5 + k, 7), (3, 9 - k))
+        value.shared_extents = (None, None, 3)  # as decoders have it
         calls.clear()
-        made = prepared([given], {})
+        result = prepared([value], {})
         assert len(calls) == (k < 3)
-        same(made, ndd.resize(given, size=[4, 6]))
+        same(result, ndd.resize(value, size=[4, 6]))
     empty = images(0, (5, 7), (0, 9))
     empty.shared_extents = (None, None, 3)
     assert prepared([empty], {}).shape == ndd.resize(empty, size=[4, 6]).shape == [(4, 6, 3), (0, 6, 3)]
@@ -79,8 +79,8 @@ def test_resizing_images_of_any_shape_to_one(monkeypatch: pytest.MonkeyPatch) ->
 def test_sizes_that_follow_from_the_images_do(constants: dict[str, Any]) -> None:
     prepared = BoundOperator(OPERATORS["resize"], constants)
     for k in range(CALLS):
-        given = images(k, (5 + k, 7), (3, 9 - k))
-        same(prepared([given], {}), ndd.resize(given, **constants))
+        value = images(k, (5 + k, 7), (3, 9 - k))
+        same(prepared([value], {}), ndd.resize(value, **constants))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_what_is_drawn_differs(name: str, call: Callable[..., Any], constants: d
     prepared, inputs = BoundOperator(OPERATORS[name], constants), [] if name.startswith("random.") else [images(0, (9, 8), (9, 8))]
     size: dict[str, Any] = {} if inputs else {"batch_size": 2}
     for k in range(CALLS):
-        made = prepared(inputs, {}, words=RNG(k).draw(7), **size)
-        same(made, call(*inputs, rng=RNG(k), **constants, **size))
+        result = prepared(inputs, {}, words=RNG(k).draw(7), **size)
+        same(result, call(*inputs, rng=RNG(k), **constants, **size))
 
 
 @pytest.mark.parametrize("ragged", [False, True])
@@ -108,13 +108,13 @@ def test_windows_are_drawn_anew_without_the_body(ragged: bool, constants: dict[s
     prepared = BoundOperator(OPERATORS["random_resized_crop"], constants)
     results = []
     for k in range(CALLS):
-        given = images(0, (9 + k, 8), (7, 20 - k)) if ragged else images(0, (9, 8), (9, 8))
-        given.shared_extents = (None, None, 3) if ragged else None
+        value = images(0, (9 + k, 8), (7, 20 - k)) if ragged else images(0, (9, 8), (9, 8))
+        value.shared_extents = (None, None, 3) if ragged else None
         calls.clear()
-        results.append(prepared([given], {}, words=RNG(k).draw(7)))
+        results.append(prepared([value], {}, words=RNG(k).draw(7)))
         assert len(calls) == (k < 3)
-        same(results[-1], ndd.random_resized_crop(given, rng=RNG(k), **constants))
-    assert len({one.torch().numpy().tobytes() for one in results[2:]}) > 1
+        same(results[-1], ndd.random_resized_crop(value, rng=RNG(k), **constants))
+    assert len({result.torch().numpy().tobytes() for result in results[2:]}) > 1
     empty = images(0, (0, 8), (7, 9))
     empty.shared_extents = (None, None, 3)
     with pytest.raises(RuntimeError, match="without pixels"):
@@ -124,17 +124,17 @@ def test_windows_are_drawn_anew_without_the_body(ragged: bool, constants: dict[s
 @pytest.mark.parametrize("layout", ["CHW", "FHWC"])
 def test_windows_of_other_layouts(layout: str) -> None:
     shape = {"CHW": (3, 9, 8), "FHWC": (2, 9, 8, 3)}[layout]
-    given = ndd.batch(list(np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)), layout=layout)
+    batch = ndd.batch(list(np.random.default_rng(0).integers(0, 256, (2, *shape), np.uint8)), layout=layout)
     prepared = BoundOperator(OPERATORS["random_resized_crop"], {"size": [4, 5]})
     for k in range(CALLS):
-        same(prepared([given], {}, words=RNG(k).draw(7)), ndd.random_resized_crop(given, size=[4, 5], rng=RNG(k)))
+        same(prepared([batch], {}, words=RNG(k).draw(7)), ndd.random_resized_crop(batch, size=[4, 5], rng=RNG(k)))
 
 
 def test_arguments_that_the_body_reads() -> None:
     prepared = BoundOperator(OPERATORS["crop"], {"crop": [2, 2]})
     for k in range(CALLS):
-        given, place = images(k, (6, 5), (6, 5)), ndd.batch([k / 4, 0.5])
-        same(prepared([given], {"crop_pos_x": place}), ndd.crop(given, crop=[2, 2], crop_pos_x=place))
+        value, place = images(k, (6, 5), (6, 5)), ndd.batch([k / 4, 0.5])
+        same(prepared([value], {"crop_pos_x": place}), ndd.crop(value, crop=[2, 2], crop_pos_x=place))
 
 
 def test_errors_of_work_name_the_sample() -> None:

@@ -47,7 +47,7 @@ def test_shuffling_reads_everything(files):
     """An epoch of a shuffled reader has every file, each epoch in another order."""
     pipe = define(ours, lambda: ours.fn.readers.file(file_root=files, random_shuffle=True)[0], 5, seed=3)
     epochs = [numbers(pipe.run()[0]) + numbers(pipe.run()[0]) for _ in range(3)]
-    assert [sorted(one) for one in epochs] == [list(range(10))] * 3
+    assert [sorted(epoch) for epoch in epochs] == [list(range(10))] * 3
     assert epochs[0] != epochs[1] != list(range(10))
 
 
@@ -187,8 +187,8 @@ def test_videos_that_are_fed(policy, stored):
             pipe.feed_input("video", file[None])
         found = []
         for _ in range(5):
-            one = pipe.run()[0]  # a loaded pipeline of DALI's writes over it in the next run
-            found.append([one.shape(), one.layout(), [identity(one.at(k)) for k in range(len(one))]])
+            value = pipe.run()[0]  # a loaded pipeline of DALI's writes over it in the next run
+            found.append([value.shape(), value.layout(), [identity(value.at(k)) for k in range(len(value))]])
         with pytest.raises(RuntimeError):
             pipe.run()
         return found
@@ -331,9 +331,9 @@ def test_declared_outputs(declared, raises):
         def value(one):
             return getattr(dali.types, one) if isinstance(one, str) and one != "a" else one
 
-        given = {key: [value(one) for one in entry] if isinstance(entry, list) else value(entry) for key, entry in declared.items()}
-        pipe = define(dali, lambda: (dali.types.Constant([1.0, 2.0]), dali.types.Constant(2.5)), 2, **given)
-        return pipe.run(), [str(one) for one in pipe.output_dtype()], pipe.output_ndim()
+        values = {key: [value(item) for item in entry] if isinstance(entry, list) else value(entry) for key, entry in declared.items()}
+        pipe = define(dali, lambda: (dali.types.Constant([1.0, 2.0]), dali.types.Constant(2.5)), 2, **values)
+        return pipe.run(), [str(value) for value in pipe.output_dtype()], pipe.output_ndim()
 
     both(program, raises=raises)
 
@@ -348,7 +348,7 @@ def draws(dali, runs=2, seed=5, more=None):
         return dali.fn.random.uniform(**(more or {})), dali.fn.random.uniform()
 
     pipe = define(dali, define_graph, 3, seed=seed)
-    return [np.stack([one.as_array() for one in pipe.run()]) for _ in range(runs)]
+    return [np.stack([output.as_array() for output in pipe.run()]) for _ in range(runs)]
 
 
 def test_equal_seeds_give_equal_numbers():
@@ -363,15 +363,15 @@ def test_equal_seeds_give_equal_numbers():
 
 def test_seeds_of_operators():
     """A seed of an operator is the same in every pipeline and for every operator."""
-    one, other = draws(ours, seed=1, more={"seed": 7}), draws(ours, seed=2, more={"seed": 7})
-    np.testing.assert_array_equal(np.array(one)[:, 0], np.array(other)[:, 0])
+    value, other = draws(ours, seed=1, more={"seed": 7}), draws(ours, seed=2, more={"seed": 7})
+    np.testing.assert_array_equal(np.array(value)[:, 0], np.array(other)[:, 0])
 
     def define_graph():
         return ours.fn.random.uniform(seed=7), ours.fn.random.uniform(seed=7)
 
     a, b = define(ours, define_graph, 3).run()
     np.testing.assert_array_equal(a.as_array(), b.as_array())
-    np.testing.assert_array_equal(a.as_array(), np.array(one)[0, 0])
+    np.testing.assert_array_equal(a.as_array(), np.array(value)[0, 0])
 
 
 def test_pruned_operators_do_not_count():
@@ -447,7 +447,7 @@ def test_outputs_stay_valid():
     pipe = define(ours, lambda: ours.fn.external_source(lambda i: np.full((2, 1000), i, np.int32)) + 1, 2)
     kept = [pipe.run()[0] for _ in range(5)]
     del pipe
-    assert [numbers(one)[0] for one in kept] == [1, 2, 3, 4, 5]
+    assert [numbers(value)[0] for value in kept] == [1, 2, 3, 4, 5]
 
 
 def test_the_numbers_of_an_iteration_follow_from_the_seed_and_its_number():

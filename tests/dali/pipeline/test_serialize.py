@@ -97,7 +97,7 @@ def branches(folder: Path) -> Any:
 
 
 GRAPHS: dict[str, Callable[[Path], Any]] = {
-    one.__name__: one for one in (image_chain, arithmetic, indices, several_sets, classes, conditional, branches)
+    value.__name__: value for value in (image_chain, arithmetic, indices, several_sets, classes, conditional, branches)
 }
 FED = {"indices": "__ExternalSource_0"}
 
@@ -145,10 +145,10 @@ def test_the_loaded_pipeline_gives_the_same(name: str, images: Path) -> None:
 def test_deserialize_and_build_takes_the_stored_arguments_that_are_not_given(images: Path) -> None:
     data = factory("image_chain", seed=3, prefetch_queue_depth=3)(images).serialize()
     expected = outputs(factory("image_chain", seed=3)(images))
-    for given in ({}, {"num_threads": 2}):
-        again = ours.Pipeline(**given)
+    for value in ({}, {"num_threads": 2}):
+        again = ours.Pipeline(**value)
         again.deserialize_and_build(data)
-        assert (again.max_batch_size, again.num_threads, again.seed, again.prefetch_queue_depth) == (5, given.get("num_threads", 1), 3, 3)
+        assert (again.max_batch_size, again.num_threads, again.seed, again.prefetch_queue_depth) == (5, value.get("num_threads", 1), 3, 3)
         assert again.device_id is None
         assert_equal(outputs(again), expected)
     smaller = ours.Pipeline(batch_size=2, seed=4)
@@ -167,8 +167,8 @@ def test_the_stored_arguments_are_checked(images: Path) -> None:
 @pytest.mark.parametrize("nodes", [0, 2])
 def test_the_nodes_of_an_index_are_counted(nodes: int, images: Path) -> None:
     content = json.loads(factory("indices")(images).serialize())
-    one = next(each for each in content["operators"] if each["schema"] == "tensor_subscript" and len(each["inputs"]) == 2)
-    one["inputs"][1:] = one["inputs"][1:] * nodes
+    value = next(each for each in content["operators"] if each["schema"] == "tensor_subscript" and len(each["inputs"]) == 2)
+    value["inputs"][1:] = value["inputs"][1:] * nodes
     with pytest.raises(RuntimeError, match="as many nodes as there are inputs"):
         ours.Pipeline.deserialize(json.dumps(content).encode())
 
@@ -227,11 +227,11 @@ def test_checkpoints_fit_the_loaded_pipeline(images: Path) -> None:
 
 
 def test_what_is_serialized(images: Path) -> None:
-    given = json.loads(factory("image_chain", seed=3)(images).serialize())
-    assert (given["kind"], given["version"]) == ("pipeline of torch_ndd.dali", 1)
-    assert [one["schema"] for one in given["operators"]][:3] == ["readers.file", "decoders.image_random_crop", "resize"]
-    assert given["operators"][0]["constants"] == {"file_root": str(images), "random_shuffle": True, "pad_last_batch": True}
-    assert "checkpoint" not in given["arguments"]
+    value = json.loads(factory("image_chain", seed=3)(images).serialize())
+    assert (value["kind"], value["version"]) == ("pipeline of torch_ndd.dali", 1)
+    assert [item["schema"] for item in value["operators"]][:3] == ["readers.file", "decoders.image_random_crop", "resize"]
+    assert value["operators"][0]["constants"] == {"file_root": str(images), "random_shuffle": True, "pad_last_batch": True}
+    assert "checkpoint" not in value["arguments"]
 
 
 def test_pruned_operators_are_not_serialized() -> None:
@@ -241,9 +241,9 @@ def test_pruned_operators_are_not_serialized() -> None:
         fn.random.normal(preserve=True)
         return fn.random.coin_flip()
 
-    given = json.loads(definition().serialize())
-    assert [one["schema"] for one in given["operators"]] == ["random.normal", "random.coin_flip"]
-    assert json.loads(ours.Pipeline.deserialize(definition().serialize()).serialize()) == given
+    value = json.loads(definition().serialize())
+    assert [item["schema"] for item in value["operators"]] == ["random.normal", "random.coin_flip"]
+    assert json.loads(ours.Pipeline.deserialize(definition().serialize()).serialize()) == value
 
 
 def test_python_functions_cannot_be_serialized() -> None:
@@ -374,7 +374,7 @@ def test_graphs_that_dump_images_are_refused(tmp_path: Path, monkeypatch: pytest
         return fn.flip(types.Constant(np.zeros((2, 2, 3), np.uint8), layout="HWC"))
 
     content = json.loads(definition().serialize())
-    flip = next(one for one in content["operators"] if one["schema"] == "flip")
+    flip = next(value for value in content["operators"] if value["schema"] == "flip")
     flip["schema"], flip["constants"] = "dump_image", {"suffix": "/../../x"}
     with pytest.raises(RuntimeError, match="writes files"):
         ours.Pipeline.deserialize(json.dumps(content).encode())
@@ -426,15 +426,15 @@ VALUES = [
 def test_values_survive_serialization(value: Any) -> None:
     from torch_ndd.dali._serialization.values import decode, encode
 
-    made = decode(json.loads(json.dumps(encode(value))))
-    assert type(made) is type(value)
+    result = decode(json.loads(json.dumps(encode(value))))
+    assert type(result) is type(value)
     if isinstance(value, np.ndarray | torch.Tensor):
-        assert (made.dtype, made.shape) == (value.dtype, value.shape)
-        np.testing.assert_array_equal(*(np.asarray(torch.as_tensor(one).double()) for one in (made, value)))
+        assert (result.dtype, result.shape) == (value.dtype, value.shape)
+        np.testing.assert_array_equal(*(np.asarray(torch.as_tensor(value).double()) for value in (result, value)))
     elif isinstance(value, type(newaxis) | type(types.Constant(3))):
-        assert vars(made) == vars(value)
+        assert vars(result) == vars(value)
     else:
-        assert made == value
+        assert result == value
 
 
 @pytest.mark.parametrize("value", [object(), print, b"x", {3: 1}, np.array(["x"]), 1j])

@@ -101,8 +101,8 @@ def test_tensor_lists(program, raises):
 
 
 def make(dali, *shapes, layout="HW"):
-    made = sub(dali, "tensors")
-    return made.TensorListCPU([made.TensorCPU(np.arange(np.prod(s), dtype=np.float32).reshape(s), layout) for s in shapes])
+    result = sub(dali, "tensors")
+    return result.TensorListCPU([result.TensorCPU(np.arange(np.prod(s), dtype=np.float32).reshape(s), layout) for s in shapes])
 
 
 def address(values):
@@ -126,7 +126,7 @@ METHODS = {
     "items": lambda tl: [described(tl[k]) for k in (0, 1, -1, np.int64(1))],
     "item 2": raising(IndexError, lambda tl: tl[2]),
     "item -3": raising(IndexError, lambda tl: tl[-3]),
-    "iteration": lambda tl: [described(one) for one in tl],
+    "iteration": lambda tl: [described(value) for value in tl],
     "as_array": lambda tl: tl.as_array(),
     "as_tensor": lambda tl: described(tl.as_tensor()),
     "dense": lambda tl: [tl.is_dense_tensor(), len(tl), bool(tl), tl.as_cpu() is tl],
@@ -199,18 +199,18 @@ def test_long_texts_are_abridged_like_dali(shapes):
 
 def test_formatting_functions():
     def program(dali):
-        made = sub(dali, "tensors")
+        result = sub(dali, "tensors")
         samples = make(dali, (2, 3), (1, 2))
 
-        class Loud(made.PipelineBatchAdapter):
+        class Loud(result.PipelineBatchAdapter):
             def get_type_name(self, obj):
                 return "Loud"
 
         return [
-            made.format_batch(samples, show_data=False, indent="  ", adapter=Loud()),
-            made.format_tensor(samples[0], show_data=False),
-            made.PipelineTensorAdapter().get_device(samples[0]),
-            made.PipelineBatchAdapter().to_numpy(samples, edgeitems=2),
+            result.format_batch(samples, show_data=False, indent="  ", adapter=Loud()),
+            result.format_tensor(samples[0], show_data=False),
+            result.PipelineTensorAdapter().get_device(samples[0]),
+            result.PipelineBatchAdapter().to_numpy(samples, edgeitems=2),
         ]
 
     both(program)
@@ -220,12 +220,12 @@ def test_memory_is_shared():
     """Arrays, tensors, NumPy's views, torch's tensors and samples are one memory, which can be written to."""
 
     def program(dali):
-        made = sub(dali, "tensors")
+        result = sub(dali, "tensors")
         values = np.zeros((2, 3), np.float32)
-        tensor = made.TensorCPU(values)
+        tensor = result.TensorCPU(values)
         np.array(tensor, copy=False)[0] = 1
         torch.from_dlpack(tensor)[1] = 2
-        samples = made.TensorListCPU(values)
+        samples = result.TensorListCPU(values)
         np.array(samples[0], copy=False)[0] = 3
         np.array(samples.as_tensor(), copy=False)[1, 1] = 4
         return [values, tensor.data_ptr() == values.ctypes.data, samples.data_ptr() == values.ctypes.data]
@@ -264,7 +264,7 @@ def test_what_dali_refuses():
     np.testing.assert_array_equal(np.array(tensors.TensorCPU(array()[:, ::2])), array()[:, ::2])
     np.testing.assert_array_equal(np.array(tensors.TensorCPU(torch.arange(3))), [0, 1, 2])
     samples = tensors.TensorListCPU(array(), "AB")
-    assert [one.shape() for one in (samples[1:], samples[::-1], samples[:0])] == [[(3, 4)], [(3, 4), (3, 4)], []]
+    assert [value.shape() for value in (samples[1:], samples[::-1], samples[:0])] == [[(3, 4)], [(3, 4), (3, 4)], []]
     np.testing.assert_array_equal(samples[::-1].as_array(), array()[::-1])
     again = pickle.loads(pickle.dumps(samples))
     assert (again.layout(), again.as_array().tolist()) == ("AB", array().tolist())

@@ -21,11 +21,11 @@ def records(tmp_path_factory):
 
 
 def features(dali):
-    made = sub(dali, "tfrecord")
+    result = sub(dali, "tfrecord")
     return {
-        "text": made.FixedLenFeature([], made.string, ""),
-        "label": made.FixedLenFeature([1], made.int64, -1),
-        "box": made.VarLenFeature([4], made.float32, 0.0),
+        "text": result.FixedLenFeature([], result.string, ""),
+        "label": result.FixedLenFeature([1], result.int64, -1),
+        "box": result.VarLenFeature([4], result.float32, 0.0),
     }
 
 
@@ -38,15 +38,15 @@ def test_tfrecord_features_equal_dali(records, form):
         with pipe:
             options = {"path": path, "index_path": index, "features": features(dali), "name": "Reader"}
             if form == "function":
-                made = dali.fn.readers.tfrecord(**options)
+                result = dali.fn.readers.tfrecord(**options)
             elif form == "class":
-                made = dali.ops.readers.TFRecord(**options)()
+                result = dali.ops.readers.TFRecord(**options)()
             elif form == "deprecated function":
-                made = dali.fn.tfrecord_reader(**options)
+                result = dali.fn.tfrecord_reader(**options)
             else:
-                made = dali.ops.TFRecordReader(**options)()
-            pipe.set_outputs(made["label"], made["box"], made["text"])
-        return [sorted(made), [plain(pipe.run()) for _ in range(4)], pipe.epoch_size("Reader")]
+                result = dali.ops.TFRecordReader(**options)()
+            pipe.set_outputs(result["label"], result["box"], result["text"])
+        return [sorted(result), [plain(pipe.run()) for _ in range(4)], pipe.epoch_size("Reader")]
 
     both(program)
 
@@ -59,12 +59,12 @@ def test_absent_features_have_their_default(records):
     @ours.pipeline_def(batch_size=8, num_threads=1)
     def define():
         wanted = {"rare": from_file.FixedLenFeature([1], from_file.int64, 7), "nothing": from_file.FixedLenFeature([], from_file.string, "none")}
-        made = ours.fn.readers.tfrecord(path=path, index_path=index, features=wanted)
-        return made["rare"], made["nothing"]
+        result = ours.fn.readers.tfrecord(path=path, index_path=index, features=wanted)
+        return result["rare"], result["nothing"]
 
     rare, nothing = define().run()
     assert rare.as_array()[:, 0].tolist() == [100 + k if k % 3 else 7 for k in range(8)]
-    assert [bytes(one) for one in map(np.asarray, (nothing.at(k) for k in range(8)))] == [b"none"] * 8
+    assert [bytes(value) for value in map(np.asarray, (nothing.at(k) for k in range(8)))] == [b"none"] * 8
 
 
 def test_names_of_the_module():
@@ -77,8 +77,8 @@ def test_wrong_features(records):
     def program(dali):
         pipe = dali.Pipeline(3, 1, None)
         with pipe:
-            made = dali.fn.readers.tfrecord(path=path, index_path=index, features={"x": 3})
-            pipe.set_outputs(*made.values())
+            result = dali.fn.readers.tfrecord(path=path, index_path=index, features={"x": 3})
+            pipe.set_outputs(*result.values())
         return pipe.run()
 
     ours_raises(program, TypeError, "must come from tfrecord.FixedLenFeature or VarLenFeature")

@@ -22,7 +22,7 @@ def names(module: Any) -> set[str]:
 
 
 def parameters(callable_: Any) -> list[str]:
-    return [one for one in inspect.signature(callable_).parameters if one not in ("self", "args", "kwds")]
+    return [parameter for parameter in inspect.signature(callable_).parameters if parameter not in ("self", "args", "kwds")]
 
 
 def test_names_and_parameters() -> None:
@@ -47,10 +47,10 @@ def test_transforms_of_tensors(given: torch.Tensor) -> None:
         ("Pad", {"padding": 2, "fill": 7}),
         ("Grayscale", {"num_output_channels": 3}),
     ]
-    made = ours.Compose([getattr(ours, name)(**arguments) for name, arguments in steps])(given)
+    result = ours.Compose([getattr(ours, name)(**arguments) for name, arguments in steps])(given)
     wanted = v2.Compose([getattr(v2, name)(**arguments) for name, arguments in steps])(given)
-    assert made.dtype == wanted.dtype
-    torch.testing.assert_close(made, wanted, rtol=0, atol=1)
+    assert result.dtype == wanted.dtype
+    torch.testing.assert_close(result, wanted, rtol=0, atol=1)
 
 
 def test_images_stay_images_unless_told() -> None:
@@ -59,8 +59,8 @@ def test_images_stay_images_unless_told() -> None:
     assert isinstance(cropped, Image.Image)
     np.testing.assert_array_equal(np.asarray(cropped), IMAGE[:, 6:14, 11:19].permute(1, 2, 0))
     torch.testing.assert_close(ours.Compose([ours.CenterCrop(8), ours.PILToTensor()])(image), IMAGE[:, 6:14, 11:19])
-    made = ours.Compose([ours.ToPILImage()])(BATCH)
-    assert [np.asarray(one).shape for one in made] == [(20, 30, 3)] * 3
+    output = ours.Compose([ours.ToPILImage()])(BATCH)
+    assert [np.asarray(result).shape for result in output] == [(20, 30, 3)] * 3
     gray = ours.Compose([ours.RandomVerticalFlip(1.0)])(image.convert("L"))
     np.testing.assert_array_equal(np.asarray(gray), np.asarray(image.convert("L"))[::-1])
 
@@ -68,9 +68,9 @@ def test_images_stay_images_unless_told() -> None:
 def test_samples_of_a_batch_draw_for_themselves() -> None:
     torch.manual_seed(3)
     flips = ours.Compose([ours.RandomApply([ours.RandomHorizontalFlip(1.0)], 0.5)], batch_size=64)(IMAGE.expand(64, -1, -1, -1))
-    flipped = [torch.equal(one, IMAGE.flip(-1)) for one in flips]
+    flipped = [torch.equal(flip, IMAGE.flip(-1)) for flip in flips]
     assert 10 < sum(flipped) < 54
-    assert all(which or torch.equal(one, IMAGE) for which, one in zip(flipped, flips, strict=True))
+    assert all(which or torch.equal(flip, IMAGE) for which, flip in zip(flipped, flips, strict=True))
 
 
 def test_functionals_equal_torchvision() -> None:
@@ -88,8 +88,8 @@ def test_invalid_transform_arguments_are_refused() -> None:
         ours.GaussianBlur(3, seed=4)
     with pytest.raises(ValueError, match="3 samples are more than batch_size=2"):
         ours.Compose([ours.CenterCrop(3)], batch_size=2)(BATCH)
-    for given in ("text", torch.zeros(3)):
+    for value in ("text", torch.zeros(3)):
         with pytest.raises(TypeError, match="Compose takes"):
-            ours.Compose([ours.CenterCrop(3)])(given)
+            ours.Compose([ours.CenterCrop(3)])(value)
     with pytest.raises(TypeError, match="op_list"):
         ours.Compose(ours.CenterCrop(3))

@@ -18,6 +18,6 @@ def augment(jpegs, boxes, labels):
 
 loader = ndd.DataLoader(reader, augment, batch_size=4)
 for images, boxes, _ in loader:  # boxes and labels are lists: each image has its own number of them
-    print(tuple(images.shape), [tuple(one.shape) for one in boxes])
+    print(tuple(images.shape), [tuple(box.shape) for box in boxes])
 first, boxes, labels = next(iter(loader))
-ndd.show(first, "detection.png" if len(sys.argv) > 3 else None, boxes=boxes, labels=[str(len(one)) for one in labels])
+ndd.show(first, "detection.png" if len(sys.argv) > 3 else None, boxes=boxes, labels=[str(len(label)) for label in labels])

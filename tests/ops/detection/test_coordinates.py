@@ -158,8 +158,8 @@ def test_no_points() -> None:
         (lambda p: coord_flip(p, layout="xyz"), "layout"),
         (lambda p: coord_transform(p[0]), "two dimensions"),
         (lambda p: coord_transform(p, M=1.0, MT=[1.0, 0, 0, 0, 1, 0]), "MT"),
-        (lambda p: coord_transform(p, MT=[1.0, 0, 0, 0, 1]), "no matrix MT"),
-        (lambda p: coord_transform(p, M=[1.0, 0, 0]), "no matrix M"),
+        (lambda p: coord_transform(p, MT=[1.0, 0, 0, 0, 1]), "MT must be a matrix"),
+        (lambda p: coord_transform(p, M=[1.0, 0, 0]), "M must be a matrix"),
         (lambda p: coord_transform(p, T=[1.0, 0, 0]), "T must be"),
     ],
 )

@@ -102,7 +102,7 @@ def refused(operation: Function, *dtypes: str) -> str | None:
     if operation in (*BITS, operator.invert):
         return "integral" if any(name[0] == "f" for name in dtypes) else None
     if set(dtypes) == {"bool"} and operation is not operator.mul and operation not in COMPARISONS:
-        return "cannot be a boolean"
+        return "cannot be (a boolean|booleans)"
     return None
 
 

@@ -118,7 +118,7 @@ def test_clamp(dtype: str) -> None:
 @pytest.mark.parametrize("name", [*REAL, "abs", "min", "max", "pow", "fpow", "atan2", "clamp"])
 def test_bools_and_non_numbers(name: str) -> None:
     count = {"min": 2, "max": 2, "pow": 2, "fpow": 2, "atan2": 2, "clamp": 3}.get(name, 1)
-    with pytest.raises(RuntimeError, match=rf"(math.{name}|\*\*).*cannot be a boolean"):
+    with pytest.raises(RuntimeError, match=rf"(math.{name}|\*\*).*cannot be (a boolean|booleans)"):
         function(name)(*[ndd.tensor([True])] * count)
     for wrong, kind in ((None, ValueError), ("a", RuntimeError), (object(), TypeError), (2**31, OverflowError)):
         with pytest.raises(kind):

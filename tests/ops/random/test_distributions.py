@@ -269,8 +269,8 @@ def test_shape_and_shape_like_exclude_each_other() -> None:
 @pytest.mark.parametrize(
     ("elements", "args", "text"),
     [
-        (0, {}, "nothing"),
-        (-3, {}, "nothing"),
+        (0, {}, "must be positive"),
+        (-3, {}, "must be positive"),
         ([], {}, "nothing"),
         (2.5, {}, "integer"),
         (True, {}, "integer"),

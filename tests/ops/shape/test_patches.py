@@ -71,6 +71,30 @@ def test_patchify_pads_with_zeros() -> None:
     np.testing.assert_array_equal(tokens.tensors[1], cut(samples[1], "HWC", 4))
 
 
+@pytest.mark.parametrize("layout", ["HWC", "CHW", "FHWC", "FCHW"])
+@pytest.mark.parametrize(("patch", "merge", "temporal"), [(1, 1, 1), (14, 2, 2), (16, 1, 1), (17, 2, 3), (32, 1, 2), (40, 1, 1)])
+@pytest.mark.parametrize(("dtype", "channels"), [("uint8", 3), ("uint8", 1), ("uint8", 4), ("uint16", 3), ("float32", 3)])
+def test_patchify_equals_the_formula_for_all_widths(layout: str, patch: int, merge: int, temporal: int, dtype: str, channels: int) -> None:
+    """Whose moves of 16 or 32 bytes exceed a patch, and whose pixels are separated 64, 16 and 1 at a time."""
+    samples = sized(layout, dtype, patch * merge, C=channels)(True)[0]
+    tokens, _ = ndd.patchify(ndd.batch(samples, layout=layout), patch_size=patch, merge_size=merge, temporal=temporal)
+    for token, sample in zip(tokens.tensors, samples, strict=True):
+        np.testing.assert_array_equal(token, cut(sample, layout, patch, merge, temporal))
+
+
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+def test_patchify_of_bytes_pads_and_streams(layout: str) -> None:
+    """Of a result that exceeds the caches, with rows and columns of zeros behind every image."""
+    generator = np.random.default_rng(8)
+    images = [generator.integers(1, 256, shape, np.uint8) for shape in ((1501, 1203, 3), (70, 1999, 3), (1, 1, 3), (999, 15, 3))]
+    arrays = [image if layout == "HWC" else np.ascontiguousarray(image.transpose(2, 0, 1)) for image in images]
+    tokens, grid = ndd.patchify(ndd.batch(arrays, layout=layout), patch_size=14, merge_size=2, temporal=3, pad=True)
+    for token, shape, image in zip(tokens.tensors, grid.torch().tolist(), images, strict=True):
+        height, width = 14 * shape[1], 14 * shape[2]
+        padded = np.pad(image, ((0, height - image.shape[0]), (0, width - image.shape[1]), (0, 0)))
+        np.testing.assert_array_equal(token, cut(padded, "HWC", 14, 2, 3))
+
+
 def test_patchify_of_large_batches_equals_the_formula() -> None:
     """Whose tokens are stored past the caches."""
     generator = np.random.default_rng(4)

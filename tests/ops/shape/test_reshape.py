@@ -259,7 +259,7 @@ def test_source_info() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ndd.transpose([[1, 2]], perm=[0, 0]), r"transpose: perm=\[0, 0\] is no permutation"),
+        (lambda: ndd.transpose([[1, 2]], perm=[0, 0]), r"transpose: perm=\[0, 0\] is not a permutation"),
         (lambda: ndd.transpose([[1, 2]], output_layout="A"), "transpose: output_layout='A' must have a letter for each of the 2 axes"),
         (lambda: ndd.reshape([1, 2, 3], shape=[2]), r"reshape: sample 0: shape \(3,\) of 4-byte items and shape \(2,\) .* same number of bytes"),
         (lambda: ndd.reshape(ndd.batch([[1, 2], [3]]), shape=[2]), "reshape: sample 1"),

@@ -7,6 +7,7 @@ import os
 import re
 import secrets
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, final
@@ -155,6 +156,11 @@ class RNG:
             if found:
                 self._position = (self._position + count) % _PERIOD
         return found
+
+    def moved_on(self, key: int, position: int, count: int) -> bool:
+        """Call :meth:`skip_if_at`. Deprecated."""
+        warnings.warn("RNG.moved_on is deprecated; use RNG.skip_if_at", DeprecationWarning, stacklevel=2)
+        return self.skip_if_at(key, position, count)
 
     def advance(self, n: int) -> None:
         """Skip ``n`` words. Raise ValueError if negative, TypeError unless an int."""

@@ -71,6 +71,8 @@ _SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
 
 def describe_argument(parameter: inspect.Parameter, hint: Any) -> Argument:
     """Describe an annotated keyword parameter."""
+    if typing.get_origin(hint) is typing.Literal:
+        hint = str  # one of a few strings, which the body checks
     optional = type(None) in typing.get_args(hint)
     role, inner, varying = Role.plain, hint, False
     for part in (hint, *typing.get_args(hint)):

@@ -2,6 +2,7 @@
 """``Batch``: samples of equal type, dimensions and layout, each with its own shape, in one buffer."""
 
 import operator
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn, TypeAlias, overload
 
@@ -171,6 +172,11 @@ class Batch(SampleBuffer):
             result.sources = self.sources
             return result
         return self
+
+    def densified(self) -> "Batch":
+        """Call :meth:`densify`. Deprecated."""
+        warnings.warn("Batch.densified is deprecated; use Batch.densify", DeprecationWarning, stacklevel=2)
+        return self.densify()
 
     def __bool__(self) -> bool:
         # Without this `if batch == other:` and `0 < batch < 5` would hold for every batch.

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable
 from typing import Any
 
-from ...show import show
+from ..._show import show
 
 _MAX_BYTES = 64 << 20  # of a value that a notebook draws by default
 _MAX_SAMPLES = 16

@@ -15,12 +15,23 @@ from torchvision.tv_tensors import TVTensor as TVTensor
 from torchvision.tv_tensors import is_rotated_bounding_format as is_rotated_bounding_format
 from torchvision.tv_tensors import set_return_type as set_return_type
 
+from ..suggestions import check_choice
 from .batch import Batch, as_batch, new_batch
 
 Sizes = "list[tuple[int, int]]"
 ClampingMode = Literal["soft", "hard"] | None
 
 wrap: Any = _single.wrap
+
+
+def as_box_format(op: str, format: BoundingBoxFormat | str) -> BoundingBoxFormat:
+    """Return a format of boxes from its name, in any case."""
+    if not isinstance(format, str):
+        return format
+    check_choice(op, "format", format.upper(), BoundingBoxFormat.__members__, ValueError)
+    return BoundingBoxFormat[format.upper()]
+
+
 IMAGE_ENDINGS = ("HWC", "CHW")
 
 
@@ -149,7 +160,7 @@ class BoundingBoxes(_OnCanvas):
         clamping_mode: "soft", "hard" or None.
 
     Raises:
-        ValueError: boxes of another shape, whole numbers for rotated boxes, another clamping mode, a wrong number of sizes.
+        ValueError: boxes of another shape, whole numbers for rotated boxes, another format or clamping mode, a wrong number of sizes.
 
     >>> boxes = BoundingBoxes(as_batch(torch.zeros(2, 1, 4)), format="XYXY", canvas_size=(10, 20))
     >>> boxes.canvas_size, boxes.format.name
@@ -162,9 +173,9 @@ class BoundingBoxes(_OnCanvas):
 
     def __init__(self, data: Any, *, format: BoundingBoxFormat | str, canvas_size: Any, clamping_mode: ClampingMode = "soft") -> None:
         super().__init__(data)
-        self.format = BoundingBoxFormat[format.upper()] if isinstance(format, str) else format
-        if clamping_mode not in (None, "soft", "hard"):
-            raise ValueError(f"BoundingBoxes: clamping_mode must be None, hard or soft, got {clamping_mode!r}")
+        self.format = as_box_format("BoundingBoxes", format)
+        if clamping_mode is not None:
+            check_choice("BoundingBoxes", "clamping_mode", clamping_mode, ("soft", "hard"), ValueError)
         self.clamping_mode = clamping_mode
         columns = box_columns(self.format)
         if self.ndim != 2 or self.shared_extent(1) not in (columns, None):

@@ -2,10 +2,12 @@
 """Samples that an operator could not produce, if the caller asked it to continue without them."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 
+OnError = Literal["raise", "skip", "replace"]  # what to do with a sample that cannot be read
+ON_ERROR = get_args(OnError)
 REASON_BYTES = 512  # per row; csrc/decoders/image.cpp truncates longer reasons
 
 
@@ -30,6 +32,10 @@ class UnreadableSamples(Exception):
     def __init__(self, reasons: Mapping[int, str], causes: Mapping[int, BaseException] | None = None) -> None:
         super().__init__(reasons)
         self.reasons, self.causes = dict(reasons), dict(causes or {})
+
+
+class LeftOut(UnreadableSamples):
+    """Samples that a reader leaves out as it was told to: others take their places, and they are no errors."""
 
 
 class Failures:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...augment._spaces import DALI_AUTO_AUGMENT, POLICIES
+from ...augment._spaces import DALI_AUTO_AUGMENT, POLICIES, PolicyName
 from .. import types
 from . import _operations
 from . import augmentations as a
@@ -149,7 +149,7 @@ def _sub_policy_to_augmentation_matrix_map(policy: Policy) -> tuple[np.ndarray, 
 # --- The published policies ------------------------------------------------------------------------------------------------------------------------
 
 
-def _make_policy(name: str, policy: str, *translations: Any) -> Policy:
+def _make_policy(name: str, policy: PolicyName, *translations: Any) -> Policy:
     # DALI uses the ranges of the ImageNet policy for all four, with 11 magnitudes.
     by_name = {augmentation.name: augmentation for augmentation in make_suite(DALI_AUTO_AUGMENT, *translations)}
     sub_policies = [

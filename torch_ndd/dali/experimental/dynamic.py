@@ -9,6 +9,9 @@
 from typing import Any
 
 import torch_ndd
+from torch_ndd import __version__ as __version__
+
+__all__ = torch_ndd.__all__  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -61,6 +61,9 @@ def _fill() -> None:
 
 _fill()
 
+# The names depend on the registry of operators.
+__all__ = sorted(name for name in globals() if name[0] != "_" and name not in ("Any", "Callable", "TYPE_CHECKING"))  # pyright: ignore[reportUnsupportedDunderAll]
+
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...

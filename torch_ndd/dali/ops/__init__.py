@@ -114,6 +114,9 @@ def _fill() -> None:
 
 _fill()
 
+# The names depend on the registry of operators.
+__all__ = sorted(name for name in globals() if name[0] != "_" and name not in ("Any", "ClassVar", "Sequence", "TYPE_CHECKING", "types"))  # pyright: ignore[reportUnsupportedDunderAll]
+
 if TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any: ...

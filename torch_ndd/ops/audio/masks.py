@@ -7,10 +7,10 @@ from ..._core.operators.operator import DeviceLike, PerSample, Random, T, launch
 from ..._core.values.batch import Batch
 from .._outputs import like
 
-_MOST_MASKS = 64
+_MAX_MASKS = 64
 
 
-def _masked(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_value: Any, num_masks: int, p: Any, rng: Any) -> Any:
+def _launch_masks(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_value: Any, num_masks: int, p: Any, rng: Any) -> Any:
     """Mask random bands of an axis, which counts from the end, for inputs without a layout."""
     if input.ndim == 0:
         raise RuntimeError(f'{op}: the input must have an axis "{letter}", got a scalar')
@@ -22,8 +22,8 @@ def _masked(op: str, letter: str, axis: int, input: Batch, widest: Any, mask_val
         raise ValueError(f'{op}: mask_value must be a number or "mean", got {mask_value!r}')
     if not mean and (not isinstance(mask_value, int | float) or isinstance(mask_value, bool)):
         raise TypeError(f'{op}: mask_value must be a number or "mean", got {mask_value!r}')
-    if not 0 <= num_masks <= _MOST_MASKS:
-        raise ValueError(f"{op}: num_masks must be 0 to {_MOST_MASKS}, got {num_masks}")
+    if not 0 <= num_masks <= _MAX_MASKS:
+        raise ValueError(f"{op}: num_masks must be 0 to {_MAX_MASKS}, got {num_masks}")
     return launch(like(input), [at, widest, p, num_masks, mean, 0.0 if mean else float(mask_value), rng])
 
 
@@ -61,7 +61,7 @@ def time_mask(
     >>> (masked == masked[0]).all().item(), ((masked == 0).sum() < 80 * 200).item()
     (True, True)
     """
-    return _masked("time_mask", "t", 1, input, time_mask_param, mask_value, num_masks, p, rng)  # type: ignore[arg-type]
+    return _launch_masks("time_mask", "t", 1, input, time_mask_param, mask_value, num_masks, p, rng)  # type: ignore[arg-type]
 
 
 @operator()
@@ -98,4 +98,4 @@ def frequency_mask(
     >>> (masked == masked[:, :1]).all().item(), ((masked == 0).sum() < 1000 * 54).item()
     (True, True)
     """
-    return _masked("frequency_mask", "f", 2, input, freq_mask_param, mask_value, num_masks, p, rng)  # type: ignore[arg-type]
+    return _launch_masks("frequency_mask", "f", 2, input, freq_mask_param, mask_value, num_masks, p, rng)  # type: ignore[arg-type]

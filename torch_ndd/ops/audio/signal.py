@@ -162,13 +162,13 @@ def audio_resample(
         raise RuntimeError(f"audio_resample: quality must be 0 to 100, got {quality}")
     if (in_rate is None) != (out_rate is None):
         raise RuntimeError("audio_resample: in_rate and out_rate must be given together")
-    if sum(one is not None for one in (scale, out_length, in_rate)) != 1:
+    if sum(argument is not None for argument in (scale, out_length, in_rate)) != 1:
         raise RuntimeError("audio_resample: give either in_rate and out_rate, or scale, or out_length")
     lengths = signal.buffer.shape[1] if signal.ragged_shapes is None else signal.ragged_shapes[:, 0]
     ratio = None
     if out_length is None:
         rates = (1.0, scale) if in_rate is None else (in_rate, out_rate)
-        before, after = (_rounded(rate) for rate in rates)
+        before, after = (_round_lengths(rate) for rate in rates)
         _check_rates("scale" if in_rate is None else "in_rate and out_rate", before, after)
         outputs = _ceil(lengths, after, before)
         ratio = _row(before, after)
@@ -180,7 +180,7 @@ def audio_resample(
     return launch(out, [ratio, float(quality), antialias])
 
 
-def _rounded(rate: Any) -> Any:
+def _round_lengths(rate: Any) -> Any:
     """Return a rate rounded to float32, from which DALI computes the rest in float64."""
     return rate.reshape(-1).to(torch.float32).to(torch.float64) if isinstance(rate, torch.Tensor) else float(np.float32(rate))
 
@@ -188,7 +188,7 @@ def _rounded(rate: Any) -> Any:
 def _check_rates(names: str, before: Any, after: Any) -> None:
     if torch.compiler.is_compiling():
         return  # checked by the kernel
-    values = [np.asarray(one) for one in (before, after)]
+    values = [np.asarray(rate) for rate in (before, after)]
     if not (np.isfinite(values[0]).all() and np.isfinite(values[1]).all() and (values[0] > 0).all() and (values[1] >= 0).all()):
         raise RuntimeError(f"audio_resample: {names} must be positive, got {after if names == 'scale' else (before, after)}")
 
@@ -202,7 +202,7 @@ def _check_lengths(lengths: Any, outputs: Any) -> None:
 
 
 def _ceil(lengths: Any, after: Any, before: Any) -> Any:
-    if any(isinstance(one, torch.Tensor) for one in (lengths, after, before)):
+    if any(isinstance(value, torch.Tensor) for value in (lengths, after, before)):
         # In double, also if the rates are Python numbers: with those torch converts integers to float32.
         return torch.ceil(torch.as_tensor(lengths, dtype=torch.float64) * after / before).to(torch.int64)
     return math.ceil(lengths * after / before)
@@ -210,5 +210,5 @@ def _ceil(lengths: Any, after: Any, before: Any) -> Any:
 
 def _row(before: Any, after: Any) -> torch.Tensor:
     """Return the ratio for the kernel; infinite if there are no outputs."""
-    made: torch.Tensor = torch.as_tensor(before, dtype=torch.float64) / torch.as_tensor(after, dtype=torch.float64)
-    return made.reshape(-1)
+    ratios: torch.Tensor = torch.as_tensor(before, dtype=torch.float64) / torch.as_tensor(after, dtype=torch.float64)
+    return ratios.reshape(-1)

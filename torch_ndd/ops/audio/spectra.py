@@ -2,15 +2,19 @@
 """Audio features: spectra, mel bands, decibels, cepstral coefficients."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, PerSample, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._columns import extents_of, smaller
 from .._outputs import like, resized
+
+SpectrogramLayout = Literal["ft", "tf"]
+MelFormula = Literal["slaney", "htk"]
 
 
 def check_float32(op: str, input: Batch) -> None:
@@ -45,7 +49,7 @@ def spectrogram(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     center_windows: bool = True,
-    layout: str = "ft",
+    layout: SpectrogramLayout = "ft",
     nfft: int | None = None,
     power: int = 2,
     reflect_padding: bool = True,
@@ -90,8 +94,7 @@ def spectrogram(
         raise RuntimeError(f"spectrogram: nfft must not be less than window_length={window_length}, got {nfft}")
     if power not in (1, 2):
         raise RuntimeError(f"spectrogram: power must be 1 or 2, got {power}")
-    if layout not in ("ft", "tf"):
-        raise RuntimeError(f'spectrogram: layout must be "ft" or "tf", got {layout!r}')
+    check_choice("spectrogram", "layout", layout, get_args(SpectrogramLayout))
     window = None if window_fn is None else _window(window_fn, window_length)
     samples = _length("spectrogram", input)  # type: ignore[arg-type]
     least = 1 if center_windows else window_length
@@ -106,11 +109,11 @@ def spectrogram(
     return launch(out, arguments)
 
 
-def _window(given: Any, length: int) -> torch.Tensor:
+def _window(factors: Any, length: int) -> torch.Tensor:
     try:
-        window = torch.as_tensor(given, dtype=torch.float32).cpu().reshape(-1).contiguous()
+        window = torch.as_tensor(factors, dtype=torch.float32).cpu().reshape(-1).contiguous()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"spectrogram: window_fn must be numbers, got {type(given).__name__}") from error
+        raise TypeError(f"spectrogram: window_fn must be numbers, got {type(factors).__name__}") from error
     if window.numel() != length:
         raise RuntimeError(f"spectrogram: window_fn must have window_length={length} values, got {window.numel()}")
     return window
@@ -136,7 +139,7 @@ def mel_filter_bank(
     device: DeviceLike | None = None,
     freq_high: float = 0.0,
     freq_low: float = 0.0,
-    mel_formula: str = "slaney",
+    mel_formula: MelFormula = "slaney",
     nfilter: int = 128,
     normalize: bool = True,
     sample_rate: float = 44100.0,
@@ -173,8 +176,7 @@ def mel_filter_bank(
             f"mel_filter_bank: freq_low and freq_high must satisfy 0 <= freq_low < freq_high <= sample_rate / 2 = {sample_rate / 2}, "
             f"got {freq_low} and {freq_high}"
         )
-    if mel_formula not in ("slaney", "htk"):
-        raise RuntimeError(f'mel_filter_bank: mel_formula must be "slaney" or "htk", got {mel_formula!r}')
+    check_choice("mel_filter_bank", "mel_formula", mel_formula, get_args(MelFormula))
     out = resized(input, [axis], [nfilter])  # type: ignore[arg-type]
     arguments = [axis, float(sample_rate), float(freq_low), float(high), nfilter, mel_formula == "htk", normalize]
     return launch(out, arguments)
@@ -258,6 +260,7 @@ def to_decibels(
     return like(input, torch.float32)
 
 
+Border = Literal["zero", "clamp", "reflect"]
 BORDERS = native.numbers("preemphasis_filter.Border")
 
 
@@ -268,7 +271,7 @@ def preemphasis_filter(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    border: str = "clamp",
+    border: Border = "clamp",
     dtype: torch.dtype | None = None,
     preemph_coeff: PerSample[float] = 0.97,
 ) -> T:
@@ -286,6 +289,5 @@ def preemphasis_filter(
     >>> preemphasis_filter(torch.tensor([1.0, 2.0, 4.0]), preemph_coeff=0.5).torch()
     tensor([0.5000, 1.5000, 3.0000])
     """
-    if border not in BORDERS:
-        raise RuntimeError(f"preemphasis_filter: border must be one of {', '.join(BORDERS)}, got {border!r}")
+    check_choice("preemphasis_filter", "border", border, BORDERS)
     return launch(like(input, dtype or torch.float32), [preemph_coeff, BORDERS[border]])

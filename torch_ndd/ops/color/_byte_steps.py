@@ -42,7 +42,7 @@ def with_steps(images: Batch, steps: torch.Tensor, interp_type: int, fill: Seque
         fill: outside of warped images; None is 0 and blends with the border.
     """
     images = images.settle()
-    made = images.with_buffer(native.empty(images.buffer.shape, torch.uint8, images.buffer.device), None)
+    output = images.with_buffer(native.empty(images.buffer.shape, torch.uint8, images.buffer.device), None)
     fills = torch.tensor(fill or [0.0], dtype=torch.float32)
     planar = images.layout == "CHW"
     arguments: tuple[Any, ...] = (
@@ -53,8 +53,8 @@ def with_steps(images: Batch, steps: torch.Tensor, interp_type: int, fill: Seque
         int(interp_type),
         fill is not None,
         planar,
-        made.buffer,
-        made.ragged_shapes,
+        output.buffer,
+        output.ragged_shapes,
     )
-    made.pending = run(_kernel, arguments, [(images, SAME_SAMPLE)], made.buffer)
-    return made
+    output.pending = run(_kernel, arguments, [(images, SAME_SAMPLE)], output.buffer)
+    return output

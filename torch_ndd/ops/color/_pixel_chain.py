@@ -35,7 +35,7 @@ _LAYOUT = "HWC"
 _TYPES = (torch.uint8, torch.float32)
 
 
-def _unfilled(input: torch.Tensor, shapes: torch.Tensor | None, output_layout: str) -> list[int]:
+def _empty_output(input: torch.Tensor, shapes: torch.Tensor | None, output_layout: str) -> list[int]:
     if shapes is not None:
         return list(input.shape)
     return [input.shape[0], *(input.shape[1 + _LAYOUT.index(letter)] for letter in output_layout)]
@@ -44,15 +44,15 @@ def _unfilled(input: torch.Tensor, shapes: torch.Tensor | None, output_layout: s
 @torch.library.impl("ndd::pixels_of", "CPU", lib=_library)
 def _(input: torch.Tensor, shapes: torch.Tensor | None, *given: Any) -> torch.Tensor:
     *arguments, output_layout, dtype = given
-    out = native.empty(_unfilled(input, shapes, output_layout), dtype, input.device)
+    out = native.empty(_empty_output(input, shapes, output_layout), dtype, input.device)
     _kernel(input.contiguous(), shapes, *arguments, output_layout, out)
     return out
 
 
 @torch.library.register_fake("ndd::pixels_of", lib=_library)
-def _(input: torch.Tensor, shapes: torch.Tensor | None, *given: Any) -> torch.Tensor:
-    *_, output_layout, dtype = given
-    return input.new_empty(_unfilled(input, shapes, output_layout), dtype=dtype)
+def _(input: torch.Tensor, shapes: torch.Tensor | None, *arguments: Any) -> torch.Tensor:
+    *_, output_layout, dtype = arguments
+    return input.new_empty(_empty_output(input, shapes, output_layout), dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -124,15 +124,15 @@ def by_level(formula: Callable[..., torch.Tensor]) -> Formula:
     """
 
     @functools.wraps(formula)
-    def chosen(input: Images, *arguments: Any, dtype: torch.dtype) -> torch.Tensor | None:
+    def choose_branch(input: Images, *arguments: Any, dtype: torch.dtype) -> torch.Tensor | None:
         if not is_native(input) or dtype is not torch.uint8:
             return None if isinstance(input, Packed) else formula(input, *arguments, dtype=dtype)
         if not takes(input):
             return None
         levels = torch.arange(256, dtype=torch.uint8).reshape(1, 256, 1, 1)
-        return _staged(*_buffers(input), formula(levels, *arguments, dtype=dtype).reshape(-1, 256), dtype)
+        return _add_stage(*_buffers(input), formula(levels, *arguments, dtype=dtype).reshape(-1, 256), dtype)
 
-    return chosen
+    return choose_branch
 
 
 def linear(
@@ -142,22 +142,22 @@ def linear(
     if takes_flip(input, _LAYOUT) and input.dtype is dtype and dtype in _TYPES:
         stage = _numbers(*line(*map(_one_a_sample, arguments)))
         if isinstance(input, Packed) or dtype is torch.uint8:
-            return _staged(*_buffers(input), stage, dtype)
+            return _add_stage(*_buffers(input), stage, dtype)
     elif isinstance(input, Packed) or (is_native(input) and dtype is torch.uint8):
         return None
     else:
         stage = None
-    factor, term = line(*(_formulas.per_sample(one, input.dim(), torch.float32, input.device) for one in arguments))
+    factor, term = line(*(_formulas.per_sample(argument, input.dim(), torch.float32, input.device) for argument in arguments))
     if stage is not None:
-        return _lined(input, factor, term, stage)
+        return _add_line(input, factor, term, stage)
     return _formulas.saturate(factor * (input if input.dtype.is_floating_point else input.float()) + term, dtype)
 
 
-def twisted(input: Images, *numbers: _formulas.Number, dtype: torch.dtype) -> torch.Tensor | None:
+def twist(input: Images, *numbers: _formulas.Number, dtype: torch.dtype) -> torch.Tensor | None:
     """Mix colors by the numbers of ``color_twist`` and its middle. None if no chain takes this."""
     if not takes_flip(input, _LAYOUT) or input.dtype not in _TYPES or dtype not in _TYPES:
         return None
-    return _staged(*_buffers(input), _numbers(*numbers), dtype)
+    return _add_stage(*_buffers(input), _numbers(*numbers), dtype)
 
 
 def _numbers(*arguments: _formulas.Number) -> torch.Tensor:
@@ -171,41 +171,41 @@ def _one_a_sample(argument: _formulas.Number) -> torch.Tensor:
 
 
 @allow_in_graph
-def _staged(input: torch.Tensor, shapes: torch.Tensor | None, stage: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _add_stage(input: torch.Tensor, shapes: torch.Tensor | None, stage: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Add a stage to a chain: a table (rows, 256) of uint8, a factor and a term (rows, 2), or the numbers of a color matrix (rows, 5)."""
     chain = _known.of(input, shapes)
     return _image(replace(chain, values=None, stages=(*chain.stages, (stage, dtype))))
 
 
 @allow_in_graph
-def _lined(input: torch.Tensor, factor: _formulas.Number, term: _formulas.Number, stage: torch.Tensor) -> torch.Tensor:
+def _add_line(input: torch.Tensor, factor: _formulas.Number, term: _formulas.Number, stage: torch.Tensor) -> torch.Tensor:
     """Return ``factor * input + term`` of float32 as a formula, known as a chain. A chain without a formula goes on with a stage."""
     chain = _known.of(input, None)
     if chain.values is None:
-        return _staged(input, None, stage, torch.float32)
-    made = values = factor * input + term
+        return _add_stage(input, None, stage, torch.float32)
+    output = values = factor * input + term
     if any(all_samples or each is not None for _, all_samples, each in _flips(chain)):
         values = factor * chain.values + term
     chain = replace(chain, values=values, stages=(*chain.stages, (stage, torch.float32)))
-    _known.chains[made] = chain, made._version
-    return made
+    _known.chains[output] = chain, output._version
+    return output
 
 
 def _flips(chain: _Chain) -> list[tuple[int, bool, torch.Tensor | None]]:
     return [(1, chain.vertical, chain.upside_down), (2, chain.horizontal, chain.mirror)]
 
 
-def flipped(input: Images, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
+def flip(input: Images, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
     """Mirror where the numbers, (rows,) if they are tensors, are not 0."""
-    return _turned(*_buffers(input), horizontal, vertical)
+    return _turn_twist(*_buffers(input), horizontal, vertical)
 
 
 @allow_in_graph
-def _turned(input: torch.Tensor, shapes: torch.Tensor | None, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
-    return _image(_flipped(_known.of(input, shapes), horizontal, vertical))
+def _turn_twist(input: torch.Tensor, shapes: torch.Tensor | None, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> torch.Tensor:
+    return _image(_flip_chain(_known.of(input, shapes), horizontal, vertical))
 
 
-def _flipped(chain: _Chain, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> _Chain:
+def _flip_chain(chain: _Chain, horizontal: torch.Tensor | int, vertical: torch.Tensor | int) -> _Chain:
     both = _exclusive(chain.horizontal, chain.mirror, horizontal), _exclusive(chain.vertical, chain.upside_down, vertical)
     return replace(chain, horizontal=both[0][0], mirror=both[0][1], vertical=both[1][0], upside_down=both[1][1])
 
@@ -217,13 +217,13 @@ def _exclusive(all_samples: bool, each: torch.Tensor | None, wanted: torch.Tenso
     return all_samples, (wanted if each is None else (each != 0) != wanted).to(torch.int64)
 
 
-def normalized(input: Images, *arguments: Any) -> torch.Tensor:
+def normalize(input: Images, *arguments: Any) -> torch.Tensor:
     """End a chain with crop_mirror_normalize of whole images: ``mirror``, ``mean``, ``std``, ``scale``, ``shift``, ``output_layout``, ``dtype``."""
-    return _normalized(*_buffers(input), *arguments)
+    return _normalize_chain(*_buffers(input), *arguments)
 
 
 @allow_in_graph
-def _normalized(
+def _normalize_chain(
     input: torch.Tensor,
     shapes: torch.Tensor | None,
     mirror: torch.Tensor | int,
@@ -238,25 +238,25 @@ def _normalized(
 
     Its loop per channel is vectorized along the width and takes 1.1 ms; interleaved pixels of three channels, in vectors of 16, take 2.9 ms.
     """
-    chain = _flipped(_known.of(input, shapes), mirror, 0)
+    chain = _flip_chain(_known.of(input, shapes), mirror, 0)
     if is_native(input) or chain.values is None:
-        return _computed(chain, _rows(mean), _rows(std), scale, shift, output_layout, dtype)
+        return _compute(chain, _rows(mean), _rows(std), scale, shift, output_layout, dtype)
     flips = [(axis, all_samples if each is None else (each != 0) != all_samples) for axis, all_samples, each in _flips(chain)]
 
     def normal(values: torch.Tensor, layout: str, mean: torch.Tensor | float, std: torch.Tensor | float) -> torch.Tensor:
         for axis, wanted in flips:
-            values = _formulas.mirrored(values, axis, wanted.reshape(-1, *(1,) * len(layout)) if isinstance(wanted, torch.Tensor) else wanted)
+            values = _formulas.mirror_axis(values, axis, wanted.reshape(-1, *(1,) * len(layout)) if isinstance(wanted, torch.Tensor) else wanted)
         values = _formulas.normal(values, mean, std, scale, shift)
         order = [1 + layout.index(letter) for letter in output_layout if letter in layout]
         return _formulas.saturate(values.permute(0, *order), dtype)
 
     if output_layout[-1] == "C":
-        made = normal(chain.values, _LAYOUT, *(_formulas.per_channel(one, 4, 3) for one in (mean, std))).contiguous()
+        output = normal(chain.values, _LAYOUT, *(_formulas.per_channel(argument, 4, 3) for argument in (mean, std))).contiguous()
     else:
         planes = [normal(chain.values.select(-1, c), "HW", _of_channel(mean, c), _of_channel(std, c)) for c in range(input.shape[-1])]
-        made = stack_parts(planes, 1 + output_layout.index("C"))
-    in_pool[made] = None
-    return made
+        output = stack_parts(planes, 1 + output_layout.index("C"))
+    in_pool[output] = None
+    return output
 
 
 def _of_channel(values: torch.Tensor | float, channel: int) -> torch.Tensor | float:
@@ -272,15 +272,15 @@ def _rows(values: torch.Tensor | float) -> torch.Tensor:
 
 def _image(chain: _Chain) -> torch.Tensor:
     dtype = chain.stages[-1][1] if chain.stages else chain.base.dtype
-    made = _computed(chain, None, None, 1.0, 0.0, _LAYOUT, dtype)
-    _known.chains[made] = chain, made._version
-    in_pool[made] = None
-    return made
+    output = _compute(chain, None, None, 1.0, 0.0, _LAYOUT, dtype)
+    _known.chains[output] = chain, output._version
+    in_pool[output] = None
+    return output
 
 
-def _computed(
+def _compute(
     chain: _Chain, mean: torch.Tensor | None, std: torch.Tensor | None, scale: float, shift: float, output_layout: str, dtype: torch.dtype
 ) -> torch.Tensor:
     flips = (chain.horizontal, chain.mirror, chain.vertical, chain.upside_down)
-    stages, floats = [stage for stage, _ in chain.stages], [int(made is torch.float32) for _, made in chain.stages]
+    stages, floats = [stage for stage, _ in chain.stages], [int(kind is torch.float32) for _, kind in chain.stages]
     return torch.ops.ndd.pixels_of(chain.base, chain.shapes, stages, floats, *flips, mean, std, scale, shift, output_layout, dtype)

@@ -142,7 +142,7 @@ def _color_twist_formula(
 ) -> torch.Tensor | None:
     middle = 0.5 if input.dtype.is_floating_point else 128.0
     if isinstance(input, Packed) or on_cpu(input):  # Inductor's vectors of interleaved channels use 3 of 16 lanes: 1.1 ms where the kernel takes 0.45
-        return _pixel_chain.twisted(input, brightness, contrast, hue, saturation, middle, dtype=dtype)
+        return _pixel_chain.twist(input, brightness, contrast, hue, saturation, middle, dtype=dtype)
     scale, contrast, turn, saturation = (per_sample(x, input.dim(), torch.float64, input.device) for x in (brightness, contrast, hue, saturation))
     radians = turn * (math.pi / 180)
     if isinstance(radians, torch.Tensor):
@@ -153,11 +153,11 @@ def _color_twist_formula(
     parts = (factor, factor * saturation * cos, factor * saturation * sin)
     offset = scale * (1 - contrast) * middle
     mixed: Number = offset.float() if isinstance(offset, torch.Tensor) else offset
-    for channel, one in reversed(list(enumerate(input.float().split(1, -1)))):
+    for channel, plane in reversed(list(enumerate(input.float().split(1, -1)))):
         column = torch.zeros(3, dtype=torch.float64, device=input.device)
         for part, columns in zip(parts, _COLUMNS, strict=True):
             column = column + part * torch.tensor(columns[channel], dtype=torch.float64, device=input.device)
-        mixed = column.float() * one + mixed
+        mixed = column.float() * plane + mixed
     assert isinstance(mixed, torch.Tensor)
     return saturate(mixed, dtype)
 
@@ -196,10 +196,10 @@ def color_twist(
     >>> color_twist(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), saturation=0.5).torch().flatten()
     tensor([159, 109,  59], dtype=torch.uint8)
     """
-    return _recolored("color_twist", input, dtype)
+    return _launch_color_matrix("color_twist", input, dtype)
 
 
-def _recolored(op: str, input: T, dtype: torch.dtype | None) -> T:
+def _launch_color_matrix(op: str, input: T, dtype: torch.dtype | None) -> T:
     images: Batch = input  # type: ignore[assignment]
     check_channels(op, images, 3)
     return like(images, dtype)
@@ -238,7 +238,7 @@ def hsv(
     >>> hsv(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), hue=120, value=0.5).torch().flatten()
     tensor([10, 91, 26], dtype=torch.uint8)
     """
-    return _recolored("hsv", input, dtype)
+    return _launch_color_matrix("hsv", input, dtype)
 
 
 def _hue_formula(input: _pixel_chain.Images, hue: Number, *, dtype: torch.dtype) -> torch.Tensor | None:
@@ -270,7 +270,7 @@ def hue(
     >>> hue(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), hue=120).torch().flatten()
     tensor([ 20, 182,  52], dtype=torch.uint8)
     """
-    return _recolored("hue", input, dtype)
+    return _launch_color_matrix("hue", input, dtype)
 
 
 def _saturation_formula(input: _pixel_chain.Images, saturation: Number, *, dtype: torch.dtype) -> torch.Tensor | None:
@@ -302,7 +302,7 @@ def saturation(
     >>> saturation(torch.tensor([[[200, 100, 0]]], dtype=torch.uint8), saturation=0.5).torch().flatten()
     tensor([159, 109,  59], dtype=torch.uint8)
     """
-    return _recolored("saturation", input, dtype)
+    return _launch_color_matrix("saturation", input, dtype)
 
 
 _POSTERIZED = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -2,16 +2,18 @@
 """Color images from Bayer mosaics."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, PerSample, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._channels import channels_of, is_other
 from .._columns import extents_of, sample_shape
 
+Algorithm = Literal["bilinear_ocv", "edgeaware_ocv", "vng_ocv", "gray_ocv"]
 _ALGORITHMS = {f"{name.replace('_', '')}_ocv": number for name, number in native.numbers("debayer.Algorithm").items()}
 
 
@@ -22,7 +24,7 @@ def debayer(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    algorithm: str | None = None,
+    algorithm: Algorithm | None = None,
     blue_position: PerSample[Sequence[int]],
 ) -> T:
     """Interpolate the colors of a Bayer mosaic, in which every pixel has one of red, green and blue.
@@ -52,8 +54,7 @@ def debayer(
     name = algorithm or "bilinear_ocv"
     if name == "default_npp":
         raise RuntimeError("debayer: algorithm 'default_npp' is NPP's own; use 'bilinear_ocv', on the GPU too")
-    if name not in _ALGORITHMS:
-        raise RuntimeError(f"debayer: algorithm must be one of {', '.join(_ALGORITHMS)}, got {algorithm!r}")
+    check_choice("debayer", "algorithm", name, _ALGORITHMS)
     if images.dtype not in (torch.uint8, torch.uint16):
         raise RuntimeError(f"debayer: the input must be uint8 or uint16, got {images.dtype}")
     if name == "vng_ocv" and images.dtype is not torch.uint8:

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Histogram equalization, and stretching to the whole range."""
 
+from typing import Literal, get_args
+
 import torch
 
 from ..._core.operators.operator import DeviceLike, Hint, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._channels import channels_of, is_other
 from .._outputs import like
@@ -35,11 +38,12 @@ def autocontrast(input: T, /, *, batch_size: int | None = None, device: DeviceLi
     return launch(like(images), _place(images))
 
 
-_RULES = ("opencv", "pillow")
+Rule = Literal["opencv", "pillow"]
+_RULES = get_args(Rule)
 
 
 @operator(layouts=_LAYOUTS)
-def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, rule: str = "opencv") -> T:
+def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, rule: Rule = "opencv") -> T:
     """Equalize the histogram of every channel of an image, frame by frame.
 
     A level becomes the number of pixels up to it, minus those of the darkest level that occurs, scaled to 0 to 255. A channel with a single level
@@ -62,12 +66,11 @@ def equalize(input: T, /, *, batch_size: int | None = None, device: DeviceLike |
     images: Batch = input  # type: ignore[assignment]
     if images.dtype is not torch.uint8:
         raise RuntimeError(f"equalize: the input must be uint8, got {images.dtype}")
-    if rule not in _RULES:
-        raise ValueError(f"equalize: rule must be one of {', '.join(_RULES)}, got {rule!r}")
+    check_choice("equalize", "rule", rule, _RULES, ValueError)
     return launch(like(images), [*_place(images), rule == "pillow"])
 
 
-_MOST_TILES = 1 << 20  # each has a table of 256 bytes
+_MAX_TILES = 1 << 20  # each has a table of 256 bytes
 
 
 @operator(layouts=("HWC",))
@@ -111,10 +114,10 @@ def clahe(
         if is_other(found, 1, 3):
             raise ValueError(f"clahe: the image must have 1 or 3 channels, got {found}")
     for name, tiles in (("tiles_x", tiles_x), ("tiles_y", tiles_y)):
-        if not 1 <= tiles <= _MOST_TILES:
-            raise ValueError(f"clahe: {name} must be 1 to {_MOST_TILES}, got {tiles}")
-    if tiles_x * tiles_y > _MOST_TILES:
-        raise ValueError(f"clahe: tiles_x * tiles_y must be at most {_MOST_TILES}, got {tiles_x * tiles_y}")
+        if not 1 <= tiles <= _MAX_TILES:
+            raise ValueError(f"clahe: {name} must be 1 to {_MAX_TILES}, got {tiles}")
+    if tiles_x * tiles_y > _MAX_TILES:
+        raise ValueError(f"clahe: tiles_x * tiles_y must be at most {_MAX_TILES}, got {tiles_x * tiles_y}")
     if clip_limit != clip_limit:
         raise ValueError(f"clahe: clip_limit must be a number, got {clip_limit}")
     return launch(like(images), [clip_limit, luma_only, tiles_x, tiles_y])

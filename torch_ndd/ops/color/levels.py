@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of single values: inverting, solarizing, gamma."""
+"""Point operations: invert, solarize, gamma."""
 
 import torch
 
@@ -16,7 +16,7 @@ def _check_type(op: str, dtype: torch.dtype) -> None:
         raise RuntimeError(f"{op}: the input must be of 8 or 16 bits or floating-point, got {dtype}")
 
 
-def _inverted(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+def _invert_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     most = value_range(dtype)
     if dtype in (torch.int8, torch.int16):
         return torch.where(values < 0, -most - 2.0, most) - values
@@ -25,7 +25,7 @@ def _inverted(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
 
 @_pixel_chain.by_level
 def _invert_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
-    return _inverted(input.float(), dtype).to(dtype)
+    return _invert_values(input.float(), dtype).to(dtype)
 
 
 @operator(formula=_invert_formula, ragged_formula=True)
@@ -50,7 +50,7 @@ def invert(input: T, /, *, batch_size: int | None = None, device: DeviceLike | N
 @_pixel_chain.by_level
 def _solarize_formula(input: torch.Tensor, threshold: Number, *, dtype: torch.dtype) -> torch.Tensor:
     values, limit = input.float(), per_sample(threshold, input.dim(), torch.float32, input.device)
-    return torch.where(values >= limit, _inverted(values, dtype), values).to(dtype)
+    return torch.where(values >= limit, _invert_values(values, dtype), values).to(dtype)
 
 
 @operator(formula=_solarize_formula, ragged_formula=True)
@@ -77,9 +77,9 @@ def _gamma_formula(input: torch.Tensor, gain: Number, gamma: Number, *, dtype: t
     if not dtype.is_floating_point:
         return None  # a table of 256 or 65536 values is faster, and its last bit decides where fractions are cut off
     factor, exponent = (per_sample(x, input.dim(), torch.float32, input.device) for x in (gain, gamma))
-    made = input.float().clamp(min=0.0) ** exponent * factor
+    powers = input.float().clamp(min=0.0) ** exponent * factor
     limit = torch.where(torch.as_tensor(factor) == 1.0, float("inf"), 1.0)
-    return torch.minimum(made, limit.to(input.device)).to(dtype)
+    return torch.minimum(powers, limit.to(input.device)).to(dtype)
 
 
 @operator(formula=_gamma_formula)

@@ -47,12 +47,12 @@ def _from_rgb(target: int) -> Affine:
     return rows
 
 
-def _composed(second: Affine, first: Affine) -> Affine:
+def _compose(second: Affine, first: Affine) -> Affine:
     return [[sum(row[k] * first[k][c] for k in range(3)) + (c == 3) * row[3] for c in range(4)] for row in second]
 
 
 def _matrix(source: int, target: int, full: float) -> torch.Tensor:
-    rows = _composed(_from_rgb(target), _to_rgb(source))
+    rows = _compose(_from_rgb(target), _to_rgb(source))
     return torch.tensor([[*row[:3], row[3] * full] for row in rows], dtype=torch.float32)
 
 
@@ -69,7 +69,7 @@ def _formula(input: torch.Tensor, matrix: torch.Tensor, channels: int, out_chann
     return saturate(mixed, dtype)
 
 
-def _checked_space(name: str, value: int) -> int:
+def _channels_of_space(name: str, value: int) -> int:
     if value not in _CHANNELS:
         raise RuntimeError(f"color_space_conversion: {name} must be RGB, BGR, GRAY or YCbCr of torch_ndd.types, got {value!r}")
     return _CHANNELS[types.DALIImageType(value)]
@@ -104,7 +104,7 @@ def color_space_conversion(
     tensor([ 81,  90, 240], dtype=torch.uint8)
     """
     images: Batch = input  # type: ignore[assignment]
-    channels, out_channels = _checked_space("image_type", image_type), _checked_space("output_type", output_type)
+    channels, out_channels = _channels_of_space("image_type", image_type), _channels_of_space("output_type", output_type)
     check_channels("color_space_conversion", images, channels)
     out = resized(images, [images.ndim - 1], [out_channels])
     matrix = (_matrix if torch.compiler.is_compiling() else _cached_matrix)(int(image_type), int(output_type), value_range(images.dtype))

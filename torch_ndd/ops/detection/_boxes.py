@@ -66,8 +66,8 @@ def check_labels(op: str, boxes: Batch, labels: Batch) -> None:
         raise RuntimeError(f"{op}: labels must have a row for each box, got single numbers")
     if torch.compiler.is_compiling():
         return
-    given, wanted = rows_of(labels), rows_of(boxes)
-    equal = given == wanted
+    label_rows, box_rows = rows_of(labels), rows_of(boxes)
+    equal = label_rows == box_rows
     if not (bool(equal.all()) if isinstance(equal, torch.Tensor) else equal):
         raise RuntimeError(f"{op}: there must be as many labels as boxes, got the shapes {labels.shape} and {boxes.shape}")
 
@@ -90,15 +90,15 @@ class Kept:
         left = torch.ops.ndd.kept_rows.default(values.reshape(len(self.mask), *trailing), self.mask)
         if torch.compiler.is_compiling():
             shapes = torch.stack([self.counts, *(torch.full_like(self.counts, extent) for extent in trailing)], 1)
-            made = new_batch(left.reshape(-1), shapes, fixed=(None, *trailing))
+            selected = new_batch(left.reshape(-1), shapes, fixed=(None, *trailing))
         elif len(left) == len(self.mask):
-            made = new_batch(left.view(like.buffer.shape), like.ragged_shapes, fixed=like.shared_extents)
+            selected = new_batch(left.view(like.buffer.shape), like.ragged_shapes, fixed=like.shared_extents)
         else:
             rows = np.empty((len(self.counts), 1 + len(trailing)), np.int64)
             rows[:, 0], rows[:, 1:] = self.counts.numpy(), trailing
-            made = new_batch(left.view(-1), torch.from_numpy(rows), fixed=(None, *trailing)).densify()
-        made.relabel(like.layout)
-        return made if device.type == "cpu" else made.to_device(device)
+            selected = new_batch(left.view(-1), torch.from_numpy(rows), fixed=(None, *trailing)).densify()
+        selected.relabel(like.layout)
+        return selected if device.type == "cpu" else selected.to_device(device)
 
 
 def rotation_maps(angles: torch.Tensor, planes: torch.Tensor, canvases: torch.Tensor) -> torch.Tensor:
@@ -117,10 +117,10 @@ def mapped_boxes(
     """
     device = boxes.buffer.device
     host = on_host(boxes)
-    kept, made = Kept(host), torch.empty_like(host.buffer)
-    _map_boxes(host.buffer, host.ragged_shapes, table, mode, normalized, with_size, cut, threshold, made, kept.mask, kept.counts)
-    out = (kept.of(made.reshape(-1, 4), host, device),)
+    kept, values = Kept(host), torch.empty_like(host.buffer)
+    _map_boxes(host.buffer, host.ragged_shapes, table, mode, normalized, with_size, cut, threshold, values, kept.mask, kept.counts)
+    out = (kept.of(values.reshape(-1, 4), host, device),)
     if labels is None:
         return out
-    given = on_host(labels)
-    return (*out, kept.of(given.buffer, given, device))
+    kept_labels = on_host(labels)
+    return (*out, kept.of(kept_labels.buffer, kept_labels, device))

@@ -2,21 +2,24 @@
 """Bounding boxes that follow the transformations of an image, and their encoding for detectors."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, PerSample, ShapeArg, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._formulas import per_sample
 from .._outputs import like
 from ..geometry._canvas import rotated_canvas
 from ._boxes import check_boxes, check_labels, check_table, mapped_boxes, rotation_maps
 
+RotateMode = Literal["expand", "halfway", "fixed"]
 _MODES = native.numbers("boxes.Mode")
-_LAYOUTS = ("xyXY", "xyWH")
+BoxLayout = Literal["xyXY", "xyWH"]
+_LAYOUTS = get_args(BoxLayout)
 
 
 def _corners(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -30,13 +33,13 @@ def _flip_formula(
 ) -> torch.Tensor:
     del dtype
     start, other = _corners(boxes)
-    across, down = torch.broadcast_tensors(*(torch.as_tensor(one).reshape(-1) != 0 for one in (horizontal, vertical)))
+    across, down = torch.broadcast_tensors(*(torch.as_tensor(flag).reshape(-1) != 0 for flag in (horizontal, vertical)))
     flipped = torch.stack([across, down], -1)[:, None].to(boxes.device)
     if ltrb:
-        made = torch.where(flipped, 1 - other, start), torch.where(flipped, 1 - start, other)
+        corners = torch.where(flipped, 1 - other, start), torch.where(flipped, 1 - start, other)
     else:
-        made = torch.where(flipped, 1 - start - other, start), other
-    return torch.stack(made, 2).reshape(boxes.shape)
+        corners = torch.where(flipped, 1 - start - other, start), other
+    return torch.stack(corners, 2).reshape(boxes.shape)
 
 
 @operator(formula=_flip_formula)
@@ -73,9 +76,9 @@ def _paste_formula(
 ) -> torch.Tensor:
     del dtype
     start, other = _corners(boxes)
-    x, y, scale = (per_sample(torch.as_tensor(one, dtype=torch.float32, device=boxes.device), 3) for one in (paste_x, paste_y, ratio))
+    x, y, scale = (per_sample(torch.as_tensor(argument, dtype=torch.float32, device=boxes.device), 3) for argument in (paste_x, paste_y, ratio))
     room = 1 - 1 / scale
-    shift = torch.cat(torch.broadcast_tensors(*(torch.minimum(one * room, room) for one in (x, y))), 2)
+    shift = torch.cat(torch.broadcast_tensors(*(torch.minimum(argument * room, room) for argument in (x, y))), 2)
     return torch.stack([shift + start / scale, (shift if ltrb else 0) + other / scale], 2).reshape(boxes.shape)
 
 
@@ -118,11 +121,11 @@ def bbox_rotate(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     angle: ShapeArg[float],
-    bbox_layout: str = "xyXY",
+    bbox_layout: BoxLayout = "xyXY",
     bbox_normalized: bool = True,
     input_shape: ShapeArg[Sequence[int]],
     keep_size: bool = False,
-    mode: str = "expand",
+    mode: RotateMode = "expand",
     remove_threshold: float = 0.1,
     shape_layout: str = "HW",
     size: ShapeArg[Sequence[float]] | None = None,
@@ -154,11 +157,10 @@ def bbox_rotate(
     """
     op = "bbox_rotate"
     boxes: Batch = bboxes  # type: ignore[assignment]
-    with_size = _checked(op, boxes, labels, bbox_layout, remove_threshold)
+    with_size = _check_boxes(op, boxes, labels, bbox_layout, remove_threshold)
     if not isinstance(mode, str):
         raise TypeError(f"{op}: mode must be a str, got {mode!r}")
-    if mode not in _MODES:
-        raise RuntimeError(f"{op}: mode must be one of {', '.join(_MODES)}, got {mode!r}")
+    check_choice(op, "mode", mode, _MODES)
     if size is not None and keep_size:
         raise RuntimeError(f"{op}: give one of size and keep_size")
     angles, planes = numbers(angle), plane_extents(op, "input_shape", input_shape, shape_layout)
@@ -194,7 +196,7 @@ def bbox_transform(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     MT: ShapeArg[Sequence[float] | Sequence[Sequence[float]]],
-    bbox_layout: str = "xyXY",
+    bbox_layout: BoxLayout = "xyXY",
     bbox_normalized: bool = False,
     input_shape: ShapeArg[Sequence[int]] | None = None,
     output_shape: ShapeArg[Sequence[int]] | None = None,
@@ -231,15 +233,15 @@ def bbox_transform(
     """
     op = "bbox_transform"
     boxes: Batch = bboxes  # type: ignore[assignment]
-    with_size = _checked(op, boxes, labels, bbox_layout, remove_threshold)
+    with_size = _check_boxes(op, boxes, labels, bbox_layout, remove_threshold)
     if bbox_normalized and (input_shape is None or output_shape is None):
         raise RuntimeError(f"{op}: normalized boxes need input_shape and output_shape")
     maps = numbers(MT)
     if maps.shape[1] != 6:
         raise RuntimeError(f"{op}: MT must be 2 by 3, got {maps.shape[1]} numbers")
-    one = torch.ones(1, dtype=torch.float64)
-    height, width = (one, one) if input_shape is None else plane_extents(op, "input_shape", input_shape, shape_layout).unbind(1)
-    rows, columns = (one, one) if output_shape is None else plane_extents(op, "output_shape", output_shape, shape_layout).unbind(1)
+    unit = torch.ones(1, dtype=torch.float64)
+    height, width = (unit, unit) if input_shape is None else plane_extents(op, "input_shape", input_shape, shape_layout).unbind(1)
+    rows, columns = (unit, unit) if output_shape is None else plane_extents(op, "output_shape", output_shape, shape_layout).unbind(1)
     parts = torch.broadcast_tensors(*maps.unbind(1), width, height, columns, rows)
     return launch(
         (),
@@ -256,15 +258,14 @@ def bbox_transform(
     )
 
 
-def _checked(op: str, boxes: Batch, labels: Any, bbox_layout: Any, remove_threshold: Any) -> bool:
+def _check_boxes(op: str, boxes: Batch, labels: Any, bbox_layout: Any, remove_threshold: Any) -> bool:
     """Return whether the boxes are start and size."""
     check_table(op, boxes)
     if labels is not None:
         check_labels(op, boxes, labels)
     if not isinstance(bbox_layout, str):
         raise TypeError(f"{op}: bbox_layout must be a str, got {bbox_layout!r}")
-    if bbox_layout not in _LAYOUTS:
-        raise RuntimeError(f"{op}: bbox_layout must be one of {', '.join(_LAYOUTS)}, got {bbox_layout!r}")
+    check_choice(op, "bbox_layout", bbox_layout, _LAYOUTS)
     if isinstance(remove_threshold, bool) or not isinstance(remove_threshold, int | float):
         raise TypeError(f"{op}: remove_threshold must be a number, got {remove_threshold!r}")
     if not 0 <= remove_threshold <= 1:
@@ -286,7 +287,7 @@ def plane_extents(op: str, name: str, value: Any, layout: Any, least: float = 0.
         raise TypeError(f"{op}: shape_layout must be a str, got {layout!r}")
     extents = numbers(value)
     if "H" not in layout or "W" not in layout or max(layout.index("H"), layout.index("W")) >= extents.shape[1]:
-        raise RuntimeError(f"{op}: {name} must have the numbers that the layout {layout!r} says, with H and W, got {extents.shape[1]} of them")
+        raise RuntimeError(f"{op}: {name} must have one number per axis of the layout {layout!r}, with H and W, got {extents.shape[1]} of them")
     planes = extents if layout == "HW" and extents.shape[1] == 2 else extents[:, [layout.index("H"), layout.index("W")]]
     if not torch.compiler.is_compiling() and planes.numel() and not planes.numpy().min() >= least:
         raise RuntimeError(f"{op}: {name} must not be negative, got {extents.tolist()}")
@@ -312,10 +313,10 @@ class _AnchorTable:
                     self._tables.clear()
                 known = self._lists[id(anchors)] = (type(anchors)(anchors), torch.from_numpy(np.array(anchors, np.float32).reshape(-1)))
             flat = known[1]
-            made = self._tables.get((id(flat), device))
-            if made is None or made[0] is not flat:
-                made = self._tables[id(flat), device] = (flat, _sides(flat).to(device))
-            return made[1]
+            sides = self._tables.get((id(flat), device))
+            if sides is None or sides[0] is not flat:
+                sides = self._tables[id(flat), device] = (flat, _sides(flat).to(device))
+            return sides[1]
         flat = torch.as_tensor(anchors.wait() if isinstance(anchors, Batch) or hasattr(anchors, "wait") else anchors)
         return _sides(flat.reshape(-1).to(torch.float32)).to(device)
 
@@ -330,15 +331,15 @@ def _sides(flat: torch.Tensor) -> torch.Tensor:
 _anchors = _AnchorTable()
 
 
-def _four(name: str, given: Any, default: float) -> list[float]:
-    if given is None:
+def _four(name: str, numbers: Any, default: float) -> list[float]:
+    if numbers is None:
         return [default] * 4
-    values = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else given
-    if not isinstance(values, list) or not all(isinstance(one, int | float) for one in values):
-        raise TypeError(f"box_encoder: argument {name!r} must be four numbers, got {given!r}")
+    values = list(numbers) if isinstance(numbers, Sequence) and not isinstance(numbers, str) else numbers
+    if not isinstance(values, list) or not all(isinstance(number, int | float) for number in values):
+        raise TypeError(f"box_encoder: argument {name!r} must be four numbers, got {numbers!r}")
     if len(values) != 4:
         raise RuntimeError(f"box_encoder: argument {name!r} must be four numbers, got {len(values)}")
-    return [float(one) for one in values]
+    return [float(number) for number in values]
 
 
 @operator()
@@ -384,11 +385,11 @@ def box_encoder(
             [0.7500, 0.7500, 0.5000, 0.5000]]), tensor([7, 0], dtype=torch.int32))
     """
     op = "box_encoder"
-    given, classes = boxes, labels
-    assert isinstance(given, Batch)
+    truth, classes = boxes, labels
+    assert isinstance(truth, Batch)
     assert isinstance(classes, Batch)
-    check_table(op, given)
-    check_labels(op, given, classes)
+    check_table(op, truth)
+    check_labels(op, truth, classes)
     if classes.dtype.is_floating_point or classes.dtype is torch.bool:
         raise RuntimeError(f"{op}: labels must be integers, got {classes.dtype}")
     if not 0 <= criteria <= 1:
@@ -396,11 +397,11 @@ def box_encoder(
     values = [*_four("means", means, 0.0), *_four("stds", stds, 1.0)]
     if 0.0 in values[4:]:
         raise RuntimeError(f"{op}: stds must not be zero, got {stds}")
-    target = given.buffer.device
+    target = truth.buffer.device
     try:
         table = _anchors.table(anchors, target)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{op}: argument 'anchors': {error}") from None
     count = table.shape[1]
-    out = empty_batch(given.batch_size, [count, 4], torch.float32, target), empty_batch(given.batch_size, [count], classes.dtype, target)
+    out = empty_batch(truth.batch_size, [count, 4], torch.float32, target), empty_batch(truth.batch_size, [count], classes.dtype, target)
     return launch(out, [table, torch.tensor(values, dtype=torch.float32), criteria, offset, scale])

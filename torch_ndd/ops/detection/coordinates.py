@@ -28,13 +28,13 @@ def _flip_formula(
     dtype: torch.dtype,
 ) -> torch.Tensor:
     del dtype
-    made = []
+    columns = []
     for k, axis in enumerate(layout or _AXES[: points.shape[-1]]):
         center, flipped = (center_x, center_y, center_z)[_AXES.index(axis)], (flip_x, flip_y, flip_z)[_AXES.index(axis)]
         center = per_sample(torch.as_tensor(center, dtype=torch.float32, device=points.device), 2)
         flipped = per_sample(torch.as_tensor(flipped, device=points.device), 2)
-        made.append(torch.where(flipped != 0, 2 * center - points[..., k], points[..., k]))
-    return torch.stack(made, -1)
+        columns.append(torch.where(flipped != 0, 2 * center - points[..., k], points[..., k]))
+    return torch.stack(columns, -1)
 
 
 @operator(formula=_flip_formula)
@@ -171,5 +171,5 @@ def _matrix_rows(op: str, name: str, count: int, columns: Any) -> Any:
     if isinstance(columns, torch.Tensor):
         return count // columns
     if columns == 0 or count % columns or not count:
-        raise RuntimeError(f"{op}: {count} numbers are no matrix {name} with {columns} columns")
+        raise RuntimeError(f"{op}: {name} must be a matrix with {columns} columns, got {count} numbers")
     return count // columns

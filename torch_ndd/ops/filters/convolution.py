@@ -2,13 +2,14 @@
 """Convolutions."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 
 from ... import types
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, Double, PerSample, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from ..._core.values.batch import batch as batch
 from .._columns import extents_of
@@ -122,6 +123,8 @@ def sharpness(input: T, /, *, batch_size: int | None = None, device: DeviceLike 
     return launch(like(images), [sharpness, (images.layout or "").index("H")])
 
 
+Border = Literal["reflect_101", "reflect_1001", "clamp", "wrap", "constant"]
+Mode = Literal["same", "valid"]
 BORDERS = native.numbers("filter.Border")
 
 
@@ -135,9 +138,9 @@ def filter(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     anchor: PerSample[int | Sequence[int]] = -1,
-    border: str = "reflect_101",
+    border: Border = "reflect_101",
     dtype: torch.dtype | None = None,
-    mode: str = "same",
+    mode: Mode = "same",
 ) -> T:
     """Correlate images or volumes with weights: ``out[y, x] = sum of filter[i, j] * in[y + i - anchor_y, x + j - anchor_x]``.
 
@@ -167,21 +170,21 @@ def filter(
     _check_elements("filter", spatial, anchor=anchor)
     _check_dtype("filter", images, dtype)
     outer = 1 if (weights.layout or "").startswith("F") else 0
-    made = frames_of(images, weights)
-    frames = made is not None or (images.layout or "").startswith("F")
+    frame_count = frames_of(images, weights)
+    frames = frame_count is not None or (images.layout or "").startswith("F")
     if weights.ndim != spatial + outer:
         raise RuntimeError(f"filter: data with {spatial} spatial dimensions take a filter with as many, got one with {weights.ndim - outer}")
     if fill is not None and fill.ndim > (1 if frames and (fill.layout or "").startswith("F") else 0):
         raise RuntimeError(f"filter: fill_value must be a number, or one for each frame, got an array with {fill.ndim} dimensions")
-    if border not in BORDERS:
-        raise RuntimeError(f'filter: unknown border "{border}", the known ones are {", ".join(BORDERS)}')
-    if mode not in ("same", "valid"):
-        raise RuntimeError(f'filter: unknown mode "{mode}", the known ones are same and valid')
+    check_choice("filter", "border", border, BORDERS)
+    check_choice("filter", "mode", mode, get_args(Mode))
     extents = extents_of(images)[first : first + spatial]
     if mode == "valid":
         inner = [extents[a] - extents_of(weights)[outer + a] + 1 for a in range(spatial)]
         extents = [torch.clamp(n, min=0) if isinstance(n, torch.Tensor) else max(0, n) for n in inner]
-    out = like(images, dtype) if mode == "same" and made is None else resized(images, range(first, first + spatial), extents, dtype, made)
+    out = (
+        like(images, dtype) if mode == "same" and frame_count is None else resized(images, range(first, first + spatial), extents, dtype, frame_count)
+    )
     return launch(out, [anchor, BORDERS[border], mode == "valid", first, spatial])
 
 

@@ -2,16 +2,18 @@
 """Rank filters: the minimum, maximum and median of a window."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, PerSample, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._outputs import like
 
 LAYOUTS = ("HW", "HWC", "FHWC", "CHW", "FCHW")
 # Numbered like ndd::Border.
 _NAMES = {"reflect_1001": "reflect", "clamp": "replicate"}  # OpenCV's
+Border = Literal["reflect_101", "reflect", "replicate", "wrap", "constant"]
 _BORDERS = {_NAMES.get(name, name): number for name, number in native.numbers("filter.Border").items()}
 
 
@@ -23,9 +25,8 @@ def _launch(op: str, images: Batch, *arguments: Any, **pairs: Any) -> Any:
     return launch(like(images), [*pairs.values(), *arguments, (images.layout or "").index("H")])
 
 
-def _changed(op: str, images: Batch, anchor: Any, border_mode: str, iterations: int, mask_size: Any) -> Any:
-    if border_mode not in _BORDERS:
-        raise RuntimeError(f'{op}: unknown border_mode "{border_mode}", the known ones are {", ".join(_BORDERS)}')
+def _launch_morphology(op: str, images: Batch, anchor: Any, border_mode: str, iterations: int, mask_size: Any) -> Any:
+    check_choice(op, "border_mode", border_mode, _BORDERS)
     if not 1 <= iterations < 2**31:
         raise RuntimeError(f"{op}: iterations must be 1 or more, got {iterations}")
     return _launch(op, images, iterations, _BORDERS[border_mode], anchor=anchor, mask_size=mask_size)
@@ -39,7 +40,7 @@ def dilate(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     anchor: PerSample[int | Sequence[int]] = -1,
-    border_mode: str = "constant",
+    border_mode: Border = "constant",
     iterations: int = 1,
     mask_size: PerSample[int | Sequence[int]] = 3,
 ) -> T:
@@ -60,7 +61,7 @@ def dilate(
     >>> dilate([[1, 0, 0, 0, 2]], mask_size=[3, 1]).torch()
     tensor([[1, 1, 0, 2, 2]], dtype=torch.int32)
     """
-    return _changed("experimental.dilate", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
+    return _launch_morphology("experimental.dilate", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
 
 
 @operator(name="experimental.erode", layouts=LAYOUTS)
@@ -71,7 +72,7 @@ def erode(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     anchor: PerSample[int | Sequence[int]] = -1,
-    border_mode: str = "constant",
+    border_mode: Border = "constant",
     iterations: int = 1,
     mask_size: PerSample[int | Sequence[int]] = 3,
 ) -> T:
@@ -86,7 +87,7 @@ def erode(
     >>> erode([[3, 1, 3, 3, 3]], mask_size=[3, 1]).torch()
     tensor([[1, 1, 1, 3, 3]], dtype=torch.int32)
     """
-    return _changed("experimental.erode", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
+    return _launch_morphology("experimental.erode", input, anchor, border_mode, iterations, mask_size)  # type: ignore[arg-type]
 
 
 @operator(name="experimental.median_blur", layouts=LAYOUTS)

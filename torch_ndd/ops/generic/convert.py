@@ -64,13 +64,13 @@ def cast_like(input_0: T, input_1: Any, /, *, batch_size: int | None = None, dev
 _LARGEST_KEY = 65535
 
 
-def _numbers(name: str, given: Any, kind: type | tuple[type, ...]) -> tuple[Any, ...]:
+def _numbers(name: str, value: Any, kind: type | tuple[type, ...]) -> tuple[Any, ...]:
     """Return a number or a list of numbers as a tuple."""
-    listed = given.tolist() if hasattr(given, "tolist") else given
+    listed = value.tolist() if hasattr(value, "tolist") else value
     numbers = () if listed is None else tuple(listed) if isinstance(listed, list | tuple | range) else (listed,)
     for number in numbers:
         if not isinstance(number, kind):
-            raise TypeError(f"lookup_table: argument {name!r} must be {'integers' if kind is int else 'numbers'}, got {given!r}")
+            raise TypeError(f"lookup_table: argument {name!r} must be {'integers' if kind is int else 'numbers'}, got {value!r}")
     return numbers
 
 

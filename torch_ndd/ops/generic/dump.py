@@ -2,12 +2,13 @@
 """``dump_image``."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from ..._core.operators.operator import DeviceLike, T, operator
 from ..._core.process.files import write_whole
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from ..detection._boxes import on_host
 
@@ -19,7 +20,7 @@ def dump_image(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    input_layout: str = "HWC",
+    input_layout: Literal["HWC"] = "HWC",
     suffix: str = "",
 ) -> T:
     """Write images to files in the working directory, for inspection, and return them.
@@ -51,8 +52,9 @@ def dump_image(
     for name, value in (("input_layout", input_layout), ("suffix", suffix)):
         if not isinstance(value, str):
             raise TypeError(f"{op}: {name} must be a str, got {value!r}")
-    if input_layout != "HWC" or images.layout not in (None, "HWC"):
-        raise RuntimeError(f"{op}: images must be HWC, got {input_layout if input_layout != 'HWC' else images.layout!r}; transpose them")
+    check_choice(op, "input_layout", input_layout, ("HWC",))
+    if images.layout not in (None, "HWC"):
+        raise RuntimeError(f"{op}: images must be HWC, got {images.layout!r}; transpose them")
     if images.dtype is not torch.uint8 or images.ndim != 3:
         raise RuntimeError(f"{op}: images must be uint8 with three dimensions, got {images.dtype} with {images.ndim}")
     for i, sample in enumerate(on_host(images)):

@@ -32,7 +32,7 @@ def _formula(
     dtype: torch.dtype,
 ) -> torch.Tensor | None:
     if mean is not None or stddev is not None or input.numel() == 0 or input.dtype is torch.uint64:
-        return None  # the kernel knows the shapes of given parameters
+        return None  # the kernel reads the shapes of parameters
     if on_cpu(input):
         return None  # Inductor does not vectorize float64: 21 ms where the kernel takes 1
     dims = [d for d in range(input.dim()) if (d == 0 and batch) or (d > 0 and axes >> (d - 1) & 1)]
@@ -46,19 +46,19 @@ def _formula(
     return saturate((centered * factor + shift).float(), dtype)
 
 
-def _parameter(name: str, given: Any) -> tuple[torch.Tensor, list[Shape]] | None:
+def _parameter(name: str, value: Any) -> tuple[torch.Tensor, list[Shape]] | None:
     """Return the numbers of ``mean`` or ``stddev`` and their shape, common to all samples or per sample."""
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, Batch):
-        return given.cpu().wait().reshape(-1).float(), given.shape
-    if isinstance(given, Operand):
-        values = given.cpu().wait()  # type: ignore[attr-defined]
+    if isinstance(value, Batch):
+        return value.cpu().wait().reshape(-1).float(), value.shape
+    if isinstance(value, Operand):
+        values = value.cpu().wait()  # type: ignore[attr-defined]
     else:
         try:
-            values = torch.as_tensor(given)
+            values = torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError):
-            raise TypeError(f"normalize: argument {name!r} must be numbers, a Tensor or a Batch, got {given!r}") from None
+            raise TypeError(f"normalize: argument {name!r} must be numbers, a Tensor or a Batch, got {value!r}") from None
         values = values.detach().cpu().clone()
     return values.reshape(-1).float(), [tuple(values.shape)]
 

@@ -109,9 +109,9 @@ def optical_flow(
         for i, (video, fields) in enumerate(zip(frames, out, strict=True)):
             if fields.buffer.numel() == 0:
                 continue
-            given = None if hints is None else hints.select(i).buffer.float().numpy()
+            hint = None if hints is None else hints.select(i).buffer.float().numpy()
             sequence = _Sequence(
-                cv2, quality, _name(frames, i), video.buffer.numpy(), given, hint_grid, int(image_type), output_grid, fields.buffer.numpy()
+                cv2, quality, _name(frames, i), video.buffer.numpy(), hint, hint_grid, int(image_type), output_grid, fields.buffer.numpy()
             )
             yield from sequence.tasks(enable_temporal_hints)
 
@@ -186,11 +186,11 @@ class _Sequence:
         height, width = (max(_LEAST, extent) for extent in self.frames.shape[1:3])
         rows, columns = self.hints.shape[1:3]
         limit = max(height, width)
-        made = self.cv2.resize(
+        enlarged = self.cv2.resize(
             np.clip(self.hints[f], -limit, limit), (columns * self.hint_grid, rows * self.hint_grid), interpolation=self.cv2.INTER_LINEAR
         )
-        down, right = max(0, height - made.shape[0]), max(0, width - made.shape[1])
-        return np.ascontiguousarray(np.pad(made, ((0, down), (0, right), (0, 0)), "edge")[:height, :width])
+        down, right = max(0, height - enlarged.shape[0]), max(0, width - enlarged.shape[1])
+        return np.ascontiguousarray(np.pad(enlarged, ((0, down), (0, right), (0, 0)), "edge")[:height, :width])
 
     def _store(self, f: int, field: np.ndarray) -> None:
         """Return means over cells; those at the lower and right borders may have fewer pixels."""
@@ -235,7 +235,7 @@ def _check(frames: Batch, hints: Batch | None, hinted: bool, hint_grid: int, ima
     if hinted and hints is None:
         raise RuntimeError("optical_flow: enable_external_hints needs a second input, the hints")
     channels = _CHANNELS[types.DALIImageType(image_type)]
-    for i, (count, height, width, found) in enumerate(one.shape for one in frames):
+    for i, (count, height, width, found) in enumerate(sequence.shape for sequence in frames):
         name = f"optical_flow: {_name(frames, i)}"
         if count < 2:
             raise RuntimeError(f"{name} must have at least 2 frames, got {count}")
@@ -244,8 +244,8 @@ def _check(frames: Batch, hints: Batch | None, hinted: bool, hint_grid: int, ima
         if hints is None:
             continue
         wanted = (count - 1, math.ceil(height / hint_grid), math.ceil(width / hint_grid), 2)
-        given = hints.select(i)
-        if given.shape != wanted:
-            raise RuntimeError(f"{name} needs hints of shape {wanted} for hint_grid {hint_grid}, got {given.shape}")
-        if not bool(torch.isfinite(given.buffer.float()).all()):
+        hint = hints.select(i)
+        if hint.shape != wanted:
+            raise RuntimeError(f"{name} needs hints of shape {wanted} for hint_grid {hint_grid}, got {hint.shape}")
+        if not bool(torch.isfinite(hint.buffer.float()).all()):
             raise RuntimeError(f"{name} has hints that are not finite")

@@ -4,7 +4,7 @@
 import functools
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from ..._core.context.device import DeviceLike
 from ..._core.context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
 from ..._core.operators.call import as_results, bind_batches, first_sources
 from ..._core.process.weak import WeakValues
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, batch, empty_batch, new_batch
 from ..._core.values.operand import loop
 from ..._core.values.pipeline_values import unwrap
@@ -22,7 +23,7 @@ from ..._core.work.cuda_work import on_stream, stream_work
 from ..._core.work.host_functions import queue
 from .._outputs import like
 
-_FORMS = ("numpy", "torch", "cupy")
+Form = Literal["numpy", "torch", "cupy"]
 _numbers = itertools.count(1)
 _functions: "WeakValues[PythonOperator]" = WeakValues()  # by number, for compiled graphs
 
@@ -39,21 +40,21 @@ class PythonOperator:
         shape: Any = None,
         dtype: Any = None,
         layout: Any = None,
-        form: str | None = None,
+        form: Form | None = None,
         rng: bool = False,
     ) -> None:
         if not callable(function):
             raise TypeError(f"python_function: the first argument must be a function, got {function!r}")
         if isinstance(num_outputs, bool) or not isinstance(num_outputs, int) or num_outputs < 1:
             raise ValueError(f"python_function: num_outputs must be a positive int, got {num_outputs!r}")
-        if form is not None and form not in _FORMS:
-            raise ValueError(f"python_function: form must be one of {', '.join(_FORMS)}, got {form!r}")
+        if form is not None:
+            check_choice("python_function", "form", form, get_args(Form), ValueError)
         self.function, self.batched, self.form, self.draws = function, bool(batched), form, bool(rng)
         self.name = getattr(function, "__name__", type(function).__name__)
         self.shapes = _per_output("shape", shape, num_outputs)
-        self.dtypes = [None if one is None else types.to_dtype(one) for one in _per_output("dtype", dtype, num_outputs)]
+        self.dtypes = [None if entry is None else types.to_dtype(entry) for entry in _per_output("dtype", dtype, num_outputs)]
         self.layouts = _per_output("layout", layout, num_outputs)
-        self.queued = all(one is not None for one in self.shapes)
+        self.queued = all(entry is not None for entry in self.shapes)
         self._number = next(_numbers)
         _functions[self._number] = self
         functools.update_wrapper(self, function, updated=())
@@ -68,17 +69,17 @@ class PythonOperator:
         for key, value in arguments.items():
             if isinstance(samples := unwrap(value), Batch):
                 arguments[key] = samples
-        if not inputs and batch_size is None and not any(isinstance(one, Batch) for one in arguments.values()):
+        if not inputs and batch_size is None and not any(isinstance(argument, Batch) for argument in arguments.values()):
             raise TypeError("python_function: without inputs the argument 'batch_size' is needed, the number of samples to make")
         if rng is not None and not self.draws:
             raise TypeError("python_function: rng is for functions with random numbers; make the operator with rng=True")
-        given = {**arguments, "batch_size": batch_size, "device": device, **({"rng": rng} if self.draws else {})}
+        keywords = {**arguments, "batch_size": batch_size, "device": device, **({"rng": rng} if self.draws else {})}
         if not torch.compiler.is_compiling() and (recorder := loop.recorder) is not None:
-            return recorder.call(f"python_function {self._number}", self._perform, inputs, given, self.draws)
-        return self._perform(inputs, given)
+            return recorder.call(f"python_function {self._number}", self._perform, inputs, keywords, self.draws)
+        return self._perform(inputs, keywords)
 
-    def _perform(self, inputs: Sequence[Any], given: dict[str, Any]) -> Any:
-        arguments = dict(given)
+    def _perform(self, inputs: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        arguments = dict(keywords)
         batch_size, device, rng = arguments.pop("batch_size"), arguments.pop("device"), arguments.pop("rng", None)
         call, batches, target = bind_batches("python_function", inputs, arguments, batch_size, device)
         size = call.batch_size
@@ -100,7 +101,7 @@ class PythonOperator:
             work = queue("python_function", *columns.collecting(results, size), call.reads, call.external, columns.sources)
             if work is not None:
                 work.wait()
-            outs = self._collected(results, batches, size)
+            outs = self._collect(results, batches, size)
             for out in outs:
                 out.sources = columns.sources
             return as_results(call, outs)
@@ -128,10 +129,10 @@ class PythonOperator:
                 raise ValueError(f'python_function: shape must be "same" or numbers, got {shape!r}')
             if not batches:
                 raise ValueError('python_function: shape="same" means the shape of the first input, but there is none')
-            made = like(batches[0], dtype)
+            output = like(batches[0], dtype)
             if layout is not None:
-                made.relabel(layout)
-            return made
+                output.relabel(layout)
+            return output
         if dtype is None and not batches:
             raise TypeError("python_function: without inputs dtype= is needed")
         dtype = batches[0].dtype if dtype is None else dtype
@@ -142,43 +143,43 @@ class PythonOperator:
                 raise ValueError(f"python_function: shape has the shape {tuple(rows.shape)}, expected ({size}, dimensions): one row per sample")
             extents = list(rows.unbind(1))
         else:
-            extents = [int(one) for one in shape]
-        if any(bool((torch.as_tensor(one) < 0).any()) for one in extents):
+            extents = [int(extent) for extent in shape]
+        if any(bool((torch.as_tensor(extent) < 0).any()) for extent in extents):
             raise ValueError("python_function: shape must not be negative")
         if layout is not None and len(layout) != len(extents):
             raise ValueError(f'python_function: the layout "{layout}" has {len(layout)} letters, but the shape has {len(extents)} dimensions')
         return empty_batch(size, extents, dtype, torch.device("cpu"), layout)
 
-    def _collected(self, results: Sequence[Any], batches: Sequence[Batch], size: int) -> list[Batch]:
-        made = []
+    def _collect(self, results: Sequence[Any], batches: Sequence[Batch], size: int) -> list[Batch]:
+        outputs = []
         for k, (dtype, layout) in enumerate(zip(self.dtypes, self.layouts, strict=True)):
             if not size:
                 like_it = torch.empty(
                     (0, *([0] * (batches[0].ndim if batches else 1))), dtype=dtype or (batches[0].dtype if batches else torch.float32)
                 )
-                made.append(new_batch(like_it, None, layout))
+                outputs.append(new_batch(like_it, None, layout))
                 continue
             arrays = [result[k] for result in results]
             first = arrays[0]
-            for i, one in enumerate(arrays):
-                if one.dtype != first.dtype or one.ndim != first.ndim:
+            for i, array in enumerate(arrays):
+                if array.dtype != first.dtype or array.ndim != first.ndim:
                     raise RuntimeError(
-                        f"python_function: output {k} of {self.name} has type {one.dtype} and {one.ndim} dimensions for sample {i}, but "
+                        f"python_function: output {k} of {self.name} has type {array.dtype} and {array.ndim} dimensions for sample {i}, but "
                         f"{first.dtype} and {first.ndim} for sample 0; all samples must be equal in both"
                     )
                 if dtype is not None:
-                    _check_dtype(f"sample {i}: output {k} of {self.name}", one, dtype)
-            made.append(batch(arrays, layout=layout))
-        return made
+                    _check_dtype(f"sample {i}: output {k} of {self.name}", array, dtype)
+            outputs.append(batch(arrays, layout=layout))
+        return outputs
 
     def _on_gpu(self, columns: "_Columns", target: torch.device, size: int) -> list[Batch]:
-        """Call the function here: what it launches is queued on the context's stream."""
-        with on_stream(target, [(one.buffer, one.pending) for one in columns.batches], any(one.caller_owned for one in columns.batches)):
+        """Call the function in this thread; the kernels that it launches are queued on the context's stream."""
+        with on_stream(target, [(input.buffer, input.pending) for input in columns.batches], any(input.caller_owned for input in columns.batches)):
             if self.batched:
-                rows = [columns.results_of(columns.called(None), None)]
+                rows = [columns.check_results(columns.call_function(None), None)]
                 outs = [_on_device(self.name, k, list(row[k]), layout, target) for row in rows for k, layout in enumerate(self.layouts)]
             else:
-                rows = [columns.results_of(columns.called(i), i) for i in range(size)]
+                rows = [columns.check_results(columns.call_function(i), i) for i in range(size)]
                 outs = [_on_device(self.name, k, [row[k] for row in rows], layout, target) for k, layout in enumerate(self.layouts)]
             work = stream_work([out.buffer for out in outs])
         for out in outs:
@@ -187,7 +188,7 @@ class PythonOperator:
 
 
 class _Columns:
-    """The arguments of one call, and what is done with its results."""
+    """The arguments of one call, and the conversion of its results."""
 
     def __init__(
         self, op: PythonOperator, batches: Sequence[Batch], per_sample: dict[str, Batch], constants: dict[str, Any], words: torch.Tensor | None
@@ -196,62 +197,62 @@ class _Columns:
         self.words = None if words is None or torch.compiler.is_compiling() else words.tolist()
         self.sources: Sequence[str] = first_sources(batches)
 
-    def called(self, i: int | None) -> Any:
+    def call_function(self, i: int | None) -> Any:
         """Call the function for one sample, or for all."""
-        return self.op.function(*[self._given(one, i) for one in self.batches], **self._keywords(i))
+        return self.op.function(*[self._argument(input, i) for input in self.batches], **self._keywords(i))
 
     def _keywords(self, i: int | None) -> dict[str, Any]:
-        found = {key: self._given(value, i) for key, value in self.per_sample.items()} | self.constants
+        found = {key: self._argument(value, i) for key, value in self.per_sample.items()} | self.constants
         if self.words is not None:  # a generator per sample, so that the order of the threads does not count
             found["rng"] = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self.words, 0 if i is None else i + 1])))
         return found
 
-    def _given(self, value: Batch, i: int | None) -> Any:
+    def _argument(self, value: Batch, i: int | None) -> Any:
         if i is not None:
             return _array(_sample(value, i), self.op.form)
         if value.ragged_shapes is None:
             return _array(value.buffer, self.op.form)
         return [_array(_sample(value, k), self.op.form) for k in range(value.batch_size)]
 
-    def results_of(self, made: Any, i: int | None) -> tuple[Any, ...]:
+    def check_results(self, returned: Any, i: int | None) -> tuple[Any, ...]:
         """Return the outputs of one call of the function."""
         count = len(self.op.shapes)
-        results = made if isinstance(made, tuple) else (made,)
-        if count != len(results) or any(one is None for one in results):
-            got = "None" if made is None else f"{len(results)} outputs"
+        results = returned if isinstance(returned, tuple) else (returned,)
+        if count != len(results) or any(result is None for result in results):
+            got = "None" if returned is None else f"{len(results)} outputs"
             raise TypeError(f"{self.op.name} returned {got}, expected {count}" + (" (num_outputs)" if count > 1 or len(results) > 1 else ""))
         return results
 
     def filling(self, outs: Sequence[Batch], size: int) -> tuple[int, Callable[[int], None]]:
-        """Return the pieces of work that fill the outputs, and what one of them does."""
+        """Return the number of work items that fill the outputs, and the function that runs one."""
 
-        def one(i: int) -> None:
-            for k, result in enumerate(self.results_of(self.called(i), i)):
+        def fill_sample(i: int) -> None:
+            for k, result in enumerate(self.check_results(self.call_function(i), i)):
                 _fill(f"output {k} of {self.op.name}", _sample(outs[k], i), result)
 
-        def every(_: int) -> None:
-            for k, result in enumerate(self.results_of(self.called(None), None)):
+        def fill_all(_: int) -> None:
+            for k, result in enumerate(self.check_results(self.call_function(None), None)):
                 if len(result) != size:
                     raise ValueError(f"output {k} of {self.op.name} has {len(result)} samples, expected {size}")
                 for i in range(size):
                     _fill(f"sample {i} of output {k} of {self.op.name}", _sample(outs[k], i), result[i])
 
-        return (min(size, 1), every) if self.op.batched else (size, one)
+        return (min(size, 1), fill_all) if self.op.batched else (size, fill_sample)
 
     def collecting(self, results: list[Any], size: int) -> tuple[int, Callable[[int], None]]:
-        """Return the same for outputs of unknown shapes: ``results`` gets a tuple of arrays per sample."""
+        """Return the same for outputs of unknown shapes: ``results`` receives a tuple of arrays per sample."""
 
-        def one(i: int) -> None:
-            results[i] = [_as_array(x) for x in self.results_of(self.called(i), i)]
+        def collect_sample(i: int) -> None:
+            results[i] = [_as_array(x) for x in self.check_results(self.call_function(i), i)]
 
-        def every(_: int) -> None:
-            made = self.results_of(self.called(None), None)
-            for k, result in enumerate(made):
+        def collect_all(_: int) -> None:
+            outputs = self.check_results(self.call_function(None), None)
+            for k, result in enumerate(outputs):
                 if len(result) != size:
                     raise ValueError(f"output {k} of {self.op.name} has {len(result)} samples, expected {size}")
-            results[:] = [[_as_array(result[i]) for result in made] for i in range(size)]
+            results[:] = [[_as_array(result[i]) for result in outputs] for i in range(size)]
 
-        return (min(size, 1), every) if self.op.batched else (size, one)
+        return (min(size, 1), collect_all) if self.op.batched else (size, collect_sample)
 
 
 def _per_output(name: str, value: Any, count: int) -> list[Any]:
@@ -299,10 +300,10 @@ def _check_dtype(what: str, value: Any, dtype: torch.dtype) -> None:
 
 
 def _fill(what: str, out: torch.Tensor, value: Any) -> None:
-    # A number of Python has no type of its own.
+    # Python numbers take the output's type.
     value = torch.tensor(value, dtype=out.dtype) if isinstance(value, bool | int | float) else _as_array(value)
     if tuple(value.shape) != tuple(out.shape):
-        raise ValueError(f"{what} has the shape {tuple(value.shape)}, expected {tuple(out.shape)}; say with shape= what it has")
+        raise ValueError(f"{what} has the shape {tuple(value.shape)}, expected {tuple(out.shape)}; pass the right shape=")
     _check_dtype(what, value, out.dtype)
     if isinstance(value, torch.Tensor):
         out.copy_(value)
@@ -311,14 +312,14 @@ def _fill(what: str, out: torch.Tensor, value: Any) -> None:
 
 
 def _on_device(name: str, k: int, results: list[Any], layout: str | None, target: torch.device) -> Batch:
-    tensors = [one if isinstance(one, torch.Tensor) else torch.from_dlpack(one) for one in results]
-    for i, one in enumerate(tensors):
-        if one.device != target:
-            raise TypeError(f"python_function: sample {i}: output {k} of {name} is on {one.device}, expected {target}")
-    return batch([new_tensor(one.contiguous()) for one in tensors], layout=layout)
+    tensors = [tensor if isinstance(tensor, torch.Tensor) else torch.from_dlpack(tensor) for tensor in results]
+    for i, tensor in enumerate(tensors):
+        if tensor.device != target:
+            raise TypeError(f"python_function: sample {i}: output {k} of {name} is on {tensor.device}, expected {target}")
+    return batch([new_tensor(tensor.contiguous()) for tensor in tensors], layout=layout)
 
 
-# In a compiled graph the function runs when the graph does.
+# Compiled graphs run the function as one opaque node.
 _library = torch.library.Library("ndd", "FRAGMENT")
 _library.define(
     "python_function(SymInt number, int inputs, str names, Tensor[] values, Tensor?[] shapes, str[] layouts, Tensor? words, Tensor(a!)[] out, "
@@ -340,10 +341,10 @@ def _(
 ) -> None:
     op = _functions.get(number)
     if op is None:
-        raise RuntimeError("the Python function of a compiled graph is gone")
-    batches = [new_batch(*one) for one in zip(values, shapes, [x or None for x in layouts], strict=True)]
-    per_sample = dict(zip([one for one in names.split(",") if one], batches[inputs:], strict=True))
-    outs = [new_batch(*one) for one in zip(out, out_shapes, strict=True)]
+        raise RuntimeError("the Python function of a compiled graph no longer exists")
+    batches = [new_batch(*item) for item in zip(values, shapes, [x or None for x in layouts], strict=True)]
+    per_sample = dict(zip([item for item in names.split(",") if item], batches[inputs:], strict=True))
+    outs = [new_batch(*item) for item in zip(out, out_shapes, strict=True)]
     columns = _Columns(op, batches[:inputs], per_sample, {}, words)
     work = queue("python_function", *columns.filling(outs, outs[0].batch_size), [], False, ())
     if work is not None:
@@ -364,7 +365,7 @@ def python_function(
     shape: Any = None,
     dtype: Any = None,
     layout: Any = None,
-    form: str | None = None,
+    form: Form | None = None,
     rng: bool | RNG = False,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
@@ -372,10 +373,10 @@ def python_function(
 ) -> Any:
     """Call a Python function for every sample.
 
-    With ``shape``, the call is queued like that of any other operator: it returns at once, and threads of Python run the function when the inputs are
-    complete. Functions that release the GIL (most of NumPy, OpenCV and torch, Numba with ``nogil=True``) run side by side. Without ``shape`` nobody
-    knows the shapes of the results before they are there, so that the call waits for them. On a GPU the function is called at once, on
-    the context's stream: what it launches (torch, CuPy, Triton) is queued there.
+    With ``shape``, the call is queued like that of any other operator: it returns immediately, and threads run the function once the inputs are
+    complete. Functions that release the GIL (most of NumPy, OpenCV and torch, Numba with ``nogil=True``) run side by side. Without ``shape`` the
+    shapes of the results are unknown until the function has run, so the call waits for them. On a GPU the function is called immediately, and the
+    kernels that it launches (torch, CuPy, Triton) are queued on the context's stream.
 
     >>> import numpy as np, torch_ndd as ndd
     >>> images = ndd.batch([np.full((2, 3), 7, np.uint8), np.full((1, 2), 9, np.uint8)])
@@ -386,7 +387,7 @@ def python_function(
     [[[8, 8, 8], [8, 8, 8]], [[255, 255]]]
 
     Args:
-        function: It gets one array per input, and returns an array, or a tuple with ``num_outputs`` of them. It must not write to its inputs.
+        function: Called with one array per input; returns an array, or a tuple with ``num_outputs`` of them. It must not write to its inputs.
         inputs: Tensors, Batches or arrays. A Tensor beside Batches is the same for every sample.
         num_outputs: Number of outputs.
         batched: Call the function once with all samples: an array (N, ...) per input, or a list of N arrays if their shapes differ. It returns the
@@ -395,10 +396,10 @@ def python_function(
             A list with one for each of several outputs.
         dtype: Type of the outputs, by default that of the first input, or of the results where ``shape`` is not given. A list for several outputs.
         layout: Layout of the outputs, by default that of the first input where ``shape="same"``. A list for several outputs.
-        form: What the function gets: ``"numpy"`` (read-only), ``"torch"`` or ``"cupy"``. By default NumPy arrays on the CPU, torch tensors on a GPU.
+        form: Its arguments: ``"numpy"`` (read-only), ``"torch"`` or ``"cupy"``. By default NumPy arrays on the CPU, torch tensors on a GPU.
         rng: Pass the argument ``rng``, a ``numpy.random.Generator`` for this sample. Its seed comes from the generator of the thread, or from
             this one. The numbers do not depend on the order in which threads run.
-        batch_size: Number of samples, if there are no inputs.
+        batch_size: Batch size, if there are no inputs.
         device: Where the function runs.
         arguments: Further arguments of the function. A Batch is one per sample; anything else is passed on unchanged.
 
@@ -427,7 +428,7 @@ def python_operator(
     shape: Any = None,
     dtype: Any = None,
     layout: Any = None,
-    form: str | None = None,
+    form: Form | None = None,
     rng: bool = False,
 ) -> Callable[[Callable[..., Any]], PythonOperator]: ...
 def python_operator(
@@ -439,7 +440,7 @@ def python_operator(
     shape: Any = None,
     dtype: Any = None,
     layout: Any = None,
-    form: str | None = None,
+    form: Form | None = None,
     rng: bool = False,
 ) -> Any:
     """Make an operator of a Python function: a decorator, with or without arguments. See :func:`python_function` for them.

@@ -3,10 +3,11 @@
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._columns import (
     Column,
@@ -27,8 +28,10 @@ from .._columns import (
     whole,
 )
 
-POLICIES = ("error", "pad", "trim_to_shape")
-ROUNDING = ("round", "truncate", "half_to_even")
+Policy = Literal["error", "pad", "trim_to_shape"]
+POLICIES = get_args(Policy)
+Rounding = Literal["round", "truncate", "half_to_even"]
+_ROUNDINGS = get_args(Rounding)
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
 
 
@@ -83,10 +86,8 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
 
 def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
     policy, rounding = arguments.out_of_bounds_policy, arguments.rounding
-    if policy not in POLICIES:
-        raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
-    if rounding not in ROUNDING:
-        raise RuntimeError(f"{op}: rounding={rounding!r} is not one of {', '.join(ROUNDING)}")
+    check_choice(op, "out_of_bounds_policy", policy, POLICIES)
+    check_choice(op, "rounding", rounding, _ROUNDINGS)
     sizes = _sizes(op, arguments)
     start: list[Column] = []
     extent: list[Column] = []
@@ -96,8 +97,8 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
         if not axis:
             begin, size = 0, length
         else:
-            given = sizes.get(axis)
-            size = length if given is None else choose(given > 0, whole(given), length)
+            requested = sizes.get(axis)
+            size = length if requested is None else choose(requested > 0, whole(requested), length)
             name = f"crop_pos_{axis}"
             position = _one_column(op, name, getattr(arguments, name))
             inside = (position >= 0) & (position <= 1)
@@ -106,7 +107,7 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
             room = position * real(length - size)
             begin = nearest(room) if rounding == "round" else whole(room) if rounding == "truncate" else nearest_even(room)
         if axis and policy == "trim_to_shape":
-            begin, size = trimmed(begin, size, length)
+            begin, size = trim(begin, size, length)
         elif axis and policy == "error":
             _check_inside(op, letter, axis, begin, size, length)
         start.append(begin)
@@ -114,10 +115,10 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
     return CropWindow(tuple(start), tuple(extent), rows(start))
 
 
-_plain_window = functools.lru_cache(maxsize=1024)(window_in)  # a dense batch asks repeatedly
+_plain_window = functools.lru_cache(maxsize=1024)(window_in)  # a dense batch has the same window in every call
 
 
-def trimmed(begin: Column, size: Column, length: Column) -> tuple[Column, Column]:
+def trim(begin: Column, size: Column, length: Column) -> tuple[Column, Column]:
     """Return start and extent of the part of a window that lies inside."""
     last = smaller(begin + size, length)
     begin = smaller(larger(begin, 0), length)
@@ -127,16 +128,16 @@ def trimmed(begin: Column, size: Column, length: Column) -> tuple[Column, Column
 def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
     """Return the given sizes by axis; a size that is not positive means the whole axis."""
     separate = {"z": arguments.crop_d, "y": arguments.crop_h, "x": arguments.crop_w}
-    given = [f"crop_{'dhw'['zyx'.index(axis)]}" for axis, value in separate.items() if value is not None]
+    names = [f"crop_{'dhw'['zyx'.index(axis)]}" for axis, value in separate.items() if value is not None]
     if arguments.crop is not None:
-        if given:
-            raise RuntimeError(f"{op}: crop cannot be combined with {given[0]}")
+        if names:
+            raise RuntimeError(f"{op}: crop cannot be combined with {names[0]}")
         columns = _columns(op, "crop", arguments.crop)
         if len(columns) not in (2, 3):
             raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {shown(arguments.crop)}")
         return dict(zip("zyx"[-len(columns) :], columns, strict=True))
     if (arguments.crop_h is None) != (arguments.crop_w is None) or (arguments.crop_d is not None and arguments.crop_h is None):
-        raise RuntimeError(f"{op}: {given[0]} alone: crop_h and crop_w must be given together, crop_d only with them")
+        raise RuntimeError(f"{op}: {names[0]} alone: crop_h and crop_w must be given together, crop_d only with them")
     return {axis: _one_column(op, f"crop_{'dhw'['zyx'.index(axis)]}", value) for axis, value in separate.items() if value is not None}
 
 

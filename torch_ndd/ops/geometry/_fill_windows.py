@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Overwriting a window of each image where it stands, on the CPU: :func:`erase` would copy all images, of which random erasing changes some."""
+"""Overwrite a window of each image in place, on the CPU: :func:`erase` would copy all images, although random erasing changes only some."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ def fill_windows(images: Batch, windows: torch.Tensor, values: Sequence[float]) 
     """Overwrite a window of each image with a value, or with one for each channel.
 
     Args:
-        images: see :func:`takes`. Nobody else may hold their memory.
+        images: see :func:`takes`. Their memory must be unaliased: it is modified in place.
         windows: int64 (N, 4): top, left, height, width; without area where an image stays as it is.
         values: one number, or one for each channel.
     """
@@ -32,7 +32,7 @@ def fill_windows(images: Batch, windows: torch.Tensor, values: Sequence[float]) 
 
 
 def noise_windows(images: Batch, windows: torch.Tensor) -> None:
-    """Overwrite a window of each image with numbers of :func:`torch_ndd.random.normal`, drawn for all windows one after the other.
+    """Overwrite a window of each image with numbers of :func:`torch_ndd.random.normal`, drawn window by window.
 
     Args:
         images: float32; as for :func:`fill_windows`.

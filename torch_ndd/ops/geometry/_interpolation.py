@@ -14,25 +14,25 @@ def filters_of(op: str, interp_type: Any, min_filter: Any, mag_filter: Any) -> t
     return _filter_rows(op, *reduce), _filter_rows(op, *enlarge)
 
 
-def _filter_rows(op: str, argument: str, given: Any) -> torch.Tensor:
-    if not isinstance(given, torch.Tensor):
-        return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(given))
+def _filter_rows(op: str, argument: str, value: Any) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(value))
     if not torch.compiler.is_compiling():
-        known = given.to(torch.float64)
-        wrong = given[~((known >= 0) & (known <= 5))]
+        known = value.to(torch.float64)
+        wrong = value[~((known >= 0) & (known <= 5))]
         if len(wrong):
             raise _unknown_filter(op, argument, wrong.flatten()[0].item())
-    return given
+    return value
 
 
-def _filter_constant(op: str, argument: str, given: int) -> torch.Tensor:
-    if not 0 <= given <= 5:
-        raise _unknown_filter(op, argument, given)
-    return torch.tensor([given], dtype=torch.int32)
+def _filter_constant(op: str, argument: str, number: int) -> torch.Tensor:
+    if not 0 <= number <= 5:
+        raise _unknown_filter(op, argument, number)
+    return torch.tensor([number], dtype=torch.int32)
 
 
 _cached_filter = functools.cache(_filter_constant)
 
 
-def _unknown_filter(op: str, argument: str, given: object) -> RuntimeError:
-    return RuntimeError(f"{op}: {argument} is not one of the interpolation types 0 to 5: {given}")
+def _unknown_filter(op: str, argument: str, value: object) -> RuntimeError:
+    return RuntimeError(f"{op}: {argument} is not one of the interpolation types 0 to 5: {value}")

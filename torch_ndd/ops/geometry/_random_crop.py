@@ -39,19 +39,19 @@ def random_crop_windows(
     >>> random_crop_windows(torch.tensor([[480, 640]]), torch.arange(7), 0.25, 4 / 3, 10).shape
     torch.Size([1, 4])
     """
-    arguments = checked(op, area, aspect_ratio, num_attempts)
+    arguments = check_ranges(op, area, aspect_ratio, num_attempts)
     out = torch.empty((shapes.shape[0], 4), dtype=torch.float32 if ends else torch.int64)
     _windows(shapes.contiguous(), words, *arguments, out)
     return out
 
 
-def checked(op: str, area: Range, aspect_ratio: Range, num_attempts: int) -> tuple[float, float, float, float, int]:
+def check_ranges(op: str, area: Range, aspect_ratio: Range, num_attempts: int) -> tuple[float, float, float, float, int]:
     """Return the arguments in the kernel's form. Raise RuntimeError for an empty range or more than two numbers, ValueError for invalid numbers."""
-    check = _checked if torch.compiler.is_compiling() else _cached
+    check = _check_ranges if torch.compiler.is_compiling() else _cached
     return check(op, _numbers(op, "random_area", area), _numbers(op, "random_aspect_ratio", aspect_ratio), num_attempts)
 
 
-def _checked(op: str, areas: tuple[float, ...], ratios: tuple[float, ...], num_attempts: int) -> tuple[float, float, float, float, int]:
+def _check_ranges(op: str, areas: tuple[float, ...], ratios: tuple[float, ...], num_attempts: int) -> tuple[float, float, float, float, int]:
     for argument, numbers in (("random_area", areas), ("random_aspect_ratio", ratios)):
         if not 1 <= len(numbers) <= 2:
             raise RuntimeError(f"{op}: {argument} must be a number or two, got {len(numbers)}")
@@ -68,13 +68,13 @@ def _checked(op: str, areas: tuple[float, ...], ratios: tuple[float, ...], num_a
     return areas[0], areas[-1], ratios[0], ratios[-1], num_attempts
 
 
-_cached = functools.lru_cache(maxsize=64)(_checked)
+_cached = functools.lru_cache(maxsize=64)(_check_ranges)
 
 
-def _numbers(op: str, argument: str, given: Range) -> tuple[float, ...]:
-    if not isinstance(given, tuple) and isinstance(given, Real):
-        return (float(given),)
+def _numbers(op: str, argument: str, value: Range) -> tuple[float, ...]:
+    if not isinstance(value, tuple) and isinstance(value, Real):
+        return (float(value),)
     try:
-        return tuple(map(float, given))  # type: ignore[arg-type]
+        return tuple(map(float, value))  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{op}: {argument} must be a number or two, got {given!r}") from None
+        raise type(error)(f"{op}: {argument} must be a number or two, got {value!r}") from None

@@ -11,20 +11,23 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
+from ..._core.suggestions import check_choice
 from .._columns import in_sample
 
 Column = float | np.ndarray | torch.Tensor
 _ARRAYS = (np.ndarray, torch.Tensor)
 
-_PLAIN = frozenset((type(None), bool, int, float, str, tuple))  # arguments that are no tensors
+_PLAIN = frozenset((type(None), bool, int, float, str, tuple))  # arguments that are not tensors
 
-MODES = ("default", "stretch", "not_larger", "not_smaller")
-ROUNDINGS = ("round", "truncate", "ceil")
+Mode = Literal["default", "stretch", "not_larger", "not_smaller"]
+MODES = get_args(Mode)
+SizeRounding = Literal["round", "truncate", "ceil"]
+SIZE_ROUNDINGS = get_args(SizeRounding)
 
 
 @dataclass(frozen=True)
@@ -104,10 +107,9 @@ def plan_resize(
     if mode is not None and not isinstance(mode, str):
         raise TypeError(f"{op}: mode must be a str, got {mode!r}")
     limits = max_size if isinstance(max_size, list | tuple) else (max_size,)
-    if not all(one is None or isinstance(one, int | float) for one in limits):
+    if not all(limit is None or isinstance(limit, int | float) for limit in limits):
         raise TypeError(f"{op}: max_size must be a number or a sequence of numbers, got {max_size!r}")
-    if size_rounding not in ROUNDINGS:
-        raise RuntimeError(f"{op}: size_rounding={size_rounding!r} is not one of {', '.join(ROUNDINGS)}")
+    check_choice(op, "size_rounding", size_rounding, SIZE_ROUNDINGS)
     separate = (size, resize_x, resize_y, resize_z, resize_shorter, resize_longer)
     arguments = (*separate, max_size, roi_start, roi_end, sizes, scales, alignment, size_rounding)
     arguments = tuple([tuple(v) if isinstance(v, list) else v for v in arguments])
@@ -119,9 +121,9 @@ def plan_resize(
     arrays = tuple([e.numpy() if isinstance(e, torch.Tensor) else e for e in extents])
     if plain and np.ndarray not in map(type, arrays):
         return _plain_plan(op, arrays, arguments, mode, roi_relative, subpixel_scale)  # type: ignore[arg-type]
-    given = _given_extents(op, len(arrays), arguments, mode) if plain else None
-    if given is not None and all(map(_never_zero, arrays)):
-        return ResizePlan(list(given), [0.0] * len(arrays), [_real(e) for e in arrays], True)
+    fixed = _given_extents(op, len(arrays), arguments, mode) if plain else None
+    if fixed is not None and all(map(_never_zero, arrays)):
+        return ResizePlan(list(fixed), [0.0] * len(arrays), [_real(e) for e in arrays], True)
     with np.errstate(over="ignore"):  # a size beyond float32 is infinite, as in plain Python
         plan = _plan(op, arrays, arguments, mode, roi_relative, subpixel_scale)
     _check_extents(op, plan[0])
@@ -132,7 +134,7 @@ def plan_resize(
 def _given_extents(op: str, axes: int, arguments: tuple[object, ...], mode: str | None) -> tuple[int, ...] | None:
     """Return the extents of the output if they are given for all samples, whatever theirs are; None if they follow from the samples'."""
     size, x, y, z, shorter, longer, max_size, roi_start, roi_end, sizes, scales, _, _ = arguments
-    if not all(one is None for one in (max_size, roi_start, roi_end, sizes, scales, shorter, longer)):
+    if not all(argument is None for argument in (max_size, roi_start, roi_end, sizes, scales, shorter, longer)):
         return None
     wanted, mode = _wanted_size(op, axes, (z, y, x), size, None, None, mode)
     fits = mode in ("default", "stretch") and all(_is_whole(w) and w < 2**31 for w in wanted)
@@ -179,17 +181,17 @@ def _plan(
     if scales is not None:
         wanted = [single(e * w) for e, w in zip(full, wanted, strict=True)]  # also with a region, in contrast to DALI's documentation
     real = _filled_in(wanted, taken, mode, limit)
-    rounded = [_unless_empty(e, _at_least_one(_rounded(abs(r), size_rounding))) for e, r in zip(full, real, strict=True)]
+    rounded = [_unless_empty(e, _at_least_one(_round_extents(abs(r), size_rounding))) for e, r in zip(full, real, strict=True)]
     whole = roi_start is None and all(_is_whole(r) for r in real)
     if not whole:
-        start, end = swapped([r < 0 for r in real], start, end)
+        start, end = swap([r < 0 for r in real], start, end)
         if subpixel_scale:
             kept = columns(op, "alignment", _broadcast(alignment, axes), axes)
-            start, end = _rescaled(start, end, [n / _choose(r == 0, 1.0, abs(r)) for n, r in zip(rounded, real, strict=True)], kept)
+            start, end = _rescale(start, end, [n / _choose(r == 0, 1.0, abs(r)) for n, r in zip(rounded, real, strict=True)], kept)
     return rounded, start, end, whole
 
 
-def swapped(which: Sequence[Any], start: Sequence[Column], end: Sequence[Column]) -> tuple[Sequence[Column], Sequence[Column]]:
+def swap(which: Sequence[Any], start: Sequence[Column], end: Sequence[Column]) -> tuple[Sequence[Column], Sequence[Column]]:
     """Return starts and ends of regions, swapped along the axes where the condition holds, which mirrors them."""
     return (
         [_choose(m, b, a) for m, a, b in zip(which, start, end, strict=True)],
@@ -197,7 +199,7 @@ def swapped(which: Sequence[Any], start: Sequence[Column], end: Sequence[Column]
     )
 
 
-@functools.lru_cache(maxsize=1024)  # a dense batch asks repeatedly: 12 us become 2
+@functools.lru_cache(maxsize=1024)  # a dense batch has the same plan in every call: 12 us become 2
 def _plain_plan(
     op: str, extents: tuple[int, ...], arguments: tuple[object, ...], mode: str | None, roi_relative: bool, subpixel_scale: bool
 ) -> ResizePlan:
@@ -241,16 +243,16 @@ def _wanted_size(
         "resize_shorter": shorter is not None,
         "resize_longer": longer is not None,
     }
-    given = [way for way, present in ways.items() if present]
-    if len(given) != 1:
-        raise RuntimeError(f"{op}: give exactly one of size; resize_x, resize_y, resize_z; resize_shorter; resize_longer (got {given or 'none'})")
-    if mode is not None and mode not in MODES:
-        raise RuntimeError(f"{op}: mode={mode!r} is not one of {', '.join(MODES)}")
+    forms = [way for way, present in ways.items() if present]
+    if len(forms) != 1:
+        raise RuntimeError(f"{op}: give exactly one of size; resize_x, resize_y, resize_z; resize_shorter; resize_longer (got {forms or 'none'})")
+    if mode is not None:
+        check_choice(op, "mode", mode, MODES)
     if shorter is not None or longer is not None:
         if mode is not None:
-            raise RuntimeError(f"{op}: mode cannot be combined with {given[0]}")
+            raise RuntimeError(f"{op}: mode cannot be combined with {forms[0]}")
         value = shorter if shorter is not None else longer
-        return columns(op, given[0], value, 1) * axes, "not_smaller" if shorter is not None else "not_larger"
+        return columns(op, forms[0], value, 1) * axes, "not_smaller" if shorter is not None else "not_larger"
     if size is not None:
         return columns(op, "size", size, axes), mode or "default"
     names = ("resize_z", "resize_y", "resize_x")[3 - axes :]
@@ -260,8 +262,8 @@ def _wanted_size(
 
 def _wanted_sizes(op: str, axes: int, sizes: object, scales: object, mode: str | None) -> tuple[Sequence[Column], str]:
     """Return sizes or scales of any axes in the same form. Scales are returned unchanged."""
-    if mode is not None and mode not in MODES:
-        raise RuntimeError(f"{op}: mode={mode!r} is not one of {', '.join(MODES)}")
+    if mode is not None:
+        check_choice(op, "mode", mode, MODES)
     if scales is None:
         return columns(op, "sizes", _broadcast(sizes, axes), axes), mode or "default"
     if mode in ("not_larger", "not_smaller"):
@@ -278,29 +280,29 @@ def _broadcast(value: Any, axes: int) -> Any:
 
 def _filled_in(wanted: Sequence[Column], extent: Sequence[Column], mode: str, limit: Sequence[Column] | None) -> Sequence[Column]:
     """Return the real-valued size of each axis, negative where mirrored, with missing ones filled in according to `mode`."""
-    given = [w != 0 if _is_number(w) and _never_zero(e) else (w != 0) & (e != 0) for w, e in zip(wanted, extent, strict=True)]
+    is_given = [w != 0 if _is_number(w) and _never_zero(e) else (w != 0) & (e != 0) for w, e in zip(wanted, extent, strict=True)]
     scale = [_ratio(abs(w), e) for w, e in zip(wanted, extent, strict=True)]
     if mode in ("default", "stretch"):
         other: Column = 1.0
         if mode == "default":  # missing axes take the geometric mean of the other scales
             count: Column = 0.0
-            for g, s in zip(given, scale, strict=True):
+            for g, s in zip(is_given, scale, strict=True):
                 other, count = other * _choose(g, s, 1.0), count + _choose(g, 1.0, 0.0)
             other = single(other ** (1.0 / _choose(count == 0, 1.0, count)))
-        out = [_choose(g, abs(w), single(e * other)) for g, w, e in zip(given, wanted, extent, strict=True)]
+        out = [_choose(g, abs(w), single(e * other)) for g, w, e in zip(is_given, wanted, extent, strict=True)]
         if limit is not None:
             out = [_choose(o > most, most, o) for o, most in zip(out, limit, strict=True)]
     else:
         unset = math.inf if mode == "not_larger" else 0.0
         factor: Column = unset
-        for g, s in zip(given, scale, strict=True):
+        for g, s in zip(is_given, scale, strict=True):
             factor = _choose(g & (s < factor if mode == "not_larger" else s > factor), s, factor)
         factor = _choose(factor == unset, 1.0, factor)
         if limit is not None:
             for e, most in zip(extent, limit, strict=True):
                 bound = _ratio(most, e)
                 factor = _choose((bound < factor) & (e != 0), bound, factor)
-        out = [_choose(g & (s == factor), abs(w), single(e * factor)) for g, s, w, e in zip(given, scale, wanted, extent, strict=True)]
+        out = [_choose(g & (s == factor), abs(w), single(e * factor)) for g, s, w, e in zip(is_given, scale, wanted, extent, strict=True)]
     nothing = functools.reduce(operator.and_, [w == 0 for w in wanted])  # then neither mode nor limit apply
     return [_choose(nothing, e, _choose(w < 0, -o, o)) for w, o, e in zip(wanted, out, extent, strict=True)]
 
@@ -315,7 +317,7 @@ def _at_least_a_millipixel(start: Sequence[Column], end: Sequence[Column]) -> tu
     )
 
 
-def _rescaled(
+def _rescale(
     start: Sequence[Column], end: Sequence[Column], by: Sequence[Column], alignment: Sequence[Column]
 ) -> tuple[Sequence[Column], Sequence[Column]]:
     """Scale regions about one of their points, so that rounding the output's size does not change the scale."""
@@ -368,10 +370,10 @@ def _ratio(a: Column, b: Column) -> Column:
     return single(a / _choose(b == 0, 1.0, b))
 
 
-def _rounded(x: Column, how: object) -> Column:
+def _round_extents(x: Column, how: object) -> Column:
     """Round a positive number half up, down ("truncate") or up ("ceil")."""
     if how == "ceil":
-        return -_rounded(-x, "truncate")
+        return -_round_extents(-x, "truncate")
     x = x if how == "truncate" else x + 0.5
     if isinstance(x, torch.Tensor):
         return x.floor()

@@ -10,10 +10,10 @@ from ..._core.operators.definition import Packed
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._columns import Column
-from .._formulas import mirrored, normal, per_channel, saturate
+from .._formulas import mirror_axis, normal, per_channel, saturate
 from .._outputs import check_per_channel, columns_of, output_type
 from ..color import _pixel_chain
-from ._crop_window import CROP_LAYOUTS, CropArguments, crop_window
+from ._crop_window import CROP_LAYOUTS, CropArguments, Policy, Rounding, crop_window
 
 
 @operator(layouts=CROP_LAYOUTS)
@@ -33,9 +33,9 @@ def crop(
     dtype: torch.dtype | None = None,
     fill_values: PerSample[Sequence[float]] = 0.0,
     image_type: Hint[Any] = None,
-    out_of_bounds_policy: str = "error",
+    out_of_bounds_policy: Policy = "error",
     output_dtype: Any = None,
-    rounding: str = "round",
+    rounding: Rounding = "round",
 ) -> T:
     """Crop a window of a given size: ``out[y, x] = in[start_y + y, start_x + x]``, ``start = round(crop_pos * (extent - size))``.
 
@@ -86,19 +86,19 @@ def _normalized_formula(
     dtype: torch.dtype,
 ) -> torch.Tensor | None:
     """Compute whole images: a mirrored one is read backwards, and the normalization follows in the same loop."""
-    few = isinstance(input, Packed) or (isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MOST_LOOPS)
+    few = isinstance(input, Packed) or (isinstance(input.shape[-1], int) and 1 < input.shape[-1] <= _MAX_LOOPS)
     if _pixel_chain.takes(input, layout) or (few and _pixel_chain.takes_flip(input, layout)):
-        return _pixel_chain.normalized(input, mirror, mean, std, scale, shift, output_layout, dtype)
+        return _pixel_chain.normalize(input, mirror, mean, std, scale, shift, output_layout, dtype)
     if isinstance(input, Packed) or _pixel_chain.is_native(input):
         return None
     axes, channel = input.dim(), 1 + layout.index("C")
     wanted = mirror.reshape(-1, *(1,) * (axes - 1)) if isinstance(mirror, torch.Tensor) else mirror
     mean, std = (per_channel(values, axes, channel, input.device) for values in (mean, std))
-    made = normal(mirrored(input, 1 + layout.index("W"), wanted), mean, std, scale, shift)
+    made = normal(mirror_axis(input, 1 + layout.index("W"), wanted), mean, std, scale, shift)
     return saturate(made.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
 
 
-_MOST_LOOPS = 4  # channels
+_MAX_LOOPS = 4  # channels
 
 
 @operator(layouts=CROP_LAYOUTS, formula=_normalized_formula, ragged_formula=True)
@@ -120,11 +120,11 @@ def crop_mirror_normalize(
     image_type: Hint[Any] = None,
     mean: PerSample[Sequence[float]] = 0.0,
     mirror: PerSample[int] = 0,
-    out_of_bounds_policy: str = "error",
+    out_of_bounds_policy: Policy = "error",
     output_dtype: Any = None,
     output_layout: str | None = None,
     pad_output: bool = False,
-    rounding: str = "round",
+    rounding: Rounding = "round",
     scale: float = 1.0,
     shift: float = 0.0,
     std: PerSample[Sequence[float]] = 1.0,
@@ -170,7 +170,7 @@ def crop_mirror_normalize(
     extents = [padded if letter == "C" else window.extent[layout.index(letter)] for letter in order]
     out = empty_batch(images.batch_size, extents, wanted, images.buffer.device, order)
     kernel_arguments = (window.rows, fill_values, pad, mirror, mean, std, float(scale), float(shift), layout, order)
-    whole = all(one is None for one in (crop, crop_d, crop_h, crop_w)) or window.is_whole(images)
+    whole = all(size is None for size in (crop, crop_d, crop_h, crop_w)) or window.is_whole(images)
     return launch(out, kernel_arguments, fusable=whole and not pad_output)
 
 

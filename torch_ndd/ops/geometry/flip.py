@@ -5,7 +5,7 @@ import torch
 
 from ..._core.operators.definition import Packed
 from ..._core.operators.operator import DeviceLike, PerSample, T, launch, operator
-from .._formulas import mirrored
+from .._formulas import mirror_axis
 from .._outputs import like
 from ..color import _pixel_chain
 
@@ -23,7 +23,7 @@ def _flip_formula(
 ) -> torch.Tensor | None:
     del dtype
     if _pixel_chain.takes_flip(input, layout):
-        return _pixel_chain.flipped(input, horizontal, vertical)
+        return _pixel_chain.flip(input, horizontal, vertical)
     if isinstance(input, Packed) or _pixel_chain.is_native(input):
         return None
     for letter, argument in (("D", depthwise), ("H", vertical), ("W", horizontal)):
@@ -31,7 +31,7 @@ def _flip_formula(
             wanted = argument
             if isinstance(argument, torch.Tensor):
                 wanted = argument.reshape(-1, argument.numel() // argument.shape[0], *(1,) * (input.dim() - 2))
-            input = mirrored(input, 1 + layout.index(letter), wanted)
+            input = mirror_axis(input, 1 + layout.index(letter), wanted)
     return input
 
 

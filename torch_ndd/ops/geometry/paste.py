@@ -253,10 +253,10 @@ def multi_paste(
             raise RuntimeError(f"{op}: in_anchors, shapes and out_anchors cannot be combined with their relative forms")
     if in_ids is not None and len(images) > 1:
         raise RuntimeError(f"{op}: in_ids picks samples of a single input, but there are {len(images)} inputs")
-    if any(one.dtype is not first.dtype for one in images):
-        raise RuntimeError(f"{op}: all inputs must have the same type, got {', '.join(str(one.dtype) for one in images)}")
-    spatial = [extents_of(one)[-3:] for one in images]
-    sequences = [one for one in images if one.ndim == 4]
+    if any(source.dtype is not first.dtype for source in images):
+        raise RuntimeError(f"{op}: all inputs must have the same type, got {', '.join(str(source.dtype) for source in images)}")
+    spatial = [extents_of(source)[-3:] for source in images]
+    sequences = [source for source in images if source.ndim == 4]
     if output_size is not None:
         size = column_list(output_size)
         if len(size) < 2 or any(isinstance(extent, tuple) for extent in size):

@@ -47,7 +47,7 @@ def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: An
     name = _name_of(operator)
     read = _READERS.get(name)
     if read is None:
-        raise TypeError(f"transforms.of: {name or operator!r} is none of {', '.join(sorted(_READERS))}")
+        raise TypeError(f"transforms.of: {name or operator!r} must be one of {', '.join(sorted(_READERS))}")
     op = OPERATORS[name]
     if op.draws and arguments.get("rng") is None:
         raise ValueError(f"transforms.of: {name} is random; give it rng, a generator in the same state as that of the call: rng.clone()")
@@ -62,10 +62,10 @@ def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: An
     for pending, _ in call.reads:
         pending.wait()
     rows = read(op, batch, layout, launch)
-    columns = [torch.as_tensor(one, dtype=torch.float64).reshape(-1) for row in rows for one in row]
+    columns = [torch.as_tensor(entry, dtype=torch.float64).reshape(-1) for row in rows for entry in row]
     count = batch.batch_size if call.is_batch else 1
-    made = torch.stack([column.expand(count) for column in columns], 1).reshape(count, 2, 3).to(torch.float32)
-    return new_batch(made) if call.is_batch else new_tensor(made[0])
+    matrices = torch.stack([column.expand(count) for column in columns], 1).reshape(count, 2, 3).to(torch.float32)
+    return new_batch(matrices) if call.is_batch else new_tensor(matrices[0])
 
 
 def _name_of(operator: Any) -> str:
@@ -91,13 +91,13 @@ def _column(op: Operator, name: str, value: torch.Tensor, k: int, columns: int) 
     return flat[:, k].to(torch.float64)
 
 
-def _mirrored(row: list[Any], wanted: torch.Tensor, extent: Any) -> list[Any]:
+def _mirror_row(row: list[Any], wanted: torch.Tensor, extent: Any) -> list[Any]:
     """Mirror, where wanted, the row of a map into an axis of this extent."""
-    x, y, shift = (torch.as_tensor(one, dtype=torch.float64) for one in row)
+    x, y, shift = (torch.as_tensor(entry, dtype=torch.float64) for entry in row)
     return [torch.where(wanted, -x, x), torch.where(wanted, -y, y), torch.where(wanted, extent - shift, shift)]
 
 
-def _resampled(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
+def _read_resize(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     roi, part, changed, out = launch.args[0], launch.args[1], launch.args[-1], _output(launch)
     dimensions = [d for d in range(batch.ndim) if changed >> d & 1]
     rows: _Rows = []
@@ -117,29 +117,29 @@ def _resampled(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows
     return rows
 
 
-def _window(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
+def _read_crop(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     x, y = (0.0 - launch.args[0][:, layout.index(letter)].to(torch.float64) for letter in "WH")
     rows = [[1.0, 0.0, x], [0.0, 1.0, y]]
     if op.name == "crop_mirror_normalize":
         out = _output(launch)
-        rows[0] = _mirrored(rows[0], _column(op, "mirror", launch.args[3], 0, 1) != 0, _extent(out, out.layout or layout, "W"))
+        rows[0] = _mirror_row(rows[0], _column(op, "mirror", launch.args[3], 0, 1) != 0, _extent(out, out.layout or layout, "W"))
     return rows
 
 
-def _flipped(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
+def _read_flip(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     _, horizontal, vertical, _ = launch.args
     x, y = (_column(op, name, value, 0, 1) != 0 for name, value in (("horizontal", horizontal), ("vertical", vertical)))
-    return [_mirrored([1.0, 0.0, 0.0], x, _extent(batch, layout, "W")), _mirrored([0.0, 1.0, 0.0], y, _extent(batch, layout, "H"))]
+    return [_mirror_row([1.0, 0.0, 0.0], x, _extent(batch, layout, "W")), _mirror_row([0.0, 1.0, 0.0], y, _extent(batch, layout, "H"))]
 
 
-def _turned(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
+def _read_rotate(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     angle = _column(op, "angle", launch.args[0], 0, 1) * (torch.pi / 180)
     cos, sin = angle.cos(), angle.sin()
-    width, height, columns, rows = (_extent(one, layout, letter) / 2 for one in (batch, _output(launch)) for letter in "WH")
+    width, height, columns, rows = (_extent(images, layout, letter) / 2 for images in (batch, _output(launch)) for letter in "WH")
     return [[cos, sin, columns - cos * width - sin * height], [-sin, cos, rows + sin * width - cos * height]]
 
 
-def _warped(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
+def _read_warp(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
     if launch.args[0] is None:
         raise TypeError("transforms.of: give warp_affine its matrix by name")
     a, b, x, c, d, y = (_column(op, "matrix", launch.args[0], k, 6) for k in range(6))
@@ -147,21 +147,21 @@ def _warped(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
         return [[a, b, x], [c, d, y]]
     determinant = a * d - b * c
     if bool((determinant == 0).any()):
-        raise RuntimeError("transforms.of: warp_affine: the matrix has no inverse: points of the image have no place in the output")
+        raise RuntimeError("transforms.of: warp_affine: the matrix is singular: points of the image have no position in the output")
     a, b, c, d = d / determinant, -b / determinant, -c / determinant, a / determinant
     return [[a, b, -(a * x + b * y)], [c, d, -(c * x + d * y)]]
 
 
 _READERS: dict[str, Callable[[Operator, Batch, str, Launch], _Rows]] = {
-    "resize": _resampled,
-    "resize_crop_mirror": _resampled,
-    "random_resized_crop": _resampled,
-    "tensor_resize": _resampled,
-    "crop": _window,
-    "crop_mirror_normalize": _window,
-    "slice": _window,
-    "paste": _window,
-    "flip": _flipped,
-    "rotate": _turned,
-    "warp_affine": _warped,
+    "resize": _read_resize,
+    "resize_crop_mirror": _read_resize,
+    "random_resized_crop": _read_resize,
+    "tensor_resize": _read_resize,
+    "crop": _read_crop,
+    "crop_mirror_normalize": _read_crop,
+    "slice": _read_crop,
+    "paste": _read_crop,
+    "flip": _read_flip,
+    "rotate": _read_rotate,
+    "warp_affine": _read_warp,
 }

@@ -15,7 +15,7 @@ from .._columns import first_failure, holds
 def perspective(*, source: Any, target: Any) -> Any:
     """Return the projective map that takes four points to four others.
 
-    ``warp_perspective(images, matrix=matrix, inverse_map=False)`` moves the pixels of images accordingly: what was at ``source`` appears at
+    ``warp_perspective(images, matrix=matrix, inverse_map=False)`` moves the pixels of images accordingly: the pixel at ``source`` appears at
     ``target``. torchvision's ``perspective(image, startpoints, endpoints)`` is this with ``source=startpoints, target=endpoints``. Not in DALI.
 
     Args:
@@ -54,14 +54,14 @@ def perspective(*, source: Any, target: Any) -> Any:
     finite = (failed == 0) & torch.isfinite(solved).all(1)[:, 0]
     if not holds(finite):
         raise ValueError(f"transforms.perspective: in sample {first_failure(finite)} the map takes (0, 0) to infinity: move the points")
-    made = torch.cat([solved[..., 0], torch.ones(count, 1, dtype=torch.float64)], 1).reshape(count, 3, 3).to(torch.float32)
-    return new_batch(made) if several else new_tensor(made[0])
+    matrices = torch.cat([solved[..., 0], torch.ones(count, 1, dtype=torch.float64)], 1).reshape(count, 3, 3).to(torch.float32)
+    return new_batch(matrices) if several else new_tensor(matrices[0])
 
 
 def _on_a_line(points: torch.Tensor) -> torch.Tensor:
     """Return for each four points whether three of them are on a line, to 1e-12 of the square of their extent.
 
-    The solver does not tell: whether a pivot is exactly zero depends on the processor, on which LAPACK chooses its order of operations.
+    The solver cannot decide: whether a pivot is exactly zero depends on the processor, on which LAPACK chooses its order of operations.
     """
     extent = (points.amax(-2) - points.amin(-2)).amax(-1, keepdim=True)
     first, second, third = (points[..., [0, 0, 0, 1], :], points[..., [1, 1, 2, 2], :], points[..., [2, 3, 3, 3], :])
@@ -69,16 +69,16 @@ def _on_a_line(points: torch.Tensor) -> torch.Tensor:
     return ((ax * by - ay * bx).abs() <= 1e-12 * extent**2).any(-1)
 
 
-def _points(name: str, given: Any) -> torch.Tensor:
+def _points(name: str, value: Any) -> torch.Tensor:
     """Return points in double, (4, 2) or (N, 4, 2)."""
-    if isinstance(given, Batch):
-        if given.ragged_shapes is not None:
-            raise ValueError(f"transforms.perspective: {name} must be four points (x, y), got {given.shape}")
-        values = given.wait()
-    elif isinstance(given, Operand):
-        values = Tensor(given).torch()
+    if isinstance(value, Batch):
+        if value.ragged_shapes is not None:
+            raise ValueError(f"transforms.perspective: {name} must be four points (x, y), got {value.shape}")
+        values = value.wait()
+    elif isinstance(value, Operand):
+        values = Tensor(value).torch()
     else:
-        values = given if isinstance(given, torch.Tensor) else torch.from_numpy(np.asarray(given, np.float64))
+        values = value if isinstance(value, torch.Tensor) else torch.from_numpy(np.asarray(value, np.float64))
     values = values.to("cpu", torch.float64)
     if values.dim() not in (2, 3) or tuple(values.shape[-2:]) != (4, 2) or not bool(torch.isfinite(values).all()):
         raise ValueError(f"transforms.perspective: {name} must be four finite points (x, y), got the shape {tuple(values.shape)}")

@@ -4,7 +4,7 @@
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,16 +13,19 @@ from ... import types
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
 from ..._core.operators.record import Launch
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from .._columns import choose, extents_of, rows
 from .._outputs import resized
 from ..reductions import reduced_axes as reduced_axes
-from ._crop_window import CropArguments, CropWindow, window_in
+from ._crop_window import CropArguments, CropWindow, Rounding, window_in
 from ._interpolation import filters_of
 from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
-from ._resize_plan import ResizePlan, plan_resize, spatial_axes, swapped
+from ._resize_plan import Mode, ResizePlan, SizeRounding, plan_resize, spatial_axes, swap
 
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW", "FCDHW", "CFDHW")
+Rule = Literal["dali", "torch", "pillow", "pillow_12"]
+_RULES = native.numbers("resize.Rule")
 _ARRAYS = (np.ndarray, np.generic)
 
 
@@ -41,7 +44,7 @@ def resize(
     max_size: float | Sequence[float] | None = None,
     min_filter: ShapeArg[types.DALIInterpType] | None = None,
     minibatch_size: Hint[int] = 32,
-    mode: str | None = None,
+    mode: Mode | None = None,
     resize_longer: ShapeArg[float] | None = None,
     resize_shorter: ShapeArg[float] | None = None,
     resize_x: ShapeArg[float] | None = None,
@@ -50,10 +53,10 @@ def resize(
     roi_end: ShapeArg[Sequence[float]] | None = None,
     roi_relative: bool = False,
     roi_start: ShapeArg[Sequence[float]] | None = None,
-    rule: str = "dali",
+    rule: Rule = "dali",
     save_attrs: bool = False,
     size: ShapeArg[Sequence[float]] | None = None,
-    size_rounding: str = "round",
+    size_rounding: SizeRounding = "round",
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
 ) -> T:
@@ -95,7 +98,7 @@ def resize(
     sizes |= {"resize_shorter": resize_shorter, "resize_longer": resize_longer, "max_size": max_size, "mode": mode}
     sizes |= {"roi_start": roi_start, "roi_end": roi_end, "roi_relative": roi_relative, "subpixel_scale": subpixel_scale}
     sizes["size_rounding"] = size_rounding
-    return _resized("resize", input, sizes, (interp_type, min_filter, mag_filter), antialias, rule, dtype, save_attrs)  # type: ignore[return-value]
+    return _launch_resize("resize", input, sizes, (interp_type, min_filter, mag_filter), antialias, rule, dtype, save_attrs)  # type: ignore[return-value]
 
 
 @operator(layouts=LAYOUTS)
@@ -120,7 +123,7 @@ def resize_crop_mirror(
     min_filter: ShapeArg[types.DALIInterpType] | None = None,
     minibatch_size: Hint[int] = 32,
     mirror: ShapeArg[int] = 0,
-    mode: str | None = None,
+    mode: Mode | None = None,
     resize_longer: ShapeArg[float] | None = None,
     resize_shorter: ShapeArg[float] | None = None,
     resize_x: ShapeArg[float] | None = None,
@@ -129,8 +132,8 @@ def resize_crop_mirror(
     roi_end: ShapeArg[Sequence[float]] | None = None,
     roi_relative: bool = False,
     roi_start: ShapeArg[Sequence[float]] | None = None,
-    rounding: str = "round",
-    rule: str = "dali",
+    rounding: Rounding = "round",
+    rule: Rule = "dali",
     size: ShapeArg[Sequence[float]] | None = None,
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
@@ -182,8 +185,8 @@ def resize_crop_mirror(
     )
     window = CropArguments(_sequence(crop), crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
     number, filters = _rule(op, rule), (interp_type, min_filter, mag_filter)
-    plan, part = _windowed(op, plan, window, mirror, number)
-    return _resampled(op, images, plan, range(first, first + axes), filters, antialias, dtype, rule=number, part=part)  # type: ignore[return-value]
+    plan, part = _window_plan(op, plan, window, mirror, number)
+    return _launch_plan(op, images, plan, range(first, first + axes), filters, antialias, dtype, rule=number, part=part)  # type: ignore[return-value]
 
 
 @operator()
@@ -203,12 +206,12 @@ def tensor_resize(
     max_size: float | Sequence[float] | None = None,
     min_filter: ShapeArg[types.DALIInterpType] | None = None,
     minibatch_size: Hint[int] = 32,
-    mode: str | None = None,
+    mode: Mode | None = None,
     roi_end: ShapeArg[Sequence[float]] | None = None,
     roi_relative: bool = False,
     roi_start: ShapeArg[Sequence[float]] | None = None,
     scales: ShapeArg[Sequence[float]] | None = None,
-    size_rounding: str = "round",
+    size_rounding: SizeRounding = "round",
     sizes: ShapeArg[Sequence[float]] | None = None,
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
@@ -263,9 +266,9 @@ def tensor_resize(
     )
     filters = (interp_type, min_filter, mag_filter)
     # All kernels except the Gaussian keep an axis of the same extent unchanged.
-    passes = not any(isinstance(one, torch.Tensor) or one == types.INTERP_GAUSSIAN for one in filters)
+    passes = not any(isinstance(kernel, torch.Tensor) or kernel == types.INTERP_GAUSSIAN for kernel in filters)
     kept = [axis for axis, extent in enumerate(extents) if passes and plan.is_kept(axis, extent)]
-    return _resampled(op, samples, plan, chosen, filters, antialias, dtype, kept)  # type: ignore[return-value]
+    return _launch_plan(op, samples, plan, chosen, filters, antialias, dtype, kept)  # type: ignore[return-value]
 
 
 @operator(layouts=LAYOUTS[:5])
@@ -284,7 +287,7 @@ def random_resized_crop(
     num_attempts: int = 10,
     random_area: Range = DEFAULT_AREA,
     random_aspect_ratio: Range = DEFAULT_ASPECT_RATIO,
-    rule: str = "dali",
+    rule: Rule = "dali",
     size: int | Sequence[int],
     temp_buffer_hint: Hint[int] = 0,
     rng: Random = None,
@@ -333,7 +336,7 @@ def random_resized_crop(
     return launch(out, arguments, any_shape=True, redraw=windows)
 
 
-def _resized(
+def _launch_resize(
     op: str, input: Any, sizes: dict[str, Any], filters: tuple[Any, Any, Any], antialias: bool, rule: str, dtype: Any, save_attrs: bool
 ) -> Launch:
     """Implement resize and its experimental twin. ``sizes`` are arguments of :func:`plan_resize`."""
@@ -341,7 +344,7 @@ def _resized(
     extents = _extents(input, first, axes)
     sizes["max_size"] = _plain_numbers(sizes["max_size"])
     plan = plan_resize(op, extents, **sizes)
-    launch = _resampled(op, input, plan, range(first, first + axes), filters, antialias, dtype, rule=_rule(op, rule))
+    launch = _launch_plan(op, input, plan, range(first, first + axes), filters, antialias, dtype, rule=_rule(op, rule))
     launch.also = (_attributes(input, extents),) if save_attrs else ()
     # Numbers follow from the arguments and from the extents that all samples share.
     dense = isinstance(launch.out, Batch) and launch.out.ragged_shapes is None
@@ -349,16 +352,12 @@ def _resized(
     return launch
 
 
-_RULES = native.numbers("resize.Rule")
-
-
 def _rule(op: str, rule: str) -> int:
-    if rule not in _RULES:
-        raise ValueError(f"{op}: rule must be one of {', '.join(_RULES)}, got {rule!r}")
+    check_choice(op, "rule", rule, _RULES, ValueError)
     return _RULES[rule]
 
 
-def _resampled(
+def _launch_plan(
     op: str,
     input: Batch,
     plan: ResizePlan,
@@ -375,13 +374,13 @@ def _resampled(
     ``part`` is the window that the plan's extents are of the resized image: its starts, then the extents of that image, int64 (1 or N, 2 * axes).
     """
     out = resized(input, dimensions, plan.extents, _result_type(op, input.dtype, dtype))
-    find = _changed if torch.compiler.is_compiling() else _cached_changed
+    find = _find_changed if torch.compiler.is_compiling() else _cached_find_changed
     changed, bits = find(op, tuple(dimensions), tuple(kept))
     roi = None if plan.whole else plan.roi(input.batch_size, changed)
     return launch(out, [roi, part, *filters_of(op, *filters), bool(antialias), rule, bits])
 
 
-def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:
+def _find_changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:
     """Return which of the axes change, in the order of their dimensions, and these dimensions as bits."""
     changed = sorted((d, axis) for axis, d in enumerate(dimensions) if axis not in kept)
     runs = len(changed) + sum(b - a > 1 for (a, _), (b, _) in itertools.pairwise(changed))
@@ -390,10 +389,10 @@ def _changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tup
     return [axis for _, axis in changed], sum(1 << d for d, _ in changed)
 
 
-_cached_changed = functools.lru_cache(maxsize=1024)(_changed)
+_cached_find_changed = functools.lru_cache(maxsize=1024)(_find_changed)
 
 
-def _windowed(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, rule: int) -> tuple[ResizePlan, torch.Tensor | None]:
+def _window_plan(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, rule: int) -> tuple[ResizePlan, torch.Tensor | None]:
     """Return the plan for a mirrored window of another plan's output, and which window it is: None by DALI's rule, where it is a source region."""
     axes = len(plan.extents)
     shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
@@ -408,7 +407,7 @@ def _windowed(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, rul
         mirrored = [torch.from_numpy(flip) if isinstance(flip, np.ndarray) else flip for flip in flips]
         sizes = zip(mirrored, shown.start, shown.extent, plan.extents, strict=True)
         part = rows([*(choose(flip, of - extent - first, first) for flip, first, extent, of in sizes), *plan.extents])
-    return ResizePlan(_integers(shown.extent), *swapped(flips, start, end), whole), part
+    return ResizePlan(_integers(shown.extent), *swap(flips, start, end), whole), part
 
 
 def _source_of(plan: ResizePlan, shown: CropWindow) -> tuple[list[Any], list[Any]]:
@@ -453,24 +452,24 @@ def _extents(images: Batch, first: int, axes: int) -> list[Any]:
     return [table[:, axis] if known[axis] is None else known[axis] for axis in range(first, first + axes)]
 
 
-def _result_type(op: str, given: torch.dtype, wanted: torch.dtype | None) -> torch.dtype:
-    if wanted is None or wanted == given or wanted == torch.float32:
-        return wanted or given
-    raise RuntimeError(f"{op}: dtype must be the input's ({types.dtype_name(given)}) or float32, got {types.dtype_name(wanted)}")
+def _result_type(op: str, input_type: torch.dtype, wanted: torch.dtype | None) -> torch.dtype:
+    if wanted is None or wanted == input_type or wanted == torch.float32:
+        return wanted or input_type
+    raise RuntimeError(f"{op}: dtype must be the input's ({types.dtype_name(input_type)}) or float32, got {types.dtype_name(wanted)}")
 
 
 def _attributes(images: Batch, extents: Sequence[Any]) -> Batch:
     if images.ragged_shapes is None:
         values = torch.tensor([extents], dtype=torch.int32).repeat(images.batch_size, 1)
     else:
-        columns = [torch.from_numpy(one) if isinstance(one, np.ndarray) else one for one in extents]
+        columns = [torch.from_numpy(extent) if isinstance(extent, np.ndarray) else extent for extent in extents]
         values = rows(columns).to(torch.int32).expand(images.batch_size, len(extents)).contiguous()
     return new_batch(values.to(images.buffer.device))
 
 
 def _height_and_width(op: str, size: Any) -> tuple[int, int]:
-    given = size.tolist() if isinstance(size, _ARRAYS) else size
-    numbers = list(given) if isinstance(given, list | tuple) else [given]
+    value = size.tolist() if isinstance(size, _ARRAYS) else size
+    numbers = list(value) if isinstance(value, list | tuple) else [value]
     for n in numbers:
         if isinstance(n, str):
             raise ValueError(f"{op}: size must be a number or two, got {size!r}")

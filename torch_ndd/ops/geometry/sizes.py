@@ -2,17 +2,20 @@
 """Sizes of images by the rules of vision-language models, from heights and widths alone."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from ..._core import native
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, new_batch
 from ..._core.values.dispatch import run
 from ..._core.values.pipeline_values import unwrap
 from ..._core.values.tensor import Tensor, new_tensor
+from .._arguments import as_samples, as_sides, require_positive
 
+SideRounding = Literal["down", "half_up"]
 MAX_TILES = 4096  # of a canvas: all grids are tried for each image
 
 _budget = native.kernel("size_budget", writes=(-1,))
@@ -58,9 +61,9 @@ def budget(
     [[252, 364]]
     """
     op = "sizes.budget"
-    _require_positive(op, multiple_of=multiple_of, temporal=temporal)
+    require_positive(op, multiple_of=multiple_of, temporal=temporal)
     if max_pixels is not None:
-        _require_positive(op, max_pixels=max_pixels)
+        require_positive(op, max_pixels=max_pixels)
         if max_pixels < min_pixels:
             raise ValueError(f"{op}: max_pixels={max_pixels} is less than min_pixels={min_pixels}")
     elif fill:
@@ -98,8 +101,8 @@ def patches(extents: Any, /, *, patch_size: int | Sequence[int], max_patches: in
     [[224, 288]]
     """
     op = "sizes.patches"
-    height, width = _pair(op, "patch_size", patch_size)
-    _require_positive(op, max_patches=max_patches)
+    height, width = as_sides(op, "patch_size", patch_size)
+    require_positive(op, max_patches=max_patches)
     if max_ratio is not None and not max_ratio > 0:
         raise ValueError(f"{op}: max_ratio must be positive, got {max_ratio}")
     table, single = extents_table(op, extents)
@@ -116,7 +119,7 @@ def fit(
     longest: int | None = None,
     box: Sequence[int] | None = None,
     enlarge: bool = True,
-    rounding: Literal["down", "half_up"] = "down",
+    rounding: SideRounding = "down",
     multiple_of: int = 1,
 ) -> Any:
     """Scale images to a shorter side, a longer side or into a box, keeping the aspect ratio.
@@ -142,10 +145,9 @@ def fit(
     op = "sizes.fit"
     if (box is None) == (shortest is None and longest is None):
         raise ValueError(f"{op}: give shortest, longest or both, or box")
-    if rounding not in ("down", "half_up"):
-        raise ValueError(f'{op}: rounding must be "down" or "half_up", got {rounding!r}')
-    height, width = (-1, -1) if box is None else _pair(op, "box", box)
-    _require_positive(op, multiple_of=multiple_of, **{name: n for name, n in (("shortest", shortest), ("longest", longest)) if n is not None})
+    check_choice(op, "rounding", rounding, get_args(SideRounding), ValueError)
+    height, width = (-1, -1) if box is None else as_sides(op, "box", box)
+    require_positive(op, multiple_of=multiple_of, **{name: n for name, n in (("shortest", shortest), ("longest", longest)) if n is not None})
     table, single = extents_table(op, extents)
     out = torch.empty_like(table)
     limits = (-1 if shortest is None else int(shortest), -1 if longest is None else int(longest))
@@ -186,12 +188,12 @@ def canvas(
     ([[2, 2]], [[504, 672]])
     """
     op = "sizes.canvas"
-    height, width = _pair(op, "tile", tile)
+    height, width = as_sides(op, "tile", tile)
     if (canvases is None) == (max_tiles is None):
         raise ValueError(f"{op}: give either canvases or max_tiles")
     choices = None
     if canvases is not None:
-        choices = torch.tensor([_pair(op, "canvases", sides) for sides in canvases], dtype=torch.int64)
+        choices = torch.tensor([as_sides(op, "canvases", sides) for sides in canvases], dtype=torch.int64)
         if not len(choices):
             raise ValueError(f"{op}: canvases is empty")
         for sides in choices.tolist():
@@ -199,7 +201,7 @@ def canvas(
                 raise ValueError(f"{op}: the canvas {sides[0]} x {sides[1]} does not consist of tiles of {height} x {width}")
     else:
         assert max_tiles is not None
-        _require_positive(op, min_tiles=min_tiles, max_tiles=max_tiles)
+        require_positive(op, min_tiles=min_tiles, max_tiles=max_tiles)
         if not min_tiles <= max_tiles <= MAX_TILES:
             raise ValueError(f"{op}: min_tiles={min_tiles} and max_tiles={max_tiles} must be a range of at most {MAX_TILES} tiles")
     table, single = extents_table(op, extents)
@@ -210,11 +212,7 @@ def canvas(
 
 def extents_table(op: str, extents: Any) -> tuple[torch.Tensor, bool]:
     """Return heights and widths as int64 (N, 2) in host memory, and whether they are those of one sample."""
-    value = unwrap(extents)
-    if not isinstance(value, Tensor | Batch):
-        value = as_batch(np.asarray(value)) if isinstance(value, list | tuple) else as_batch(value)
-    single = isinstance(value, Tensor)
-    samples = Batch.broadcast(value, 1) if isinstance(value, Tensor) else value
+    samples, single = as_samples(extents, lambda value: as_batch(np.asarray(value) if isinstance(value, list | tuple) else value))
     if samples.ndim == 1 and not samples.dtype.is_floating_point:
         numbers = samples.torch().cpu()
         if numbers.shape[1] not in (2, 3):
@@ -234,19 +232,6 @@ def image_axes(op: str, samples: Batch) -> tuple[int, int]:
 
 def _result(sizes: torch.Tensor, single: bool) -> Any:
     return new_tensor(sizes[0]) if single else new_batch(sizes, None)
-
-
-def _pair(op: str, name: str, value: Any) -> tuple[int, int]:
-    sides = tuple(value) if isinstance(value, Sequence) else (value, value)
-    if len(sides) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and side >= 1 for side in sides):
-        raise ValueError(f"{op}: {name} must be a number of pixels, at least 1, or height and width, got {value!r}")
-    return sides[0], sides[1]
-
-
-def _require_positive(op: str, **numbers: Any) -> None:
-    for name, number in numbers.items():
-        if not isinstance(number, int) or isinstance(number, bool) or not 1 <= number < 2**31:
-            raise ValueError(f"{op}: {name} must be an integer of at least 1 and less than 2**31, got {number!r}")
 
 
 def _integers(op: str, name: str, value: Any, count: int) -> torch.Tensor:

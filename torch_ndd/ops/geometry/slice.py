@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._axes import axes_of_samples, named_axes, usual_layout
 from .._columns import (
@@ -28,7 +29,7 @@ from .._columns import (
     whole,
 )
 from .._outputs import check_per_channel, output_type
-from ._crop_window import POLICIES, CropWindow, trimmed
+from ._crop_window import POLICIES, CropWindow, Policy, trim
 
 _INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64)
 
@@ -49,7 +50,7 @@ class _Limit(NamedTuple):
             raise RuntimeError(f"{op}: argument {self.name!r} must have {len(lengths)} values, one for each axis; got {shown(self.value)}")
         if any(isinstance(value, tuple) for value in values):
             raise TypeError(f"{op}: argument {self.name!r} takes numbers, got {shown(self.value)}")
-        made = []
+        found_columns = []
         for value, length in zip(values, lengths, strict=True):
             column = real(value.to(torch.float32) if isinstance(value, torch.Tensor) and value.is_floating_point() else value)
             if isinstance(value, float):
@@ -57,8 +58,8 @@ class _Limit(NamedTuple):
             finite = (column == column) & (abs(column) < 2.0**53)
             if not holds(finite):
                 raise RuntimeError(f"{op}: {in_sample(finite)}argument {self.name!r} must be finite, got {shown(self.value)}")
-            made.append(column * real(length) if self.relative else column)
-        return made
+            found_columns.append(column * real(length) if self.relative else column)
+        return found_columns
 
 
 def _is_integral(value: Any) -> bool:
@@ -72,10 +73,10 @@ def _hashable(value: Any) -> Any:
 
 
 def _limits(op: str, begins: Sequence[_Limit], ends: Sequence[_Limit]) -> tuple[_Limit | None, _Limit | None]:
-    begins, ends = [one for one in begins if one.value is not None], [one for one in ends if one.value is not None]
-    for given in (begins, ends):
-        if len(given) > 1:
-            raise RuntimeError(f"{op}: {' and '.join(one.name for one in given)} are mutually exclusive")
+    begins, ends = [limit for limit in begins if limit.value is not None], [limit for limit in ends if limit.value is not None]
+    for limits in (begins, ends):
+        if len(limits) > 1:
+            raise RuntimeError(f"{op}: {' and '.join(limit.name for limit in limits)} are mutually exclusive")
     return begins[0] if begins else None, ends[0] if ends else None
 
 
@@ -99,14 +100,14 @@ def _window(
             ends = at_sample(at, sample), at_sample(at + size, sample)
             raise RuntimeError(f"{op}: sample {sample}: along axis {axis} the window ends at {ends[1]}, before its start at {ends[0]}")
         if policy == "trim_to_shape":
-            at, size = trimmed(at, size, length)
+            at, size = trim(at, size, length)
         elif policy == "error":
             _check_inside(op, layout[axis] if layout else str(axis), at, size, length)
         start[axis], extent[axis] = at, size
     return CropWindow(tuple(start), tuple(extent), rows(start))
 
 
-_plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch asks repeatedly
+_plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch has the same window in every call
 
 
 def _check_inside(op: str, axis: str, begin: Column, size: Column, length: Column) -> None:
@@ -127,7 +128,7 @@ def _of_sample(limit: _Limit | None, sample: int) -> _Limit | None:
     return limit._replace(value=limit.value[sample if len(limit.value) > 1 else 0].unsqueeze(0))
 
 
-def _stacked(windows: Sequence[CropWindow]) -> CropWindow:
+def _stack(windows: Sequence[CropWindow]) -> CropWindow:
     """Return one window per sample as columns."""
     extents = torch.cat([rows(window.extent) for window in windows])
     starts = torch.cat([window.rows for window in windows])
@@ -151,7 +152,7 @@ class SliceArguments(NamedTuple):
     axis_names: str | None
 
 
-def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> CropWindow:
+def slice_window(op: str, arrays: Batch, arguments: SliceArguments, policy: str) -> CropWindow:
     """Return the window of every sample. Raise RuntimeError if it leaves a sample and the policy does not allow that.
 
     >>> from torch_ndd._core.values.batch import as_batch
@@ -161,15 +162,15 @@ def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> 
     """
     begin, stop = _limits(
         op,
-        (_Limit("start", _hashable(given.start), False), _Limit("rel_start", _hashable(given.rel_start), True)),
+        (_Limit("start", _hashable(arguments.start), False), _Limit("rel_start", _hashable(arguments.rel_start), True)),
         (
-            _Limit("end", _hashable(given.end), False),
-            _Limit("rel_end", _hashable(given.rel_end), True),
-            _Limit("shape", _hashable(given.shape), False),
-            _Limit("rel_shape", _hashable(given.rel_shape), True),
+            _Limit("end", _hashable(arguments.end), False),
+            _Limit("rel_end", _hashable(arguments.rel_end), True),
+            _Limit("shape", _hashable(arguments.shape), False),
+            _Limit("rel_shape", _hashable(arguments.rel_shape), True),
         ),
     )
-    anchor, shape_input = given.anchor, given.shape_input
+    anchor, shape_input = arguments.anchor, arguments.shape_input
     if anchor is not None or shape_input is not None:
         if begin or stop:
             raise RuntimeError(f"{op}: {(begin or stop or _Limit('', 0, False)).name} cannot be combined with anchor and shape by position")
@@ -178,12 +179,12 @@ def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> 
         if _is_integral(anchor) != _is_integral(shape_input):
             raise RuntimeError(f"{op}: Anchor and shape should have the same type: both in elements, or both floating-point")
         absolute = _is_integral(anchor)
-        begin = _Limit("anchor", _hashable(anchor), given.normalized_anchor and not absolute)
-        stop = _Limit("shape", _hashable(shape_input), given.normalized_shape and not absolute)
+        begin = _Limit("anchor", _hashable(anchor), arguments.normalized_anchor and not absolute)
+        stop = _Limit("shape", _hashable(shape_input), arguments.normalized_shape and not absolute)
     if begin is None and stop is None:
         raise RuntimeError(f"{op}: give start, end or shape by name, or anchor and shape by position")
 
-    layout, axes, axis_names = usual_layout(arrays), given.axes, given.axis_names
+    layout, axes, axis_names = usual_layout(arrays), arguments.axes, arguments.axis_names
     chosen = axes_of_samples(op, axes, axis_names, layout, arrays.ndim)
     if chosen is None:
         chosen = [tuple(range(arrays.ndim)) if axes is not None or axis_names is not None else named_axes(op, "WH", layout)]
@@ -195,7 +196,7 @@ def slice_window(op: str, arrays: Batch, given: SliceArguments, policy: str) -> 
             _window(op, layout, tuple(table[i if len(table) > 1 else 0]), chosen[i], _of_sample(begin, i), _of_sample(stop, i), policy)
             for i in range(len(chosen))
         ]
-        return _stacked(windows)
+        return _stack(windows)
     if arrays.ragged_shapes is None and torch.Tensor not in map(type, values) and not torch.compiler.is_compiling():
         return _plain_window(op, layout, extents, chosen[0], begin, stop, policy)
     return _window(op, layout, extents, chosen[0], begin, stop, policy)
@@ -218,7 +219,7 @@ def slice(
     image_type: Hint[Any] = None,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
-    out_of_bounds_policy: str = "error",
+    out_of_bounds_policy: Policy = "error",
     output_dtype: Any = None,
     rel_end: ShapeArg[Sequence[float]] | None = None,
     rel_shape: ShapeArg[Sequence[float]] | None = None,
@@ -257,8 +258,7 @@ def slice(
     """
     op, arrays, policy = "slice", data, out_of_bounds_policy
     assert isinstance(arrays, Batch)
-    if policy not in POLICIES:
-        raise RuntimeError(f"{op}: out_of_bounds_policy={policy!r} is not one of {', '.join(POLICIES)}")
+    check_choice(op, "out_of_bounds_policy", policy, POLICIES)
     if arrays.ndim == 0:
         raise RuntimeError(f"{op}: a number has no axes to cut a window from")
     named = start, rel_start, end, rel_end, shape, rel_shape
@@ -309,12 +309,12 @@ def pad(
     if arrays.ndim == 0:
         raise RuntimeError("pad: a number has no axes to fill up")
     chosen = axes_of_samples("pad", axes, axis_names, arrays.layout or "", arrays.ndim) or [tuple(range(arrays.ndim))]
-    extents = _padded(extents_of(arrays), chosen[0], shape, align) if len(chosen) == 1 else _padded_each(arrays, chosen, shape, align)
+    extents = _pad_sample(extents_of(arrays), chosen[0], shape, align) if len(chosen) == 1 else _padded_each(arrays, chosen, shape, align)
     out = empty_batch(arrays.batch_size, extents, arrays.dtype, arrays.buffer.device, arrays.layout)
     return launch(out, (_nowhere(arrays.ndim), fill_value, True, ""))
 
 
-def _padded(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align: Any, largest: Sequence[Column] | None = None) -> list[Column]:
+def _pad_sample(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align: Any, largest: Sequence[Column] | None = None) -> list[Column]:
     def columns(name: str, value: Any) -> list[Column]:
         return [whole(column) for column in _Limit(name, _hashable(value), False).columns("pad", [1] * len(axes))]
 
@@ -343,8 +343,8 @@ def _padded_each(arrays: Batch, axes: Sequence[tuple[int, ...]], shape: Any, ali
     def of_sample(value: Any, i: int) -> Any:
         return value[i if len(value) > 1 else 0].unsqueeze(0) if isinstance(value, torch.Tensor) else value
 
-    made = [_padded(table[i].tolist(), axes[i], of_sample(shape, i), of_sample(align, i), largest) for i in range(len(axes))]
-    return list(torch.cat([rows(one) for one in made]).unbind(1))
+    tables = [_pad_sample(table[i].tolist(), axes[i], of_sample(shape, i), of_sample(align, i), largest) for i in range(len(axes))]
+    return list(torch.cat([rows(table_of_sample) for table_of_sample in tables]).unbind(1))
 
 
 def _nowhere(ndim: int) -> torch.Tensor:

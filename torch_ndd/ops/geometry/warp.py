@@ -3,14 +3,15 @@
 
 import math
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, get_args
 
 import torch
 
 from ... import types
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._columns import extents_of, holds, in_sample
 from .._outputs import frames_of, like, resized
@@ -20,7 +21,9 @@ from ._resize_plan import columns, single, spatial_axes
 LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC", "CHW", "FCHW", "CDHW", "FCDHW")
 PLANE_LAYOUTS = ("HWC", "FHWC", "HW", "FHW", "CHW", "FCHW")
 
-BORDERS = tuple(native.numbers("warp.Border"))
+Border = Literal["constant", "replicate", "reflect", "reflect_101", "wrap"]
+BORDERS = native.numbers("warp.Border")
+PixelOrigin = Literal["corner", "center"]
 _NEAREST_OR_LINEAR = {types.INTERP_NN: "INTERP_NN", types.INTERP_LINEAR: "INTERP_LINEAR"}
 _UP_TO_CUBIC = {**_NEAREST_OR_LINEAR, types.INTERP_CUBIC: "INTERP_CUBIC"}
 _UP_TO_LANCZOS = {**_UP_TO_CUBIC, types.INTERP_LANCZOS3: "INTERP_LANCZOS3"}
@@ -136,10 +139,10 @@ def warp_affine(
     first, spatial, frames = _space(images)
     _check_matrix("warp_affine", images, mtx, matrix, (spatial, spatial + 1), frames)
     canvas = _extents(images, first, spatial) if size is None else _given_size("warp_affine", size, spatial)
-    made = frames_of(images, mtx)  # type: ignore[arg-type]
-    out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype), made)
+    frame_count = frames_of(images, mtx)  # type: ignore[arg-type]
+    out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype), frame_count)
     interpolation = _interpolation("warp_affine", interp_type, _NEAREST_OR_LINEAR)
-    return launch(out, [matrix, fill_value, interpolation, bool(inverse_map), fade, first, spatial, frames or made is not None])
+    return launch(out, [matrix, fill_value, interpolation, bool(inverse_map), fade, first, spatial, frames or frame_count is not None])
 
 
 @operator(name="experimental.warp_perspective", layouts=PLANE_LAYOUTS)
@@ -150,13 +153,13 @@ def warp_perspective(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    border_mode: str = "constant",
+    border_mode: Border = "constant",
     fade: bool = False,
     fill_value: PerSample[float | Sequence[float]] = 0.0,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
     inverse_map: bool = True,
     matrix: PerSample[Sequence[float] | Sequence[Sequence[float]]] | None = None,
-    pixel_origin: str = "corner",
+    pixel_origin: PixelOrigin = "corner",
     size: ShapeArg[Sequence[float]] | None = None,
 ) -> T:
     """Warp images by a projective map.
@@ -189,12 +192,12 @@ def warp_perspective(
     images: Batch = input  # type: ignore[assignment]
     first, _, frames = _space(images)
     _check_matrix(op, images, matrix_input, matrix, (3, 3), frames)
-    border, centered = _one_of(op, "border_mode", border_mode, BORDERS), _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
+    border, centered = BORDERS[_choice(op, "border_mode", border_mode, BORDERS)], _is_centered(op, pixel_origin)
     canvas = _extents(images, first, 2) if size is None else _given_size(op, size, 2, broadcast=True)
-    made = frames_of(images, matrix_input)  # type: ignore[arg-type]
-    out = resized(images, (first, first + 1), canvas, frames=made)
+    frame_count = frames_of(images, matrix_input)  # type: ignore[arg-type]
+    out = resized(images, (first, first + 1), canvas, frames=frame_count)
     interpolation = _interpolation(op, interp_type, _UP_TO_CUBIC)
-    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), bool(centered), fade, first, frames or made is not None]
+    arguments = [matrix, fill_value, border, interpolation, bool(inverse_map), centered, fade, first, frames or frame_count is not None]
     return launch(out, arguments)
 
 
@@ -211,7 +214,7 @@ def remap(
     fade: bool = False,
     fill_value: PerSample[float | Sequence[float]] = 0.0,
     interp: types.DALIInterpType = types.INTERP_LINEAR,
-    pixel_origin: str = "corner",
+    pixel_origin: PixelOrigin = "corner",
     relative: bool = False,
 ) -> T:
     """Sample every output pixel at a given point of the input: ``out[x, y] = in[mapx[x, y], mapy[x, y]]``.
@@ -246,13 +249,13 @@ def remap(
     for a, b in zip((heights, widths), _map_extents(op, "mapy", ys, images, frames), strict=True):
         if not torch.compiler.is_compiling() and not _equal(a, b):
             raise RuntimeError(f"{op}: mapx and mapy must have the same shape, got {xs.shape} and {ys.shape}")
-    centered = _one_of(op, "pixel_origin", pixel_origin, ("corner", "center"))
-    made = frames_of(images, xs)
-    if made is None:
-        made = frames_of(images, ys)
-    out = resized(images, (first, first + 1), (heights, widths), frames=made)
+    centered = _is_centered(op, pixel_origin)
+    frame_count = frames_of(images, xs)
+    if frame_count is None:
+        frame_count = frames_of(images, ys)
+    out = resized(images, (first, first + 1), (heights, widths), frames=frame_count)
     interpolation = _interpolation(op, interp, _UP_TO_LANCZOS, "interp")
-    return launch(out, [fill_value, interpolation, bool(centered), relative, fade, first, frames or made is not None])
+    return launch(out, [fill_value, interpolation, centered, relative, fade, first, frames or frame_count is not None])
 
 
 @operator(layouts=PLANE_LAYOUTS)
@@ -345,24 +348,26 @@ def _extents(images: Batch, first: int, spatial: int) -> list[Any]:
     return list(extents_of(images)[first : first + spatial])
 
 
-def _check_matrix(op: str, images: Batch, given: Any, argument: Any, shape: tuple[int, int], frames: bool) -> None:
-    if given is None and argument is None:
+def _check_matrix(op: str, images: Batch, matrix_input: Any, argument: Any, shape: tuple[int, int], frames: bool) -> None:
+    if matrix_input is None and argument is None:
         raise RuntimeError(f"{op}: needs the argument matrix")
-    if given is not None and argument is not None:
+    if matrix_input is not None and argument is not None:
         raise RuntimeError(f"{op}: matrix is given as an input and as an argument; give one of them")
     if argument is not None:
         known: Sequence[Any] = argument.shape[1:]
         samples, marked = argument.shape[0], len(known) > 2  # only marked arguments have more dimensions than a matrix
     else:
-        assert isinstance(given, Batch)
-        samples, marked = given.batch_size, (given.layout or "").startswith("F")
-        known = given.buffer.shape[1:] if given.ragged_shapes is None else [-1, *shape]
-        if given.ragged_shapes is not None:
-            right = given.ragged_shapes.shape[1] == 2 + marked
+        assert isinstance(matrix_input, Batch)
+        samples, marked = matrix_input.batch_size, (matrix_input.layout or "").startswith("F")
+        known = matrix_input.buffer.shape[1:] if matrix_input.ragged_shapes is None else [-1, *shape]
+        if matrix_input.ragged_shapes is not None:
+            right = matrix_input.ragged_shapes.shape[1] == 2 + marked
             if not torch.compiler.is_compiling():
-                right = right and bool((given.ragged_shapes[:, -2:] == torch.tensor(shape)).all()) and bool((given.ragged_shapes > 0).all())
+                right = (
+                    right and bool((matrix_input.ragged_shapes[:, -2:] == torch.tensor(shape)).all()) and bool((matrix_input.ragged_shapes > 0).all())
+                )
             if not right:
-                raise RuntimeError(_wrong_matrix(op, shape, given.shape))
+                raise RuntimeError(_wrong_matrix(op, shape, matrix_input.shape))
     if not samples:
         return
     count = shape[0] * shape[1]
@@ -383,17 +388,17 @@ def _wrong_matrix(op: str, shape: tuple[int, int], found: Any) -> str:
     )
 
 
-def _map_extents(op: str, name: str, given: Batch, images: Batch, frames: bool) -> list[Any]:
+def _map_extents(op: str, name: str, maps: Batch, images: Batch, frames: bool) -> list[Any]:
     """Return height and width of a map: (H, W), optionally with a last dimension of 1, with frames in front, or both."""
-    layout, ndim = given.layout or "", given.ndim
+    layout, ndim = maps.layout or "", maps.ndim
     has_frames = layout.startswith("F") or (frames and not layout and ndim == 4)
     trailing = ndim - 2 - has_frames
-    sizes: Any = extents_of(given)
+    sizes: Any = extents_of(maps)
     if trailing not in (0, 1) or (trailing and not torch.compiler.is_compiling() and not _equal(sizes[-1], 1)):
         raise RuntimeError(
             f"{op}: {name} must be height by width, for each frame where it is marked with per_frame, got {ndim} dimensions, layout {layout!r}"
         )
-    if has_frames and frames and given.ragged_shapes is None and images.ragged_shapes is None and sizes[0] not in (1, images.buffer.shape[1]):
+    if has_frames and frames and maps.ragged_shapes is None and images.ragged_shapes is None and sizes[0] not in (1, images.buffer.shape[1]):
         raise RuntimeError(f"{op}: {name} is given for {sizes[0]} frames, but the sequence has {images.buffer.shape[1]}")
     return list(sizes[has_frames : has_frames + 2])
 
@@ -402,12 +407,13 @@ def _equal(a: Any, b: Any) -> bool:
     return bool((a == b).all()) if isinstance(a, torch.Tensor) else bool((b == a).all()) if isinstance(b, torch.Tensor) else a == b
 
 
-def _one_of(op: str, argument: str, value: Any, names: Sequence[str]) -> int:
-    if not isinstance(value, str):
-        raise TypeError(f"{op}: {argument} must be a str, got {value!r}")
-    if value not in names:
-        raise RuntimeError(f"{op}: {argument} must be one of {', '.join(names)}, got {value!r}")
-    return names.index(value)
+def _choice(op: str, argument: str, value: Any, choices: Collection[str]) -> Any:
+    check_choice(op, argument, value, choices, RuntimeError if isinstance(value, str) else TypeError)
+    return value
+
+
+def _is_centered(op: str, pixel_origin: str) -> bool:
+    return _choice(op, "pixel_origin", pixel_origin, get_args(PixelOrigin)) == "center"
 
 
 def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
@@ -422,18 +428,18 @@ def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
         raise RuntimeError(f"rotate: {in_sample(finite)}angle must be finite")
 
 
-def _interpolation(op: str, given: Any, allowed: dict[Any, str], argument: str = "interp_type") -> int:
+def _interpolation(op: str, value: Any, allowed: dict[Any, str], argument: str = "interp_type") -> int:
     names = " or ".join(allowed.values())
-    if not isinstance(given, int):
-        raise TypeError(f"{op}: {argument} must be {names}, got {given!r}")
-    if given not in allowed:
-        raise RuntimeError(f"{op}: {argument} must be {names}, got {given!r}")
-    return int(given)
+    if not isinstance(value, int):
+        raise TypeError(f"{op}: {argument} must be {names}, got {value!r}")
+    if value not in allowed:
+        raise RuntimeError(f"{op}: {argument} must be {names}, got {value!r}")
+    return int(value)
 
 
-def _result_type(op: str, given: torch.dtype, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype:
+def _result_type(op: str, input_type: torch.dtype, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype:
     if output_dtype is None:
-        return dtype or given
+        return dtype or input_type
     if dtype is not None:
         raise TypeError(f"{op}: output_dtype is the deprecated name of dtype; give only dtype")
     try:

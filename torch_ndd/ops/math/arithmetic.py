@@ -32,7 +32,7 @@ def arithmetic(operation: str, *operands: Any) -> Any:
     tensor([ 6,  8, 10], dtype=torch.int32)
     """
     operands = tuple(map(unwrap, operands))
-    if any(isinstance(one, Operand) for one in operands):
+    if any(isinstance(operand, Operand) for operand in operands):
         return core.arithmetic(operation, *operands)
     result = core.compute(operation, operands, torch.compiler.is_compiling())
     return new_tensor(result.buffer, result.layout, result.pending)

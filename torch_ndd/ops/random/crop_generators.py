@@ -10,7 +10,7 @@ from ... import types
 from ..._core.operators.operator import DeviceLike, PerSample, Random, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._outputs import like
-from ..geometry._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, checked
+from ..geometry._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, check_ranges
 
 _INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
 
@@ -53,7 +53,7 @@ def random_crop_generator(
         raise RuntimeError(f"random_crop_generator: input 0 must have integers, got {shapes.dtype}")
     if shapes.ndim != 1 or not _two_or_three(shapes):
         raise RuntimeError(f"random_crop_generator: input 0 must be the shape of an image, 2 or 3 integers, got shape {shapes.shape}")
-    limits = checked("random_crop_generator", random_area, random_aspect_ratio, num_attempts)
+    limits = check_ranges("random_crop_generator", random_area, random_aspect_ratio, num_attempts)
     device_of = shapes.buffer.device
     out = tuple(empty_batch(shapes.batch_size, [2], torch.int32, device_of) for _ in range(2))
     return launch(out, [*limits, rng])

@@ -45,7 +45,7 @@ def uniform(
     (2, 2)
     """
     chosen = None if values is None else _choices("random.uniform", values)
-    out = _unfilled("random.uniform", shape_like, shape, dtype or torch.float32, batch_size, device)
+    out = _empty_output("random.uniform", shape_like, shape, dtype or torch.float32, batch_size, device)
     return launch(out, [range, chosen, rng])
 
 
@@ -76,7 +76,7 @@ def coin_flip(
     >>> coin_flip(probability=1, batch_size=3).torch()
     tensor([1, 1, 1], dtype=torch.int32)
     """
-    return _unfilled("random.coin_flip", shape_like, shape, dtype or torch.int32, batch_size, device)
+    return _empty_output("random.coin_flip", shape_like, shape, dtype or torch.int32, batch_size, device)
 
 
 @operator(name="random.normal")
@@ -112,7 +112,7 @@ def normal(
     >>> normal(mean=5, stddev=0, shape=[2], batch_size=3).shape
     [(2,), (2,), (2,)]
     """
-    return launch(_unfilled("random.normal", shape_like, shape, dtype or torch.float32, batch_size, device), [mean, stddev, rng])
+    return launch(_empty_output("random.normal", shape_like, shape, dtype or torch.float32, batch_size, device), [mean, stddev, rng])
 
 
 @operator(name="random.beta")
@@ -150,7 +150,7 @@ def beta(
     result = dtype or torch.float32
     if not result.is_floating_point:
         raise RuntimeError(f"random.beta: argument 'dtype' must be a floating-point type, got {dtype}")
-    return _unfilled("random.beta", shape_like, shape, result, batch_size, device)
+    return _empty_output("random.beta", shape_like, shape, result, batch_size, device)
 
 
 @operator(name="random.choice")
@@ -187,9 +187,9 @@ def choice(
         raise RuntimeError(f"random.choice: a single number must be an integer, got {elements.dtype}")
     if ndim > 0 and elements.ragged_shapes is None and elements.buffer.shape[1] == 0:
         raise RuntimeError("random.choice: there is nothing to choose from: input 0 is empty")
-    out = _unfilled("random.choice", shape_like, shape, elements.dtype, size, where)
+    out = _empty_output("random.choice", shape_like, shape, elements.dtype, size, where)
     if ndim > 1:
-        out = _joined(out, elements)
+        out = _join(out, elements)
     letters = elements.layout
     if letters is not None:
         letters = letters if out.ndim == ndim else letters[1:] if out.ndim == ndim - 1 else None
@@ -200,12 +200,12 @@ def choice(
 _INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
 
 
-def _joined(choices: Batch, elements: Batch) -> Batch:
+def _join(choices: Batch, elements: Batch) -> Batch:
     """Return an unfilled batch with the shapes of the choices followed by those of an element."""
     return empty_batch(choices.batch_size, [*extents_of(choices), *extents_of(elements)[1:]], choices.dtype, choices.buffer.device)
 
 
-def _unfilled(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batch_size: Any, device: Any) -> Batch:
+def _empty_output(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batch_size: Any, device: Any) -> Batch:
     if shape_like is not None:
         if shape is not None:
             raise RuntimeError(f'{op}: argument "shape" cannot be combined with an input whose shape is taken')
@@ -232,13 +232,13 @@ def _choices(op: str, values: Any) -> torch.Tensor | None:
     """Return float32 rows, one for all samples or one per sample: the count, then the numbers. None if there are none."""
     if isinstance(values, int | float):
         values = [values]
-    if isinstance(values, list | tuple) and all(isinstance(one, int | float) for one in values):
+    if isinstance(values, list | tuple) and all(isinstance(sample, int | float) for sample in values):
         return torch.tensor([[len(values), *values]], dtype=torch.float32) if values else None
     try:
         samples = list(values) if isinstance(values, Batch) else [as_tensor(values)]
     except (TypeError, ValueError, RuntimeError) as error:
         raise type(error)(f"{op}: argument 'values': {error}") from None
-    rows = [one.cpu().wait().reshape(-1).to(torch.float32) for one in samples]
+    rows = [sample.cpu().wait().reshape(-1).to(torch.float32) for sample in samples]
     if not rows or min(len(row) for row in rows) == 0:
         return None
     longest = max(len(row) for row in rows)

@@ -18,10 +18,10 @@ def _of_a_batch(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the function of a batch whose size comes from its argument only."""
 
     @functools.wraps(function)
-    def call(*inputs: Any, **given: Any) -> Any:
-        if not inputs and given.get("batch_size") is None:
+    def call(*inputs: Any, **keywords: Any) -> Any:
+        if not inputs and keywords.get("batch_size") is None:
             raise ValueError(f"{function.__name__}: batch_size must be given")
-        return function(*inputs, **given)
+        return function(*inputs, **keywords)
 
     return call
 

@@ -25,7 +25,7 @@ def _shape(op: str, shape: Any) -> list[Column]:
     return [extent.to(torch.int64) if isinstance(extent, torch.Tensor) else extent for extent in extents]
 
 
-def _unfilled(op: str, batch_size: int, extents: Sequence[Column], dtype: torch.dtype, device: torch.device, layout: str | None) -> Batch:
+def _empty_output(op: str, batch_size: int, extents: Sequence[Column], dtype: torch.dtype, device: torch.device, layout: str | None) -> Batch:
     if layout is not None and not isinstance(layout, str):
         raise TypeError(f"{op}: argument 'layout' must be str, got {layout!r}")
     if layout and len(layout) != len(extents):
@@ -38,8 +38,8 @@ def _constant(value: float, dtype: torch.dtype, device: torch.device) -> torch.T
     return torch.full((1,), value, dtype=dtype, device=device)
 
 
-def _filled(op: str, value: int, batch_size: int | None, device: Any, dtype: torch.dtype | None, layout: str | None, shape: Any) -> Launch:
-    out = _unfilled(op, batch_size or 0, _shape(op, shape), dtype or torch.int32, device, layout)
+def _fill(op: str, value: int, batch_size: int | None, device: Any, dtype: torch.dtype | None, layout: str | None, shape: Any) -> Launch:
+    out = _empty_output(op, batch_size or 0, _shape(op, shape), dtype or torch.int32, device, layout)
     return launch(out, (_constant(value, out.dtype, out.buffer.device),))
 
 
@@ -65,7 +65,7 @@ def zeros(
     >>> zeros(shape=[2, 3]).torch().tolist()
     [[0, 0, 0], [0, 0, 0]]
     """
-    return _filled("zeros", 0, batch_size, device, dtype, layout, shape)
+    return _fill("zeros", 0, batch_size, device, dtype, layout, shape)
 
 
 @operator()
@@ -82,7 +82,7 @@ def ones(
     >>> ones(shape=3, dtype=torch.float32).torch()
     tensor([1., 1., 1.])
     """
-    return _filled("ones", 1, batch_size, device, dtype, layout, shape)
+    return _fill("ones", 1, batch_size, device, dtype, layout, shape)
 
 
 @operator()
@@ -112,13 +112,13 @@ def full(
     assert isinstance(value, Batch)
     extents = list(extents_of(value)) if shape is None else _shape("full", shape)
     _check_broadcast("full", value, extents)
-    return launch(_unfilled("full", value.batch_size, extents, value.dtype, value.buffer.device, layout))
+    return launch(_empty_output("full", value.batch_size, extents, value.dtype, value.buffer.device, layout))
 
 
 def _check_broadcast(op: str, value: Batch, extents: Sequence[Column]) -> None:
-    given = extents_of(value)
-    fits: Any = len(given) <= len(extents)
-    for own, extent in zip(given[::-1], extents[::-1], strict=False):
+    value_extents = extents_of(value)
+    fits: Any = len(value_extents) <= len(extents)
+    for own, extent in zip(value_extents[::-1], extents[::-1], strict=False):
         fits = fits & ((own == extent) | (own == 1))
     if value.batch_size and not holds(fits):
         sample = first_failure(fits)

@@ -42,9 +42,9 @@ def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLik
             raise RuntimeError(f'per_frame: the layout "{layout}" does not start with F; replace=True replaces its first letter')
         layout = "F" + layout[1:]
     if isinstance(value, Batch):
-        made = new_batch(value.buffer, value.ragged_shapes, layout, value.pending, value.caller_owned, value.shared_extents)
+        marked = new_batch(value.buffer, value.ragged_shapes, layout, value.pending, value.caller_owned, value.shared_extents)
     else:
-        made = new_tensor(value.buffer, layout, value.pending, value._sample, value.caller_owned)
+        marked = new_tensor(value.buffer, layout, value.pending, value._sample, value.caller_owned)
     if not torch.compiler.is_compiling():
-        made.sources = value.sources
-    return made
+        marked.sources = value.sources
+    return marked

@@ -13,11 +13,11 @@ from .._columns import Column, choose, extents_of, first_failure, holds, product
 
 def _check_alike(op: str, arrays: Sequence[Batch]) -> None:
     first = arrays[0]
-    for k, one in enumerate(arrays):
-        if one.dtype is not first.dtype or one.ndim != first.ndim:
+    for k, array in enumerate(arrays):
+        if array.dtype is not first.dtype or array.ndim != first.ndim:
             raise RuntimeError(
                 f"{op}: All inputs must have the same type and number of dimensions, but input 0 is {first.dtype} with {first.ndim}, "
-                f"input {k} is {one.dtype} with {one.ndim}"
+                f"input {k} is {array.dtype} with {array.ndim}"
             )
 
 
@@ -77,7 +77,7 @@ def cat(
     _check_alike("cat", arrays)
     first = arrays[0]
     at = _axis_of("cat", axis, axis_name, first.ndim, first.layout or "")
-    extents = [extents_of(one) for one in arrays]
+    extents = [extents_of(array) for array in arrays]
     reference = extents[0]
     for shape in reversed(extents):  # of every sample, the first one with elements
         reference = tuple(choose(product(shape) != 0, extent, other) for extent, other in zip(shape, reference, strict=True))
@@ -133,11 +133,11 @@ def stack(
             raise RuntimeError("stack: axis_name needs an input with a layout")
         layout = (first.layout or "")[:at] + axis_name + (first.layout or "")[at:]
     extents = extents_of(first)
-    for k, one in enumerate(arrays[1:], 1):
-        for expected, extent in zip(extents, extents_of(one), strict=True):
+    for k, array in enumerate(arrays[1:], 1):
+        for expected, extent in zip(extents, extents_of(array), strict=True):
             if not holds(extent == expected):
                 sample = first_failure(extent == expected)
-                shapes = sample_shape(extents, sample), sample_shape(extents_of(one), sample)
+                shapes = sample_shape(extents, sample), sample_shape(extents_of(array), sample)
                 raise RuntimeError(f"stack: sample {sample}: all inputs must have the same shape, but input 0 has {shapes[0]}, input {k} {shapes[1]}")
     shape = [*extents[:at], len(arrays), *extents[at:]]
     return launch(empty_batch(first.batch_size, shape, first.dtype, first.buffer.device, layout), (at,))

@@ -2,21 +2,26 @@
 """Images and videos as sequences of patches, and as tiles."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from ..._core.operators.operator import DeviceLike, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, empty_batch, new_batch
 from ..._core.values.collect import fence
 from ..._core.values.pipeline_values import unwrap
-from ..._core.values.tensor import Tensor
+from ..._core.values.tensor import Tensor, as_tensor
 from ..._core.work.pending import ALL_SAMPLES
 from ..._core.work.sources import select_sources
+from .._arguments import as_samples, as_sides, require_positive
 from .._columns import Column, extents_of, first_failure, holds, rows, sample_shape
 
+TokenOrder = Literal["CTHW", "HWC"]
+PositionOrder = Literal["yx", "xy"]
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW")
+MAX_SIDE = 2**15  # of a patch: products of several stay within 64 bits
 
 
 @operator(layouts=LAYOUTS, fills=(-2,))
@@ -27,7 +32,7 @@ def patchify(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     merge_size: int = 1,
-    order: Literal["CTHW", "HWC"] = "CTHW",
+    order: TokenOrder = "CTHW",
     pad: bool = False,
     patch_size: int | Sequence[int],
     temporal: int = 1,
@@ -58,11 +63,9 @@ def patchify(
     """
     images = input
     assert isinstance(images, Batch)
-    height, width = _sides("patchify", "patch_size", patch_size)
-    _sides("patchify", "merge_size", merge_size)
-    _sides("patchify", "temporal", temporal)
-    if order not in ("CTHW", "HWC"):
-        raise ValueError(f'patchify: order must be "CTHW" or "HWC", got {order!r}')
+    height, width = as_sides("patchify", "patch_size", patch_size, MAX_SIDE)
+    require_positive("patchify", MAX_SIDE, merge_size=merge_size, temporal=temporal)
+    check_choice("patchify", "order", order, get_args(TokenOrder), ValueError)
     layout = images.layout or ""
     extents = dict(zip(layout, extents_of(images), strict=True))
     tall, wide = height * merge_size, width * merge_size
@@ -86,14 +89,7 @@ def _require_multiple(op: str, extents: dict[str, Column], side: str, multiple: 
         raise RuntimeError(f"{op}: sample {sample}: the {word} of {extent} pixels is not a multiple of {name}{remedy}")
 
 
-def _sides(op: str, name: str, value: Any) -> tuple[int, int]:
-    sides = tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value, value)
-    if len(sides) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and 1 <= side < 2**15 for side in sides):
-        raise ValueError(f"{op}: {name} must be at least 1 and less than 32768, got {value!r}")
-    return int(sides[0]), int(sides[1])
-
-
-def patch_positions(grid: Any, /, *, merge_size: int = 1, order: Literal["yx", "xy"] = "yx") -> Any:
+def patch_positions(grid: Any, /, *, merge_size: int = 1, order: PositionOrder = "yx") -> Any:
     """Return the row and the column of every patch, in the order of the tokens of :func:`patchify`.
 
     Args:
@@ -111,9 +107,8 @@ def patch_positions(grid: Any, /, *, merge_size: int = 1, order: Literal["yx", "
     [[0, 0], [0, 1], [1, 0], [1, 1]]
     """
     op = "patch_positions"
-    _sides(op, "merge_size", merge_size)
-    if order not in ("yx", "xy"):
-        raise ValueError(f'{op}: order must be "yx" or "xy", got {order!r}')
+    require_positive(op, MAX_SIDE, merge_size=merge_size)
+    check_choice(op, "order", order, get_args(PositionOrder), ValueError)
     value = unwrap(grid)
     if not isinstance(value, Tensor | Batch):
         value = as_batch(torch.as_tensor(value))
@@ -150,11 +145,8 @@ def tiles(images: Any, /, *, tile: int | Sequence[int]) -> tuple[Batch, torch.Te
     >>> parts.shape, counts.tolist(), parts.tensors[1].torch().flatten().tolist()
     ([(2, 2, 1), (2, 2, 1)], [2], [2, 3, 6, 7])
     """
-    height, width = _sides("tiles", "tile", tile)
-    value = unwrap(images)
-    if not isinstance(value, Tensor | Batch):
-        value = as_batch([value])
-    batch = Batch.broadcast(value, 1) if isinstance(value, Tensor) else value
+    height, width = as_sides("tiles", "tile", tile, MAX_SIDE)
+    batch, _ = as_samples(images, as_tensor)
     layout = batch.layout or "HWC"
     if layout not in ("HWC", "CHW") or batch.ndim != 3:
         raise ValueError(f'tiles: needs images HWC or CHW, got the layout "{layout}" and shape {batch.shape!r:.200}')

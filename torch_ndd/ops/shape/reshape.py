@@ -3,11 +3,12 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from ..._core.operators.operator import DeviceLike, ShapeArg, T, launch, operator
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch, new_batch
 from .._axes import axes_of_samples
 from .._columns import (
@@ -83,7 +84,7 @@ def _permutation(perm: Any, ndim: int) -> list[int]:
     if not isinstance(perm, list | tuple | range) or not all(isinstance(p, int | float) and float(p).is_integer() for p in perm):
         raise TypeError(f"transpose: perm must be a list of ints, got {perm!r}")
     if sorted(perm) != list(range(ndim)):
-        raise RuntimeError(f"transpose: perm={list(perm)} is no permutation of the {ndim} axes 0 to {ndim - 1}")
+        raise RuntimeError(f"transpose: perm={list(perm)} is not a permutation of the {ndim} axes 0 to {ndim - 1}")
     return [int(p) for p in perm]
 
 
@@ -102,17 +103,17 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
         return new_batch(values.view(input.batch_size, *shape), None, layout)
     table = rows(shape) if shape else torch.empty((input.batch_size, 0), dtype=torch.int64)
     table = table.expand(input.batch_size, len(shape)).contiguous()
-    made = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
-    return made if torch.compiler.is_compiling() else made.densify()
+    view = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
+    return view if torch.compiler.is_compiling() else view.densify()
 
 
-def _reshaped(
+def _reshape(
     op: str, data: Batch, shape_input: Any, shape: Any, rel_shape: Any, src_dims: Any, layout: str | None, dtype: torch.dtype | None
 ) -> Batch:
-    given = [name for name, value in (("shape by position", shape_input), ("shape", shape), ("rel_shape", rel_shape)) if value is not None]
-    if len(given) > 1:
-        raise RuntimeError(f"{op}: {' and '.join(given)} are mutually exclusive")
-    if not given and src_dims is None and layout is None and dtype is None:
+    forms = [name for name, value in (("shape by position", shape_input), ("shape", shape), ("rel_shape", rel_shape)) if value is not None]
+    if len(forms) > 1:
+        raise RuntimeError(f"{op}: {' and '.join(forms)} are mutually exclusive")
+    if not forms and src_dims is None and layout is None and dtype is None:
         raise RuntimeError(f"{op}: nothing to do: give a shape, a layout" + (" or a dtype" if op == "reinterpret" else ""))
     if layout is not None and not isinstance(layout, str):
         raise TypeError(f"{op}: layout must be a str, got {layout!r}")
@@ -163,14 +164,14 @@ def _relative_shape(op: str, data: Batch, extents: Sequence[Column], factors: Se
         sources = _source_extents(op, data, extents, column_list(src_dims))
         if len(sources) != len(factors):
             raise RuntimeError(f"{op}: src_dims and rel_shape have different lengths: {len(sources)} and {len(factors)}")
-    made = []
+    extents_found = []
     for factor, extent in zip(factors, sources, strict=False):
         if isinstance(factor, tuple):
             raise TypeError(f"{op}: rel_shape must be a list of numbers, got {shown(factors)}")
         if not holds(factor != 0) or not holds(abs(factor) < 2.0**53):
             raise RuntimeError(f"{op}: {in_sample((factor != 0) & (abs(factor) < 2.0**53))}rel_shape must be finite and not 0, got {shown(factors)}")
-        made.append(choose(factor < 0, -1, nearest(factor * extent)))
-    return made
+        extents_found.append(choose(factor < 0, -1, nearest(factor * extent)))
+    return extents_found
 
 
 def _in_other_items(op: str, extents: list[Column], in_bytes: int, out_bytes: int) -> list[Column]:
@@ -236,7 +237,7 @@ def reshape(
     tensor([[0, 1, 2],
             [3, 4, 5]])
     """
-    return _reshaped("reshape", data, shape_input, shape, rel_shape, src_dims, layout, None)  # type: ignore[return-value,arg-type]
+    return _reshape("reshape", data, shape_input, shape, rel_shape, src_dims, layout, None)  # type: ignore[return-value,arg-type]
 
 
 @operator(kernel=None)
@@ -268,7 +269,7 @@ def reinterpret(
     >>> reinterpret(torch.tensor([1.0, 2.0]), dtype=torch.int32).torch()
     tensor([1065353216, 1073741824], dtype=torch.int32)
     """
-    return _reshaped("reinterpret", data, shape_input, shape, rel_shape, src_dims, layout, dtype)  # type: ignore[return-value,arg-type]
+    return _reshape("reinterpret", data, shape_input, shape, rel_shape, src_dims, layout, dtype)  # type: ignore[return-value,arg-type]
 
 
 @operator(kernel=None)
@@ -349,26 +350,26 @@ def expand_dims(
     """
     arrays = data
     assert isinstance(arrays, Batch)
-    given = list(axes) if isinstance(axes, list | tuple | range) else [axes]
-    if any(not isinstance(axis, int) or isinstance(axis, bool) for axis in given):
+    positions = list(axes) if isinstance(axes, list | tuple | range) else [axes]
+    if any(not isinstance(axis, int) or isinstance(axis, bool) for axis in positions):
         raise TypeError(f"expand_dims: axes must be ints, got {axes!r}")
-    if any(axis < 0 for axis in given):
+    if any(axis < 0 for axis in positions):
         raise RuntimeError(f"expand_dims: axes must not be negative, got {axes!r}")
-    if len(set(given)) < len(given):
+    if len(set(positions)) < len(positions):
         raise RuntimeError(f"expand_dims: axes has duplicates: {axes!r}")
-    ndim = arrays.ndim + len(given)
-    if any(axis >= ndim for axis in given):
+    ndim = arrays.ndim + len(positions)
+    if any(axis >= ndim for axis in positions):
         raise RuntimeError(f"expand_dims: axes={axes!r}, but the result has {ndim} dimensions")
-    letters = dict(zip(given, new_axis_names, strict=False))
+    letters = dict(zip(positions, new_axis_names, strict=False))
     if new_axis_names:
-        if len(new_axis_names) != len(given):
-            raise RuntimeError(f"expand_dims: new_axis_names={new_axis_names!r} must have a letter for each of the {len(given)} new axes")
+        if len(new_axis_names) != len(positions):
+            raise RuntimeError(f"expand_dims: new_axis_names={new_axis_names!r} must have a letter for each of the {len(positions)} new axes")
         if arrays.ndim and not arrays.layout:
             raise RuntimeError("expand_dims: new_axis_names needs an input with a layout")
     extents, old = list(extents_of(arrays)), list(arrays.layout or "")
-    shape = [1 if axis in given else extents.pop(0) for axis in range(ndim)]
-    layout = "".join(letters[axis] if axis in given else old.pop(0) for axis in range(ndim)) if new_axis_names else ""
-    return _as_view(arrays, shape, layout or (arrays.layout if not given else None))  # type: ignore[return-value]
+    shape = [1 if axis in positions else extents.pop(0) for axis in range(ndim)]
+    layout = "".join(letters[axis] if axis in positions else old.pop(0) for axis in range(ndim)) if new_axis_names else ""
+    return _as_view(arrays, shape, layout or (arrays.layout if not positions else None))  # type: ignore[return-value]
 
 
 def _copy_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor:
@@ -389,8 +390,12 @@ def copy(input: T, /, *, batch_size: int | None = None, device: DeviceLike | Non
     return like(input)
 
 
+Property = Literal["layout", "source_info"]
+_PROPERTIES = get_args(Property)
+
+
 @operator(kernel=None)
-def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, key: Any) -> T:
+def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, key: Property) -> T:
     """Return a property of the data as bytes, uint8; empty if it is unknown.
 
     Args:
@@ -406,9 +411,7 @@ def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLi
     """
     arrays = input
     assert isinstance(arrays, Batch)
-    if not isinstance(key, str) or key not in ("layout", "source_info"):
-        kind = RuntimeError if isinstance(key, str) else TypeError
-        raise kind(f'get_property: key must be "layout" or "source_info", got {key!r}')
+    check_choice("get_property", "key", key, _PROPERTIES, RuntimeError if isinstance(key, str) else TypeError)
     device_ = arrays.buffer.device
     count = arrays.batch_size
     if key == "layout" or not arrays.sources:

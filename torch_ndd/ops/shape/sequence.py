@@ -43,12 +43,12 @@ def sequence_rearrange(
     op, arrays = "sequence_rearrange", input
     assert isinstance(arrays, Batch)
     _check_sequence(op, arrays)
-    given: Any = new_order
-    if isinstance(given, list) and not any(isinstance(frame, tuple) for frame in given):
-        given = torch.tensor([given], dtype=torch.int64).reshape(1, -1)
-    if not isinstance(given, torch.Tensor) or given.dim() != 2:
+    order: Any = new_order
+    if isinstance(order, list) and not any(isinstance(frame, tuple) for frame in order):
+        order = torch.tensor([order], dtype=torch.int64).reshape(1, -1)
+    if not isinstance(order, torch.Tensor) or order.dim() != 2:
         raise RuntimeError(f"{op}: new_order takes a list of frames for each sample, got {shown(new_order)}")
-    table = given
+    table = order
     counts = (table != NO_VALUE).sum(1)
     if not holds(counts > 0):
         raise RuntimeError(f"{op}: sample {first_failure(counts > 0)}: an empty new_order is not allowed")

@@ -30,7 +30,7 @@ class Ranges:
         path_offsets: Offsets of the paths in ``paths``, and its length, int64.
         file: The file of each range, int32; such files stay open for a while. None: range k is the whole file k.
         begin: The first byte of each, int64.
-        length: Length of each in bytes, int64; negative for the rest of the file.
+        length: Length of each in bytes, int64; -1 for the rest of the file.
     """
 
     def __init__(
@@ -66,6 +66,11 @@ class Ranges:
     def start(self, numbers: np.ndarray) -> "RangeRequest":
         """Start reading some ranges: numbers (samples,), or (components, samples) for several batches. A negative number is an empty sample."""
         return RangeRequest(self, numbers)
+
+    def start_heads(self, numbers: np.ndarray, size: int) -> "RangeRequest":
+        """Start reading at most the first ``size`` bytes of whole files."""
+        assert self.file is None
+        return RangeRequest(self, numbers, size)
 
     def files(self) -> int | None:
         """Return the native handle of the open files; None for whole files."""
@@ -141,13 +146,14 @@ class Parts:
 class RangeRequest(Parts, NativeRequest):
     """Ranges that are being read, each component of the samples into a batch."""
 
-    def __init__(self, ranges: Ranges, numbers: np.ndarray) -> None:
+    def __init__(self, ranges: Ranges, numbers: np.ndarray, most: int | None = None) -> None:
         self._ranges = ranges
         self._components = len(numbers) if numbers.ndim == 2 else 1
         # As bytes, which ctypes passes directly: taking the address of an array costs 20 us with cold caches.
         self._given: tuple[bytes | None, ...]
         if ranges.file is None:
-            self._given = (numbers.astype(np.int32).tobytes(), None, None)
+            heads = None if most is None else np.full(numbers.shape, -1 - most, np.int64).tobytes()  # see check_range in csrc/readers
+            self._given = (numbers.astype(np.int32).tobytes(), None, heads)
         else:
             parts = [ranges.file[numbers], *(None if column is None else column[numbers] for column in (ranges.begin, ranges.length))]
             parts[0][numbers < 0] = -1

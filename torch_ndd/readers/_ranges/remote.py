@@ -45,6 +45,10 @@ class RemoteRanges(Ranges):
         """Start fetching some ranges: numbers (samples,), or (components, samples) for several batches. A negative number is an empty sample."""
         return RemoteRequest(self, numbers)
 
+    def start_heads(self, numbers: np.ndarray, size: int) -> "RemoteRequest":  # type: ignore[override]
+        """Start fetching whole files: their sizes are not known, and many servers refuse ranges behind the end."""
+        return self.start(numbers)
+
     def fetch(self, numbers: np.ndarray) -> "Future[list[bytes | Body | Exception]]":
         """Fetch some ranges on a thread; return the bytes of each or the error."""
         if self._executor is None or self._process != os.getpid():

@@ -12,6 +12,7 @@ from ...io._urls import is_url
 from .._base import Reader
 from .._options import LoaderOptions
 from ..dataset import Dataset
+from ..dataset._worker_processes import Context
 from .external_source import ExternalSource
 from .in_step import InStep
 from .selected import flat_dataset
@@ -27,7 +28,7 @@ class OfTorch(NamedTuple):
     sampler: Any = None
     num_workers: int | None = None
     collate_fn: Any = None
-    multiprocessing_context: Any = None
+    multiprocessing_context: Context | None = None
     seed: int | None = None
     persistent_workers: bool | None = None
 

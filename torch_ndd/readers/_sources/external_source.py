@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from ..._core.context.context import EvalContext
 from ..._core.context.device import DeviceLike
@@ -22,6 +22,7 @@ from ..._core.values.pipeline_values import unwrap
 from ..._core.values.tensor import Tensor, as_tensor
 from .._summary import brief
 
+Cycle = Literal["no", "quiet", "raise"]
 _CYCLES = {None: "no", False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -70,7 +71,7 @@ class ExternalSource:
         source: Callable[..., Any] | Iterable[Any],
         num_outputs: int = 1,
         *,
-        cycle: bool | str | None = None,
+        cycle: bool | Cycle | None = None,
         device: DeviceLike = "cpu",
         layout: str | Sequence[str | None] | None = None,
         dtype: Any = None,
@@ -289,7 +290,7 @@ class ExternalSource:
     def _checked_cycle(cycle: Any) -> str:
         if cycle is None or (isinstance(cycle, bool | str) and cycle in _CYCLES):
             return _CYCLES[cycle]
-        raise ValueError(f'ExternalSource: Invalid value {cycle!r} of cycle: it is None, False, "no", True, "quiet" or "raise"')
+        raise ValueError(f"ExternalSource: cycle must be one of {', '.join(get_args(Cycle))}, got {cycle!r}; False is 'no', True is 'quiet'")
 
     @staticmethod
     def _check_parameters(source: Callable[..., Any], most: int) -> int:

@@ -2,12 +2,14 @@
 """Several readers that deliver the same samples together."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ..._core.work.bad_samples import UnreadableSamples
 from .._base import Reader
+from .._shared_steps import SharedSteps
 from .._summary import brief
 from ..dataset._items import Items, first_sample
 
@@ -44,6 +46,8 @@ class InStep(Reader):
         for name, reader in parts.items():
             if not isinstance(reader, Reader):
                 raise TypeError(f"readers in step: {name!r} must be a reader or a map-style data set, got {type(reader).__name__}")
+            if isinstance(reader, SharedSteps):
+                raise TypeError(f"readers in step: {name!r} is a {reader._op}, which determines the order of its samples itself; use readers.Join")
         (first_name, first), *others = parts.items()
         for name, reader in others:
             for attribute, option in _SAME.items():
@@ -70,6 +74,12 @@ class InStep(Reader):
         if len(set(sizes.values())) > 1:
             raise RuntimeError(f"{self._op}: all must have the same number of samples, got {sizes}")
         return next(iter(sizes.values()))
+
+    def list_costs(self, column: str) -> np.ndarray:
+        for reader in self._parts.values():
+            with suppress(ValueError):
+                return reader.list_costs(column)
+        return super().list_costs(column)
 
     def _source(self, sample: int) -> str:
         return next(iter(self._parts.values()))._source(sample)

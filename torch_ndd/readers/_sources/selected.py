@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, Subset
 
-from ..._core.values.batch import Batch, as_batch
 from ..._core.work.bad_samples import UnreadableSamples
+from ..._core.work.sources import Sources
 from .._base import Reader
+from .._merge import merge_outputs
 from .._summary import brief
 
 
@@ -54,6 +55,11 @@ class Selected(Reader):
     def _source(self, sample: int) -> str:
         return self._parts[self._which[sample]]._source(int(self._numbers[sample]))
 
+    def list_costs(self, column: str) -> np.ndarray:
+        costs = [part.list_costs(column) for part in self._parts]
+        begins = np.cumsum([0, *map(len, costs)])
+        return np.concatenate(costs)[begins[self._which] + self._numbers]
+
     def start(self, samples: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
         which, numbers = self._which[samples], self._numbers[samples]
         started = []
@@ -74,17 +80,11 @@ class Selected(Reader):
             raise UnreadableSamples(reasons, causes)
         if len(found) == 1:
             return found[0][1]
-        order = np.argsort(np.concatenate([places for places, _ in found]))
-        return tuple(_merge(column, order) for column in zip(*(outputs for _, outputs in found), strict=True))
+        merged = merge_outputs([outputs for _, outputs in found], np.argsort(np.concatenate([places for places, _ in found])))
+        for k, batch in enumerate(merged):
+            if any(outputs[k].sources for _, outputs in found):
+                batch.sources = Sources(self._source, samples)
+        return merged
 
     def describe_bottleneck(self) -> tuple[str, str]:
         return self._parts[0].describe_bottleneck()
-
-
-def _merge(batches: Sequence[Batch], order: np.ndarray) -> Batch:
-    """Merge the samples of batches in this order."""
-    samples = [sample for batch in batches for sample in batch.tensors]
-    merged = as_batch([samples[k] for k in order.tolist()], layout=batches[0].layout)
-    sources = [source for batch in batches for source in batch.sources or ()]
-    merged.sources = tuple(sources[k] for k in order.tolist()) if len(sources) == len(samples) else ()
-    return merged

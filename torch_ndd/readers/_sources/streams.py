@@ -8,7 +8,7 @@ from typing import Any, cast
 from ..._core.context.states import check_state, equal, keys, row, whole
 from ..dataset import Collated
 from ..dataset._items import collate_outputs, prepare_item
-from ..dataset._worker_processes import Processes, WorkerFailure, describe_error
+from ..dataset._worker_processes import Context, Processes, WorkerFailure, check_context, describe_error
 from .external_source import ExternalSource
 
 MAX_SHARDS = 1 << 20
@@ -70,6 +70,12 @@ class Stream:
     def move_to(self, state: tuple[int, int]) -> None:
         (self._epoch, self._before), self._taken, self._resumed = state, 0, True
 
+    def has_begun(self, state: dict[str, Any]) -> bool:
+        return state["taken"][0][1] > 0
+
+    def is_incomplete(self, samples: int, batch_size: int) -> bool:
+        return samples < batch_size
+
     def set_epoch(self, epoch: int) -> None:
         """Make an epoch the next one."""
         self.move_to((whole()(epoch, f"{self._op}: epoch"), 0))
@@ -124,11 +130,13 @@ class IterableReader(Stream):
     """An iterable data set: shard k of n takes item k, k + n, ... It is iterated over once per epoch, on one thread or in one process."""
 
     def __init__(
-        self, dataset: Any, shard_id: int, num_shards: int, context: Any, keeps_process: bool, collate: Callable[[list[Any]], Any] | None
+        self, dataset: Any, shard_id: int, num_shards: int, context: Context | None, keeps_process: bool, collate: Callable[[list[Any]], Any] | None
     ) -> None:
         super().__init__()
         self._op = f"DataLoader({type(dataset).__name__})"
-        self._dataset, self._collate, self._context, self._keeps_process = dataset, collate, context, keeps_process
+        check_context(self._op, context)
+        self._dataset, self._collate, self._keeps_process = dataset, collate, keeps_process
+        self._context: Context | None = context
         self.shard_id, self.num_shards = shard_id, num_shards
         self._items, self._processes = Numbered(dataset), cast(Processes | None, None)
 

@@ -21,7 +21,7 @@ from .._base import LoaderOptions
 from .._order import Order
 from .._threads import READING_THREADS, ThreadedReader
 from ._items import collate_outputs, first_sample, prepare_item
-from ._worker_processes import Processes, WorkerFailure, describe_error
+from ._worker_processes import Context, Processes, WorkerFailure, check_context, describe_error
 
 
 class Dataset(ThreadedReader):
@@ -52,7 +52,7 @@ class Dataset(ThreadedReader):
 
     Raises:
         TypeError: a data set without ``__getitem__`` or ``__len__``, or that cannot be sent to processes; indices that are not integers.
-        ValueError: a negative ``num_workers``, ``sampler`` with ``random_shuffle``.
+        ValueError: a negative ``num_workers``, another start method, ``sampler`` with ``random_shuffle``.
         RuntimeError: at any step, for an item that cannot be read; the message names it, and its cause is the data set's exception.
 
     >>> reader = Dataset([(torch.arange(k), k % 2) for k in range(3)], 2)
@@ -69,7 +69,7 @@ class Dataset(ThreadedReader):
         device: DeviceLike = "cpu",
         *,
         collate_fn: Any = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: Context | None = None,
         num_workers: int | None = None,
         persistent_workers: bool | None = False,
         sampler: Any = None,
@@ -80,11 +80,14 @@ class Dataset(ThreadedReader):
             raise TypeError(f"{self._op}: dataset must have __getitem__ and __len__, got {type(dataset).__name__}")
         if num_workers is not None and num_workers < 0:
             raise ValueError(f"{self._op}: num_workers must not be negative, got {num_workers}")
+        check_context(self._op, multiprocessing_context)
         if sampler is not None:
             self._check_sampler(sampler)
         self._dataset, self._collate, self._sampler = dataset, collate_fn, sampler
-        self._context, self._workers, self._keeps_processes = multiprocessing_context, num_workers, bool(persistent_workers)
+        self._context: Context | None = multiprocessing_context
+        self._workers, self._keeps_processes = num_workers, bool(persistent_workers)
         self._processes: Processes | None = None
+        self._lender: Dataset | None = None  # whose threads are used
         self._begun = False  # an epoch
         self._activity = Activity()
 
@@ -107,6 +110,21 @@ class Dataset(ThreadedReader):
     @override
     def scan(self) -> int:
         return len(self._dataset if self._sampler is None else self._sampler)
+
+    @override
+    def list_costs(self, column: str) -> np.ndarray:
+        if column not in (getattr(self._dataset, "column_names", None) or ()):  # of a Hugging Face data set
+            return super().list_costs(column)
+        values = np.asarray(self._dataset[column])
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"{self._op}: column {column!r} holds {values.dtype}, not numbers")
+        return values
+
+    @override
+    def list_labels(self) -> np.ndarray | None:
+        targets = getattr(self._dataset, "targets", None)  # of torchvision's data sets
+        found = None if targets is None else np.asarray(targets)
+        return found if found is not None and found.ndim == 1 and len(found) == len(self._dataset) else None
 
     def _customize_order(self, order: Order) -> Order:
         if self._sampler is None:
@@ -141,7 +159,26 @@ class Dataset(ThreadedReader):
             return files[sample][0]
         return f"{type(self._dataset).__name__}[{sample}]"
 
+    @property
+    def delivers_items(self) -> bool:
+        """Whether items are collated here, so that those of several data sets can be collated together.
+
+        :meta private:
+        """
+        return self._collate is None and type(self) is Dataset
+
+    def share_threads(self, other: "Dataset") -> None:
+        """Use the threads of another data set, unless this one or the other has threads or processes of its own.
+
+        :meta private:
+        """
+        if other is not self and (self._context, self._workers, other._context, other._workers) == (None,) * 4:
+            self._lender = other
+
     def _pool(self) -> Workers:
+        if self._lender is not None:
+            self._process = os.getpid()
+            return self._lender._pool()
         if self._executor is None or self._process != os.getpid():
             count = (READING_THREADS if self._context is None else os.cpu_count() or 1) if self._workers is None else max(1, self._workers)
             self._processes = None
@@ -170,22 +207,19 @@ class Dataset(ThreadedReader):
 
     @override
     def finish(self, request: Any, samples: np.ndarray) -> Any:
+        return self._join_samples(self.list_reads(request, samples), samples)
+
+    def list_reads(self, request: Any, samples: np.ndarray) -> list[Callable[[], Any]]:
+        """Return a function for each sample of a request that waits for its item, or makes it.
+
+        :meta private:
+        """
         if request is not None and self._process != os.getpid():
             request = self.start(samples)
-        reads = [partial(self._read, sample) for sample in samples.tolist()] if request is None else [future.result for future in request]
-        return self._join_samples(reads, samples)
+        return [partial(self._read, sample) for sample in samples.tolist()] if request is None else [future.result for future in request]
 
     def _join_samples(self, reads: Sequence[Callable[[], Any]], samples: np.ndarray) -> Any:
-        items, causes, reasons = [], {}, {}
-        for k, read in enumerate(reads):
-            try:
-                items.append(read())
-            except WorkerFailure as error:
-                reasons[k], causes[k] = str(error), error.__cause__ or error
-            except Exception as error:
-                reasons[k], causes[k] = describe_error(error), error
-        if reasons:
-            raise UnreadableSamples(reasons, causes)
+        items = collect_items(reads)
         if self._collate is not None:
             return Collated(self._collate(items), len(items), tuple(map(self._source, samples.tolist())))
         return collate_outputs(items, tuple(map(self._source, samples.tolist())))
@@ -197,7 +231,8 @@ class Dataset(ThreadedReader):
 
     @override
     def describe_bottleneck(self) -> tuple[str, str]:
-        workers = self._executor.max_workers if self._executor is not None else 1
+        executor = self._executor if self._lender is None else self._lender._executor
+        workers = executor.max_workers if executor is not None else 1
         cores = self._activity.cores()
         if self._processes is not None:
             advice = "give it more processes (num_workers), or let it return paths, whose files are read and decoded by native threads"
@@ -211,6 +246,21 @@ class Dataset(ThreadedReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_processes": None}
+
+
+def collect_items(reads: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Return the items of a batch. Raise UnreadableSamples with the errors of all that cannot be read."""
+    items, causes, reasons = [], {}, {}
+    for k, read in enumerate(reads):
+        try:
+            items.append(read())
+        except WorkerFailure as error:
+            reasons[k], causes[k] = str(error), error.__cause__ or error
+        except Exception as error:
+            reasons[k], causes[k] = describe_error(error), error
+    if reasons:
+        raise UnreadableSamples(reasons, causes)
+    return items
 
 
 class Collated:

@@ -67,7 +67,7 @@ class Items(tuple[Any, ...]):
     value: Any
     """The items in the containers of torch's ``default_collate``, for loaders without a function."""
     samples: int
-    sources: tuple[str, ...]
+    sources: Sequence[str]
 
 
 _PLAIN = (str, bytes, bool, int, float, complex, np.generic, np.ndarray, torch.Tensor, type(None))
@@ -154,7 +154,7 @@ def with_parts(value: Sequence[Any], parts: list[Any]) -> Any:
         return parts
 
 
-def collate_outputs(items: Sequence[Any], sources: tuple[str, ...] = ()) -> Any:
+def collate_outputs(items: Sequence[Any], sources: Sequence[str] = ()) -> Any:
     """Return the items of a batch as a reader's outputs: a mapping, a named tuple, or :class:`Items`."""
     first = items[0]
     if isinstance(first, Mapping | tuple) and not first:
@@ -293,7 +293,7 @@ def leaves(value: Any) -> Iterator[Batch]:
     if isinstance(value, Batch):
         yield value
     else:
-        for part in _parts(value):
+        for part in parts_of(value):
             yield from leaves(part)
 
 
@@ -307,11 +307,11 @@ def count_of(outputs: Any) -> int:
 
 def _texts(value: Any) -> int:
     """Return the number of samples of a structure without a Batch."""
-    parts = _parts(value)
+    parts = parts_of(value)
     return _texts(parts[0]) if parts else len(value)
 
 
-def _parts(value: Any) -> list[Any]:
+def parts_of(value: Any) -> list[Any]:
     """Return the parts of a structure; a list or tuple with one plain value per sample has none."""
     if isinstance(value, Mapping):
         return list(value.values())
@@ -324,7 +324,7 @@ def first_sample(value: Any) -> Any:
     """Return the first sample of a structure of Batches."""
     if isinstance(value, Batch):
         return value.nth(0)
-    return map_parts(first_sample, value) if _parts(value) else value[0]
+    return map_parts(first_sample, value) if parts_of(value) else value[0]
 
 
 def map_parts(function: Callable[[Any], Any], value: Any) -> Any:

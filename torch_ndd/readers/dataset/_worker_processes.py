@@ -15,15 +15,20 @@ import weakref
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from multiprocessing.connection import Connection
+from multiprocessing.context import BaseContext
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
 from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import call_when_freed
+from ..._core.suggestions import check_choice
 from ._items import prepare_item
+
+StartMethod = Literal["fork", "spawn", "forkserver"]
+Context = StartMethod | BaseContext
 
 PARENT_CHECK_SECONDS = 0.5  # between checks that the parent is alive
 EXIT_SECONDS = 2.0  # seconds for an idle process to end
@@ -31,6 +36,12 @@ EXIT_SECONDS_AT_END = 0.5  # seconds for a process to end after SIGTERM
 
 MAX_FAILED_STARTS = 5  # in a row, of processes that a signal ends before they serve
 _ENDED = "its worker processes have ended"
+
+
+def check_context(op: str, context: Context | None) -> None:
+    """Raise ValueError for a string that is not a start method, before the processes are needed."""
+    if isinstance(context, str):
+        check_choice(op, "multiprocessing_context", context, get_args(StartMethod), ValueError)
 
 
 class RemoteError(Exception):
@@ -109,7 +120,7 @@ class Processes:
         TypeError: the data set cannot be pickled for processes that are not forked.
     """
 
-    def __init__(self, context: Any, count: int, dataset: Any, raw: bool, owner: Any) -> None:
+    def __init__(self, context: Context, count: int, dataset: Any, raw: bool, owner: Any) -> None:
         self._context: Any = multiprocessing.get_context(context) if isinstance(context, str) else context
         self._dataset, self._raw = dataset, raw
         self._seed = int.from_bytes(os.urandom(4), "little")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of Parquet files."""
 
+import copy
 import importlib
 import os
 import threading
@@ -25,7 +26,7 @@ from ...io._urls import call_filesystem, filesystem, find_urls, is_url, read_all
 from .._base import Reader
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, Sources, as_paths
-from ._columns import gathered_bytes, is_bytes, is_unsupported, promised_bytes, to_batch
+from ._columns import gathered_bytes, is_bytes, is_unsupported, number_type, promised_bytes, to_batch
 from ._files import import_arrow, open_file
 
 # Batches are made on this many threads; Arrow decodes without the GIL.
@@ -130,6 +131,35 @@ class Parquet(Reader):
             self._paths = paths
         return int(self._begins[-1])
 
+    @override
+    def list_costs(self, column: str) -> np.ndarray:
+        self.scan()
+        assert self._paths is not None
+        arrow, parts = import_arrow(self._op), []
+        for path in self._paths:
+            file = self._footer(path)
+            known = self._known_columns(file.schema_arrow)
+            if column not in known or number_type(known[column][1], arrow.types) is None:
+                names = ", ".join(name for name, (_, kind) in known.items() if number_type(kind, arrow.types) is not None)
+                raise ValueError(f'{self._op}: "{path}" has no column {column!r} of numbers; it has {names or "none"}')
+            source = known[column][0]
+            try:
+                for k in range(file.metadata.num_row_groups):
+                    check_sample(f"row group {k} has", promised_bytes(file.metadata.row_group(k), [source.field])[0], self._max_sample_bytes)
+                    values = source.whole(file.read_row_group(k, columns=[source.field], use_threads=False).column(0), arrow)
+                    parts.append(values.to_numpy(zero_copy_only=False))  # missing numbers become NaN
+            except Exception as error:
+                raise RuntimeError(f'{self._op}: column {column!r} of "{path}" cannot be read: {reason_of(error)}') from None
+            file.close()
+        return np.concatenate(parts)
+
+    @override
+    def narrow(self, column: str) -> "Parquet":
+        reader = copy.copy(self)
+        reader._columns, reader._paths = [column], None
+        reader.scan()
+        return reader
+
     def _find_files(self, source: str) -> list[str]:
         """Return the files of a path, a folder or a pattern."""
         try:
@@ -157,7 +187,8 @@ class Parquet(Reader):
         except Exception as error:
             raise RuntimeError(f'{self._op}: "{path}" cannot be read: {_other_kind(path) or reason_of(error)}') from None
 
-    def _select_columns(self, schema: Any) -> "list[_Column]":
+    def _known_columns(self, schema: Any) -> "dict[str, tuple[_Column, Any]]":
+        """Return the columns of a file and their types, by name."""
         types, columns = import_arrow(self._op).types, []
         for field in schema:
             if types.is_struct(field.type):
@@ -168,9 +199,12 @@ class Parquet(Reader):
                     columns += [(_Column(f"{field.name}.{inner_name}", field.name, inner_name), kind) for inner_name, kind in inner.items()]
             else:
                 columns.append((_Column(field.name, field.name, ""), field.type))
-        known = {column.name: (column, kind) for column, kind in columns}
+        return {column.name: (column, kind) for column, kind in columns}
+
+    def _select_columns(self, schema: Any) -> "list[_Column]":
+        types, known = import_arrow(self._op).types, self._known_columns(schema)
         if self._columns is None:
-            usable = [column for column, kind in columns if not is_unsupported(kind, types)]
+            usable = [column for column, kind in known.values() if not is_unsupported(kind, types)]
             if not usable:
                 found = ", ".join(f"{name} ({kind})" for name, (_, kind) in known.items())
                 raise RuntimeError(f"{self._op}: none of the columns can be converted to samples: {found}")

@@ -4,7 +4,7 @@
 import os
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from .._threads import ThreadedReader, pack_samples
 from ._index import Limits, Listed, VideoIndex, from_folder, from_list, sequences, spans, uniform_frames
 
 Path = str | os.PathLike[str]
+FrameNumbers = Literal["none", "scalar", "sequence"]
 _FRAME_NUMBERS = {"none": "none", "scalar": "scalar", "sequence": "sequence", False: "none", True: "scalar"}
 
 
@@ -29,7 +30,7 @@ class SequenceOptions(DecodingOptions, total=False):
     """Options of every video reader; see :class:`readers.Video`."""
 
     cache_bytes: int | None
-    enable_frame_num: str | bool | None
+    enable_frame_num: FrameNumbers | bool | None
     enable_timestamps: bool | None
     file_list: Path | None
     file_root: Path | None
@@ -57,7 +58,7 @@ class VideoReader(ThreadedReader):
         self._op = self._public_name or self._op
         enable_frame_num, image_type = options.get("enable_frame_num"), options.get("image_type")
         if enable_frame_num is not None and enable_frame_num not in _FRAME_NUMBERS:
-            raise RuntimeError(f"{self._op}: Invalid enable_frame_num value: {enable_frame_num!r}; it must be 'none', 'scalar' or 'sequence'")
+            raise RuntimeError(f"{self._op}: enable_frame_num must be one of {', '.join(get_args(FrameNumbers))}, got {enable_frame_num!r}")
         self._frame_numbers = _FRAME_NUMBERS[enable_frame_num or "none"]
         self._timestamps = bool(options.get("enable_timestamps"))
         self._image_type = types.RGB if image_type is None else image_type

@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Videos as sequences of frames, with several ways to pad the end of a video."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 from typing_extensions import Unpack
 
 from ..._core.context.device import DeviceLike
-from ...decoders._video import fill_values
+from ..._core.suggestions import check_choice
+from ...decoders._video import PadMode, fill_values
 from ...decoders._video import pad_mode as checked_pad_mode
 from ._base import SequenceOptions, VideoReader
 from ._index import Limits
+
+ListFormat = Literal["timestamps", "frames"]
+ListRounding = Literal["start_down_end_up", "start_up_end_down", "all_up", "all_down"]
 
 
 class Video(VideoReader):
@@ -42,7 +46,7 @@ class Video(VideoReader):
     """
 
     _public_name = "experimental.readers.Video"
-    _ROUNDING: ClassVar[dict[str, tuple[bool, bool]]] = {  # whether the start and the end are rounded up
+    _ROUNDING: ClassVar[dict[ListRounding, tuple[bool, bool]]] = {  # whether the start and the end are rounded up
         "start_down_end_up": (False, True),
         "start_up_end_down": (True, False),
         "all_up": (True, True),
@@ -56,21 +60,20 @@ class Video(VideoReader):
         device: DeviceLike = "cpu",
         num_inputs: int | None = None,
         *,
-        file_list_format: str | None = None,
+        file_list_format: ListFormat | None = None,
         file_list_include_end: bool | None = None,
-        file_list_rounding: str | None = None,
+        file_list_rounding: ListRounding | None = None,
         fill_value: Any = None,
-        pad_mode: str | None = None,
+        pad_mode: PadMode | None = None,
         sequence_length: int,
         uniform_sample: bool | None = None,
         **options: Unpack[SequenceOptions],
     ) -> None:
         super().__init__(max_batch_size, device, sequence_length, options)
-        if file_list_format not in (None, "timestamps", "frames"):
-            raise RuntimeError(f'{self._op}: file_list_format must be "timestamps" or "frames", got {file_list_format!r}')
+        if file_list_format is not None:
+            check_choice(self._op, "file_list_format", file_list_format, get_args(ListFormat))
         rounding = file_list_rounding or "start_down_end_up"
-        if rounding not in self._ROUNDING:
-            raise RuntimeError(f"{self._op}: Invalid file_list_rounding: {rounding!r}; it must be one of {', '.join(self._ROUNDING)}")
+        check_choice(self._op, "file_list_rounding", rounding, self._ROUNDING)
         self._limits = Limits(file_list_format == "frames", *self._ROUNDING[rounding])
         self._pad_mode = checked_pad_mode(self._op, pad_mode or "none")
         self._fill = fill_values(self._op, (0,) if fill_value is None else fill_value)

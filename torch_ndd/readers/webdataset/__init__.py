@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from typing_extensions import Unpack, override
 from ... import types
 from ..._core.context.device import DeviceLike
 from ..._core.process.files import open_text, text_of
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import read_all
@@ -23,6 +24,8 @@ from .._ranges.records import TAR, refuse, scan
 from .._ranges.remote import ranges_of
 from ._archive_paths import expand_paths
 from ._tar_headers import BLOCK, is_whole, mismatches, name_of, split_name
+
+MissingComponent = Literal["empty", "skip", "error"]
 
 _DTYPES = (
     torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
@@ -88,7 +91,7 @@ class Webdataset(Reader):
         decode: bool = False,
         dtypes: Any = None,
         index_paths: Path | Sequence[Path] | None = None,
-        missing_component_behavior: str | None = None,
+        missing_component_behavior: MissingComponent | None = None,
         **loader: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
@@ -119,8 +122,7 @@ class Webdataset(Reader):
     def _check(self) -> None:
         if not self._ext:
             raise RuntimeError(f"{self._op}: ext is empty")
-        if self._missing not in ("empty", "skip", "error"):
-            raise RuntimeError(f'{self._op}: missing_component_behavior must be "empty", "skip" or "error", got "{self._missing}"')
+        check_choice(self._op, "missing_component_behavior", self._missing, get_args(MissingComponent))
         if len(self._dtypes) != len(self._ext):
             raise RuntimeError(f"{self._op}: there are {len(self._dtypes)} dtypes for {len(self._ext)} outputs")
         for dtype in self._dtypes:

@@ -3,21 +3,23 @@
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
 
 from ..._core.context.device import DeviceLike
+from ..._core.suggestions import check_choice
 from .. import v2
 from ..timm._convert import convert_timm
+from . import Unknown
 from .steps import ChannelsBeforeFrames, PerSample
 from .transform import BatchTransform
 
-_UNKNOWN = ("raise", "per_sample")
 
-
-def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLike | None = None, adjust_orientation: bool = False) -> BatchTransform:
+def from_torchvision(
+    transform: Any, unknown: Unknown = "raise", *, device: DeviceLike | None = None, adjust_orientation: bool = False
+) -> BatchTransform:
     """Translate a transform of torchvision to one for whole batches, the function of a :class:`torch_ndd.DataLoader`.
 
     The result takes encoded files, which it decodes, or images, together with labels, boxes, masks and the like, in tuples and dicts as torchvision's
@@ -53,15 +55,14 @@ def from_torchvision(transform: Any, unknown: str = "raise", *, device: DeviceLi
     >>> transform(images).shape[0], transform(images).torch().max()
     ((3, 2, 2), tensor(1.))
     """
-    if unknown not in _UNKNOWN:
-        raise ValueError(f'from_torchvision: unknown must be "raise" or "per_sample", got {unknown!r}')
+    check_choice("from_torchvision", "unknown", unknown, get_args(Unknown), ValueError)
     return BatchTransform(_Translator(unknown).steps(transform, "transform"), device, adjust_orientation)
 
 
 class _Translator:
     """Translation of transforms to steps."""
 
-    def __init__(self, unknown: str) -> None:
+    def __init__(self, unknown: Unknown) -> None:
         self.unknown = unknown
 
     def steps(self, transform: Any, place: str) -> list[Any]:

@@ -3,20 +3,25 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 
 from ..._core.context.device import DeviceLike
+from ..._core.suggestions import check_choice
 from .. import v2
 from .._translation.transform import BatchTransform
 from . import _transforms as transforms
 from ._mixup import Mixup
 from ._policies import make_policy
+from ._transforms import EraseMode
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CROP_PCT = 0.875
-_INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "random")
+
+CropMode = Literal["center", "squash", "border"]
+TrainCropMode = Literal["rrc", "rkrc", "rkrr"]
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "random"]
 
 _MIXUP_ATTRIBUTES = (
     *("mixup_alpha", "cutmix_alpha", "cutmix_minmax", "mix_prob", "switch_prob"),
@@ -30,7 +35,7 @@ def from_timm(
     input_size: Size = 224,
     is_training: bool = False,
     no_aug: bool = False,
-    train_crop_mode: str | None = None,
+    train_crop_mode: TrainCropMode | None = None,
     scale: Sequence[float] | None = None,
     ratio: Sequence[float] | None = None,
     hflip: float = 0.5,
@@ -40,15 +45,15 @@ def from_timm(
     grayscale_prob: float = 0.0,
     gaussian_blur_prob: float = 0.0,
     auto_augment: str | None = None,
-    interpolation: str = "bilinear",
+    interpolation: Interpolation = "bilinear",
     mean: Sequence[float] = IMAGENET_MEAN,
     std: Sequence[float] = IMAGENET_STD,
     re_prob: float = 0.0,
-    re_mode: str = "const",
+    re_mode: EraseMode = "const",
     re_count: int = 1,
     re_num_splits: int = 0,
     crop_pct: float | None = None,
-    crop_mode: str | None = None,
+    crop_mode: CropMode | None = None,
     crop_border_pixels: int | None = None,
     use_prefetcher: bool = False,
     normalize: bool = True,
@@ -98,8 +103,12 @@ def from_timm(
     [(3, 32, 32), (3, 32, 32)]
     """
     _check_unsupported(others)
-    if interpolation not in _INTERPOLATIONS:
-        raise ValueError(f"from_timm: interpolation must be one of {', '.join(_INTERPOLATIONS)}, got {interpolation!r}")
+    train_crop_mode, crop_mode = train_crop_mode or "rrc", crop_mode or "center"
+    # All are checked, also those without effect beside the other arguments.
+    check_choice("from_timm", "interpolation", interpolation, get_args(Interpolation), ValueError)
+    check_choice("from_timm", "train_crop_mode", train_crop_mode, get_args(TrainCropMode), ValueError)
+    check_choice("from_timm", "crop_mode", crop_mode, get_args(CropMode), ValueError)
+    check_choice("from_timm", "re_mode", re_mode, get_args(EraseMode), ValueError)
     size = (int(input_size), int(input_size)) if isinstance(input_size, int) else (int(input_size[-2]), int(input_size[-1]))
     tensor_only = use_prefetcher or not normalize
     if is_training and not no_aug:
@@ -130,15 +139,13 @@ def _check_unsupported(arguments: Mapping[str, Any]) -> None:
 
 def _geometry(
     size: tuple[int, int],
-    mode: str | None,
+    mode: TrainCropMode,
     scale: Sequence[float] | None,
     ratio: Sequence[float] | None,
     interpolation: str,
     hflip: float,
     vflip: float,
 ) -> list[Any]:
-    if mode not in (None, "rrc", "rkrc", "rkrr"):
-        raise ValueError(f'from_timm: train_crop_mode must be "rrc", "rkrc" or "rkrr", got {mode!r}')
     steps: list[Any] = []
     if mode in ("rkrc", "rkrr"):
         resize = transforms.ResizeKeepRatio(
@@ -197,10 +204,8 @@ def _resize_and_crop(size: tuple[int, int], interpolation: str) -> list[Any]:
 
 
 def _evaluation(
-    size: tuple[int, int], crop_pct: float | None, mode: str | None, border: int | None, interpolation: str, mean: Sequence[float]
+    size: tuple[int, int], crop_pct: float | None, mode: CropMode, border: int | None, interpolation: str, mean: Sequence[float]
 ) -> list[Any]:
-    if mode not in (None, "center", "squash", "border"):
-        raise ValueError(f'from_timm: crop_mode must be "center", "squash" or "border", got {mode!r}')
     scaled = [math.floor(extent / (crop_pct or _CROP_PCT)) for extent in size]
     steps: list[Any] = [transforms.TrimBorder(border)] if border else []
     if mode == "squash":

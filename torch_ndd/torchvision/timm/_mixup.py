@@ -2,16 +2,17 @@
 """timm's Mixup: mixup and CutMix of a batch with its reverse, with label smoothing."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from ...augment._mixing import blend, mix_labels, paste_boxes, smooth_labels, soft_labels
 from .._draws import Draws
 
-_MODES = ("batch", "pair", "elem")
+Mode = Literal["batch", "pair", "elem"]
 
 
 class Mixup:
@@ -47,13 +48,12 @@ class Mixup:
         cutmix_minmax: Sequence[float] | None = None,
         prob: float = 1.0,
         switch_prob: float = 0.5,
-        mode: str = "batch",
+        mode: Mode = "batch",
         correct_lam: bool = True,
         label_smoothing: float = 0.1,
         num_classes: int = 1000,
     ) -> None:
-        if mode not in _MODES:
-            raise ValueError(f"Mixup: mode must be one of {', '.join(_MODES)}, got {mode!r}")
+        check_choice("Mixup", "mode", mode, get_args(Mode), ValueError)
         if cutmix_minmax is not None and len(cutmix_minmax) != 2:
             raise ValueError(f"Mixup: cutmix_minmax must be two numbers, got {cutmix_minmax!r}")
         self.mixup_alpha, self.cutmix_alpha = mixup_alpha, cutmix_alpha if cutmix_minmax is None else 1.0

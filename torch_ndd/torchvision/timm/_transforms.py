@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -14,8 +14,10 @@ from ...ops.random.distributions import normal
 from .._draws import Draws, round_half_even
 from .._sample import flatten, is_explicit_image, unflatten
 from ..v2 import RandomResizedCrop, functional
+from ..v2.functional._crop import PaddingMode
 from ..v2.functional._resize import resize_by_pillow
 
+EraseMode = Literal["const", "rand", "pixel"]
 _RANDOM = ("bilinear", "bicubic")
 
 
@@ -118,8 +120,9 @@ class ResizeKeepRatio(ImageTransform):
 class CenterCropOrPad(ImageTransform):
     """Crop the center, after padding smaller images."""
 
-    def __init__(self, size: Any, fill: Any = 0, padding_mode: str = "constant") -> None:
-        self.size, self.fill, self.padding_mode = _as_pair(size), fill, padding_mode
+    def __init__(self, size: Any, fill: Any = 0, padding_mode: PaddingMode = "constant") -> None:
+        self.size, self.fill = _as_pair(size), fill
+        self.padding_mode: PaddingMode = padding_mode
 
     def transform_images(self, images: Batch) -> Batch:
         height, width = extents(images)
@@ -133,8 +136,9 @@ class CenterCropOrPad(ImageTransform):
 class RandomCropOrPad(ImageTransform):
     """Crop a random window; place smaller images at random in it."""
 
-    def __init__(self, size: Any, fill: Any = 0, padding_mode: str = "constant") -> None:
-        self.size, self.fill, self.padding_mode = _as_pair(size), fill, padding_mode
+    def __init__(self, size: Any, fill: Any = 0, padding_mode: PaddingMode = "constant") -> None:
+        self.size, self.fill = _as_pair(size), fill
+        self.padding_mode: PaddingMode = padding_mode
 
     def transform_images(self, images: Batch) -> Batch:
         draws = Draws(images.batch_size)
@@ -177,14 +181,12 @@ class RandomErasing(ImageTransform):
         max_area: float = 1 / 3,
         min_aspect: float = 0.3,
         max_aspect: float | None = None,
-        mode: str = "const",
+        mode: EraseMode = "const",
         min_count: int = 1,
         max_count: int | None = None,
         num_splits: int = 0,
         in_place: bool = False,
     ) -> None:
-        if mode not in ("const", "rand", "pixel"):
-            raise ValueError(f'from_timm: re_mode must be "const", "rand" or "pixel", got {mode!r}')
         self.probability, self.min_area, self.max_area, self.mode = probability, min_area, max_area, mode
         self.min_aspect, self.max_aspect = min_aspect, max_aspect or 1 / min_aspect
         self.min_count, self.max_count, self.num_splits = min_count, max_count or min_count, num_splits

@@ -44,7 +44,7 @@ class ClampBoundingBoxes(Batched, reference.ClampBoundingBoxes):
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Clamp a leaf."""
-        return F.clamp_bounding_boxes(inpt, clamping_mode=self.clamping_mode)
+        return F.clamp_bounding_boxes(inpt, clamping_mode=self.clamping_mode)  # type: ignore[arg-type]
 
 
 class ClampKeyPoints(Batched, reference.ClampKeyPoints):

@@ -6,6 +6,8 @@ from typing import Any
 
 from ._augmentation import Augmentation
 
+__all__ = ["augmentation"]
+
 
 def augmentation(
     function: Callable[..., Any] | None = None,

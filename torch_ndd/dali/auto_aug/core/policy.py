@@ -9,6 +9,8 @@ import numpy as np
 
 from ._augmentation import Augmentation
 
+__all__ = ["Policy"]
+
 SubPolicy = list[tuple[Augmentation, float, int | None]]
 
 

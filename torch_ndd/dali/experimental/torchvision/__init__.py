@@ -5,22 +5,32 @@ A transform also takes an image or a batch without :class:`Compose`. Results equ
 ``tests/dali/known_differences.md``.
 """
 
-from . import v2 as v2
-from .v2 import CenterCrop as CenterCrop
-from .v2 import ColorJitter as ColorJitter
-from .v2 import Compose as Compose
-from .v2 import GaussianBlur as GaussianBlur
-from .v2 import Grayscale as Grayscale
-from .v2 import InterpolationMode as InterpolationMode
-from .v2 import Normalize as Normalize
-from .v2 import Pad as Pad
-from .v2 import PILToTensor as PILToTensor
-from .v2 import RandomApply as RandomApply
-from .v2 import RandomCrop as RandomCrop
-from .v2 import RandomGrayscale as RandomGrayscale
-from .v2 import RandomHorizontalFlip as RandomHorizontalFlip
-from .v2 import RandomResizedCrop as RandomResizedCrop
-from .v2 import RandomVerticalFlip as RandomVerticalFlip
-from .v2 import Resize as Resize
-from .v2 import ToPILImage as ToPILImage
-from .v2 import ToPureTensor as ToPureTensor
+from . import v2
+from .v2 import (
+    CenterCrop,
+    ColorJitter,
+    Compose,
+    GaussianBlur,
+    Grayscale,
+    InterpolationMode,
+    Normalize,
+    Pad,
+    PILToTensor,
+    RandomApply,
+    RandomCrop,
+    RandomGrayscale,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    RandomVerticalFlip,
+    Resize,
+    ToPILImage,
+    ToPureTensor,
+)
+
+# fmt: off
+__all__ = [
+    "CenterCrop", "ColorJitter", "Compose", "GaussianBlur", "Grayscale", "InterpolationMode", "Normalize", "PILToTensor", "Pad", "RandomApply",
+    "RandomCrop", "RandomGrayscale", "RandomHorizontalFlip", "RandomResizedCrop", "RandomVerticalFlip", "Resize", "ToPILImage", "ToPureTensor",
+    "v2",
+]
+# fmt: on

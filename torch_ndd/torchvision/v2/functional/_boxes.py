@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boxes and points only: formats, clamping and sanitizing."""
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
+from ...._core.suggestions import check_choice
 from ...._core.values.batch import Batch, as_batch, new_batch
+from ...._core.values.tv_tensors import ClampingMode, as_box_format
 from ... import tv_tensors
 from ..._numbers import batch_of
 from ..._sample import is_pure_tensor
@@ -25,7 +27,7 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
 
     Raises:
         TypeError: no ``new_format``, a value that is not boxes.
-        ValueError: ``old_format`` missing or not allowed; a conversion between rotated and unrotated boxes.
+        ValueError: ``old_format`` missing or not allowed; another ``new_format``; a conversion between rotated and unrotated boxes.
 
     >>> convert_bounding_box_format(torch.tensor([[1, 2, 4, 6]]), "XYXY", "XYWH")
     tensor([[1, 2, 3, 4]])
@@ -36,7 +38,7 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
         raise TypeError("convert_bounding_box_format() missing 1 required argument: 'new_format'")
     if old_format is not None:
         raise ValueError("convert_bounding_box_format: boxes have a format: old_format must be None")
-    format = BoundingBoxFormat[new_format.upper()] if isinstance(new_format, str) else new_format
+    format = as_box_format("convert_bounding_box_format", new_format)
     if format == inpt.format:
         return inpt
     # torchvision's arithmetic on the rows of all samples together.
@@ -51,7 +53,7 @@ def convert_bounding_box_format(inpt: Any, old_format: Any = None, new_format: A
     return inpt.over(converted, format=format)
 
 
-def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None, clamping_mode: Any = "auto") -> Any:
+def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None, clamping_mode: Literal["auto"] | ClampingMode = "auto") -> Any:
     """Clamp boxes to their canvas, from 0 to its extents.
 
     Args:
@@ -62,16 +64,16 @@ def clamp_bounding_boxes(inpt: Any, format: Any = None, canvas_size: Any = None,
     >>> clamp_bounding_boxes(torch.tensor([[-1.0, 2.0, 4.0, 60.0]]), "XYXY", (10, 20), "soft")
     tensor([[ 0.,  2.,  4., 10.]])
     """
-    if clamping_mode not in (None, "soft", "hard", "auto"):
-        raise ValueError(f"clamping_mode must be soft, hard, auto or None, got {clamping_mode}")
+    if clamping_mode is not None:
+        check_choice("clamp_bounding_boxes", "clamping_mode", clamping_mode, ("auto", "soft", "hard"), ValueError)
     if tv_tensors.is_batch_of(tv_tensors.BoundingBoxes, inpt):
         if format is not None or canvas_size is not None:
             raise ValueError("clamp_bounding_boxes: boxes have a format and a canvas: format and canvas_size must be None")
         rows = of_batch(inpt)
         mode = inpt.clamping_mode if clamping_mode == "auto" else clamping_mode
         return to_batch(_clamp(Rows(rows.values, rows.canvas, rows.owner, rows.format, mode)), inpt)
-    if isinstance(format, str):
-        format = BoundingBoxFormat[format.upper()]
+    if format is not None:
+        format = as_box_format("clamp_bounding_boxes", format)
     rotated = isinstance(inpt, single.BoundingBoxes) or (format is not None and single.is_rotated_bounding_format(format))
     # torchvision handles its own objects, rotated boxes and missing arguments, with its errors.
     if not is_pure_tensor(inpt) or rotated or format is None or canvas_size is None or clamping_mode == "auto":

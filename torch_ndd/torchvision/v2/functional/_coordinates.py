@@ -12,6 +12,7 @@ from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat, is_rotated_bounding_format
 
 from ...._core.values.batch import new_batch
+from ...._core.values.tv_tensors import as_box_format
 from ... import tv_tensors
 from ..._numbers import Number
 from ._dispatch import add_kernel
@@ -157,8 +158,8 @@ def to_batch(output: Rows, inpt: Any, **changed: Any) -> Any:
 
 def of_tensor(values: torch.Tensor, canvas_size: Any, format: Any = None, mode: Any = "soft") -> Rows:
     """Return the rows of boxes or points in a torch tensor."""
-    if isinstance(format, str):
-        format = BoundingBoxFormat[format.upper()]
+    if format is not None:
+        format = as_box_format("boxes", format)
     columns = 2 if format is None else tv_tensors.box_columns(format)
     return Rows(values.as_subclass(torch.Tensor).reshape(-1, columns), tuple(canvas_size), None, format, mode)  # type: ignore[arg-type]
 

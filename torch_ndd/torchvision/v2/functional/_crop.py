@@ -2,7 +2,7 @@
 """Windows and borders: crop, center_crop, pad, five_crop, ten_crop."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -10,16 +10,18 @@ from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
 from .... import types
+from ...._core.suggestions import check_choice
 from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.geometry.flip import flip
 from ....ops.geometry.slice import slice as cut
+from ....ops.geometry.warp import Border
 from ..._draws import round_half_even
 from ..._numbers import Number, first_failure, holds, number
 from ._coordinates import Rows, of_tensor, on_coordinates
 from ._dispatch import dispatch, fills, on_images, on_masks, rows, size_of
 
-PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
+PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
 
 
 def crop(inpt: Any, top: Any, left: Any, height: Any, width: Any) -> Any:
@@ -204,7 +206,7 @@ def center_crop_keypoints(inpt: torch.Tensor, canvas_size: tuple[int, int], outp
 # --- pad ---
 
 
-def pad(inpt: Any, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Any:
+def pad(inpt: Any, padding: Any, fill: Any = None, padding_mode: PaddingMode = "constant") -> Any:
     """Add borders.
 
     Args:
@@ -240,10 +242,9 @@ def sides(padding: Any, batch_size: int | None) -> tuple[Number, Number, Number,
     return (borders[0], borders[1], borders[0], borders[1]) if len(borders) == 2 else tuple(borders)  # type: ignore[return-value]
 
 
-def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
+def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: PaddingMode = "constant") -> Batch:
     left, top, right, bottom = sides(padding, images.batch_size)
-    if padding_mode not in PADDING_MODES:
-        raise ValueError(f"pad: `padding_mode` should be either 'constant', 'edge', 'reflect' or 'symmetric', but got {padding_mode!r}")
+    check_choice("pad", "padding_mode", padding_mode, get_args(PaddingMode), ValueError)
     values = fills(fill, images, "pad") or [0.0]
     if padding_mode != "constant" and len(values) > 1:
         raise ValueError(f"pad: padding mode {padding_mode!r} is not supported if fill is not one number")
@@ -260,7 +261,7 @@ def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: str = "con
 
 
 # torchvision's names, and those of the operators, which follow OpenCV.
-_BORDERS = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
+_BORDERS: dict[str, Border] = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
 
 
 def _check_borders(mode: str, height: Number, width: Number, left: Number, top: Number, right: Number, bottom: Number) -> None:
@@ -270,7 +271,7 @@ def _check_borders(mode: str, height: Number, width: Number, left: Number, top: 
             raise RuntimeError(f"pad: {first_failure(fits)}a {mode} border must be smaller than the image, got {border} for the {axis} {extent}")
 
 
-def _pad_mask(masks: Batch, padding: Any, fill: Any = None, padding_mode: str = "constant") -> Batch:
+def _pad_mask(masks: Batch, padding: Any, fill: Any = None, padding_mode: PaddingMode = "constant") -> Batch:
     if isinstance(fill, list | tuple):
         raise ValueError("pad: fill must be one number for masks, got a sequence")
     return _pad(masks, padding, fill, padding_mode)
@@ -280,7 +281,8 @@ pad_image, pad_video = on_images(pad, _pad)
 pad_mask = on_masks(pad, _pad_mask)
 
 
-def _pad_canvas(rows: Rows, padding: Any, padding_mode: str, what: str) -> tuple[Number, Number, tuple[Any, Any]]:
+def _pad_canvas(rows: Rows, padding: Any, padding_mode: PaddingMode, what: str) -> tuple[Number, Number, tuple[Any, Any]]:
+    check_choice("pad", "padding_mode", padding_mode, get_args(PaddingMode), ValueError)
     if padding_mode != "constant":
         raise ValueError(f"pad: padding mode {padding_mode!r} is not supported with {what}, only 'constant'")
     left, top, right, bottom = sides(padding, rows.batch_size)
@@ -288,7 +290,7 @@ def _pad_canvas(rows: Rows, padding: Any, padding_mode: str, what: str) -> tuple
     return left, top, (height + top + bottom, width + left + right)
 
 
-def _pad_boxes(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows:
+def _pad_boxes(rows: Rows, padding: Any, padding_mode: PaddingMode = "constant") -> Rows:
     left, top, canvas = _pad_canvas(rows, padding, padding_mode, "bounding boxes")
     if rows.rotated:
 
@@ -300,7 +302,7 @@ def _pad_boxes(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows
     return rows.with_values(_shift(rows, left, top), canvas).clamp_to_canvas()
 
 
-def _pad_points(rows: Rows, padding: Any, padding_mode: str = "constant") -> Rows:
+def _pad_points(rows: Rows, padding: Any, padding_mode: PaddingMode = "constant") -> Rows:
     left, top, canvas = _pad_canvas(rows, padding, padding_mode, "key points")
     return rows.with_values(_shift(rows, left, top), canvas)
 
@@ -313,7 +315,7 @@ def pad_bounding_boxes(
     format: BoundingBoxFormat,
     canvas_size: tuple[int, int],
     padding: Any,
-    padding_mode: str = "constant",
+    padding_mode: PaddingMode = "constant",
     clamping_mode: Any = "soft",
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return boxes of a padded image, and its size."""
@@ -322,7 +324,7 @@ def pad_bounding_boxes(
 
 
 def pad_keypoints(
-    keypoints: torch.Tensor, canvas_size: tuple[int, int], padding: Any, padding_mode: str = "constant"
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], padding: Any, padding_mode: PaddingMode = "constant"
 ) -> tuple[torch.Tensor, tuple[int, int]]:
     """Return points of a padded image, and its size."""
     output = _pad_points(of_tensor(keypoints, canvas_size), padding, padding_mode)

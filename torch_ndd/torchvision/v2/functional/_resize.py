@@ -9,8 +9,8 @@ from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.values.batch import Batch
+from ....ops.geometry.resize import Rule, resize_crop_mirror
 from ....ops.geometry.resize import resize as resample
-from ....ops.geometry.resize import resize_crop_mirror
 from ... import tv_tensors
 from ..._draws import to_int
 from ..._numbers import Number, first_failure, holds, number, numbers
@@ -116,7 +116,7 @@ def _resolve_mode(interpolation: Any, antialias: bool | None) -> tuple[Interpola
     return mode, smooth
 
 
-def _resample(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: str = "torch", **region: Any) -> Batch:
+def _resample(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: Rule = "torch", **region: Any) -> Batch:
     rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else rule  # whose nearest pixels are at centers
     return resample(images, size=rows(height, width), interp_type=FILTERS[mode], antialias=antialias, rule=rule, **region)
 
@@ -127,7 +127,7 @@ def _resize(
     interpolation: Any = InterpolationMode.BILINEAR,
     max_size: int | None = None,
     antialias: bool | None = True,
-    rule: str = "torch",
+    rule: Rule = "torch",
 ) -> Batch:
     mode, smooth = _resolve_mode(interpolation, antialias)
     height, width = size_of(images)
@@ -157,7 +157,7 @@ def resize_by_pillow(inpt: Batch, size: Any, interpolation: Any, max_size: int |
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
-def resize_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: str, crop: Any) -> Any:
+def resize_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: Rule, crop: Any) -> Any:
     """Resize a Batch of images and crop the window in the middle, computing only its pixels. None if an image is smaller than the window."""
     images = as_images("resize", inpt)
     mode, smooth = _resolve_mode(interpolation, antialias)
@@ -269,7 +269,7 @@ def _resized_crop(
     size: Any,
     interpolation: Any = InterpolationMode.BILINEAR,
     antialias: bool | None = True,
-    rule: str = "torch",
+    rule: Rule = "torch",
 ) -> Batch:
     named = (("top", top), ("left", left), ("height", height), ("width", width))
     y, x, h, w = (number("resized_crop", name, value, images.batch_size) for name, value in named)

@@ -60,7 +60,7 @@ def _text(value: Any) -> list[str]:
     if isinstance(value, bool):
         return ["yes" if value else "no"]
     if isinstance(value, list | tuple):
-        return [str(one) for one in value] or ["none"]
+        return [str(item) for item in value] or ["none"]
     return ["-" if value is None else str(value)]
 
 
@@ -95,7 +95,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _versions(build: dict[str, str]) -> dict[str, Any]:
-    made = {
+    versions = {
         "torch_ndd": _version("torch_ndd") or "not installed, imported from a folder",
         "folder": str(native.PATH.parent),
         "python": platform.python_version(),
@@ -105,8 +105,8 @@ def _versions(build: dict[str, str]) -> dict[str, Any]:
         "compiler": f"gcc {build['compiler']}",
     }
     if build["sanitizer"] != "none":
-        made["sanitizer"] = f"{build['sanitizer']}: this build is for tests and slow"
-    return made
+        versions["sanitizer"] = f"{build['sanitizer']}: this build is for tests and slow"
+    return versions
 
 
 _REINSTALL = "pip install --force-reinstall --no-deps . in the source folder"
@@ -158,7 +158,7 @@ def _cuda_remedy() -> str:
 def _gpu(number: int, architectures: str, missing: list[Missing]) -> str:
     properties = torch.cuda.get_device_properties(number)
     capability = properties.major * 10 + properties.minor
-    built = [int("".join(filter(str.isdigit, one))) for one in architectures.split(", ") if one]
+    built = [int("".join(filter(str.isdigit, name))) for name in architectures.split(", ") if name]
     if built and capability < min(built):
         missing.append(
             Missing(
@@ -226,36 +226,36 @@ _PATCHES = {
 
 def _codecs(missing: list[Missing]) -> dict[str, Any]:
     nvimgcodec = next(((name, version) for name in _NVIMGCODEC if (version := _version(name)) is not None), None)
-    made: dict[str, Any] = {}
+    codecs: dict[str, Any] = {}
     for name, content in _FILES.items():
         package, version = (_DECODERS[name], _version(_DECODERS[name])) if name in _DECODERS else nvimgcodec or (_NVIMGCODEC[0], None)
         problem = _problem(lambda content=content: _decode(content))
-        made[name] = f"{package} {version or ''}".strip() if problem is None else f"does not work: {problem}"
+        codecs[name] = f"{package} {version or ''}".strip() if problem is None else f"does not work: {problem}"
         if problem is not None:
             wanted = f"'{package}<0.10'" if package in _NVIMGCODEC else package  # as in pyproject.toml
             remedy = f"pip install {wanted}" if version is None else f"pip install --force-reinstall {wanted}"
             missing.append(Missing(f"{name} images", problem, remedy))
-    return made
+    return codecs
 
 
 def _patches(missing: list[Missing]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+    patches: dict[str, Any] = {}
     for name, patch in _PATCHES.items():
         package = next((one for one in patch.packages if _version(one) is not None), None)
         if package is None:
-            made[name] = None
+            patches[name] = None
             continue
         installed = f"{package} {_version(package)}"
         try:
             active = patch.is_active()
         except RuntimeError as error:  # the library cannot be loaded
-            made[name] = f"does not work: {error}"
+            patches[name] = f"does not work: {error}"
             continue
-        made[name] = f"active in {installed}" if active else f"not active in {installed}"
+        patches[name] = f"active in {installed}" if active else f"not active in {installed}"
         if not active:
             remedy = f"pip install {package}=={patch.release}"
             missing.append(Missing(f"a known {package}", f"{installed} runs as it is: {patch.otherwise}", remedy))
-    return made
+    return patches
 
 
 def _decode(content: bytes, device: str = "cpu") -> None:
@@ -298,19 +298,19 @@ _EXTRAS = {
 
 def _extras(missing: list[Missing]) -> dict[str, str]:
     """Return, for each extra of the package, the versions that it found or what is missing."""
-    made = {}
+    extras = {}
     for name, extra in _EXTRAS.items():
         lacking = [distribution for module, distribution in extra.packages.items() if not _importable(module)]
-        found = ", ".join(f"{one} {_version(one) or 'of unknown version'}" for one in extra.packages.values() if one not in lacking)
+        found = ", ".join(f"{package} {_version(package) or 'of unknown version'}" for package in extra.packages.values() if package not in lacking)
         problem = _problem(codec) if name == "video" and not lacking else None
-        made[name] = f"{found or 'needs nothing'}; for {extra.use}"
+        extras[name] = f"{found or 'needs nothing'}; for {extra.use}"
         if lacking:
-            made[name] = f"- without {', '.join(lacking)}; for {extra.use}"
+            extras[name] = f"- without {', '.join(lacking)}; for {extra.use}"
             missing.append(Missing(extra.use, f"{', '.join(lacking)} not installed", f"pip install torch_ndd[{name}]"))
         elif problem is not None:
-            made[name] = f"- {found}, without FFmpeg; for {extra.use}"
+            extras[name] = f"- {found}, without FFmpeg; for {extra.use}"
             missing.append(Missing(extra.use, problem, "install FFmpeg: apt-get install ffmpeg, or conda install ffmpeg"))
-    return made
+    return extras
 
 
 class _Library(NamedTuple):
@@ -329,22 +329,22 @@ _LIBRARIES = (
 
 
 def _libraries(missing: list[Missing]) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for one in _LIBRARIES:
-        if not _importable(one.module):
-            made[one.module] = None
-            missing.append(Missing(one.module, f"not installed; for {one.use}", f"pip install {one.distributions[0]}"))
+    versions: dict[str, Any] = {}
+    for library in _LIBRARIES:
+        if not _importable(library.module):
+            versions[library.module] = None
+            missing.append(Missing(library.module, f"not installed; for {library.use}", f"pip install {library.distributions[0]}"))
         else:
-            made[one.module] = next((v for name in one.distributions if (v := _version(name)) is not None), "of unknown version")
-    made["libjpeg-turbo"] = version = _scale.libjpeg_version()
+            versions[library.module] = next((v for name in library.distributions if (v := _version(name)) is not None), "of unknown version")
+    versions["libjpeg-turbo"] = version = _scale.libjpeg_version()
     if version is None:
         why = "the library was built where there is no libjpeg-turbo: decoders.image(at_least=...) decodes whole images"
         missing.append(Missing("scaled decoding of JPEG", why, f"apt install libjpeg-dev, or dnf install libjpeg-turbo-devel, then {_REINSTALL}"))
     compiler = shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
-    made["C++ compiler"] = compiler
+    versions["C++ compiler"] = compiler
     if compiler is None:
         missing.append(Missing("a C++ compiler", "not on the PATH; torch.compile needs one on the CPU", "apt install g++"))
-    return made
+    return versions
 
 
 def _importable(module: str) -> bool:
@@ -355,7 +355,7 @@ def _importable(module: str) -> bool:
 
 
 def _cpu(build: dict[str, str]) -> dict[str, Any]:
-    made = {
+    cpu = {
         "instructions": f"{build['simd']} ({platform.machine()})",
         "cpus": os.cpu_count(),
         "cpus of this process": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -365,8 +365,8 @@ def _cpu(build: dict[str, str]) -> dict[str, Any]:
     }
     quota = _quota()
     if quota is not None:
-        made["quota of the container"] = f"{quota:g} CPUs"
-    return made
+        cpu["quota of the container"] = f"{quota:g} CPUs"
+    return cpu
 
 
 def _quota() -> float | None:

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One column of all samples of a reader, such as labels or keys."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._core.values.batch import Batch
+from .._core.work.bad_samples import UnreadableSamples
+from ._sources.inner import InnerSource
+
+_SAMPLES_AT_ONCE = 16384
+
+
+def read_column(op: str, source: InnerSource, name: str, size: int) -> Iterator[Any]:
+    """Yield a column of all samples, some thousands at a time. Raise ValueError if there is none of this name, RuntimeError for a bad sample."""
+    narrow, ahead = source.narrow(name), None
+    at_once = _SAMPLES_AT_ONCE if narrow is not source else 256  # whole samples, perhaps images
+    for begin in [*range(0, size, at_once), size]:
+        samples = np.arange(begin, min(begin + at_once, size))
+        following = (narrow.start(samples), samples) if len(samples) else None
+        if ahead is not None:
+            try:
+                outputs = narrow.finish(*ahead)
+            except UnreadableSamples as bad:
+                first = min(bad.reasons)
+                sample = int(ahead[1][first])
+                raise RuntimeError(f"{op}: {source.what}: {name} of sample {sample} ({source.path(sample)}): {bad.reasons[first]}") from None
+            yield find_column(op, source.what, outputs, name)
+        ahead = following
+
+
+def find_column(op: str, what: str, outputs: Any, name: str) -> Any:
+    """Return an output by name; ``"label"`` is the last one of a tuple."""
+    if isinstance(outputs, Mapping):
+        if name in outputs:
+            return outputs[name]
+        raise ValueError(f"{op}: {what} has no output {name!r}, but {', '.join(map(str, outputs))}")
+    if name == "label" and len(outputs) > 1:
+        return outputs[-1]
+    raise ValueError(f"{op}: {what} has {len(outputs)} outputs without names; name them with ndd.Source(reader, fn) that returns a dict")
+
+
+def read_values(column: Any) -> np.ndarray:
+    """Return numbers, or texts as an array of bytes."""
+    if isinstance(column, Batch):
+        values = column.export_buffer().numpy()
+        if column.ragged_shapes is None and values.size == len(values):
+            return values.reshape(-1)
+        return np.array([np.asarray(sample).tobytes() for sample in column.tensors])
+    return np.array([value.encode() if isinstance(value, str) else value for value in column])
+
+
+class Keys(NamedTuple):
+    """Keys of some samples, as bytes one after the other."""
+
+    data: np.ndarray  # uint8
+    begins: np.ndarray  # int64 (N + 1)
+    is_number: bool
+
+    def text(self, k: int) -> str:
+        """Return a key for messages."""
+        content = self.data[self.begins[k] : self.begins[k + 1]].tobytes()
+        return str(int.from_bytes(content, "little", signed=True)) if self.is_number else repr(content.decode(errors="backslashreplace"))
+
+    def content(self, k: int) -> bytes:
+        return self.data[self.begins[k] : self.begins[k + 1]].tobytes()
+
+
+def keys_of(op: str, what: str, column: Any) -> Keys:
+    """Return the keys in a column: whole numbers, texts or bytes. Raise ValueError for other values."""
+    if isinstance(column, Batch):
+        values = column.export_buffer().numpy()
+        if column.ndim == 1 and values.dtype == np.uint8:
+            lengths = column.sample_shapes().numpy()[:, 0]
+            return Keys(values.reshape(-1), np.concatenate([[0], np.cumsum(lengths)]), False)
+        if column.ragged_shapes is None and values.size == len(values) and values.dtype.kind in "iu":
+            return Keys(np.ascontiguousarray(values, "<i8").reshape(-1).view(np.uint8), np.arange(len(values) + 1) * 8, True)
+        raise ValueError(f"{op}: {what}: keys must be whole numbers, texts or bytes, got {values.dtype} with {column.ndim} dimensions")
+    texts = [value.encode() if isinstance(value, str) else value for value in column]
+    if not all(isinstance(value, bytes) for value in texts):
+        raise ValueError(f"{op}: {what}: keys must be whole numbers, texts or bytes, got {type(column[0]).__name__}")
+    lengths = np.array([len(value) for value in texts], np.int64)
+    return Keys(np.frombuffer(b"".join(texts), np.uint8), np.concatenate([[0], np.cumsum(lengths)]), False)

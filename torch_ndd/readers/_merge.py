@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Outputs of several readers as those of one batch."""
+
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._core.values.batch import Batch, as_batch, new_batch
+from .._core.values.extents import find_lasting_extents
+from .dataset._items import fields_of, is_dataclass, parts_of, with_entries, with_fields, with_parts
+
+
+def merge_outputs(outputs: Sequence[Any], order: np.ndarray) -> Any:
+    """Merge equal structures of Batches: sample k of the result is sample ``order[k]`` of all samples, one output after the other."""
+    first = outputs[0]
+    if isinstance(first, Batch):
+        return _merge_batches(outputs, order)
+    if isinstance(first, Mapping):
+        return with_entries(first, {key: merge_outputs([output[key] for output in outputs], order) for key in first})
+    if is_dataclass(first):
+        return with_fields(first, {name: merge_outputs([fields_of(output)[name] for output in outputs], order) for name in fields_of(first)})
+    if parts_of(first):
+        parts = [merge_outputs(column, order) for column in zip(*outputs, strict=True)]
+        return tuple(parts) if type(first) is tuple else with_parts(first, parts)
+    values = list(chain.from_iterable(outputs))  # texts, or other values, one per sample
+    chosen = [values[k] for k in order.tolist()]
+    return tuple(chosen) if isinstance(first, tuple) else chosen
+
+
+def _merge_batches(batches: Sequence[Batch], order: np.ndarray) -> Batch:
+    first = batches[0]
+    if any(batch.pending is not None for batch in batches):  # the values of each sample are copied as soon as they are there
+        samples = [sample for batch in batches for sample in batch.tensors]
+        merged = as_batch([samples[k] for k in order.tolist()], layout=first.layout)
+    elif all(batch.ragged_shapes is None and batch.buffer.shape[1:] == first.buffer.shape[1:] for batch in batches):
+        merged = new_batch(torch.cat([batch.buffer for batch in batches])[torch.from_numpy(order)], None, first.layout)
+    else:
+        merged = _merge_unequal(batches, order)
+    over = getattr(first, "over", None)  # of batches with a meaning, such as boxes
+    if over is None:
+        return merged
+    if not hasattr(first, "canvas_size"):
+        return over(merged)
+    sizes = [size for batch in batches for size in batch.canvas_size]  # type: ignore[attr-defined]
+    return over(merged, canvas_size=[sizes[k] for k in order.tolist()])
+
+
+def _merge_unequal(batches: Sequence[Batch], order: np.ndarray) -> Batch:
+    shapes = torch.cat([batch.sample_shapes() for batch in batches])
+    layout = batches[0].layout
+    values = torch.cat([batch.buffer.reshape(-1) for batch in batches])
+    return new_batch(values, shapes, layout, fixed=find_lasting_extents(shapes.tolist(), layout)).select_samples(order.tolist())

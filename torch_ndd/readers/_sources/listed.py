@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of a reader that its caller chooses from the order of an epoch, as batches by cost do."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._core.work.bad_samples import BadSample, LeftOut, UnreadableSamples
+from ...io._limits import using
+from .._base import Reader
+from .._order import Position
+from .._shared_steps import SharedSteps
+
+
+class Readable(NamedTuple):
+    """What could be read of some samples."""
+
+    outputs: Any
+    """None if there is none."""
+    rows: np.ndarray
+    """For each sample of the outputs, which of the requested ones it is."""
+
+
+class Listed:
+    """Reads samples by number. A bad one changes only the batch that it is in."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Prepare the source for an epoch, and return its number of samples."""
+        reader = self.reader
+        with reader._lock, using(reader._url_limits):
+            self.follow(epoch)
+            reader._begin_epoch()
+            reader._started = True
+            return reader.count_epoch_samples(epoch)
+
+    def follow(self, epoch: int) -> None:
+        """Let the reader know the epoch: a mix counts what its sources have delivered."""
+        reader = self.reader
+        with reader._lock:
+            if reader._state.position != Position(epoch):
+                reader._state = reader._state.moved_to(Position(epoch))
+                reader._order = None if reader._can_change else reader._order
+
+    @property
+    def size(self) -> int | None:
+        """Return the number of samples of the source, if it is known without reading anything."""
+        return self.reader.scan() if self.reader._can_change else self.reader._size
+
+    @property
+    def changes(self) -> bool:
+        """Return whether the source may have another size in each epoch."""
+        return self.reader._can_change
+
+    @property
+    def samples(self) -> int:
+        """Return the number of samples that numbers stand for. A mix may deliver more or fewer in an epoch."""
+        with using(self.reader._url_limits):
+            return self.reader.scan()
+
+    @property
+    def raises(self) -> bool:
+        """Return whether a bad sample ends the loop."""
+        return self.reader._on_error == "raise"
+
+    @property
+    def depth(self) -> int:
+        """Return how many batches are read ahead."""
+        return self.reader._depth
+
+    @property
+    def shard(self) -> tuple[int, int]:
+        """Return the number of the reader's shard, and how many there are."""
+        return self.reader.shard_id, self.reader.num_shards
+
+    def name(self, sample: int) -> str:
+        """Return what a sample is, for messages."""
+        return f"sample {sample} ({self.reader._source(sample)})"
+
+    def note(self, sample: int, reason: str) -> None:
+        """Record a sample that is left out."""
+        self.reader.note_errors([BadSample(sample, self.reader._source(sample), reason)])
+
+    def start(self, samples: np.ndarray) -> Any:
+        """Start to read samples; return a request."""
+        with using(self.reader._url_limits):
+            return self.reader.start(samples)
+
+    def finish(self, request: Any, samples: np.ndarray) -> Readable:
+        """Return the samples of a request, by ``on_error``: bad ones are left out or replaced by others of the same batch."""
+        reader, rows = self.reader, np.arange(len(samples))
+        while len(rows):
+            try:
+                with using(reader._url_limits):
+                    return Readable(reader.finish(request, samples[rows]), rows)
+            except UnreadableSamples as bad:
+                with reader._lock:
+                    reader._note_bad(samples[rows], bad)
+                skips = self.reader._on_error == "skip" or isinstance(bad, LeftOut)
+                rows = self._substitute(samples, rows, sorted(bad.reasons), skips)
+            request = self.start(samples[rows])
+        return Readable(None, rows)
+
+    def _substitute(self, samples: np.ndarray, rows: np.ndarray, bad: list[int], skips: bool) -> np.ndarray:
+        good = np.delete(rows, bad)
+        good = good[~np.isin(samples[good], samples[rows[bad]])]  # the bad ones may have been there twice
+        if skips or not len(good):
+            return good
+        groups = self.reader._groups(samples) if isinstance(self.reader, SharedSteps) else np.zeros(len(samples), np.int64)
+        rows = rows.copy()
+        for group in np.unique(groups[rows[bad]]):
+            places = [k for k in bad if groups[rows[k]] == group]
+            alike = good[groups[good] == group]
+            rows[places] = np.resize(alike if len(alike) else good, len(places))
+        return rows
+
+    def read(self, samples: np.ndarray, head: int | None = None) -> Readable:
+        """Return the samples that can be read, without a record of the others; of files possibly no more than the first ``head`` bytes."""
+        rows = np.arange(len(samples))
+        while len(rows):
+            try:
+                with using(self.reader._url_limits):
+                    request = self.reader.start(samples[rows]) if head is None else self.reader.start_heads(samples[rows], head)
+                    return Readable(self.reader.finish(request, samples[rows]), rows)
+            except UnreadableSamples as bad:
+                if self.raises:
+                    with self.reader._lock:
+                        self.reader._note_bad(samples[rows], bad)
+                rows = np.delete(rows, sorted(bad.reasons))
+        return Readable(None, rows)

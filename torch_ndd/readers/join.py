@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Samples of two data sets with the same key."""
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from typing_extensions import Unpack, override
+
+from .._core.context.device import DeviceLike
+from .._core.process.workers import Workers
+from .._core.suggestions import check_choice
+from .._core.values.batch import Batch, new_batch, ragged_batch
+from .._core.work.bad_samples import LeftOut, UnreadableSamples
+from ._base import LoaderOptions, Reader
+from ._columns import Keys, find_column, keys_of, read_column
+from ._key_table import KeyTable
+from ._sources.inner import InnerSource
+from ._summary import brief
+
+Missing = Literal["raise", "skip", "empty"]
+
+_THREADS = 2  # each waits for a batch of the left reader, then for the right one's
+
+
+class Join(Reader):
+    """Join two data sets by a key: dicts of the outputs of both.
+
+    The samples, their order and the state are those of ``left``. At the first step the keys of ``right`` are read once, without the other columns of
+    :class:`Parquet`, into a table of 64-bit hashes and sample numbers, 16 bytes per sample. Each batch then reads its samples of ``right`` by number,
+    and compares the keys.
+
+    Args:
+        left: a reader with named outputs, built without shards; a map-style data set whose items are dicts; or a :class:`torch_ndd.Source` that
+            returns dicts.
+        right: likewise.
+        max_batch_size: default batch size of :meth:`next_epoch`.
+        device: ``"cpu"``.
+        on: the name of the output of both with the keys: whole numbers, texts or bytes.
+        missing: what to do with a sample of ``left`` whose key ``right`` does not have. ``"raise"`` RuntimeError. ``"skip"``: leave it out, and
+            continue with the following samples, so that batches stay full. ``"empty"``: deliver no elements, or NaN for numbers of float types.
+        loader: Options of all readers, see :class:`LoaderOptions`. A sample that one of both cannot read is a bad sample.
+
+    Raises:
+        TypeError: a source that is not a reader or a map-style data set, or that can only be read from its begin.
+        ValueError: another ``missing``; a source with shards, an order or an ``on_error`` of its own, or that has begun; at the first step, outputs
+            without names, without the key, or keys of other types.
+        RuntimeError: at the first step, a key that ``right`` has twice, or an output that both have; at any step, a missing key.
+
+    >>> images = [{"id": "b", "pixels": torch.zeros(2)}, {"id": "a", "pixels": torch.ones(2)}]
+    >>> captions = [{"id": "a", "label": 1}, {"id": "b", "label": 2}]
+    >>> [(batch["id"], batch["label"].torch().tolist()) for batch in Join(images, captions, on="id").next_epoch(2)]
+    [(['b', 'a'], [2, 1])]
+    """
+
+    def __init__(
+        self,
+        left: Any,
+        right: Any,
+        max_batch_size: int | None = None,
+        device: DeviceLike = "cpu",
+        *,
+        on: str,
+        missing: Missing = "raise",
+        **loader: Unpack[LoaderOptions],
+    ) -> None:
+        super().__init__(max_batch_size, device, loader)
+        check_choice(self._op, "missing", missing, get_args(Missing), ValueError)
+        self._brief, self._on, self._policy_of_missing = f"{brief(left)} and {brief(right)}, on={on!r}", on, missing
+        self._left, self._right = (InnerSource(self._op, what, what, source) for what, source in (("left", left), ("right", right)))
+        self._needs = {f"{part.name}: {what}": path for part in (self._left, self._right) for what, path in part.reader._needs.items()}
+        self._can_change = self._left.reader._can_change
+        # Functions may draw random numbers, in the order of the batches; so they run where the batch is requested, not ahead of it.
+        self._reads_ahead = not (self._left.has_functions or self._right.has_functions)
+        self._table: KeyTable | None = None
+        self._template: Any = None  # outputs of right, for batches without any
+        self._executor: Workers | None = None
+        self._process = 0
+
+    @override
+    def scan(self) -> int:
+        if self._table is None:
+            size = self._right.scan()
+            self._table = KeyTable(lambda: self._read_keys(size), size, int.from_bytes(os.urandom(8), "little"), self._compare)
+        return self._left.scan()
+
+    def _read_keys(self, size: int) -> Any:
+        for column in read_column(self._op, self._right, self._on, size):
+            yield keys_of(self._op, "right", column)
+
+    def _compare(self, first: int, second: int) -> None:
+        """Raise RuntimeError if two samples of the right have the same key."""
+        source, samples = self._right.narrow(self._on), np.array([first, second])
+        keys = keys_of(self._op, "right", find_column(self._op, "right", source.finish(source.start(samples), samples), self._on))
+        if keys.content(0) == keys.content(1):
+            paths = " and ".join(f"sample {sample} ({self._right.path(sample)})" for sample in (first, second))
+            raise RuntimeError(f"{self._op}: right has the key {keys.text(0)} twice: {paths}")
+
+    @override
+    def _begin_source(self) -> None:
+        self._left.reader._begin_source()
+        self._right.reader._begin_source()
+
+    def _source(self, sample: int) -> str:
+        return self._left.path(sample)
+
+    @override
+    def start(self, samples: np.ndarray) -> "Future[dict[str, Any]] | Any":
+        if not self._reads_ahead:
+            return self._left.start(samples)
+        if self._executor is None or self._process != os.getpid():
+            self._executor, self._process = Workers(_THREADS, self._op, self), os.getpid()
+        return self._executor.submit(self._read, self._left.start(samples), samples)
+
+    @override
+    def finish(self, request: Any, samples: np.ndarray) -> dict[str, Any]:
+        if not self._reads_ahead:
+            return self._read(request, samples)
+        if self._process != os.getpid():
+            request = self.start(samples)
+        return request.result()
+
+    def _read(self, request: Any, samples: np.ndarray) -> dict[str, Any]:
+        """Read a batch of the left, then the samples of the right with its keys."""
+        assert self._table is not None
+        left = self._left.finish(request, samples)
+        keys = keys_of(self._op, "left", find_column(self._op, "left", left, self._on))
+        if keys.is_number != self._table.is_number:
+            kinds = ["whole numbers" if number else "texts" for number in (keys.is_number, self._table.is_number)]
+            raise ValueError(f"{self._op}: the keys {self._on!r} of left are {kinds[0]}, but those of right {kinds[1]}")
+        places = self._table.find(keys)
+        right, found = self._read_right(keys, places)
+        if len(found) < len(samples):
+            absent = np.setdiff1d(np.arange(len(samples)), found).tolist()
+            reasons = {k: f"right has no sample with the key {keys.text(k)}" for k in absent}
+            if self._policy_of_missing == "skip":
+                raise LeftOut(reasons)
+            if self._policy_of_missing == "raise":
+                raise RuntimeError(f"{self._op}: sample {absent[0]} ({self._source(int(samples[absent[0]]))}): {reasons[absent[0]]}")
+            right = {name: _spread(column, found, len(samples), name) for name, column in right.items()}
+        if both := [name for name in right if name in left]:
+            raise RuntimeError(f"{self._op}: both sources have an output {both[0]!r}; rename it with ndd.Source(reader, fn)")
+        return {**left, **right}
+
+    def _read_right(self, keys: Keys, places: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
+        """Return the outputs of the right without the key, and for which of the keys they are."""
+        chosen = np.flatnonzero(places >= 0)
+        while len(chosen):
+            try:
+                outputs = self._right.finish(self._right.start(places[chosen]), places[chosen])
+            except UnreadableSamples as bad:
+                reasons = {int(chosen[k]): f"right: {self._right.path(int(places[chosen[k]]))}: {reason}" for k, reason in bad.reasons.items()}
+                raise UnreadableSamples(reasons, {int(chosen[k]): cause for k, cause in bad.causes.items()}) from None
+            theirs = keys_of(self._op, "right", find_column(self._op, "right", outputs, self._on))
+            same = np.array([keys.content(k) == theirs.content(n) for n, k in enumerate(chosen.tolist())])
+            if same.all():
+                return {name: column for name, column in outputs.items() if name != self._on}, chosen
+            chosen = chosen[same]  # the hash of a missing key is that of another
+        if self._policy_of_missing != "empty":
+            return {}, chosen
+        if self._template is None:
+            sample = np.zeros(1, np.int64)
+            self._template = self._right.finish(self._right.start(sample), sample)
+        return {name: column for name, column in self._template.items() if name != self._on}, chosen
+
+    @override
+    def describe_bottleneck(self) -> tuple[str, str]:
+        return self._left.reader.describe_bottleneck()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_executor": None, "_process": 0}
+
+
+def _spread(column: Any, found: np.ndarray, size: int, name: str) -> Any:
+    """Return a column with empty samples where none was found. Of a column that only shows the type, no sample is used."""
+    if not isinstance(column, Batch):
+        if isinstance(column, Mapping) or not column or not isinstance(column[0], str | bytes):
+            raise ValueError(f"readers.Join: output {name!r} has no empty value for a missing key; use missing='skip'")
+        values = [type(column[0])()] * size
+        for n, k in enumerate(found.tolist()):
+            values[k] = column[n]
+        return values
+    buffer = column.export_buffer()
+    if column.ndim == 0:
+        if not buffer.is_floating_point():
+            raise ValueError(f"readers.Join: output {name!r} is a number without an empty value for a missing key; use missing='skip'")
+        numbers = torch.full((size,), float("nan"), dtype=buffer.dtype)
+        numbers[torch.from_numpy(found)] = buffer[: len(found)]
+        return new_batch(numbers, None, column.layout)
+    shapes = np.zeros((size, column.ndim), np.int64)
+    shapes[found] = column.sample_shapes().numpy()[: len(found)]
+    return ragged_batch(buffer.reshape(-1)[: int(shapes.prod(1).sum())], shapes, column.layout)
