@@ -64,6 +64,9 @@ def main(arguments: list[str] | None = None) -> int:
     reading.add_argument("--steps", type=int, default=40, help="batches a round")
     host = suites.add_parser("host", parents=[common], help="what calls on a GPU cost the host, measured without one (needs nvcc)")
     host.add_argument("--rounds", type=int, default=4, help="times 50 repeated calls")
+    robots = suites.add_parser("robots", parents=[common], help="readers.LeRobot against torchcodec in a DataLoader")
+    robots.add_argument("--rounds", type=int, default=5)
+    robots.add_argument("--steps", type=int, default=8, help="batches a round")
     mixed = suites.add_parser("mixing", parents=[common], help="several data sets of numbers as one, against Grain and torch's samplers")
     mixed.add_argument("--rounds", type=int, default=7)
     mixed.add_argument("--steps", type=int, default=100, help="batches a round")
@@ -94,7 +97,24 @@ def run(options: argparse.Namespace) -> int:
     """Run the chosen benchmark, print and store its report."""
     from rich.console import Console
 
-    from . import _report, _results, batches, compiled, cores, large, main_job, mixing, ops, readers, recipes, tokens, torchvision, training, unusual
+    from . import (
+        _report,
+        _results,
+        batches,
+        compiled,
+        cores,
+        large,
+        main_job,
+        mixing,
+        ops,
+        readers,
+        recipes,
+        robots,
+        tokens,
+        torchvision,
+        training,
+        unusual,
+    )
 
     console = Console()
     if options.suite == "report":
@@ -102,7 +122,16 @@ def run(options: argparse.Namespace) -> int:
         return 0
     suites: dict[str, Any] = {
         **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision, "tokens": tokens},
-        **{"compiled": compiled, "large": large, "readers": readers, "training": training, "cores": cores, "batches": batches, "mixing": mixing},
+        **{
+            "compiled": compiled,
+            "large": large,
+            "readers": readers,
+            "training": training,
+            "cores": cores,
+            "batches": batches,
+            "mixing": mixing,
+            "robots": robots,
+        },
     }
     if options.suite == "host":
         from .cuda import host as host_calls

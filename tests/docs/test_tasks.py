@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 from _forks import SCRIPT, Forks
+from _robots import write_v3
+from _videos import encoders
 from PIL import Image
 
 import torch_ndd as ndd
@@ -63,6 +65,11 @@ def test_custom_dataset(data: Any, run: Run) -> None:
 
 def test_own_operator(data: Any, run: Run) -> None:
     assert run("own_operator", data.folder) == ["(4, 48, 48, 3) [0, 255] (4, 3) True"] * 2
+
+
+def test_robots_task_runs(tmp_path: Path, run: Run) -> None:
+    encoders()
+    assert set(run("robots", write_v3(tmp_path))) == {"torch.Size([4, 3, 3, 64, 64]) torch.Size([4, 4, 3]) torch.Size([4, 4])"}
 
 
 def test_speech_task_runs(data: Any, run: Run) -> None:

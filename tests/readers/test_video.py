@@ -252,3 +252,41 @@ def test_max_sample_bytes_bounds_a_sequence(videos: list[Path]) -> None:
             epoch(kind(filenames=videos, sequence_length=6, max_sample_bytes=size - 1))
     with pytest.raises(RuntimeError, match=f"have {4 * size} bytes, more than max_sample_bytes={size}"):
         epoch(ndd.readers.Video(filenames=videos, sequence_length=6, dtype=ndd.float32, max_sample_bytes=size))
+
+
+@pytest.mark.parametrize(
+    ("box", "at", "values", "reason"),
+    [
+        ("stsz", 8, [10**9], "Invalid data found"),  # sizes of frames: more than the table has
+        ("stsz", 4, [1, 10**9], "cannot be opened"),  # of equal size
+        ("stts", 8, [10**9], None),  # durations
+        ("stts", 8, [12, -1024], None),  # times run backwards
+        ("stts", 8, [12, 0], "the times of its frames do not increase"),
+        ("ctts", 8, [12, -(10**9)], "it has no frames that can be decoded"),
+    ],
+    ids=str,
+)
+def test_promised_frames_and_times_are_not_trusted(tmp_path: Path, box: str, at: int, values: list[int], reason: str | None) -> None:
+    content = bytearray(encode(frames_of(12)))
+    begin = content.index(box.encode()) + 4 + at
+    for k, value in enumerate(values):
+        content[begin + 4 * k : begin + 4 * k + 4] = (value & 0xFFFFFFFF).to_bytes(4, "big")
+    path = tmp_path / "x.mp4"
+    path.write_bytes(content)
+    for kind in (ndd.readers.Video, new):
+        if reason is None:
+            assert epoch(kind(filenames=path, sequence_length=12)) == [" ".join(f"a{k}" for k in range(12))]
+        else:
+            with pytest.raises(RuntimeError, match=rf"readers\.Video: .*x\.mp4.*{reason}"):
+                epoch(kind(filenames=path, sequence_length=12))
+
+
+def test_overlapping_sequences_come_from_the_cache(videos: list[Path]) -> None:
+    plain, cached = (
+        ndd.readers.Video(4, filenames=videos, sequence_length=3, step=1, random_shuffle=True, seed=5, cache_bytes=size) for size in (None, 1 << 20)
+    )
+    for _ in range(2):
+        for (expected,), (found,) in zip(plain, cached, strict=True):
+            assert np.array_equal(np.asarray(expected.torch()), np.asarray(found.torch()))
+    with pytest.raises(ValueError, match=r"readers\.Video: cache_bytes must not be negative, got -1"):
+        ndd.readers.Video(filenames=videos, sequence_length=3, cache_bytes=-1)

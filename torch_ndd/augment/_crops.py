@@ -14,7 +14,7 @@ from .._core.context.rng import RNG, WORDS_PER_CALL, get_default_rng
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.collect import fence
 from .._core.values.dispatch import output, run
-from .._core.values.pipeline_values import unwrap
+from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor, as_tensor
 from .._core.work.pending import ALL_SAMPLES
 from ..decoders.image import image as decode_image

@@ -10,7 +10,7 @@ import torch
 from .. import types
 from .._core.operators.operator import T
 from .._core.values.batch import Batch, as_batch, new_batch, ragged_batch
-from .._core.values.pipeline_values import unwrap
+from .._core.values.operand import unwrap
 from .._core.values.tensor import as_tensor
 from ..ops.audio.masks import frequency_mask, time_mask
 from ..ops.geometry.resize import resize

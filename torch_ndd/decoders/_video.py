@@ -2,6 +2,7 @@
 """Frames of videos for the decoder and the readers: selecting frame numbers and getting the frames from torchcodec."""
 
 import importlib
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -76,8 +77,6 @@ def reason(error: Exception) -> str:
     return re.sub(r"^\w+, \S+\.cpp:\d+, ", "", str(error).strip()) or type(error).__name__
 
 
-# Bytes of frames that are decoded per call of torchcodec, in addition to the result.
-_PART_BYTES = 16 << 20
 # The first bytes of files in which FFmpeg finds a frame by its time: ISO (MP4, MOV, 3GP), Matroska and WebM, FLV, WMV, Ogg, GIF, AVI.
 _ISO = (b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot")
 _OTHERS = (b"\x1a\x45\xdf\xa3", b"FLV", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"OggS", b"GIF8", b"RIFF")
@@ -91,6 +90,8 @@ def _name_kind(error: Exception, begin: bytes) -> Exception:
     kind, text = native.file_kind(begin), reason(error)
     if not begin:
         return RuntimeError("the file is empty")
+    if isinstance(error, json.JSONDecodeError):  # torchcodec's description of the video has an infinite rate
+        return RuntimeError("the times of its frames do not increase")
     if "video stream is unknown" in text:
         return RuntimeError(f"it has no video{kind and f': it is {kind}'}")
     if kind and not any(name in kind for name in _VIDEOS):
@@ -133,6 +134,7 @@ class Video:
             raise _name_kind(error, begin) from None
         metadata = self._decoder.metadata
         self.count = int(metadata.num_frames or 0)
+        self.rate = float(metadata.average_fps or 0.0)  # frames per second
         self.height, self.width = int(metadata.height or 0), int(metadata.width or 0)
         if self._in_order:  # frames before the first key frame cannot be decoded
             keys = self._decoder._get_key_frame_indices()
@@ -143,9 +145,13 @@ class Video:
 
     def check(self, count: int, item_bytes: int = 1) -> None:
         """Raise RuntimeError or MemoryError if this many frames are more than a sample may have."""
-        size = f"{self.height}x{self.width}"
-        what = f"{count} frames of {size} have" if count > 1 else f"a frame of {size} has"
-        check_sample(what, count * item_bytes * self.frame_bytes, self._max_bytes)
+        check_frames(count, self.height, self.width, self._max_bytes, item_bytes)
+
+    def find_keys(self) -> np.ndarray:
+        """Return the numbers of the key frames, increasing; none where frames are counted from the beginning."""
+        if self._in_order is not False:
+            return np.zeros(0, np.int64)
+        return np.unique(np.asarray([*self._decoder._get_key_frame_indices()], np.int64))
 
     @property
     def frame_bytes(self) -> int:
@@ -183,46 +189,45 @@ class Video:
         bounds = np.searchsorted(place[order], np.arange(len(wanted) + 1))
         output = torch.empty(0)
         # The size comes from a decoded frame: that in the header differs for rotated videos. So one is decoded even if all are filled.
-        for first, part, times in self._decode(wanted if len(wanted) else np.zeros(1, np.int64)):
-            if part[0].numel() != self.frame_bytes:
-                raise RuntimeError(f"a frame has {part.shape[1]}x{part.shape[2]} pixels, and the first ones have {self.height}x{self.width}")
+        for k, frame, time in self.decode(wanted if len(wanted) else np.zeros(1, np.int64)):
             if out is None:
-                if len(part) == len(numbers) and np.array_equal(numbers, wanted):
-                    return part, times
                 out = native.empty([len(numbers) * self.frame_bytes], torch.uint8, torch.device("cpu"))
-            output = out.view(len(numbers), *part.shape[1:])
+            output = out.view(len(numbers), *frame.shape)
             if not len(wanted):
                 break
-            chosen = order[bounds[first] : bounds[first + len(part)]]
-            targets, sources = real[chosen], place[chosen] - first
-            seconds[targets] = times[sources]
-            if len(chosen) == len(part) and targets[-1] - targets[0] == len(part) - 1 and (np.diff(targets) == 1).all():
-                output[targets[0] : targets[-1] + 1].copy_(part)
-            else:
-                for target, source in zip(targets.tolist(), sources.tolist(), strict=True):
-                    output[target].copy_(part[source])
+            targets = real[order[bounds[k] : bounds[k + 1]]]
+            output.numpy()[targets] = frame.numpy()  # torch would split the copy among threads, which wait for each other
+            seconds[targets] = time
         if len(real) < len(numbers):
             output[torch.from_numpy(numbers < 0)] = fill.expand(*output.shape[1:])
         return output, seconds
 
-    def _decode(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
-        """Decode increasing frame numbers, in parts: the position of the first one, frames, and times."""
-        if self._decodes_in_order():
-            yield from self._decode_in_order(wanted, 0)
-            return
-        step = max(1, _PART_BYTES // self.frame_bytes)
-        for first in range(0, len(wanted), step):
+    def decode(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, float]]:
+        """Decode increasing frame numbers: yield the position of each, the frame (height, width, 3), and its time in seconds.
+
+        torchcodec decodes each group of pictures once, from its key frame to the last frame wanted, and converts only the frames wanted to RGB. One
+        frame for each call: a call for many, whose result is a new tensor of tens of megabytes, takes 1.2 times as long for frames of 640x480.
+
+        Raise EndsEarlyError if there are fewer frames than the index of the file says, RuntimeError for a frame of another size.
+        """
+        for k, frame, time in self._decode_in_order(wanted, 0) if self._decodes_in_order() else self._decode_by_number(wanted):
+            if frame.numel() != self.frame_bytes:
+                raise RuntimeError(f"a frame has {frame.shape[0]}x{frame.shape[1]} pixels, and the first ones have {self.height}x{self.width}")
+            yield k, frame, time
+
+    def _decode_by_number(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, float]]:
+        for k, number in enumerate(wanted.tolist()):
             try:
                 with self._reading():
-                    batch = self._decoder.get_frames_at(indices=wanted[first : first + step].tolist())
+                    frame = self._decoder.get_frame_at(number)
             except (IndexError, RuntimeError) as error:
                 if "no more frames" not in str(error):
                     raise
                 self._in_order = True  # the index of the file is wrong: decode in order from now on
                 self._reopen()
-                yield from self._decode_in_order(wanted, first)
+                yield from self._decode_in_order(wanted, k)
                 return
-            yield first, batch.data, batch.pts_seconds.numpy()
+            yield k, frame.data, frame.pts_seconds
 
     def _decodes_in_order(self) -> bool:
         in_order = self._in_order
@@ -238,14 +243,14 @@ class Video:
                 self._reopen()
         return in_order
 
-    def _decode_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, np.ndarray]]:
+    def _decode_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, float]]:
         if self._next > wanted[first]:
             self._reopen()
         for k in range(first, len(wanted)):
             frame, time = self._decode_next()
             while self._next <= wanted[k]:
                 frame, time = self._decode_next()
-            yield k, frame[None], np.array([time])
+            yield k, frame, time
 
     def _decode_next(self) -> tuple[torch.Tensor, float]:
         """Return the frame that comes next and its time."""
@@ -279,7 +284,7 @@ class Video:
         slack = 1e-6  # times in text have fewer digits than a frame's
         low, high = 0, self.count  # the first frame that begins at the time or, without ``up``, after it
         if self._decodes_in_order():
-            for number, _, (begin,) in self._decode_in_order(np.arange(high), 0):
+            for number, _, begin in self._decode_in_order(np.arange(high), 0):
                 if begin >= seconds - slack if up else begin > seconds + slack:
                     high = number
                     break
@@ -293,6 +298,13 @@ class Video:
             else:
                 low = middle + 1
         return low if up else max(low - 1, 0)
+
+
+def check_frames(count: int, height: int, width: int, max_bytes: int, item_bytes: int = 1) -> None:
+    """Raise RuntimeError or MemoryError if this many frames are more than a sample may have."""
+    size = f"{height}x{width}"
+    what = f"{count} frames of {size} have" if count > 1 else f"a frame of {size} has"
+    check_sample(what, count * item_bytes * 3 * height * width, max_bytes)
 
 
 def codec() -> Any:

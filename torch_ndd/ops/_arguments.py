@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .._core.values.batch import Batch, as_batch
-from .._core.values.pipeline_values import unwrap
+from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor
 
 

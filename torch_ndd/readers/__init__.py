@@ -12,6 +12,7 @@ from .dataset import Dataset
 from .dataset._items import EncodedFile
 from .file import File
 from .join import Join
+from .lerobot import LeRobot
 from .mix import Mix
 from .mxnet import MXNet
 from .numpy import Numpy
@@ -24,8 +25,8 @@ from .weighted import Weighted
 
 # fmt: off
 __all__ = [
-    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "Join", "Lhotse", "LoaderOptions", "MXNet", "Mix", "NemoAsr", "Numpy",
-    "Parquet", "Reader", "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset", "Weighted", "merge_states",
+    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "Join", "LeRobot", "Lhotse", "LoaderOptions", "MXNet", "Mix", "NemoAsr",
+    "Numpy", "Parquet", "Reader", "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset", "Weighted", "merge_states",
 ]
 # fmt: on
 

@@ -76,7 +76,7 @@ def test_patchify_pads_with_zeros() -> None:
 @pytest.mark.parametrize(("dtype", "channels"), [("uint8", 3), ("uint8", 1), ("uint8", 4), ("uint16", 3), ("float32", 3)])
 def test_patchify_equals_the_formula_for_all_widths(layout: str, patch: int, merge: int, temporal: int, dtype: str, channels: int) -> None:
     """Whose moves of 16 or 32 bytes exceed a patch, and whose pixels are separated 64, 16 and 1 at a time."""
-    samples = sized(layout, dtype, patch * merge, C=channels)(True)[0]
+    samples = size_reference(layout, dtype, patch * merge, C=channels)(True)[0]
     tokens, _ = ndd.patchify(ndd.batch(samples, layout=layout), patch_size=patch, merge_size=merge, temporal=temporal)
     for token, sample in zip(tokens.tensors, samples, strict=True):
         np.testing.assert_array_equal(token, cut(sample, layout, patch, merge, temporal))

@@ -16,18 +16,18 @@ from typing_extensions import Unpack, override
 
 from ..._core import native
 from ..._core.context.device import DeviceLike
-from ..._core.process.files import check_regular, open_regular
+from ..._core.process.files import open_regular
 from ..._core.process.fork_locks import new_lock
 from ..._core.process.limits import check_sample
 from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch
 from ..._core.work.bad_samples import UnreadableSamples
-from ...io._url_files import RangeFile
 from ...io._urls import call_filesystem, filesystem, find_urls, is_url, read_all, reason_of
 from .._base import Reader
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, Sources, as_paths
 from ._columns import gathered_bytes, is_bytes, is_unsupported, number_type, promised_bytes, to_batch
+from ._files import import_arrow, open_file
 
 # Batches are made on this many threads; Arrow decodes without the GIL.
 _THREADS = 2
@@ -105,7 +105,7 @@ class Parquet(Reader):
     @override
     def scan(self) -> int:
         if self._paths is None:
-            _arrow()
+            import_arrow(self._op)
             paths = [path for source in self._given for path in self._find_files(source)]
             if not paths:
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
@@ -135,7 +135,7 @@ class Parquet(Reader):
     def list_costs(self, column: str) -> np.ndarray:
         self.scan()
         assert self._paths is not None
-        arrow, parts = _arrow(), []
+        arrow, parts = import_arrow(self._op), []
         for path in self._paths:
             file = self._footer(path)
             known = self._known_columns(file.schema_arrow)
@@ -183,13 +183,13 @@ class Parquet(Reader):
 
     def _footer(self, path: str) -> Any:
         try:
-            return _open_file(path)
+            return open_file(self._op, path)
         except Exception as error:
             raise RuntimeError(f'{self._op}: "{path}" cannot be read: {_other_kind(path) or reason_of(error)}') from None
 
     def _known_columns(self, schema: Any) -> "dict[str, tuple[_Column, Any]]":
         """Return the columns of a file and their types, by name."""
-        types, columns = _arrow().types, []
+        types, columns = import_arrow(self._op).types, []
         for field in schema:
             if types.is_struct(field.type):
                 inner = {field.type.field(k).name: field.type.field(k).type for k in range(field.type.num_fields)}
@@ -202,7 +202,7 @@ class Parquet(Reader):
         return {column.name: (column, kind) for column, kind in columns}
 
     def _select_columns(self, schema: Any) -> "list[_Column]":
-        types, known = _arrow().types, self._known_columns(schema)
+        types, known = import_arrow(self._op).types, self._known_columns(schema)
         if self._columns is None:
             usable = [column for column, kind in known.values() if not is_unsupported(kind, types)]
             if not usable:
@@ -249,7 +249,7 @@ class Parquet(Reader):
         return outputs
 
     def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
-        arrow = _arrow()
+        arrow = import_arrow(self._op)
         group_of = np.searchsorted(self._begins, samples, "right") - 1
         groups, place = np.unique(group_of, return_inverse=True)
         tables, reasons = [], {}
@@ -327,7 +327,7 @@ class Parquet(Reader):
         with self._cache_lock:
             found = self._files.get(number)
             if found is None:
-                found = self._files[number] = (_open_file(self._paths[number]), threading.Lock())
+                found = self._files[number] = (open_file(self._op, self._paths[number]), threading.Lock())
                 if len(self._files) > _FILES_KEPT:
                     self._files.popitem(last=False)
             self._files.move_to_end(number)
@@ -350,7 +350,7 @@ class Parquet(Reader):
             parts.append(part)
             size += part.nbytes
             check_sample(f"row group {k} has more than", size, self._max_sample_bytes)
-        return _arrow().Table.from_batches(parts, parts[0].schema if parts else file.schema_arrow).combine_chunks()
+        return import_arrow(self._op).Table.from_batches(parts, parts[0].schema if parts else file.schema_arrow).combine_chunks()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -410,21 +410,3 @@ def _other_kind(path: str) -> str:
     except OSError:
         return ""
     return f"it is {kind}, not a Parquet file" if kind not in ("", "a Parquet file") else ""
-
-
-def _arrow() -> Any:
-    try:
-        arrow = importlib.import_module("pyarrow")
-        importlib.import_module("pyarrow.parquet")
-        importlib.import_module("pyarrow.compute")
-    except ImportError:
-        raise RuntimeError("readers.Parquet: Parquet files need pyarrow: pip install torch_ndd[parquet]") from None
-    return arrow
-
-
-def _open_file(path: str) -> Any:
-    parquet = _arrow().parquet
-    if not is_url(path):
-        check_regular(path)
-        return parquet.ParquetFile(path, pre_buffer=False)  # pre-buffering reads on more threads: 34 ms of CPU time for 52 MB, 29 ms without
-    return parquet.ParquetFile(RangeFile(path), pre_buffer=True)

@@ -27,7 +27,8 @@ def promised_bytes(group: Any, fields: Sequence[str]) -> tuple[int, int]:
     total = longest = 0
     for k in range(group.num_columns):
         column = group.column(k)
-        if column.path_in_schema.partition(".")[0] not in fields:
+        path = column.path_in_schema.split(".")  # the name of a field may have dots, too
+        if not any(".".join(path[:depth]) in fields for depth in range(1, len(path) + 1)):
             continue
         width = _WIDTHS.get(column.physical_type, 8)
         total += max(column.total_uncompressed_size, width * max(column.num_values, 0))

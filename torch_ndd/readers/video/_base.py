@@ -2,9 +2,9 @@
 """The base class of the video readers."""
 
 import os
-import threading
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -12,13 +12,13 @@ import torch
 from ... import types
 from ..._core.context.device import DeviceLike
 from ..._core.values.batch import Batch, new_batch
-from ..._core.work.bad_samples import BadSample
-from ...decoders._video import Video as OpenVideo
+from ..._core.work.bad_samples import BadSample, UnreadableSamples
+from ...decoders._clips import Clip, ClipDecoder, ClipRequest, Frames, VideoFacts, check_cache_bytes, join_frames
 from ...decoders._video import codec, padded_frames, reason
 from ...io._urls import is_url
 from ...ops.color.space import color_space_conversion
 from .._options import DecodingOptions
-from .._threads import Array, ThreadedReader
+from .._threads import ThreadedReader, pack_samples
 from ._index import Limits, Listed, VideoIndex, from_folder, from_list, sequences, spans, uniform_frames
 
 Path = str | os.PathLike[str]
@@ -29,6 +29,7 @@ _FRAME_NUMBERS = {"none": "none", "scalar": "scalar", "sequence": "sequence", Fa
 class SequenceOptions(DecodingOptions, total=False):
     """Options of every video reader; see :class:`readers.Video`."""
 
+    cache_bytes: int | None
     enable_frame_num: FrameNumbers | bool | None
     enable_timestamps: bool | None
     file_list: Path | None
@@ -44,7 +45,6 @@ class SequenceOptions(DecodingOptions, total=False):
 class VideoReader(ThreadedReader):
     """Base class of the video readers. Subclasses set the attributes they have arguments for."""
 
-    _layouts: ClassVar[Sequence[str | None]] = ("FHWC",)
     _limits = Limits(frames=False, start_up=True, end_up=False)
     _pad_mode = "none"
     _fill = torch.zeros(1, dtype=torch.uint8)
@@ -80,7 +80,8 @@ class VideoReader(ThreadedReader):
         if self._advance < 1:
             self._advance = self._frames * self._stride
         self._index: VideoIndex | None = None
-        self._opened = threading.local()
+        self._cache_bytes = check_cache_bytes(self._op, options.get("cache_bytes"))
+        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes)
 
     def describe_bottleneck(self) -> tuple[str, str]:
         fewer = "read fewer frames (sequence_length, a larger step), store smaller videos with more key frames"
@@ -124,42 +125,50 @@ class VideoReader(ThreadedReader):
         assert self._index is not None
         return self._index.source(sample)
 
-    def _open(self, path: str) -> OpenVideo:
-        """Return a video, keeping the last one of this thread open, because consecutive sequences are often from the same video."""
-        if getattr(self._opened, "path", None) != path:
-            self._opened.video, self._opened.path = OpenVideo(path, max_bytes=self._max_sample_bytes), path
-        return self._opened.video
+    def _clip(self, sample: int) -> Clip:
+        assert self._index is not None
+        return Clip(self._index.listed[self._index.video[sample]].path, partial(self._choose, sample))
 
-    def _read(self, sample: int) -> tuple[Array, ...]:
-        try:
-            return self._sequence(sample)
-        except MemoryError:
-            raise
-        except Exception as error:  # torchcodec has several types
-            raise RuntimeError(reason(error)) from None
-
-    def _sequence(self, sample: int) -> tuple[Array, ...]:
+    def _choose(self, sample: int, video: VideoFacts) -> np.ndarray:
+        """Return the frame numbers of a sequence; -1 for filled ones."""
         index = self._index
         assert index is not None
-        listed, start, end = index.listed[index.video[sample]], int(index.start[sample]), int(index.end[sample])
-        video = self._open(listed.path)
-        video.check(self._frames, self._dtype.itemsize)
+        start, end = int(index.start[sample]), int(index.end[sample])
+        video.check(self._frames, self._max_sample_bytes, self._dtype.itemsize)
         if self._uniform:
-            numbers = uniform_frames(start, end, self._frames)
-        else:
-            numbers = padded_frames(start + self._stride * np.arange(self._frames, dtype=np.int64), end, self._pad_mode)
-        frames, seconds = video.frames(numbers, self._fill)
-        outputs: list[Array] = [frames]
-        if self._labels is not None or not self._filenames:
-            outputs.append(np.array(listed.label, np.int64) if self._scalar_labels else np.array([listed.label], np.int32))
-        if self._frame_numbers != "none":
-            outputs.append(np.array([start], np.int32) if self._frame_numbers == "scalar" else numbers.astype(np.int32))
-        if self._timestamps:
-            outputs.append(seconds)
-        return tuple(outputs)
+            return uniform_frames(start, end, self._frames)
+        return padded_frames(start + self._stride * np.arange(self._frames, dtype=np.int64), end, self._pad_mode)
 
-    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...]:
-        frames, *others = super().finish(request, samples)
+    def start(self, samples: np.ndarray) -> ClipRequest:
+        return self._clips.start([self._clip(sample) for sample in samples.tolist()], self._pool())
+
+    def _other_outputs(self, samples: np.ndarray, clips: Sequence[Frames]) -> list[Batch]:
+        """Return the batches that follow the frames."""
+        index = self._index
+        assert index is not None
+        outputs = []
+        if self._labels is not None or not self._filenames:
+            labels = np.array([index.listed[video].label for video in index.video[samples].tolist()])
+            outputs.append(labels if self._scalar_labels else labels.astype(np.int32)[:, None])
+        if self._frame_numbers == "scalar":
+            outputs.append(index.start[samples].astype(np.int32)[:, None])
+        elif self._frame_numbers == "sequence":
+            outputs.append([clip.numbers.astype(np.int32) for clip in clips])
+        if self._timestamps:
+            outputs.append([clip.seconds for clip in clips])
+        return [pack_samples([np.asarray(value) for value in output]) for output in outputs]
+
+    def finish(self, request: ClipRequest, samples: np.ndarray) -> tuple[Batch, ...]:
+        clips, reasons = [], {}
+        for k, clip in enumerate(self._clips.finish(request, self._pool())):
+            if isinstance(clip, Exception):
+                reasons[k] = reason(clip)
+            else:
+                clips.append(clip)
+        if reasons:
+            raise UnreadableSamples(reasons)
+        frames, others = join_frames(clips, self._fill, "FHWC"), self._other_outputs(samples, clips)
+        frames.sources = tuple(map(self._source, samples.tolist()))
         sources = frames.sources
         if self._image_type == types.YCbCr:
             frames = color_space_conversion(frames, image_type=types.RGB, output_type=types.YCbCr)
@@ -175,8 +184,8 @@ class VideoReader(ThreadedReader):
         return frames
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_opened": None}
+        return {**super().__getstate__(), "_clips": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._opened = threading.local()
+        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes)

@@ -34,6 +34,7 @@ class Video(VideoReader):
             "reflect") the last one.
         fill_value: One number, or one per channel.
         uniform_sample: One sequence per video: equidistant frames from its first to its last one.
+        cache_bytes: Keep decoded frames up to this many bytes, for sequences that overlap or come again; by default none. Not in DALI.
         max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         **options: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.

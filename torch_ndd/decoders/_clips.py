@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clips: the frames that the samples of a batch take from videos, decoded together."""
+
+import os
+import resource
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from .._core.process.fork_locks import new_lock
+from .._core.process.workers import Workers
+from .._core.values.batch import Batch, empty_packed
+from .._core.values.extents import find_lasting_extents
+from ._video import EndsEarlyError, Video, check_frames
+
+MAX_OPEN = 16  # videos, for each thread
+MAX_KEYS = 1 << 22  # key frames of the videos whose facts are kept: 32 MB
+_SEEK = 4  # frames that could be decoded in the time of a seek
+_MIN_WORK = 16  # frames that are worth a thread
+
+
+class VideoFacts(NamedTuple):
+    """What the choice of frames depends on."""
+
+    count: int
+    rate: float
+    """Frames per second, on average."""
+    height: int
+    width: int
+    keys: np.ndarray
+    """The numbers of the key frames; none where a video is only decoded from its beginning."""
+
+    def check(self, count: int, max_bytes: int, item_bytes: int = 1) -> None:
+        """Raise RuntimeError or MemoryError if this many frames are more than a sample may have."""
+        check_frames(count, self.height, self.width, max_bytes, item_bytes)
+
+
+class Clip(NamedTuple):
+    """The frames that a sample takes from a video."""
+
+    path: str
+    choose: Callable[[VideoFacts], np.ndarray]
+    """Return the frame numbers, int64; -1 for a frame that is filled. It raises RuntimeError if the video does not have them."""
+
+
+class Frames(NamedTuple):
+    """The frames of a clip."""
+
+    numbers: np.ndarray
+    pixels: list[torch.Tensor | None]
+    """(height, width, 3), uint8; the same tensor in all clips that share the frame, and None for a filled one."""
+    seconds: np.ndarray
+    """The time of each frame, -1 for a filled one."""
+
+
+_Frame = tuple[torch.Tensor, float]
+
+
+@dataclass
+class _Piece:
+    """The result of one call of a thread: frames of a video."""
+
+    chosen: dict[int, np.ndarray | Exception] = field(default_factory=dict)  # frame numbers of a clip, where the thread has chosen them
+    frames: dict[int, _Frame | Exception] = field(default_factory=dict)
+
+
+@dataclass
+class ClipRequest:
+    """Clips that are being decoded."""
+
+    clips: Sequence[Clip]
+    process: int
+    pieces: list[tuple[str, Future[_Piece]]]
+    chosen: dict[int, np.ndarray | Exception]
+    cached: dict[tuple[str, int], _Frame]
+
+
+class ClipDecoder:
+    """Decode the clips of batches on threads.
+
+    The frames wanted of a video are sorted, and each is decoded once, however many clips share it. They are divided among the threads between
+    groups of pictures, so that each group is decoded once, from its key frame to the last frame wanted. Videos stay open, the latest 16 for each
+    thread, and decoded frames stay in memory up to ``cache_bytes``.
+
+    Args:
+        max_bytes: The largest sample, see :class:`Video`.
+        cache_bytes: Bytes of decoded frames to keep for later batches.
+    """
+
+    def __init__(self, max_bytes: int, cache_bytes: int = 0) -> None:
+        self._max_bytes, self._cache_bytes = max_bytes, cache_bytes
+        self._lock = new_lock()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._process = os.getpid()
+        self._max_idle = MAX_OPEN
+        self._facts: OrderedDict[str, VideoFacts] = OrderedDict()
+        self._keys = 0  # of all facts
+        self._idle: OrderedDict[Video, str] = OrderedDict()  # open videos that no thread uses
+        self._cache: OrderedDict[tuple[str, int], _Frame] = OrderedDict()
+        self._cached_bytes = 0
+
+    def start(self, clips: Sequence[Clip], pool: Workers) -> ClipRequest:
+        """Start decoding on the threads of ``pool`` without waiting."""
+        with self._lock:
+            if self._process != os.getpid():  # a decoder belongs to the process that has opened it
+                self._reset()
+            self._max_idle = min(MAX_OPEN * pool.max_workers, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+        request = ClipRequest(clips, os.getpid(), [], {}, {})
+        clips_of: dict[str, list[int]] = {}
+        for i, clip in enumerate(clips):
+            clips_of.setdefault(clip.path, []).append(i)
+        parts: list[tuple[str, np.ndarray, np.ndarray, np.ndarray]] = []  # path, frames, the work for each, and where a seek is needed
+        for path, numbers in clips_of.items():
+            with self._lock:
+                facts = self._facts.get(path)
+            if facts is None:
+                request.pieces.append((path, pool.submit(self._open_and_decode, path, {i: clips[i] for i in numbers})))
+                continue
+            chosen = {i: _choose(clips[i], facts) for i in numbers}
+            request.chosen |= chosen
+            wanted = self._take_cached(path, _sort_frames(chosen), request.cached)
+            if len(wanted):
+                parts.append((path, wanted, *_estimate_work(wanted, facts.keys)))
+        share = max(_MIN_WORK, sum(int(work.sum()) for _, _, work, _ in parts) // (2 * pool.max_workers))
+        for path, wanted, work, seeks in parts:
+            bounds = _divide(work, seeks, share)
+            for begin, end in pairwise(bounds):
+                request.pieces.append((path, pool.submit(self._decode, path, wanted[begin:end])))
+        return request
+
+    def finish(self, request: ClipRequest, pool: Workers) -> list[Frames | Exception]:
+        """Wait for the frames; the clips that cannot be decoded are errors."""
+        if request.process != os.getpid():  # a fork inherits no threads
+            request = self.start(request.clips, pool)
+        found: dict[tuple[str, int], _Frame | Exception] = dict(request.cached)
+        chosen = dict(request.chosen)
+        failed: dict[str, Exception] = {}
+        for path, future in request.pieces:
+            try:
+                piece = future.result()
+            except Exception as error:  # the video cannot be opened
+                failed[path] = error
+                continue
+            chosen |= piece.chosen
+            found |= {(path, number): frame for number, frame in piece.frames.items()}
+        return [_gather(failed.get(clip.path) or chosen[i], clip.path, found) for i, clip in enumerate(request.clips)]
+
+    def _open_and_decode(self, path: str, clips: dict[int, Clip]) -> _Piece:
+        """Choose the frames of a video that was not open before, and decode them."""
+        with self._lend(path) as video:
+            facts = VideoFacts(video.count, video.rate, video.height, video.width, video.find_keys())
+        with self._lock:
+            if path not in self._facts:
+                self._facts[path] = facts
+                self._keys += len(facts.keys)
+            while self._keys > MAX_KEYS:
+                self._keys -= len(self._facts.popitem(last=False)[1].keys)
+        chosen = {i: _choose(clip, facts) for i, clip in clips.items()}
+        piece = self._decode(path, _sort_frames(chosen))
+        piece.chosen = chosen
+        return piece
+
+    def _decode(self, path: str, wanted: np.ndarray) -> _Piece:
+        piece = _Piece()
+        while len(piece.frames) < len(wanted):
+            begin = len(piece.frames)
+            try:
+                with self._lend(path) as video:
+                    for k, frame, time in video.decode(wanted[begin:]):
+                        piece.frames[int(wanted[begin + k])] = frame, time
+            except EndsEarlyError as error:  # raised at the first frame that is missing
+                piece.frames |= dict.fromkeys(wanted[len(piece.frames) :].tolist(), error)
+            except Exception as error:  # torchcodec has several types; the frames behind a damaged one may be good
+                piece.frames[int(wanted[len(piece.frames)])] = error
+        self._keep(path, piece)
+        return piece
+
+    @contextmanager
+    def _lend(self, path: str) -> Iterator[Video]:
+        """Lend an open video to the calling thread. After an error it is not used again."""
+        with self._lock:
+            video = next((video for video, its_path in reversed(self._idle.items()) if its_path == path), None)
+            if video is not None:
+                del self._idle[video]
+        if video is None:
+            video = Video(path, max_bytes=self._max_bytes)
+        yield video
+        surplus = []  # freed without the lock: closing takes time
+        with self._lock:
+            self._idle[video] = path
+            while len(self._idle) > self._max_idle:
+                surplus.append(self._idle.popitem(last=False))
+
+    def _take_cached(self, path: str, wanted: np.ndarray, found: dict[tuple[str, int], _Frame]) -> np.ndarray:
+        """Copy frames from the cache to ``found``. Return the numbers of the others."""
+        if not self._cache:
+            return wanted
+        missing = []
+        with self._lock:
+            for number in wanted.tolist():
+                frame = self._cache.get((path, number))
+                if frame is None:
+                    missing.append(number)
+                else:
+                    self._cache.move_to_end((path, number))
+                    found[path, number] = frame
+        return np.array(missing, np.int64)
+
+    def _keep(self, path: str, piece: _Piece) -> None:
+        if not self._cache_bytes:
+            return
+        with self._lock:
+            for number, frame in piece.frames.items():
+                if isinstance(frame, Exception) or (path, number) in self._cache:
+                    continue
+                self._cache[path, number] = frame
+                self._cached_bytes += frame[0].nbytes
+            while self._cached_bytes > self._cache_bytes:
+                _, (pixels, _) = self._cache.popitem(last=False)
+                self._cached_bytes -= pixels.nbytes
+
+
+def join_frames(clips: Sequence[Frames], fill: torch.Tensor, layout: str) -> Batch:
+    """Copy the frames of clips into a batch. ``layout`` is ``FHWC``, or ``HWC`` for clips of one frame."""
+    shapes = []
+    for clip in clips:
+        sizes = {pixels.shape for pixels in clip.pixels if pixels is not None}
+        assert len(sizes) == 1  # of one video
+        shapes.append((*([len(clip.pixels)] if layout == "FHWC" else []), *sizes.pop()))
+    output = empty_packed(torch.tensor(shapes, dtype=torch.int64), torch.uint8, torch.device("cpu"), layout, find_lasting_extents(shapes, layout))
+    # By NumPy: torch splits a copy among threads, which wait for each other while all cores decode.
+    values, filling, at = output.buffer.view(-1).numpy(), fill.numpy(), 0
+    for clip, shape in zip(clips, shapes, strict=True):
+        size = int(np.prod(shape[-3:]))
+        for pixels in clip.pixels:
+            values[at : at + size].reshape(shape[-3:])[:] = filling if pixels is None else pixels.numpy()
+            at += size
+    return output
+
+
+def _choose(clip: Clip, facts: VideoFacts) -> np.ndarray | Exception:
+    try:
+        return clip.choose(facts)
+    except Exception as error:
+        return error
+
+
+def _sort_frames(chosen: dict[int, np.ndarray | Exception]) -> np.ndarray:
+    """Return the frames of all clips, increasing, each once."""
+    numbers = [np.zeros(0, np.int64), *(numbers for numbers in chosen.values() if not isinstance(numbers, Exception))]
+    wanted = np.unique(np.concatenate(numbers))
+    return wanted[wanted >= 0]
+
+
+def _estimate_work(wanted: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each frame wanted, the frames to decode, from its key frame or the frame wanted before, and whether that begins with a seek.
+
+    >>> work, seeks = _estimate_work(np.array([3, 4, 9, 25]), np.array([0, 8, 20]))
+    >>> work.tolist(), seeks.tolist()
+    ([8, 1, 6, 10], [True, False, True, True])
+    """
+    if not len(keys):
+        return np.diff(wanted, prepend=-1), np.zeros(len(wanted), bool)
+    key = keys[np.maximum(np.searchsorted(keys, wanted, "right") - 1, 0)]
+    before = np.concatenate([[-2], wanted[:-1]])
+    seeks = (before < key) & (wanted != before + 1)
+    return np.where(seeks, wanted - key + 1 + _SEEK, wanted - before), seeks
+
+
+def _divide(work: np.ndarray, seeks: np.ndarray, share: int) -> list[int]:
+    """Return the bounds of parts of at least ``share``, which begin with a seek; the last one may be smaller.
+
+    >>> _divide(np.array([8, 1, 6, 10, 1, 7]), np.array([True, False, True, True, False, True]), 9)
+    [0, 2, 5, 6]
+    """
+    bounds, total = [0], 0
+    for k, (frames, seek) in enumerate(zip(work.tolist(), seeks.tolist(), strict=True)):
+        if seek and total >= share:
+            bounds.append(k)
+            total = 0
+        total += frames
+    return [*bounds, len(work)]
+
+
+def _gather(chosen: np.ndarray | Exception, path: str, found: dict[tuple[str, int], _Frame | Exception]) -> Frames | Exception:
+    """Return the frames of a clip, or the error of the first one that has none."""
+    if isinstance(chosen, Exception):
+        return chosen
+    pixels: list[torch.Tensor | None] = []
+    seconds = np.full(len(chosen), -1.0)
+    for k, number in enumerate(chosen.tolist()):
+        if number < 0:
+            pixels.append(None)
+            continue
+        frame = found[path, number]
+        if isinstance(frame, Exception):
+            return frame
+        pixels.append(frame[0])
+        seconds[k] = frame[1]
+    return Frames(chosen, pixels, seconds)
+
+
+def check_cache_bytes(op: str, value: int | None) -> int:
+    """Return a reader's argument ``cache_bytes``; 0 for None. Raise ValueError if it is negative."""
+    if value is not None and value < 0:
+        raise ValueError(f"{op}: cache_bytes must not be negative, got {value}")
+    return int(value or 0)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers of all frames of a LeRobot data set, in memory."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..._core import native
+from ..._core.work.bad_samples import UnreadableSamples
+from ...io._urls import reason_of
+from ..parquet._columns import is_list, number_type, to_batch
+from ..parquet._files import import_arrow
+from ._layout import Episodes, Feature, Layout
+
+_DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.bool_}
+
+
+def load_columns(layout: Layout, episodes: Episodes, features: Mapping[str, Feature]) -> dict[str, np.ndarray]:
+    """Return the values of features, (frames, *shape): all frames of the episodes, one episode after the other."""
+    begins = np.cumsum(episodes.length) - episodes.length
+    columns: dict[str, np.ndarray] = {}
+    total = int(episodes.length.sum(dtype=np.float64))
+    native.check_memory(total * sum(_item_bytes(feature) for feature in features.values()), f"{layout.op}: the numbers of {total} frames")
+    by_file = np.argsort(episodes.data.number, kind="stable")
+    for chosen in np.split(by_file, np.flatnonzero(np.diff(episodes.data.number[by_file])) + 1):
+        path = episodes.data.paths[episodes.data.number[chosen[0]]]
+        loaded = _load_file(layout, path, features, episodes.number[chosen])
+        described = [values[chosen].tolist() for values in (episodes.number, episodes.begin, episodes.length)]
+        rows = np.concatenate([_find_rows(layout, path, loaded, *episode) for episode in zip(*described, strict=True)])
+        places = np.concatenate([first + np.arange(length) for first, length in zip(begins[chosen].tolist(), described[2], strict=True)])
+        for name, values in loaded.items():
+            if name not in columns:  # not before a file is known to have its frames: their number is only a claim
+                columns[name] = np.zeros((total, *values.shape[1:]), values.dtype)
+            columns[name][places] = values[rows]
+    return columns
+
+
+def _item_bytes(feature: Feature) -> int:
+    return int(np.prod(feature.shape, dtype=np.float64)) * np.dtype(_DTYPES[feature.kind]).itemsize
+
+
+def _load_file(layout: Layout, path: str, features: Mapping[str, Feature], episodes: np.ndarray) -> dict[str, np.ndarray]:
+    parts: dict[str, list[np.ndarray]] = {name: [np.zeros((0, *feature.shape), _DTYPES[feature.kind])] for name, feature in features.items()}
+    for table in layout.read_columns(path, list(features)):
+        own = np.isin(_convert(layout, path, "episode_index", features["episode_index"], table), episodes)
+        if own.any():
+            for name, feature in features.items():
+                parts[name].append(_convert(layout, path, name, feature, table)[own])
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
+
+
+def _convert(layout: Layout, path: str, name: str, feature: Feature, table: Any) -> np.ndarray:
+    arrow = import_arrow(layout.op)
+    column = table.column(name).combine_chunks()
+    if isinstance(column, arrow.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else arrow.array([], column.type)
+    if isinstance(column, arrow.ExtensionArray):
+        column = column.storage
+    if not len(column):
+        return np.zeros((0, *feature.shape), _DTYPES[feature.kind])
+    kind = column.type
+    while is_list(kind, arrow.types):
+        kind = kind.value_type
+    if number_type(kind, arrow.types) is None:
+        raise layout.error(path, f"feature {name!r} has the type {column.type} instead of numbers")
+    try:
+        values = to_batch(column, arrow)
+    except UnreadableSamples as bad:
+        row, reason = next(iter(bad.reasons.items()))
+        raise layout.error(path, f"feature {name!r}, row {row}: {reason}") from None
+    except (TypeError, ValueError, AssertionError) as error:
+        raise layout.error(path, f"feature {name!r} cannot be read: {reason_of(error)}") from None
+    if values.ragged_shapes is not None or values.buffer.numel() != len(column) * int(np.prod(feature.shape, dtype=np.int64)):
+        raise layout.error(path, f"feature {name!r} does not have the shape {list(feature.shape)} of meta/info.json in each row")
+    return values.buffer.numpy().reshape(len(column), *feature.shape).astype(_DTYPES[feature.kind], copy=False)
+
+
+def _find_rows(layout: Layout, path: str, loaded: Mapping[str, np.ndarray], episode: int, begin: int, length: int) -> np.ndarray:
+    """Return the rows of an episode. Raise RuntimeError if the file does not have all of its frames in order."""
+    index = loaded["index"]
+    first = int(np.searchsorted(index, begin))
+    rows = slice(first, first + length)
+    is_there = first + length <= len(index) and np.array_equal(index[rows], np.arange(begin, begin + length))
+    if not is_there or (loaded["episode_index"][rows] != episode).any():
+        raise layout.error(path, f"the {length} frames of episode {episode}, from index {begin}, are not there, one after the other")
+    return np.arange(first, first + length)
+
+
+def select_episodes(layout: Layout, episodes: Episodes, chosen: Sequence[int] | None) -> Episodes:
+    """Return the chosen episodes, in the order of their numbers. Raise ValueError for one that does not exist."""
+    if chosen is None:
+        return episodes
+    wanted = np.unique(np.asarray(list(chosen), np.int64))
+    missing = np.setdiff1d(wanted, episodes.number)
+    if len(missing) or not len(wanted):
+        what = f"there is no episode {missing[0]} among the {len(episodes.number)}" if len(missing) else "the list is empty"
+        raise ValueError(f"{layout.op}: episodes: {what}")
+    rows = np.searchsorted(episodes.number, wanted)
+
+    def keep(files: Any) -> Any:
+        return type(files)(files.paths, files.number[rows])
+
+    return Episodes(
+        episodes.number[rows],
+        episodes.begin[rows],
+        episodes.length[rows],
+        keep(episodes.data),
+        {camera: keep(files) for camera, files in episodes.videos.items()},
+        {camera: begins[rows] for camera, begins in episodes.video_begins.items()},
+    )
