@@ -211,7 +211,7 @@ def test_arguments(videos: list[Path]) -> None:
             ({}, "one of file_list, file_root and filenames"),
             ({"filenames": videos, "file_root": "x"}, "one of file_list, file_root and filenames"),
             ({"filenames": videos, "labels": [1]}, "3 filenames and 1 labels"),
-            ({"filenames": videos, "enable_frame_num": "all"}, "Invalid enable_frame_num value: 'all'"),
+            ({"filenames": videos, "enable_frame_num": "all"}, "enable_frame_num must be one of .*, got 'all'"),
             ({"filenames": videos, "image_type": types.GRAY}, "Invalid image type"),
             ({"filenames": videos, "stride": -1}, "must be positive"),
         ):
