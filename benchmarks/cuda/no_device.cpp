@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUDA runtime that does nothing, for `python -m benchmarks host`: memory is that of the host, kernels are not run, and what a call asks for is counted.
+// A CUDA runtime that does nothing, for `python -m benchmarks host`: memory is that of the host, kernels do not run, and the calls are counted.
 // Loaded before torch, it takes the place of libcudart, so that the whole way of a call to the driver runs on a machine without a GPU.
 #include <cuda_runtime_api.h>
 

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests/helpers")]
 
 from _messages import datum, ints, string, tensors, write_lmdb  # noqa: E402
+from _robots import write_v3  # noqa: E402
 from readers._files import write_recordio  # noqa: E402
 
 from benchmarks._containers import Containers, write_containers  # noqa: E402
@@ -38,6 +39,7 @@ def write_datasets(video: object) -> SimpleNamespace:
         video=str(folder / "clip.mp4"),
         recordio=str(write_recordio(folder / "images.rec", images)),
         recordio_index=str(folder / "images.idx"),
+        robot=str(write_v3(folder / "robot")),
         caffe=write_lmdb(folder / "caffe", [datum(content, k % 2, encoded=True) for k, content in enumerate(jpegs)]),
         caffe2=write_lmdb(folder / "caffe2", [tensors(string(content), ints([k % 2])) for k, content in enumerate(jpegs)]),
     )

@@ -73,7 +73,7 @@ class Simulation:
                 self.running.append(Batch(self.queue, self.images, range(self.images - count, self.images), self.load is not None))
             self.feed_engine()
             self.start_tasks()
-            assert self.events, "images are left that nobody decodes"
+            assert self.events, "images are left that no thread decodes"
             self.now, _, action = heapq.heappop(self.events)
             action()
             for batch in [batch for batch in self.running if len(batch.decoded) == batch.images]:

@@ -134,7 +134,7 @@ def test_episodes_and_dropped_frames(root: Path) -> None:
             indices(episodes=episodes)
 
 
-def test_features(root: Path) -> None:
+def test_features_select_the_outputs(root: Path) -> None:
     (sample, *_) = samples_of(ndd.readers.LeRobot(path=root, features=["action"]))
     assert set(sample) == {"action", "task"}
     with pytest.raises(ValueError, match="there is no feature 'actoin'; did you mean 'action'"):
@@ -143,7 +143,7 @@ def test_features(root: Path) -> None:
         ndd.readers.LeRobot(path=root, features=["index"], delta_timestamps={"action": [0]}).scan()
 
 
-def test_stats(root: Path, old_root: Path) -> None:
+def test_statistics_are_those_of_the_episodes(root: Path, old_root: Path) -> None:
     stats = ndd.readers.LeRobot(path=root).stats
     assert {key: value.tolist() for key, value in stats["action"].items()} == {
         "mean": [1, 2, 3],
@@ -170,7 +170,7 @@ def make_reader(root: Path, **options: Any) -> Callable[[int, int, int], Any]:
 
 @pytest.mark.figures
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "seed": 3, "cache_bytes": 10_000}], ids=str)
-def test_resumes(root: Path, options: dict[str, Any]) -> None:
+def test_lerobot_resumes_exactly(root: Path, options: dict[str, Any]) -> None:
     resumed = assert_resumable(make_reader(root, **options), cuts=(0, 1, 2), worlds=((1, 1), (2, 3), (8, 3), (3, 5)), batch_sizes=(1, 3))
     print(f"{resumed.cuts} cuts, {resumed.samples} samples compared, states of at most {resumed.state_bytes} bytes")
 

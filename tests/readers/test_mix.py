@@ -156,7 +156,7 @@ def files_of(kind: str) -> ndd.readers.File:
         (lambda: Mix({"a": [1]}, order="random"), ValueError, "order must be one of interleaved, shuffled, got 'random'"),
         (lambda: Mix({"a": [1]}, epoch="last"), ValueError, "epoch must be one of first, all, once, got 'last'"),
         (lambda: Mix({"a": [1]}, epoch=0), ValueError, "epoch must be"),
-        (lambda: Mix({"a": [1]}, epoch=1.5), ValueError, "epoch must be"),
+        (lambda: Mix({"a": [1]}, epoch=1.5), TypeError, "'epoch' must be"),
         (lambda: Mix({"a": [1]}, block=0), ValueError, "block must be a positive number"),
         (lambda: Mix({"a": Numbers(4, num_shards=2)}), ValueError, "source 'a' has num_shards=2, which belongs here"),
         (lambda: Mix({"a": Numbers(4, random_shuffle=True)}), ValueError, "source 'a' has random_shuffle=True"),

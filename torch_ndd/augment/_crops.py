@@ -2,7 +2,7 @@
 """Several crops of each image, as self-supervised training takes them: from one decoding, by one launch for each output size."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from .. import types
 from .._core import native
 from .._core.context.device import DeviceLike
 from .._core.context.rng import RNG, WORDS_PER_CALL, get_default_rng
+from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.collect import fence
 from .._core.values.dispatch import output, run
@@ -22,6 +23,7 @@ from ..decoders.peek import peek_image_shape
 from ..ops._arguments import as_samples, as_sides
 from ..ops.geometry._interpolation import filters_of
 from ..ops.geometry._random_crop import DEFAULT_ASPECT_RATIO, Range, random_crop_windows
+from ..ops.geometry.resize import Rule
 from ..ops.geometry.sizes import extents_table, image_axes
 from ._inputs import check_rng, exclude_from_compilation
 
@@ -93,7 +95,7 @@ def multi_crop(
     *,
     windows: Any,
     sizes: Sequence[int | Sequence[int]],
-    rule: Literal["torch", "pillow", "pillow_12", "dali"] = "torch",
+    rule: Rule = "torch",
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
     antialias: bool = True,
     device: DeviceLike | None = None,
@@ -122,8 +124,7 @@ def multi_crop(
     ((50, 100, 3), (32, 32, 3))
     """
     op = "multi_crop"
-    if rule not in _RULES:
-        raise ValueError(f"{op}: rule must be one of {', '.join(_RULES)}, got {rule!r}")
+    check_choice(op, "rule", rule, _RULES, ValueError)
     batch, single = _as_images(op, images, device)
     axis = image_axes(op, batch)[0]
     targets = [as_sides(op, "each of sizes", size, MAX_SIDE) for size in sizes]

@@ -125,8 +125,8 @@ def _fits(value: Any, hint: Any) -> bool:
     kind, inner = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (typing.Union, types.UnionType):
         return any(_fits(value, option) for option in inner)
-    if kind is typing.Literal:  # which of the values it is, the reader checks
-        return isinstance(value, tuple({type(choice) for choice in inner}))
+    if kind is typing.Literal:  # the reader checks which of the strings it is
+        return isinstance(value, str)
     if kind is Any or not isinstance(kind, type) or typing.is_typeddict(kind):
         return True
     if kind is bool:

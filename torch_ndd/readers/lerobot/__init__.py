@@ -63,7 +63,7 @@ class LeRobot(ThreadedReader):
             bool, is True for it.
         tolerance_s: The largest difference in seconds between a multiple and such a number, and between the time of a frame and the time wanted.
         episodes: Numbers of the episodes to read; by default all. They come in the order of their numbers.
-        drop_first, drop_last: Frames at the begin and the end of each episode that are no samples; windows may contain them.
+        drop_first, drop_last: Frames at the beginning and the end of each episode that are not samples; windows may contain them.
         features: Names of the features to deliver; by default all but text. Cameras that are stored as images cannot be read.
         cache_bytes: Keep decoded frames up to this many bytes, for windows that overlap or come again; by default none.
         max_sample_bytes: The largest window of a camera, or row group of a Parquet file, to decode, as a protection against small files that promise
