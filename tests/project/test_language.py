@@ -92,7 +92,7 @@ def text_of(path: Path, source: str) -> Iterator[tuple[int, str]]:
 
 def is_participle(name: str) -> bool:
     """Return whether a name of one word is a past participle; ``find_damaged`` and ``test_files_are_renamed`` have a verb."""
-    return "_" not in name and (name.endswith("ed") and name not in NOT_PARTICIPLES) or name in IRREGULAR_PARTICIPLES
+    return ("_" not in name and (name.endswith("ed") and name not in NOT_PARTICIPLES)) or name in IRREGULAR_PARTICIPLES
 
 
 def is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
