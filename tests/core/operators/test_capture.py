@@ -218,7 +218,7 @@ def test_calls_are_issued_ahead(paths: list[Path], counted: Counted) -> None:
     for body in (training, own_generator, compute):
         counted.taken = counted.made = 0
         run(body, paths, capture=True, epochs=1)
-        calls = {"training": 4, "own_generator": 7, "computed": 11}[body.__name__]
+        calls = {"training": 4, "own_generator": 7, "compute": 11}[body.__name__]
         assert (counted.made, counted.taken) == (5 * calls, 5 * calls)
     counted.taken = counted.made = 0
     run(other_draws, paths, capture=True, epochs=1)
