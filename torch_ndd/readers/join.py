@@ -45,7 +45,7 @@ class Join(Reader):
         loader: Options of all readers, see :class:`LoaderOptions`. A sample that one of both cannot read is a bad sample.
 
     Raises:
-        TypeError: a source that is not a reader or a map-style data set, or that can only be read from its begin.
+        TypeError: a source that is not a reader or a map-style data set, or that can only be read from its beginning.
         ValueError: another ``missing``; a source with shards, an order or an ``on_error`` of its own, or that has begun; at the first step, outputs
             without names, without the key, or keys of other types.
         RuntimeError: at the first step, a key that ``right`` has twice, or an output that both have; at any step, a missing key.

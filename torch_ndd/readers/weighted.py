@@ -45,7 +45,7 @@ class Weighted(SharedSteps):
         enable_checkpointing: allow ``get_state``. ``state_dict`` does not need it.
 
     Raises:
-        TypeError: a source that is not a reader or a map-style data set, or that can only be read from its begin.
+        TypeError: a source that is not a reader or a map-style data set, or that can only be read from its beginning.
         ValueError: a weight that is negative or not finite, or only zeros; neither ``weights`` nor ``balanced``, or both; a source with shards or an
             order of its own, or that has begun. At the first step: another number of weights than samples, or no such column.
         RuntimeError: at the first step, for a source without samples; at any step, for a sample that cannot be read.

@@ -68,7 +68,7 @@ class Mix(SharedSteps):
         enable_checkpointing: allow ``get_state``. ``state_dict`` does not need it.
 
     Raises:
-        TypeError: a source that is not a reader or a map-style data set, or that can only be read from its begin.
+        TypeError: a source that is not a reader or a map-style data set, or that can only be read from its beginning.
         ValueError: no sources; weights that are not positive, missing or of unknown names; another ``order`` or ``epoch``; a source with shards, an
             order or an ``on_error`` of its own, or that has begun. At the first step, and later, for sources with different outputs.
         RuntimeError: at the first step, for a source without samples; at any step, for a sample that cannot be read, with its source.
