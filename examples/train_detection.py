@@ -172,11 +172,11 @@ def decode(boxes: torch.Tensor) -> torch.Tensor:
     return torch.cat([centers - sizes / 2, centers + sizes / 2], -1)
 
 
-def overlaps(one: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+def overlaps(box: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     """Return the intersection over union of a box with others."""
-    low, high = torch.maximum(one[:2], others[:, :2]), torch.minimum(one[2:], others[:, 2:])
+    low, high = torch.maximum(box[:2], others[:, :2]), torch.minimum(box[2:], others[:, 2:])
     both = (high - low).clamp(min=0).prod(1)
-    return both / ((one[2:] - one[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(1) - both)
+    return both / ((box[2:] - box[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(1) - both)
 
 
 @torch.no_grad()

@@ -272,17 +272,17 @@ def test_moved_masks_are_filled() -> None:
 # --- Videos ---
 
 
-@pytest.mark.parametrize("one", CUSTOM_POLICY, ids=[value.name for value in CUSTOM_POLICY])
-def test_a_video_equals_its_frames(one: Augmentation) -> None:
+@pytest.mark.parametrize("value", CUSTOM_POLICY, ids=[value.name for value in CUSTOM_POLICY])
+def test_a_video_equals_its_frames(value: Augmentation) -> None:
     frames = torch.randint(0, 256, (3, 20, 30, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     frames[1] //= 2
     video = ndd.batch([frames, frames[:2, :15]], layout="FHWC")
     masks = ndd.batch([frames[..., 0], frames[:2, :15, :, 0]], layout="FHW")
     result, boxes, moved, [[(_, parameter)], _] = augment.rand_augment(
-        video, n=1, m=20, augmentations=[one], masks=masks, boxes=[[[2.0, 3, 9, 9]]] * 2, return_params=True, rng=ndd.random.RNG(1)
+        video, n=1, m=20, augmentations=[value], masks=masks, boxes=[[[2.0, 3, 9, 9]]] * 2, return_params=True, rng=ndd.random.RNG(1)
     )
     assert (result.layout, result.shape, moved.layout, moved.shape) == ("FHWC", video.shape, "FHW", masks.shape)
-    fixed = Augmentation(one.name, (parameter, parameter), values=one.values, matrix=one.matrix)
+    fixed = Augmentation(value.name, (parameter, parameter), values=value.values, matrix=value.matrix)
     for k in range(3):
         image, box, mask = augment.rand_augment(frames[k], n=1, augmentations=[fixed], masks=frames[k, ..., 0], boxes=[[2.0, 3, 9, 9]])
         assert torch.equal(result.select(0).torch()[k], image.torch())

@@ -151,9 +151,9 @@ def test_random_numbers_belong_to_the_unit(prefetch: int) -> None:
                 found |= dict(zip(numbers.tolist(), values.tolist(), strict=True))
         return found
 
-    one, three = draws(1), draws(3)
-    assert len(set(one.values())) == len(one)
-    assert all(one[number] == value for number, value in three.items())
+    item, three = draws(1), draws(3)
+    assert len(set(item.values())) == len(item)
+    assert all(item[number] == value for number, value in three.items())
 
 
 def test_the_reader_may_have_the_shard() -> None:

@@ -54,10 +54,10 @@ def test_windows_without_a_choice(program: Program) -> None:
         assert_same(lambda m, k=k: program(m)[k])
 
 
-def farthest(one: np.ndarray, other: np.ndarray) -> float:
+def farthest(value: np.ndarray, other: np.ndarray) -> float:
     """Return the largest distance between the two distribution functions: the Kolmogorov-Smirnov statistic."""
-    points = np.union1d(one, other)
-    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (one, other)]
+    points = np.union1d(value, other)
+    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (value, other)]
     return float(np.abs(below[0] - below[1]).max())
 
 

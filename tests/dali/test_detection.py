@@ -284,10 +284,10 @@ def windows(module: Any, boxes: np.ndarray, **args: Any) -> np.ndarray:
     ).astype(np.float64)
 
 
-def farthest(one: np.ndarray, other: np.ndarray) -> float:
+def farthest(value: np.ndarray, other: np.ndarray) -> float:
     """Return the Kolmogorov-Smirnov statistic."""
-    points = np.union1d(one, other)
-    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (one, other)]
+    points = np.union1d(value, other)
+    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (value, other)]
     return float(np.abs(below[0] - below[1]).max())
 
 

@@ -96,10 +96,10 @@ def test_shapes_types_and_errors(name: str, program: Callable[[Any, Any], Any], 
     assert_alike(lambda m: program(getattr(m.noise, name), m), raises=raises)
 
 
-def farthest(one: np.ndarray, other: np.ndarray) -> float:
+def farthest(value: np.ndarray, other: np.ndarray) -> float:
     """Return the largest distance between the two distribution functions: the Kolmogorov-Smirnov statistic."""
-    points = np.union1d(one, other)
-    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (one, other)]
+    points = np.union1d(value, other)
+    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (value, other)]
     return float(np.abs(below[0] - below[1]).max())
 
 

@@ -34,7 +34,7 @@ def npy_files(dtype: str) -> Inputs:
 def zlib_files(ragged: bool) -> tuple[Samples, ...]:
     """Two chunks each, and a tail that belongs to none."""
     packed = [b"".join(zlib.compress(numbers((2, 3), "uint8", 2 * i + k).tobytes()) for k in range(2)) + bytes(i * ragged) for i in range(3)]
-    return ([np.frombuffer(one, np.uint8) for one in packed],)
+    return ([np.frombuffer(value, np.uint8) for value in packed],)
 
 
 CHUNK = len(zlib.compress(bytes([0, 1, 2, 3, 4, 5])))
@@ -83,11 +83,11 @@ def decode(file: np.ndarray, **options: object) -> np.ndarray:
 def test_npy_equals_numpy(dtype: str) -> None:
     for shape in ((), (1,), (7,), (0,), (3, 0, 2), (2, 3), (4, 5, 6), (2, 3, 2, 3, 2)):
         array = numbers(shape, dtype)
-        for one in (array, np.asfortranarray(array), array.astype(array.dtype.newbyteorder(">"))):
+        for value in (array, np.asfortranarray(array), array.astype(array.dtype.newbyteorder(">"))):
             for version in ((1, 0), (2, 0), (3, 0)):
-                made = decode(npy(one, version))
-                assert (made.dtype, made.shape) == (np.dtype(dtype), one.shape)  # a scalar in Fortran order has one axis
-                assert np.array_equal(made, one)
+                result = decode(npy(value, version))
+                assert (result.dtype, result.shape) == (np.dtype(dtype), value.shape)  # a scalar in Fortran order has one axis
+                assert np.array_equal(result, value)
 
 
 @pytest.mark.parametrize("wanted", NUMERIC)
@@ -99,15 +99,15 @@ def test_npy_converts_as_cast(wanted: str) -> None:
             else (numbers((3, 5), "float64") * 3.3 - 200).clip(-100, 100).astype(dtype)
         )
         expected = np.asarray(ndd.cast(ndd.tensor(array), dtype=getattr(ndd, wanted)))
-        for one in (array, np.asfortranarray(array)):
-            assert np.array_equal(decode(npy(one), dtype=getattr(ndd, wanted)), expected)
+        for value in (array, np.asfortranarray(array)):
+            assert np.array_equal(decode(npy(value), dtype=getattr(ndd, wanted)), expected)
 
 
 def test_npy_batches() -> None:
     arrays = [numbers((2 + i, 3), "float32", i) for i in range(4)]
-    batch = ndd.decoders.numpy(ndd.batch([npy(one) for one in arrays]))
+    batch = ndd.decoders.numpy(ndd.batch([npy(array) for array in arrays]))
     assert (batch.layout, batch.shape) == (None, [(2, 3), (3, 3), (4, 3), (5, 3)])
-    assert all(np.array_equal(np.asarray(one), other) for one, other in zip(batch, arrays, strict=True))
+    assert all(np.array_equal(np.asarray(sample), other) for sample, other in zip(batch, arrays, strict=True))
     mixed = ndd.batch([npy(arrays[0]), npy(arrays[1].astype(np.int64))])
     with pytest.raises(RuntimeError, match=r"decoders\.numpy: All samples must have the same data type, got int64, float32"):
         ndd.decoders.numpy(mixed)
@@ -168,9 +168,9 @@ PACKERS = {
 def test_inflate_decompresses_every_algorithm(algorithm: str, dtype: str) -> None:
     array = numbers((20, 30), dtype)
     packed = np.frombuffer(PACKERS[algorithm](array.tobytes()), np.uint8)
-    made = ndd.decoders.inflate(packed, algorithm=algorithm, shape=[20, 30], dtype=getattr(ndd, dtype), layout="HW")
-    assert (made.layout, np.asarray(made).dtype) == ("HW", np.dtype(dtype))
-    assert np.array_equal(np.asarray(made), array)
+    result = ndd.decoders.inflate(packed, algorithm=algorithm, shape=[20, 30], dtype=getattr(ndd, dtype), layout="HW")
+    assert (result.layout, np.asarray(result).dtype) == ("HW", np.dtype(dtype))
+    assert np.array_equal(np.asarray(result), array)
 
 
 @pytest.mark.parametrize("algorithm", PACKERS)
@@ -183,10 +183,10 @@ def test_inflate_chunks(algorithm: str) -> None:
     offsets = ndd.batch([np.cumsum([0, *map(len, frames[:-1])]).tolist() for frames in packed])
     shapes = ndd.batch([list(video.shape[1:]) for video in videos])
     options = {"algorithm": algorithm, "shape": shapes, "layout": "HWC"}
-    for given in ({"chunk_sizes": sizes}, {"chunk_offsets": offsets}, {"chunk_sizes": sizes, "chunk_offsets": offsets}):
-        made = ndd.decoders.inflate(joined, **given, **options)
-        assert (made.layout, made.shape) == ("FHWC", [video.shape for video in videos])
-        assert all(np.array_equal(np.asarray(one), other) for one, other in zip(made, videos, strict=True))
+    for value in ({"chunk_sizes": sizes}, {"chunk_offsets": offsets}, {"chunk_sizes": sizes, "chunk_offsets": offsets}):
+        result = ndd.decoders.inflate(joined, **value, **options)
+        assert (result.layout, result.shape) == ("FHWC", [video.shape for video in videos])
+        assert all(np.array_equal(np.asarray(item), other) for item, other in zip(result, videos, strict=True))
     assert ndd.decoders.inflate(joined, chunk_sizes=sizes, **options, sequence_axis_name="D").layout == "DHWC"
     plain = ndd.decoders.inflate(joined.select(0), algorithm=algorithm, chunk_sizes=[len(packed[0][0])], shape=60 * 90 * 3)
     assert (plain.layout, plain.shape) == (None, (1, 60 * 90 * 3))

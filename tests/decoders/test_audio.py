@@ -64,8 +64,8 @@ def interpolated(samples: np.ndarray, ratio: float, quality: float) -> np.ndarra
 
 def files(container: str, subtype: str) -> Inputs:
     def make(ragged: bool) -> tuple[Samples, ...]:
-        made = [encode(sound(700 + 50 * i * ragged, 2, i), container, subtype) for i in range(3)]
-        return ([np.pad(file, (0, 0 if ragged else max(map(len, made)) - len(file))) for file in made],)
+        results = [encode(sound(700 + 50 * i * ragged, 2, i), container, subtype) for i in range(3)]
+        return ([np.pad(file, (0, 0 if ragged else max(map(len, results)) - len(file))) for file in results],)
 
     return make
 
@@ -148,13 +148,13 @@ def test_flac_behind_other_metadata() -> None:
 @pytest.mark.parametrize(("dtype", "full"), [("int16", 2**15 - 1), ("int32", 2**31 - 1)])
 def test_integer_files_keep_their_values(name: str, dtype: str, full: int) -> None:
     file = encode(sound(), *FORMATS[name])
-    made = decode(file, dtype=getattr(ndd, dtype))
-    assert made.dtype == dtype
+    result = decode(file, dtype=getattr(ndd, dtype))
+    assert result.dtype == dtype
     if name in LOSSY or name in ("wav, float", "wav, double"):
         expected = np.round(reference(file)[0].astype(np.float64) * full).clip(-full - 1, full)
-        assert np.abs(made.astype(np.float64) - expected).max() <= 1 + full * 1e-6
+        assert np.abs(result.astype(np.float64) - expected).max() <= 1 + full * 1e-6
     else:
-        assert np.array_equal(made, reference(file, dtype=dtype)[0])
+        assert np.array_equal(result, reference(file, dtype=dtype)[0])
 
 
 def test_floats_beyond_one_saturate() -> None:
@@ -188,9 +188,9 @@ def test_resampling_interpolates_with_a_windowed_sinc(rate: float, quality: floa
 def test_resampling_keeps_a_tone() -> None:
     t = np.arange(4000) / RATE
     tone = np.sin(2 * np.pi * 440 * t)[:, None]
-    made = decode(encode(tone, "WAV", "FLOAT"), sample_rate=44100.0, downmix=True)
-    expected = np.sin(2 * np.pi * 440 * np.arange(len(made)) / 44100)
-    assert np.abs(made - expected)[200:-200].max() < 2e-3  # of a Hann window with 16 lobes
+    result = decode(encode(tone, "WAV", "FLOAT"), sample_rate=44100.0, downmix=True)
+    expected = np.sin(2 * np.pi * 440 * np.arange(len(result)) / 44100)
+    assert np.abs(result - expected)[200:-200].max() < 2e-3  # of a Hann window with 16 lobes
 
 
 def test_rates_of_a_batch() -> None:
@@ -245,7 +245,7 @@ def test_same_with_any_number_of_threads() -> None:
     try:
         for threads in (1, 4):
             ndd.set_num_threads(threads)
-            results.append([np.asarray(one) for one in ndd.decoders.audio(batch, sample_rate=11025.0)[0].tensors])
+            results.append([np.asarray(sample) for sample in ndd.decoders.audio(batch, sample_rate=11025.0)[0].tensors])
     finally:
         ndd.set_num_threads(before)
     assert all(np.array_equal(a, b) for a, b in zip(*results, strict=True))

@@ -152,14 +152,14 @@ def test_mutated_files(children: dict[str, Child], name: str) -> None:
     if name == "mp4":
         encoders()
     code, results, errors = children[name].output()
-    found = [one for one in results if one["format"] == name]
+    found = [result for result in results if result["format"] == name]
     assert found, f"the process ended with {code} before or while it decoded {name}: {errors}"
-    (one,) = found
-    growth = one["after"] / one["before"] - 1
-    print(f"{MUTATED} files, {one['decoded']} decoded, {one['refused']} refused, slowest {one['slowest']:.2f} s, memory {growth:+.1%}")
+    (value,) = found
+    growth = value["after"] / value["before"] - 1
+    print(f"{MUTATED} files, {value['decoded']} decoded, {value['refused']} refused, slowest {value['slowest']:.2f} s, memory {growth:+.1%}")
     assert (code, errors) == (0, "")
-    assert one["decoded"] + one["refused"] == MUTATED
-    assert one["slowest"] < 5
+    assert value["decoded"] + value["refused"] == MUTATED
+    assert value["slowest"] < 5
     assert growth < 0.05
 
 

@@ -57,11 +57,11 @@ def on_disk(folder: Path) -> int:
 def check(files: ndd.Batch, cache: ndd.decoders.Cache, seed: int = 0) -> None:
     """Compare everything that the cache gives with what the decoder gives."""
     crops = ndd.decoders.image_random_crop(files, cache=cache, rng=ndd.random.RNG(seed))
-    for made, expected in (
+    for value, expected in (
         (ndd.decoders.image(files, cache=cache), ndd.decoders.image(files)),
         (crops, ndd.decoders.image_random_crop(files, rng=ndd.random.RNG(seed))),
     ):
-        assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(made.tensors, expected.tensors, strict=True))
+        assert all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(value.tensors, expected.tensors, strict=True))
 
 
 def flip(at: float) -> Callable[[Path], None]:

@@ -121,7 +121,7 @@ def test_what_is_installed_here_was_checked() -> None:
 
 
 def missing(report: Any) -> dict[str, tuple[str, str]]:
-    return {one.what: (one.why, one.remedy) for one in report["missing"]}
+    return {value.what: (value.why, value.remedy) for value in report["missing"]}
 
 
 def test_the_doctor_names_the_release_and_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

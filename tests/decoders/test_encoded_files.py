@@ -52,10 +52,10 @@ def test_a_file_may_be_a_path_or_bytes(name: str, tmp_path: Path) -> None:
     content, path = make(), tmp_path / "file"
     path.write_bytes(content)
     expected = np.asarray(function(np.frombuffer(content, np.uint8)))
-    for given in (content, bytearray(content), memoryview(content), path, str(path)):
-        made = function(given)
-        assert isinstance(made, ndd.Tensor)
-        assert np.array_equal(np.asarray(made), expected)
+    for value in (content, bytearray(content), memoryview(content), path, str(path)):
+        result = function(value)
+        assert isinstance(result, ndd.Tensor)
+        assert np.array_equal(np.asarray(result), expected)
 
 
 def test_lists_of_files_make_a_batch(tmp_path: Path) -> None:
@@ -64,10 +64,10 @@ def test_lists_of_files_make_a_batch(tmp_path: Path) -> None:
     for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
     arrays = [np.frombuffer(content, np.uint8) for content in contents]
-    for given in (paths, tuple(map(str, paths)), contents, arrays, [torch.from_numpy(one.copy()) for one in arrays], [paths[0], contents[1]]):
-        made = ndd.decoders.image(given)
-        assert isinstance(made, ndd.Batch)
-        assert [np.asarray(one).tolist() for one in made] == [NOISE.tolist(), NOISE[:7].tolist()]
+    for value in (paths, tuple(map(str, paths)), contents, arrays, [torch.from_numpy(array.copy()) for array in arrays], [paths[0], contents[1]]):
+        result = ndd.decoders.image(value)
+        assert isinstance(result, ndd.Batch)
+        assert [np.asarray(item).tolist() for item in result] == [NOISE.tolist(), NOISE[:7].tolist()]
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:

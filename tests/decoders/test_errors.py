@@ -37,7 +37,7 @@ def test_skip_leaves_bad_samples_out(mode: str) -> None:
         images = ndd.decoders.image(ndd.batch(FILES), on_error="skip")
         labels = ndd.as_batch(torch.arange(len(FILES)))
         assert images.batch_size == len(GOOD)
-        assert (images.kept, [one.index for one in images.errors]) == (GOOD, BAD)
+        assert (images.kept, [error.index for error in images.errors]) == (GOOD, BAD)
         assert labels.select(images.kept).torch().tolist() == GOOD
     for image, i in zip(images, GOOD, strict=True):
         assert np.array_equal(np.asarray(image), decoded(FILES[i]))
@@ -47,7 +47,7 @@ def test_skip_leaves_bad_samples_out(mode: str) -> None:
 def test_replace_keeps_the_batch_size(mode: str) -> None:
     with ndd.EvalMode[mode]:
         images = ndd.decoders.image(ndd.batch(FILES), on_error="replace")
-        assert (images.kept, [one.index for one in images.errors]) == (GOOD, BAD)
+        assert (images.kept, [error.index for error in images.errors]) == (GOOD, BAD)
     for i in GOOD:
         assert np.array_equal(np.asarray(images.select(i)), decoded(FILES[i]))
     # The header of sample 1 is valid; the others get the median of 40 40 20 44 by 60 60 60 30.
@@ -62,15 +62,15 @@ def test_errors_say_which_and_why(tmp_path: Path) -> None:
     reader = ndd.readers.File(files=[str(path) for path in paths])
     for files, labels in reader.next_epoch(batch_size=len(FILES)):
         images = ndd.decoders.image(files, on_error="skip")
-        assert [one.source for one in images.errors] == [str(paths[i]) for i in BAD]
-        assert [one.reason.partition(" (")[0] for one in images.errors] == [
+        assert [error.source for error in images.errors] == [str(paths[i]) for i in BAD]
+        assert [error.reason.partition(" (")[0] for error in images.errors] == [
             "the image data are damaged",
             "not an image of a supported format",
             "the image data are damaged",
             "the file is empty",
         ]
         assert labels.select(images.kept).torch().flatten().tolist() == GOOD
-        assert [bytes(ndd.get_property(one, key="source_info").torch()).decode() for one in images] == [str(paths[i]) for i in GOOD]
+        assert [bytes(ndd.get_property(image, key="source_info").torch()).decode() for image in images] == [str(paths[i]) for i in GOOD]
     index, source, reason = images.errors[0]
     assert (index, source) == (1, str(paths[1]))
     assert "Premature end" in reason
@@ -118,7 +118,7 @@ def test_windows_of_bad_samples_follow_on_error(policy: str) -> None:
     randoms = ndd.decoders.image_random_crop(files, on_error=policy, random_area=[0.9, 1.0])
     for images in (crops, parts, randoms):
         assert set(images.kept) >= set(GOOD)  # a window may end before the damage
-        assert {2, 4, 6} <= {one.index for one in images.errors}
+        assert {2, 4, 6} <= {error.index for error in images.errors}
         assert images.batch_size == (len(images.kept) if policy == "skip" else len(FILES))
     assert set(crops.shape) == {(16, 24, 3)}
     whole = ndd.crop(ndd.tensor(decoded(PNG), layout="HWC"), crop=[16, 24])
@@ -132,7 +132,7 @@ def test_a_window_outside_is_an_error_all_the_same() -> None:
 
 def test_a_single_sample() -> None:
     image = ndd.decoders.image(ndd.tensor(TEXT), on_error="replace")
-    assert (image.shape, [one.index for one in image.errors]) == ((1, 1, 3), [0])
+    assert (image.shape, [error.index for error in image.errors]) == ((1, 1, 3), [0])
     assert ndd.decoders.image(ndd.tensor(JPEG), on_error="skip").shape == (40, 60, 3)
     with pytest.raises(RuntimeError, match=r"decoders\.image: a single sample cannot be skipped: not an image"):
         ndd.decoders.image(ndd.tensor(TEXT), on_error="skip")

@@ -26,15 +26,15 @@ def written(save: Callable[[io.BytesIO], Any]) -> bytes:
 
 
 def archive(file: io.BytesIO) -> None:
-    with tarfile.open(fileobj=file, mode="w") as made:
+    with tarfile.open(fileobj=file, mode="w") as result:
         member = tarfile.TarInfo("a.jpg")
         member.size = 3
-        made.addfile(member, io.BytesIO(b"abc"))
+        result.addfile(member, io.BytesIO(b"abc"))
 
 
 def zipped(file: io.BytesIO) -> None:
-    with zipfile.ZipFile(file, "w") as made:
-        made.writestr("a", "b")
+    with zipfile.ZipFile(file, "w") as result:
+        result.writestr("a", "b")
 
 
 FEATURE = ndd.tfrecord.FixedLenFeature([], ndd.tfrecord.string, "")

@@ -116,7 +116,7 @@ def test_one_stream_a_device_decodes(cuda: FakeCuda) -> None:
         with on_decode_stream(torch.device("cuda", index)):
             found.append(torch.cuda.current_stream(index))
     assert found[0] == found[2] != found[1]
-    assert [one.device_index for one in found] == [0, 1, 0]
+    assert [value.device_index for value in found] == [0, 1, 0]
 
 
 def test_damaged_pixels_are_reported_before_any_stream_waits(cuda: FakeCuda) -> None:
@@ -141,12 +141,12 @@ def test_the_event_stays_until_the_threads_have_recorded_it(dropped: bool) -> No
     """It is an attribute of the values, which the work of the threads keeps when nobody else does."""
     event = Event()
     known = weakref.ref(event)
-    given = ndd.batch([np.ones((300, 300, 3), np.uint8)] * 8, layout="HWC")
+    batch = ndd.batch([np.ones((300, 300, 3), np.uint8)] * 8, layout="HWC")
     with ndd.EvalMode.deferred:
-        made = ndd.brightness(given, brightness=2.0)
-        made.buffer.recorded = event
-        used = ndd.flip(made, horizontal=1)
-    del event, made
+        result = ndd.brightness(batch, brightness=2.0)
+        result.buffer.recorded = event
+        used = ndd.flip(result, horizontal=1)
+    del event, result
     gc.collect()
     assert known() is not None
     if not dropped:
@@ -169,8 +169,8 @@ def test_arguments_for_a_gpu_do_not_matter_on_the_cpu() -> None:
     file = ndd.as_tensor(encode(gradient(30, 40)))
     plain = np.asarray(ndd.decoders.image(file))
     options: list[dict[str, Any]] = [{"hw_decoder_load": 7.0}, {"hybrid_huffman_threshold": 1}, {"jpeg_fancy_upsampling": True}]
-    for given in options:
-        np.testing.assert_array_equal(np.asarray(ndd.decoders.image(file, **given)), plain)
+    for option in options:
+        np.testing.assert_array_equal(np.asarray(ndd.decoders.image(file, **option)), plain)
 
 
 # --- with --device=cuda ---
@@ -205,8 +205,8 @@ FILES = [encode(gradient(300 + 7 * k, 400 - 5 * k), quality=90) for k in range(1
 def test_the_pixels_are_those_of_the_cpu(emulated: str, output_type: Any, load: float) -> None:
     files = ndd.as_batch(FILES)
     expected = ndd.decoders.image(files, output_type=output_type)
-    made = ndd.decoders.image(files, output_type=output_type, device=emulated, hw_decoder_load=load, jpeg_fancy_upsampling=True)
-    for ours, theirs in zip(made.cpu(), expected, strict=True):
+    result = ndd.decoders.image(files, output_type=output_type, device=emulated, hw_decoder_load=load, jpeg_fancy_upsampling=True)
+    for ours, theirs in zip(result.cpu(), expected, strict=True):
         difference = np.abs(np.asarray(ours).astype(int) - np.asarray(theirs).astype(int))
         # Smooth images: the inverse DCT of nvJPEG rounds differently, by a level or two.
         assert difference.max() <= 4
@@ -221,9 +221,11 @@ def test_turned_images_of_other_types(emulated: str, dtype: torch.dtype, orienta
     file = ndd.as_tensor(encode(gradient(120, 200), quality=95, exif=exif))
     window: dict[str, Any] = {"crop": [50, 31], "crop_pos_x": 0.2, "crop_pos_y": 0.9, "dtype": dtype}
     expected = np.asarray(ndd.decoders.image_crop(file, **window).torch().float())
-    made = np.asarray(ndd.decoders.image_crop(file, device=emulated, jpeg_fancy_upsampling=True, hw_decoder_load=0.0, **window).cpu().torch().float())
+    result = np.asarray(
+        ndd.decoders.image_crop(file, device=emulated, jpeg_fancy_upsampling=True, hw_decoder_load=0.0, **window).cpu().torch().float()
+    )
     levels = 1 if dtype.is_floating_point else torch.iinfo(dtype).max
-    np.testing.assert_allclose(made / levels, expected / levels, atol=4 / 255 if dtype != torch.int8 else 4 / 127)
+    np.testing.assert_allclose(result / levels, expected / levels, atol=4 / 255 if dtype != torch.int8 else 4 / 127)
 
 
 def test_who_decodes_what(emulated: str) -> None:
@@ -231,9 +233,9 @@ def test_who_decodes_what(emulated: str) -> None:
     others = [encode(photo, progressive=True), encode(photo, "PNG"), encode(photo, "TIFF"), encode(photo, "WEBP", lossless=True)]
     counts = counted(lambda: ndd.decoders.image(ndd.as_batch([*FILES, *others]), device=emulated, hw_decoder_load=0.0))
     assert counts == {"hardware": 0, "cuda": len(FILES), "cpu": len(others), "refused": 0}
-    made = ndd.decoders.image(ndd.as_batch(others[1:]), device=emulated)
-    for one in made.cpu():
-        np.testing.assert_array_equal(np.asarray(one), photo)
+    result = ndd.decoders.image(ndd.as_batch(others[1:]), device=emulated)
+    for value in result.cpu():
+        np.testing.assert_array_equal(np.asarray(value), photo)
 
 
 def test_the_hardware_takes_its_part(emulated: str) -> None:
@@ -316,10 +318,10 @@ def test_the_host_does_not_wait_for_the_gpu(gpu: str) -> None:
     ndd.decoders.image(files, device=gpu).evaluate()
     with torch.cuda.stream(torch.cuda.Stream()):
         torch.cuda._sleep(2_000_000_000)  # about a second on another stream
-        made = ndd.decoders.image(files, device=gpu)
-        made.evaluate()  # the CPU's part
+        result = ndd.decoders.image(files, device=gpu)
+        result.evaluate()  # the CPU's part
         assert not torch.cuda.current_stream().query()
-    assert np.asarray(made.tensors[3].cpu()).any()
+    assert np.asarray(result.tensors[3].cpu()).any()
 
 
 def test_results_that_nobody_wants(gpu: str) -> None:
@@ -340,8 +342,8 @@ def test_files_stay_in_host_memory(gpu: str) -> None:
 def test_ragged_batches_leave_the_memory_flat(gpu: str) -> None:
     generator = np.random.default_rng(3)
     for k in range(200):
-        made = ndd.decoders.image(ndd.as_batch([FILES[i] for i in generator.permutation(12)[: generator.integers(1, 12)]]), device=gpu)
-        ndd.resize(made, size=[64, 64]).evaluate()
+        result = ndd.decoders.image(ndd.as_batch([FILES[i] for i in generator.permutation(12)[: generator.integers(1, 12)]]), device=gpu)
+        ndd.resize(result, size=[64, 64]).evaluate()
         if k == 50:
             torch.cuda.synchronize()
             before = torch.cuda.memory_reserved()

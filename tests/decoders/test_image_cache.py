@@ -47,13 +47,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 
 def arrays(batch: Any) -> list[np.ndarray]:
-    return [np.asarray(one) for one in batch.tensors]
+    return [np.asarray(sample) for sample in batch.tensors]
 
 
-def assert_equal(one: Any, other: Any) -> None:
-    assert one.shape == other.shape
-    assert one.dtype == other.dtype
-    assert all(np.array_equal(a, b) for a, b in zip(arrays(one), arrays(other), strict=True))
+def assert_equal(value: Any, other: Any) -> None:
+    assert value.shape == other.shape
+    assert value.dtype == other.dtype
+    assert all(np.array_equal(a, b) for a, b in zip(arrays(value), arrays(other), strict=True))
 
 
 def bytes_on_disk(folder: Path) -> int:
@@ -149,8 +149,8 @@ def test_largest_replaces_smaller_images(files: ndd.Batch, place: Path | None, o
     size = sum(bytes for bytes, _ in taken[-8:])
     cache = ndd.decoders.cache(size, place, admission="largest")
     for _, i in taken[::order]:
-        one = files.select([i])
-        assert_equal(ndd.decoders.image(one, cache=cache), ndd.decoders.image(one))
+        value = files.select([i])
+        assert_equal(ndd.decoders.image(value, cache=cache), ndd.decoders.image(value))
         assert cache.stats.bytes <= size
     hits = cache.stats.hits
     large = files.select([i for _, i in taken[-7:]])  # the eighth may be as large as the ninth
@@ -172,9 +172,9 @@ def test_unused_images_make_room(files: ndd.Batch, place: Path | None) -> None:
     assert held == IMAGES // 2
     rng = np.random.default_rng(0)
     for _ in range(5):
-        one = new.select(rng.permutation(IMAGES // 2).tolist())
+        value = new.select(rng.permutation(IMAGES // 2).tolist())
         assert_equal(
-            ndd.decoders.image_random_crop(one, cache=cache, rng=ndd.random.RNG(1)), ndd.decoders.image_random_crop(one, rng=ndd.random.RNG(1))
+            ndd.decoders.image_random_crop(value, cache=cache, rng=ndd.random.RNG(1)), ndd.decoders.image_random_crop(value, rng=ndd.random.RNG(1))
         )
     assert cache.stats.evicted == held
     assert cache.stats.images > held // 2
@@ -214,10 +214,10 @@ def test_damaged_images_are_not_kept(files: ndd.Batch, place: Path | None) -> No
     cut = np.concatenate([cut[: len(cut) // 2], np.zeros(len(cut) // 2, np.uint8)])
     batch = ndd.batch([np.asarray(files.tensors[0]), cut])
     for _ in range(2):
-        made = ndd.decoders.image(batch, on_error="replace", cache=cache)
-        assert [error.sample for error in made.errors] == [1]
-        assert not np.asarray(made.tensors[1]).any()
-        assert np.array_equal(np.asarray(made.tensors[0]), np.asarray(ndd.decoders.image(files.tensors[0])))
+        result = ndd.decoders.image(batch, on_error="replace", cache=cache)
+        assert [error.sample for error in result.errors] == [1]
+        assert not np.asarray(result.tensors[1]).any()
+        assert np.array_equal(np.asarray(result.tensors[0]), np.asarray(ndd.decoders.image(files.tensors[0])))
         with pytest.raises(RuntimeError, match=r"decoders\.image: sample 1"):
             ndd.decoders.image(batch, cache=cache).evaluate()
     assert cache.stats.images == 1
@@ -234,14 +234,14 @@ def test_clear_and_reuse(files: ndd.Batch, place: Path | None) -> None:
 
 def test_a_dropped_cache_serves_what_is_queued(files: ndd.Batch, place: Path | None) -> None:
     with ndd.EvalMode.deferred:
-        made = ndd.decoders.image(files, cache=ndd.decoders.cache("5MB", place))
+        result = ndd.decoders.image(files, cache=ndd.decoders.cache("5MB", place))
         gc.collect()
-    assert_equal(made, ndd.decoders.image(files))
+    assert_equal(result, ndd.decoders.image(files))
 
 
 def test_in_a_graph(files: ndd.Batch, place: Path | None) -> None:
     cache = ndd.decoders.cache("5MB", place)
-    function = torch.compile(lambda one: ndd.decoders.image_crop(one, crop=[30, 30], cache=cache), fullgraph=True, backend="eager")
+    function = torch.compile(lambda value: ndd.decoders.image_crop(value, crop=[30, 30], cache=cache), fullgraph=True, backend="eager")
     for _ in range(2):
         assert_equal(function(files), ndd.decoders.image_crop(files, crop=[30, 30]))
     assert cache.stats.hits == IMAGES
@@ -314,7 +314,7 @@ def test_statistics_and_advice(files: ndd.Batch, tmp_path: Path) -> None:
         file.tofile(tmp_path / f"{i}.jpg")
     cache = ndd.decoders.cache("5MB")
     reader = ndd.readers.File(files=sorted(tmp_path.iterdir()), random_shuffle=True)
-    loader = ndd.DataLoader(reader, lambda one, labels: (ndd.decoders.image(one, cache=cache), labels), batch_size=IMAGES, prefetch=0)
+    loader = ndd.DataLoader(reader, lambda value, labels: (ndd.decoders.image(value, cache=cache), labels), batch_size=IMAGES, prefetch=0)
     for _ in range(3):
         for _ in loader:
             pass
@@ -343,8 +343,8 @@ def test_pipeline_of_dali(files: ndd.Batch, tmp_path: Path) -> None:
 
     kept, plain = graph(11), graph(0)
     for _ in range(3):
-        (one,), (other,) = kept.run(), plain.run()
-        assert all(np.array_equal(one.at(i), other.at(i)) for i in range(IMAGES))
+        (value,), (other,) = kept.run(), plain.run()
+        assert all(np.array_equal(value.at(i), other.at(i)) for i in range(IMAGES))
     stats = _cache._caches[11, 17, True].stats
     # A thread may decode an image of the next iteration while another one is still decoding it for this one.
     assert stats.stored == IMAGES

@@ -304,8 +304,8 @@ def test_pnm_uses_the_whole_range(kind: int, largest: int) -> None:
     file = b"P%d\n%d %d\n%d\n" % (kind, WIDTH, HEIGHT, largest) + (raw if kind > 4 else text)
     values = samples.reshape(HEIGHT, WIDTH, -1) / largest
     for dtype, steps in (("uint8", 255), ("uint16", 65535)):
-        made = decode(file, output_type=types.ANY_DATA, dtype=getattr(ndd, dtype))
-        assert np.abs(made - values * steps).max() <= (0.51 if largest > 255 or dtype == "uint8" else 129)
+        result = decode(file, output_type=types.ANY_DATA, dtype=getattr(ndd, dtype))
+        assert np.abs(result - values * steps).max() <= (0.51 if largest > 255 or dtype == "uint8" else 129)
 
 
 def test_pnm_bits_that_look_like_a_number() -> None:
@@ -367,7 +367,7 @@ def test_tiff_by_hand_is_legal() -> None:
 def test_tiff_with_a_tag_twice(name: str) -> None:
     good = list(entries().values())
     twice = entries(**{name: entries()[name][3] * 2})[name]
-    at = [one[0] for one in good].index(twice[0])
+    at = [value[0] for value in good].index(twice[0])
     for i in (at, at + 1, len(good)):
         assert f"the tag {twice[0]} twice" in reason(tiff([*good[:i], twice, *good[i:]], GRAY.tobytes()))
 
@@ -452,5 +452,5 @@ def test_jpeg2000_uses_the_whole_range(bits: int, channels: int) -> None:
     file = bytes(codec.encode_array(samples if channels == 3 else samples[..., 0], bits_stored=bits, photometric_interpretation=kind, use_mct=False))
     values = samples / ((1 << bits) - 1)
     for dtype, steps in (("uint8", 255), ("uint16", 65535), ("float32", 1)):
-        made = decode(file, output_type=types.ANY_DATA, dtype=getattr(ndd, dtype))
-        assert np.abs(made - values * steps).max() <= (0.51 if steps > 1 else 1e-5)
+        result = decode(file, output_type=types.ANY_DATA, dtype=getattr(ndd, dtype))
+        assert np.abs(result - values * steps).max() <= (0.51 if steps > 1 else 1e-5)

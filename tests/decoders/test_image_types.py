@@ -98,11 +98,11 @@ def check(file: bytes, samples: np.ndarray, gray: np.ndarray | None = None) -> N
     contents = ndd.tensor(np.frombuffer(file, np.uint8))
     deep = samples.dtype == np.uint16
     for output_type, dtype in itertools.product(TYPES, DTYPES):
-        made = ndd.decoders.image(contents, output_type=getattr(types, output_type), dtype=getattr(ndd, dtype)).torch()
+        result = ndd.decoders.image(contents, output_type=getattr(types, output_type), dtype=getattr(ndd, dtype)).torch()
         wanted = gray / 255 if output_type == "GRAY" and gray is not None else expected(samples, output_type, dtype)
-        assert made.shape == wanted.shape
-        values = made.double().numpy()
-        if not made.dtype.is_floating_point:
+        assert result.shape == wanted.shape
+        values = result.double().numpy()
+        if not result.dtype.is_floating_point:
             values = values / np.iinfo(dtype).max
             step = 1.0 / np.iinfo(dtype).max
         else:

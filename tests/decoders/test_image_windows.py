@@ -59,8 +59,8 @@ def test_windows_equal_those_of_the_whole_image(file: np.ndarray) -> None:
     for options in CROPS:
         assert np.array_equal(values(ndd.decoders.image_crop(file, **options)), values(ndd.crop(whole, **options))), options
     for options, positional in SLICES:
-        made, expected = ndd.decoders.image_slice(file, *positional, **options), ndd.slice(whole, *positional, **options)
-        assert np.array_equal(values(made), values(expected)), options
+        result, expected = ndd.decoders.image_slice(file, *positional, **options), ndd.slice(whole, *positional, **options)
+        assert np.array_equal(values(result), values(expected)), options
 
 
 @pytest.mark.parametrize("output_type", ["BGR", "GRAY", "YCbCr", "ANY_DATA"])
@@ -86,12 +86,12 @@ def test_each_sample_has_its_own_window() -> None:
     for ours, expected in zip(ndd.decoders.image_crop(files, crop=sizes, crop_pos_x=x), ndd.crop(whole, crop=sizes, crop_pos_x=x), strict=True):
         assert np.array_equal(values(ours), values(expected))
     anchors, shapes = (ndd.batch(np.random.default_rng(1).uniform(low, high, (5, 2)).astype(np.float32)) for low, high in ((0, 0.5), (0.1, 0.5)))
-    made = ndd.decoders.image_slice(files, anchors, shapes)
-    for ours, expected in zip(made, ndd.slice(whole, anchors, shapes), strict=True):
+    result = ndd.decoders.image_slice(files, anchors, shapes)
+    for ours, expected in zip(result, ndd.slice(whole, anchors, shapes), strict=True):
         assert np.array_equal(values(ours), values(expected))
     axes = ndd.batch([[0], [1], [0], [1], [0]])
-    made = ndd.decoders.image_slice(files, start=[4], end=[9], axes=axes)
-    assert [one[:2] for one in made.shape] == [(5, 80), (61, 5), (5, 84), (63, 5), (5, 88)]
+    result = ndd.decoders.image_slice(files, start=[4], end=[9], axes=axes)
+    assert [value[:2] for value in result.shape] == [(5, 80), (61, 5), (5, 84), (63, 5), (5, 88)]
 
 
 def test_crops_of_equal_size_are_dense() -> None:

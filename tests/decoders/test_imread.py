@@ -29,8 +29,8 @@ def decoded(path: Path, **options: object) -> np.ndarray:
 
 def test_imread_decodes_one_file(folder: Path) -> None:
     for path in folder.glob("*.*"):
-        for given in (path, str(path), path_bytes(path), ndd.tensor(path_bytes(path)), bytes(path)):
-            image = ndd.imread(given)
+        for value in (path, str(path), path_bytes(path), ndd.tensor(path_bytes(path)), bytes(path)):
+            image = ndd.imread(value)
             assert isinstance(image, ndd.Tensor)
             assert image.layout == "HWC"
             assert np.array_equal(np.asarray(image), decoded(path))
@@ -38,12 +38,12 @@ def test_imread_decodes_one_file(folder: Path) -> None:
 
 def test_imread_makes_a_batch_of_a_list(folder: Path) -> None:
     paths = sorted(folder.glob("*.*"))
-    for given in (paths, tuple(map(str, paths)), [ndd.tensor(path_bytes(path)) for path in paths], ndd.batch([path_bytes(path) for path in paths])):
-        images = ndd.imread(given)
+    for value in (paths, tuple(map(str, paths)), [ndd.tensor(path_bytes(path)) for path in paths], ndd.batch([path_bytes(path) for path in paths])):
+        images = ndd.imread(value)
         assert isinstance(images, ndd.Batch)
         for image, path in zip(images, paths, strict=True):
             assert np.array_equal(np.asarray(image), decoded(path))
-    assert [bytes(ndd.get_property(one, key="source_info").torch()) for one in ndd.imread(paths)] == [bytes(path) for path in paths]
+    assert [bytes(ndd.get_property(item, key="source_info").torch()) for item in ndd.imread(paths)] == [bytes(path) for path in paths]
 
 
 def test_imread_hands_options_on(folder: Path) -> None:
@@ -71,7 +71,7 @@ def test_imread_continues_without_bad_files(folder: Path) -> None:
     paths = [folder / "a.png", folder / "text.png", folder / "b.jpg"]
     images = ndd.imread(paths, on_error="skip")
     assert (images.batch_size, images.kept) == (2, [0, 2])
-    assert [(one.index, one.source) for one in images.errors] == [(1, str(paths[1]))]
+    assert [(error.index, error.source) for error in images.errors] == [(1, str(paths[1]))]
 
 
 def test_read_gives_the_contents(folder: Path) -> None:

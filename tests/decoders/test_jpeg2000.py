@@ -242,8 +242,8 @@ def test_component_without_samples() -> None:
 def test_signed_samples_start_at_black(bits: int, dtype: type) -> None:
     samples = np.random.default_rng(bits).integers(-(1 << (bits - 1)), 1 << (bits - 1), (HEIGHT, WIDTH)).astype(dtype)
     values = (samples.astype(int) + (1 << (bits - 1))) / ((1 << bits) - 1)
-    made = decode(encoded(samples, bits), output_type=types.GRAY, dtype=ndd.uint16)
-    assert np.abs(made[..., 0] - values * 65535).max() <= 0.51
+    result = decode(encoded(samples, bits), output_type=types.GRAY, dtype=ndd.uint16)
+    assert np.abs(result[..., 0] - values * 65535).max() <= 0.51
 
 
 def test_samples_of_more_than_16_bits() -> None:

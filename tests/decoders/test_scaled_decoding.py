@@ -75,17 +75,17 @@ def test_pixels_are_close_to_averages(name: str, output_type: str) -> None:
     file, kind = FILES[name], {"output_type": getattr(types, output_type)}
     whole = values(ndd.decoders.image(file, **kind))
     for eighths in SCALES:
-        made = values(ndd.decoders.image(file, at_least=[extent(HEIGHT, eighths), 0], **kind))
+        result = values(ndd.decoders.image(file, at_least=[extent(HEIGHT, eighths), 0], **kind))
         expected = averaged(whole, eighths)
-        assert made.shape == expected.shape
-        inside = difference(made, expected)[: HEIGHT * eighths // 8, : WIDTH * eighths // 8]
+        assert result.shape == expected.shape
+        inside = difference(result, expected)[: HEIGHT * eighths // 8, : WIDTH * eighths // 8]
         if name == "4:2:2" and eighths == 1 and output_type != "GRAY":
             assert inside.mean() < 7  # each column of the chroma counts for two: the columns of this photograph's colors are narrow
             continue
         assert inside.mean() < 1.2, inside.mean()
         assert np.percentile(inside, 99) < 12, np.percentile(inside, 99)
         # and far closer to them than to the image a pixel beside them
-        assert inside[1:].mean() < difference(made, np.roll(expected, 1, 0))[1 : inside.shape[0], : inside.shape[1]].mean() / 2
+        assert inside[1:].mean() < difference(result, np.roll(expected, 1, 0))[1 : inside.shape[0], : inside.shape[1]].mean() / 2
 
 
 @needs_libjpeg
@@ -116,19 +116,19 @@ def test_flat_colours_are_the_same() -> None:
     ],
 )
 def test_the_smallest_scale_that_suffices(asked: list[int] | int, eighths: int) -> None:
-    made = ndd.decoders.image(FILES["4:2:0"], at_least=asked)
-    assert made.shape == (extent(HEIGHT, eighths), extent(WIDTH, eighths), 3)
+    result = ndd.decoders.image(FILES["4:2:0"], at_least=asked)
+    assert result.shape == (extent(HEIGHT, eighths), extent(WIDTH, eighths), 3)
     whole = ndd.decoders.image(FILES["4:2:0"])
-    assert np.array_equal(values(made), values(whole)) == (eighths == 8)
+    assert np.array_equal(values(result), values(whole)) == (eighths == 8)
 
 
 @needs_libjpeg
 def test_each_sample_has_its_own() -> None:
     files = ndd.batch([FILES["4:2:0"], FILES["gray"], encoded(PHOTO, "PNG"), FILES["4:4:4"]])
-    made = ndd.decoders.image(files, at_least=ndd.batch([np.array([38, 51]), np.array([76, 1]), np.array([1, 1]), np.array([400, 1])]))
-    assert [one.shape[:2] for one in made] == [(38, 51), (76, 101), (HEIGHT, WIDTH), (HEIGHT, WIDTH)]
+    output = ndd.decoders.image(files, at_least=ndd.batch([np.array([38, 51]), np.array([76, 1]), np.array([1, 1]), np.array([400, 1])]))
+    assert [result.shape[:2] for result in output] == [(38, 51), (76, 101), (HEIGHT, WIDTH), (HEIGHT, WIDTH)]
     for sample, (file, least) in enumerate(zip(files, ([38, 51], [76, 1], [1, 1], [400, 1]), strict=True)):
-        assert np.array_equal(values(made.tensors[sample]), values(ndd.decoders.image(file, at_least=least)))
+        assert np.array_equal(values(output.tensors[sample]), values(ndd.decoders.image(file, at_least=least)))
 
 
 @needs_libjpeg
@@ -138,12 +138,12 @@ def test_the_size_is_that_of_the_turned_image(orientation: int) -> None:
     exif[0x0112] = orientation
     file = encoded(PHOTO, exif=exif)
     height, width = (WIDTH, HEIGHT) if orientation > 4 else (HEIGHT, WIDTH)
-    made = values(ndd.decoders.image(file, at_least=[extent(height, 2), 0]))
-    assert made.shape[:2] == (extent(height, 2), extent(width, 2))
+    result = values(ndd.decoders.image(file, at_least=[extent(height, 2), 0]))
+    assert result.shape[:2] == (extent(height, 2), extent(width, 2))
     stored = values(ndd.decoders.image(file, at_least=[extent(HEIGHT, 2), 0], adjust_orientation=False))
     turns = {1: lambda x: x, 2: np.fliplr, 3: lambda x: np.rot90(x, 2), 4: np.flipud, 5: lambda x: x.transpose(1, 0, 2)}
     turns |= {6: lambda x: np.rot90(x, 3), 7: lambda x: np.rot90(x, 2).transpose(1, 0, 2), 8: lambda x: np.rot90(x, 1)}
-    assert np.array_equal(made, turns[orientation](stored))
+    assert np.array_equal(result, turns[orientation](stored))
 
 
 @needs_libjpeg
@@ -158,9 +158,9 @@ def test_cmyk_jpegs_are_scaled(adobe: bool) -> None:
     data = np.frombuffer(content, np.uint8)
     for output in ("RGB", "BGR", "GRAY"):
         kind = {"output_type": getattr(types, output)}
-        made = values(ndd.decoders.image(data, at_least=[extent(HEIGHT, 4), 0], **kind))
+        result = values(ndd.decoders.image(data, at_least=[extent(HEIGHT, 4), 0], **kind))
         expected = averaged(values(ndd.decoders.image(data, **kind)), 4)
-        assert difference(made, expected)[:150, :201].mean() < 1.5, output
+        assert difference(result, expected)[:150, :201].mean() < 1.5, output
 
 
 def turned(orientation: int) -> np.ndarray:
@@ -192,19 +192,19 @@ def test_random_crops_are_those_of_the_image_at_their_scale(kind: str) -> None:
         options = {"random_area": [0.1, 0.6], "num_attempts": 10}
         full = ndd.decoders.image_random_crop(file, rng=ndd.random.RNG(seed), **options)
         least = 100
-        made = ndd.decoders.image_random_crop(file, rng=ndd.random.RNG(seed), at_least=least, **options)
+        result = ndd.decoders.image_random_crop(file, rng=ndd.random.RNG(seed), at_least=least, **options)
         eighths = next((k for k in (1, 2, 4, 8) if min(round(side * k / 8) for side in full.shape[:2]) >= least), 8)
-        for side, small in zip(full.shape[:2], made.shape[:2], strict=True):
+        for side, small in zip(full.shape[:2], result.shape[:2], strict=True):
             assert abs(small - side * eighths / 8) <= 0.5
-        assert min(made.shape[:2]) >= least
+        assert min(result.shape[:2]) >= least
         if eighths == 8:
-            assert np.array_equal(values(made), values(full))
+            assert np.array_equal(values(result), values(full))
             continue
         scaled = values(ndd.decoders.image(file, at_least=[100 * eighths, 0]))
-        height, width = made.shape[:2]
+        height, width = result.shape[:2]
         found = np.lib.stride_tricks.sliding_window_view(scaled[:, :, 0], (height, width))
-        same = np.argwhere((found[:, :, 0, 0] == values(made)[0, 0, 0]) & (found[:, :, -1, -1] == values(made)[-1, -1, 0]))
-        assert any(np.array_equal(scaled[y : y + height, x : x + width], values(made)) for y, x in same)
+        same = np.argwhere((found[:, :, 0, 0] == values(result)[0, 0, 0]) & (found[:, :, -1, -1] == values(result)[-1, -1, 0]))
+        assert any(np.array_equal(scaled[y : y + height, x : x + width], values(result)) for y, x in same)
 
 
 def test_other_files_are_decoded_whole() -> None:
@@ -221,8 +221,8 @@ def test_without_libjpeg_everything_is(monkeypatch: pytest.MonkeyPatch) -> None:
         return files, found, torch.zeros_like(kinds)
 
     monkeypatch.setattr(_decode, "image_shapes", as_if_without)
-    made = ndd.decoders.image(FILES["4:2:0"], at_least=1)
-    assert np.array_equal(values(made), values(ndd.decoders.image(FILES["4:2:0"])))
+    result = ndd.decoders.image(FILES["4:2:0"], at_least=1)
+    assert np.array_equal(values(result), values(ndd.decoders.image(FILES["4:2:0"])))
 
 
 @pytest.mark.parametrize("asked", [[1, 2, 3], [], -1, [4, -2]])
@@ -253,12 +253,12 @@ def test_damaged_files_are_errors_at_each_scale(name: str) -> None:
 def test_bad_samples_of_a_batch() -> None:
     good = FILES["4:2:0"]
     files = ndd.batch([good, good[: len(good) // 2], np.arange(99, dtype=np.uint8), good])
-    made = ndd.decoders.image(files, at_least=38, on_error="replace")
-    made.evaluate()
-    assert [one.shape for one in made] == [(38, 51, 3)] * 4
-    assert [error.index for error in made.errors] == [1, 2]
-    assert not values(made.tensors[1]).any()
-    assert np.array_equal(values(made.tensors[0]), values(made.tensors[3]))
+    output = ndd.decoders.image(files, at_least=38, on_error="replace")
+    output.evaluate()
+    assert [result.shape for result in output] == [(38, 51, 3)] * 4
+    assert [error.index for error in output.errors] == [1, 2]
+    assert not values(output.tensors[1]).any()
+    assert np.array_equal(values(output.tensors[0]), values(output.tensors[3]))
     assert ndd.decoders.image(files, at_least=38, on_error="skip").batch_size == 2
 
 

@@ -97,8 +97,8 @@ def test_samples_with_a_sign(bits: int, dtype: Any) -> None:
     samples = noise(bits)
     file = write_tiff(samples, Layout(bits, 2, sample_format=2))
     signed = samples.astype(f"u{bits // 8}").view(f"i{bits // 8}")
-    made = read_samples(file, dtype)
-    assert np.array_equal(made, signed)
+    result = read_samples(file, dtype)
+    assert np.array_equal(result, signed)
     assert f"samples with a sign, of {bits} bits; output_type=types.ANY_DATA" in reason(file)
 
 
@@ -274,8 +274,8 @@ def test_white_is_zero(bits: int) -> None:
         samples = noise(bits, 1)
         file = write_tiff(samples, Layout(bits, 0, tile=tile, order=order))
         full = 255 if bits <= 8 else 65535
-        made = read_samples(file, ndd.uint8 if bits <= 8 else ndd.uint16)
-        assert np.array_equal(made, full - scaled(samples, bits, full))
+        result = read_samples(file, ndd.uint8 if bits <= 8 else ndd.uint16)
+        assert np.array_equal(result, full - scaled(samples, bits, full))
         assert decode(file, dtype=ndd.float32)[0, 0].tolist() == [1, 1, 1]
 
 

@@ -30,11 +30,11 @@ def whole(file: np.ndarray) -> np.ndarray:
 
 def window(file: np.ndarray, start_frame: int, stride: int, sequence_length: int) -> np.ndarray:
     frames = whole(file)
-    made = np.zeros((sequence_length, *frames.shape[1:]), np.uint8)
+    result = np.zeros((sequence_length, *frames.shape[1:]), np.uint8)
     for k in range(sequence_length):
         if start_frame + k * stride < len(frames):
-            made[k] = frames[start_frame + k * stride]
-    return made
+            result[k] = frames[start_frame + k * stride]
+    return result
 
 
 CASES = [
@@ -74,10 +74,10 @@ def decode(file: np.ndarray, **options: object) -> list[str]:
 
 @pytest.mark.parametrize("container", ["mp4", "mkv", "webm", "avi"])
 def test_all_frames(container: str) -> None:
-    made = ndd.decoders.video(videos(12, 1, container))
-    assert (made.dtype, made.layout, made.shape) == (ndd.uint8, "FHWC", (12, HEIGHT, WIDTH, 3))
-    assert identity(np.asarray(made)) == [f"b{i}" for i in range(12)]
-    assert np.abs(np.asarray(made).astype(int) - frames_of(12, 1)).max() <= 6  # lossy codecs
+    result = ndd.decoders.video(videos(12, 1, container))
+    assert (result.dtype, result.layout, result.shape) == (ndd.uint8, "FHWC", (12, HEIGHT, WIDTH, 3))
+    assert identity(np.asarray(result)) == [f"b{i}" for i in range(12)]
+    assert np.abs(np.asarray(result).astype(int) - frames_of(12, 1)).max() <= 6  # lossy codecs
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_all_frames(container: str) -> None:
     ids=str,
 )
 def test_which_frames(options: dict[str, object], expected: str) -> None:
-    wanted = [one if one == "-" else f"b{one}" for one in expected.split()]
+    wanted = [value if value == "-" else f"b{value}" for value in expected.split()]
     assert decode(videos(12, 1), **options) == wanted
 
 
@@ -118,15 +118,15 @@ def test_padding_of_a_single_frame() -> None:
 
 def test_fill_value() -> None:
     for fill, expected in ((7, [7, 7, 7]), ([9], [9, 9, 9]), ((1, 2, 3), [1, 2, 3])):
-        made = np.asarray(ndd.decoders.video(videos(2), sequence_length=3, fill_value=fill))
-        assert (made[2] == expected).all()
-        assert identity(made[:2]) == ["a0", "a1"]
+        result = np.asarray(ndd.decoders.video(videos(2), sequence_length=3, fill_value=fill))
+        assert (result[2] == expected).all()
+        assert identity(result[:2]) == ["a0", "a1"]
 
 
 def test_a_batch_is_its_samples() -> None:
     batch = ndd.batch([videos(12), videos(5, 1), videos(9, 2)])
-    made = ndd.decoders.video(batch, start_frame=ndd.batch([1, 2, 3]), pad_mode="none", sequence_length=ndd.batch([2, 5, 3]))
-    assert [identity(np.asarray(one)) for one in made] == [["a1", "a2"], ["b2", "b3", "b4"], ["c3", "c4", "c5"]]
+    output = ndd.decoders.video(batch, start_frame=ndd.batch([1, 2, 3]), pad_mode="none", sequence_length=ndd.batch([2, 5, 3]))
+    assert [identity(np.asarray(result)) for result in output] == [["a1", "a2"], ["b2", "b3", "b4"], ["c3", "c4", "c5"]]
 
 
 def test_bad_files_and_arguments() -> None:

@@ -169,8 +169,8 @@ def tiff(file: bytes, draw: random.Random) -> bytes:
     entry, first = struct.calcsize(order + form), start + struct.calcsize(order + many)
     entries = [list(struct.unpack_from(order + form, file, first + i * entry)) for i in range(count)]
 
-    def changed(one: list) -> list:
-        tag, kind, number, value = one
+    def changed(item: list) -> list:
+        tag, kind, number, value = item
         which = draw.randrange(4)
         wide = len(value)
         if which == 0:

@@ -33,8 +33,8 @@ def epochs(module: ModuleType, name: str, batch_size: int | None, options: Mappi
     return [*result, dict(reader.get_metadata())]
 
 
-def _samples(one: Any) -> list[Any]:
-    tensors = one.tensors if hasattr(one, "batch_size") else [one]
+def _samples(value: Any) -> list[Any]:
+    tensors = value.tensors if hasattr(value, "batch_size") else [value]
     return [(array.shape, str(array.dtype), tensor.layout, array) for tensor, array in ((t, np.asarray(t)) for t in tensors)]
 
 

@@ -93,8 +93,8 @@ class Mixed(torch.utils.data.Dataset[Any]):
 def test_every_kind_of_value(images: list[Path]) -> None:
     def fn(batch: dict[str, Any]) -> dict[str, Any]:
         assert batch["pil"].layout == "HWC"
-        assert all(isinstance(one, str) for one in batch["text of a path"])
-        assert all(isinstance(one, bytes) for one in batch["plain bytes"])
+        assert all(isinstance(sample, str) for sample in batch["text of a path"])
+        assert all(isinstance(sample, bytes) for sample in batch["plain bytes"])
         return {**batch, **{key: ndd.decoders.image(batch[key]) for key in FILES}}
 
     batches = list(ndd.DataLoader(Mixed(images), fn, batch_size=4))
@@ -191,9 +191,9 @@ def test_collates_as_torch(kind: str, options: dict[str, Any]) -> None:
 
 def test_a_function_gets_the_parts_of_items() -> None:
     for item, expected in (((1, "a"), 2), ([1, "a"], 2), (Point(1, "a"), 2), (1, 1), ("a", 1), ({"x": 1}, 1), (Pair(1, 2), 1)):
-        given: list[Any] = []
-        list(ndd.DataLoader([item, item], lambda *parts, given=given: given.append(parts) or parts, batch_size=2))
-        assert len(given[0]) == expected
+        values: list[Any] = []
+        list(ndd.DataLoader([item, item], lambda *parts, value=values: value.append(parts) or parts, batch_size=2))
+        assert len(values[0]) == expected
 
 
 def test_sources_of_every_kind_of_item() -> None:
@@ -234,9 +234,9 @@ def test_shuffle_shards_and_state() -> None:
         return ndd.DataLoader(Squares(17), batch_size=size, shuffle=True, seed=3, num_workers=2, shard_id=rank, num_shards=world)
 
     assert assert_resumable(make, worlds=[(1, 1), (2, 3)], batch_sizes=[3]).cuts > 8
-    one = [x.tolist() for x, _ in make(0, 1, 17)]
-    assert sorted(one[0]) == list(range(17)) != one[0]
-    assert [x.tolist() for x, _ in ndd.DataLoader(Squares(17), batch_size=17, shuffle=True, seed=4)] != one
+    value = [x.tolist() for x, _ in make(0, 1, 17)]
+    assert sorted(value[0]) == list(range(17)) != value[0]
+    assert [x.tolist() for x, _ in ndd.DataLoader(Squares(17), batch_size=17, shuffle=True, seed=4)] != value
 
 
 @pytest.mark.parametrize("context", CONTEXTS)
@@ -294,8 +294,8 @@ def test_in_step(images: list[Path], tmp_path: Path) -> None:
     assert sorted(seen) == list(range(11)) != seen
 
     def make(rank: int, world: int, size: int) -> ndd.DataLoader:
-        given = readers(random_shuffle=True, shard_id=rank, num_shards=world)
-        return ndd.DataLoader(tuple(given.values()), lambda image, mask: (image[1], mask), batch_size=size)
+        value = readers(random_shuffle=True, shard_id=rank, num_shards=world)
+        return ndd.DataLoader(tuple(value.values()), lambda image, mask: (image[1], mask), batch_size=size)
 
     assert_resumable(make, worlds=[(1, 1), (2, 3)], batch_sizes=[2])
     datasets = ndd.DataLoader((Squares(5), Squares(5)), lambda a, b: (a[0], b[1]), batch_size=5)
@@ -327,7 +327,7 @@ def test_errors_name_the_sample(context: str | None) -> None:
     assert isinstance(cause, ValueError) if context is None else "five is bad" in str(cause) and "__getitem__" in str(cause)
     skipping = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=2, on_error="skip")
     assert [x for batch in skipping for x in batch.tolist()] == [0, 1, 2, 3, 4, 6, 7, 8]
-    assert [one.sample for one in skipping.reader.errors] == [5]
+    assert [error.sample for error in skipping.reader.errors] == [5]
 
 
 def test_a_worker_that_dies() -> None:
@@ -507,7 +507,7 @@ def test_paths_and_dataset(images: list[Path]) -> None:
     reader = ndd.readers.File(files=images)
     loader = ndd.DataLoader(reader, lambda files, labels: labels, batch_size=4, return_paths=True)
     assert loader.dataset is reader
-    assert [paths for _, paths in loader][2] == [str(one) for one in images[8:]]
+    assert [paths for _, paths in loader][2] == [str(image) for image in images[8:]]
     texts = [paths for *_, paths in ndd.DataLoader(Squares(3), batch_size=2, return_paths=True)]
     assert texts == [["Squares[0]", "Squares[1]"], ["Squares[2]"]]
 
@@ -720,12 +720,12 @@ def test_changes_of_iterables_are_seen(context: str | None) -> None:
 
 
 def test_changes_in_step_and_of_samplers_are_seen() -> None:
-    one, other = Growing(), Growing()
-    loader = ndd.DataLoader({"a": one, "b": other}, batch_size=2)
+    value, other = Growing(), Growing()
+    loader = ndd.DataLoader({"a": value, "b": other}, batch_size=2)
     for _ in range(3):
-        assert sum(len(batch["a"][0]) for batch in loader) == one.size
-        assert len(loader) == -(-one.size // 2)
-        one.change()
+        assert sum(len(batch["a"][0]) for batch in loader) == value.size
+        assert len(loader) == -(-value.size // 2)
+        value.change()
         other.change()
     weights = torch.tensor([1.0, 0.0])
     sampler = torch.utils.data.WeightedRandomSampler(weights, 6)

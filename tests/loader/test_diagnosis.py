@@ -26,8 +26,8 @@ LARGE = 640 * 36_000_000
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("diagnosed")
     values = np.random.default_rng(0).integers(0, 256, (IMAGES, 80, 120, 3), np.uint8)
-    for i, one in enumerate(values):
-        Image.fromarray(one).save(folder / f"{i:02}.jpg")
+    for i, value in enumerate(values):
+        Image.fromarray(value).save(folder / f"{i:02}.jpg")
     return sorted(map(str, folder.iterdir()))
 
 
@@ -48,13 +48,13 @@ def test_loaders_at_the_same_time_have_their_own_figures(files: list[str]) -> No
     for _ in zip(first, second, strict=True):
         pass
     list(second)
-    one, other = first.stats, second.stats
-    assert (one.images, other.images) == (IMAGES, 2 * IMAGES)
-    assert set(one.operators) == {"decoders.image"}
+    value, other = first.stats, second.stats
+    assert (value.images, other.images) == (IMAGES, 2 * IMAGES)
+    assert set(value.operators) == {"decoders.image"}
     assert set(other.operators) == {"decoders.image", "gaussian_blur"}
-    assert one.augment == 0
-    assert one.others > 0
-    assert one.images / one.samples == other.images / other.samples == 1
+    assert value.augment == 0
+    assert value.others > 0
+    assert value.images / value.samples == other.images / other.samples == 1
 
 
 def test_work_outside_of_loaders_belongs_to_none(files: list[str]) -> None:
@@ -90,8 +90,8 @@ def test_pickled_loader_has_figures_of_its_own(files: list[str]) -> None:
 
 
 def test_repeated_decoding_in_fn_is_noticed(files: list[str]) -> None:
-    def ten_crops(one: ndd.Batch, labels: ndd.Batch) -> Any:
-        return tuple(ndd.resize(ndd.decoders.image_random_crop(one), size=[8, 8]) for _ in range(10))
+    def ten_crops(value: ndd.Batch, labels: ndd.Batch) -> Any:
+        return tuple(ndd.resize(ndd.decoders.image_random_crop(value), size=[8, 8]) for _ in range(10))
 
     loader = loader_of(files, ten_crops)
     list(loader)
@@ -130,7 +130,7 @@ def test_large_jpegs_are_to_be_decoded_at_a_smaller_scale() -> None:
 
 
 def test_scaled_decoding_is_counted(files: list[str]) -> None:
-    loader = loader_of(files, lambda one, labels: ndd.resize(ndd.decoders.image(one, at_least=20), size=[20, 20]))
+    loader = loader_of(files, lambda value, labels: ndd.resize(ndd.decoders.image(value, at_least=20), size=[20, 20]))
     list(loader)
     assert loader.stats.scaled == IMAGES
 
@@ -173,7 +173,7 @@ def test_advice_is_a_sentence() -> None:
 def test_work_of_other_libraries_counts_as_work(files: list[str]) -> None:
     """Videos are decoded by torchcodec; without this, Python would be blamed for the time."""
 
-    def fn(one: ndd.Batch, labels: ndd.Batch) -> Any:
+    def fn(value: ndd.Batch, labels: ndd.Batch) -> Any:
         with Work("decoders.video", 2).running():
             time.sleep(0.01)
         return labels
@@ -205,7 +205,7 @@ def test_decoding_without_a_loader_has_no_owner(files: list[str]) -> None:
 
 def test_cached_images_belong_to_the_loader(files: list[str], tmp_path: Path) -> None:
     cache = ndd.decoders.cache("20MB")
-    loaders = [loader_of(files, lambda one, labels: ndd.decoders.image(one, cache=cache)) for _ in range(2)]
+    loaders = [loader_of(files, lambda value, labels: ndd.decoders.image(value, cache=cache)) for _ in range(2)]
     for loader in loaders:
         list(loader)
     assert [loader.stats.cached for loader in loaders] == [0, IMAGES]

@@ -163,10 +163,10 @@ def test_the_module_resumes_in_another_trainer(files: list[Path], tmp_path: Path
 
 
 def test_loaders_are_made_for_the_rank(files: list[Path]) -> None:
-    given = []
+    values = []
 
     def train(**shard: Any) -> ndd.readers.Reader:
-        given.append(shard)
+        values.append(shard)
         return ndd.readers.File(files=files, **shard)
 
     class Trainer:
@@ -180,7 +180,7 @@ def test_loaders_are_made_for_the_rank(files: list[Path]) -> None:
         assert data.train_dataloader().loader is data.train_dataloader().loader
         assert [labels.flatten().tolist() for _, labels in data.train_dataloader()] == [[11, 12, 13, 14], [15, 16, 17, 18], [19, 20, 21, 22]]
         assert bool(data.val_dataloader()) == bool(val)
-    assert given == [{"shard_id": 1, "num_shards": 2, "pad_shards": True}] * 2 + [{"shard_id": 1, "num_shards": 2}]
+    assert values == [{"shard_id": 1, "num_shards": 2, "pad_shards": True}] * 2 + [{"shard_id": 1, "num_shards": 2}]
     loader = ndd.DataLoader(ndd.readers.File(files=files), batch_size=4)
     data = torch_ndd.lightning.DataModule(lambda **shard: loader, batch_size=4)
     assert data.train_dataloader().loader is loader
@@ -283,11 +283,11 @@ def test_several_processes(files: list[Path], tmp_path: Path, forks: Forks) -> N
     threads = max(1, len(os.sched_getaffinity(0)) // 2)
     assert {line[3] for line in first} == {threads}
 
-    one = Model()
-    trainer_of(tmp_path, max_epochs=2).fit(one, datamodule=data_of(files, 3), ckpt_path=saved)
-    assert [len(labels) for labels, _ in one.seen] == [3, 3, 3, 1, *[3] * 7, 1]
-    assert sorted(before + [label for labels, _ in one.seen[:4] for label in labels]) == everything
-    assert sorted(label for labels, _ in one.seen[4:] for label in labels) == everything
+    value = Model()
+    trainer_of(tmp_path, max_epochs=2).fit(value, datamodule=data_of(files, 3), ckpt_path=saved)
+    assert [len(labels) for labels, _ in value.seen] == [3, 3, 3, 1, *[3] * 7, 1]
+    assert sorted(before + [label for labels, _ in value.seen[:4] for label in labels]) == everything
+    assert sorted(label for labels, _ in value.seen[4:] for label in labels) == everything
 
     alone, saving = Model(), SaveAlways(tmp_path)
     trainer_of(tmp_path, [saving], max_steps=3).fit(alone, datamodule=data_of(files, 3))

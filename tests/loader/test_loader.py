@@ -55,7 +55,7 @@ def test_epochs_have_all_samples(images: list[Path]) -> None:
     for _ in range(2):
         batches = list(loader)
         assert len(batches) == 6
-        assert all(isinstance(one, torch.Tensor) for batch in batches for one in batch)
+        assert all(isinstance(sample, torch.Tensor) for batch in batches for sample in batch)
         assert [tuple(pixels.shape) for pixels, _ in batches] == [(4, 3, 24, 24)] * 5 + [(3, 3, 24, 24)]
         assert sorted(chain(*(labels.flatten().tolist() for _, labels in batches))) == list(range(23))
     dropping = loader_of(images, drop_last=True)
@@ -77,8 +77,8 @@ def test_equal_for_any_prefetch(images: list[Path], mode: str) -> None:
     expected = run(0)
     with ndd.EvalMode[mode]:
         for options in ({"prefetch": 1}, {"prefetch": 2}, {"prefetch": 7}, {"prefetch": 3, "prefetch_bytes": 1}):
-            for one, other in zip(run(**options), expected, strict=True):
-                torch.testing.assert_close(one, other, rtol=0, atol=0)
+            for output, other in zip(run(**options), expected, strict=True):
+                torch.testing.assert_close(output, other, rtol=0, atol=0)
 
 
 def test_a_loader_resumes_where_it_stopped(images: list[Path]) -> None:
@@ -159,7 +159,7 @@ def test_batches_keep_the_structure(images: list[Path]) -> None:
         }
 
     batch = next(iter(loader_of(images, fn=fn)))
-    assert batch["named"].x.tolist() == [[one[0] - 1] for one in batch["named"].y[0].tolist()]
+    assert batch["named"].x.tolist() == [[value[0] - 1] for value in batch["named"].y[0].tolist()]
     assert isinstance(batch["data"].x, torch.Tensor)
     assert (batch["data"].name, batch["text"], batch["torch"].tolist()) == ("abc", "x", [1, 1])
     assert isinstance(batch["ragged"], list)
@@ -274,9 +274,9 @@ def test_loops_at_the_same_time(images: list[Path], prefetch: int) -> None:
         next(outer)
     assert next(outer, None) is None  # it has ended
     reader = ndd.readers.File(4, files=images)
-    one, other = (ndd.DataLoader(reader, prefetch=prefetch) for _ in range(2))
+    value, other = (ndd.DataLoader(reader, prefetch=prefetch) for _ in range(2))
     with pytest.raises(RuntimeError, match=r"readers\.File: another loop"):
-        list(zip(one, other, strict=True))
+        list(zip(value, other, strict=True))
     with pytest.raises(RuntimeError, match=r"readers\.File: another loop"):
         list(zip(reader, reader, strict=True))
     assert len(list(loader)) == 6
@@ -285,7 +285,7 @@ def test_loops_at_the_same_time(images: list[Path], prefetch: int) -> None:
 def test_threads_share_a_loop() -> None:
     for _ in range(20):
         loop, seen = iter(ndd.DataLoader(list(range(64)), batch_size=1)), list[int]()
-        threads = [threading.Thread(target=lambda loop=loop, seen=seen: seen.extend(one.item() for (one,) in loop)) for _ in range(4)]
+        threads = [threading.Thread(target=lambda loop=loop, seen=seen: seen.extend(value.item() for (value,) in loop)) for _ in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -294,7 +294,7 @@ def test_threads_share_a_loop() -> None:
 
 
 def test_fn_cannot_begin_a_loop_over_its_own_loader() -> None:
-    loader = ndd.DataLoader([1, 2, 3], lambda one: list(loader), batch_size=2)
+    loader = ndd.DataLoader([1, 2, 3], lambda value: list(loader), batch_size=2)
     with pytest.raises(RuntimeError, match="fn cannot move the loader that calls it"):
         list(loader)
 
@@ -450,12 +450,12 @@ def test_timeline_has_every_batch(tmp_path: Path) -> None:
     text = loader.diagnose(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert text == loader.diagnose()
-    names = [one["name"] for one in events if one["ph"] == "X"]
+    names = [event["name"] for event in events if event["ph"] == "X"]
     assert names.count("model") == 4
     assert {"read", "fn", "wait", "gaussian_blur"} <= set(names)
-    assert all(one["dur"] >= 0 for one in events if one["ph"] == "X")
-    first = min(one["ts"] for one in events if one["name"] == "fn")
-    assert all(one["ts"] + one["dur"] >= first for one in events if one["name"] == "gaussian_blur")
+    assert all(event["dur"] >= 0 for event in events if event["ph"] == "X")
+    first = min(event["ts"] for event in events if event["name"] == "fn")
+    assert all(event["ts"] + event["dur"] >= first for event in events if event["name"] == "gaussian_blur")
     loader.diagnose(tmp_path / "timeline.png")
     with Image.open(tmp_path / "timeline.png") as picture:
         assert picture.width == 1200

@@ -45,12 +45,12 @@ def test_epochs_are_those_of_the_reader(folder: Path) -> None:
         with pytest.raises(StopIteration):
             next(torch_node)
     plain = ndd.readers.File(files=sorted(folder.iterdir()))
-    assert epochs == [[one.torch().flatten().tolist() for _, one in plain.next_epoch(4)] for _ in range(3)]
+    assert epochs == [[value.torch().flatten().tolist() for _, value in plain.next_epoch(4)] for _ in range(3)]
 
 
 def test_nodes_yield_samples(folder: Path) -> None:
     steps = list(reader(folder, None))
-    assert all(isinstance(one, ndd.Tensor) for step in steps for one in step.values())
+    assert all(isinstance(value, ndd.Tensor) for step in steps for value in step.values())
     assert [step["label"].item() for step in steps] == list(range(10))
 
 

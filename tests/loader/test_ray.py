@@ -52,7 +52,7 @@ def test_images_become_batches() -> None:
     assert out["image"][:, 0, 0, 0].tolist() == [0, 10, 20, 30, 40]
     assert out["label"].tolist() == list(range(5))
     ragged = applied(rows, lambda files: {"bytes": ndd.decoders.image(files)})["bytes"]
-    assert [one.shape for one in ragged] == [(8 + i, 8, 3) for i in range(5)]
+    assert [value.shape for value in ragged] == [(8 + i, 8, 3) for i in range(5)]
 
 
 def test_columns_of_every_kind() -> None:
@@ -80,10 +80,10 @@ def test_random_numbers_follow_the_contents() -> None:
         return {"x": ndd.random.uniform(batch_size=files.batch_size)}
 
     first, second = {"bytes": column([b"ab", b"c"])}, {"bytes": column([b"ab", b"d"])}
-    one = applied(first, fn, seed=1)["x"].tolist()
-    assert applied(second, fn, seed=1)["x"].tolist() != one
-    assert applied(first, fn, seed=1)["x"].tolist() == one
-    assert applied(first, fn, seed=2)["x"].tolist() != one
+    value = applied(first, fn, seed=1)["x"].tolist()
+    assert applied(second, fn, seed=1)["x"].tolist() != value
+    assert applied(first, fn, seed=1)["x"].tolist() == value
+    assert applied(first, fn, seed=2)["x"].tolist() != value
     assert applied(first, fn)["x"].tolist() != applied(first, fn)["x"].tolist()
 
 

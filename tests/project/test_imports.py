@@ -111,11 +111,11 @@ def imports(modules: dict[str, Path], importer: str, package: str = "torch_ndd")
     yield from visit(ast.parse(modules[importer].read_text()), False)
 
 
-def executed(one: Import) -> set[str]:
+def executed(value: Import) -> set[str]:
     """Return the modules that an import executes: also the packages around the module, except those that the importer is in."""
-    parts = one.imported.split(".")
+    parts = value.imported.split(".")
     around = {".".join(parts[:k]) for k in range(1, len(parts))}
-    return {one.imported} | {package for package in around if not f"{one.importer}.".startswith(f"{package}.")}
+    return {value.imported} | {package for package in around if not f"{value.importer}.".startswith(f"{package}.")}
 
 
 def cycles(found: list[Import]) -> list[str]:

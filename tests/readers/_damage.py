@@ -22,33 +22,33 @@ def mutations(content: bytes, count: int, seed: int) -> Iterator[bytes]:
     """Bit flips, other bytes, truncations, repetitions, a wrong beginning, an empty file."""
     draw = random.Random(seed)
     for k in range(count):
-        made = bytearray(content)
+        result = bytearray(content)
         kind = k % 8
         if kind == 0:
             for _ in range(draw.randint(1, 8)):
-                made[draw.randrange(len(made))] ^= 1 << draw.randrange(8)
+                result[draw.randrange(len(result))] ^= 1 << draw.randrange(8)
         elif kind == 1:
             for _ in range(draw.randint(1, 4)):
-                made[draw.randrange(len(made))] = draw.randrange(256)
+                result[draw.randrange(len(result))] = draw.randrange(256)
         elif kind == 2:
-            del made[draw.randrange(len(made)) :]
+            del result[draw.randrange(len(result)) :]
         elif kind == 3:
-            begin = draw.randrange(len(made))
-            del made[begin : begin + draw.randint(1, 40)]
+            begin = draw.randrange(len(result))
+            del result[begin : begin + draw.randint(1, 40)]
         elif kind == 4:
-            begin = draw.randrange(len(made))
-            made[begin:begin] = made[begin : begin + draw.randint(1, 40)]
+            begin = draw.randrange(len(result))
+            result[begin:begin] = result[begin : begin + draw.randint(1, 40)]
         elif kind == 5:
-            begin = draw.randrange(len(made))
-            made[begin : begin + 8] = draw.choice([b"\xff", b"\0", b"9", b"\x80"]) * len(made[begin : begin + 8])
+            begin = draw.randrange(len(result))
+            result[begin : begin + 8] = draw.choice([b"\xff", b"\0", b"9", b"\x80"]) * len(result[begin : begin + 8])
         elif kind == 6:
-            made[: draw.randint(1, 8)] = bytes(draw.randrange(256) for _ in range(8))
+            result[: draw.randint(1, 8)] = bytes(draw.randrange(256) for _ in range(8))
         elif k % 16 == 7:
-            made.clear()
+            result.clear()
         else:
-            end = len(made) - draw.randrange(min(len(made), 200))
-            made[end - 1] = draw.randrange(256)
-        yield bytes(made)
+            end = len(result) - draw.randrange(min(len(result), 200))
+            result[end - 1] = draw.randrange(256)
+        yield bytes(result)
 
 
 def caffe() -> tuple[bytes, Callable[[str], Any]]:
@@ -84,17 +84,17 @@ def manifest(folder: Path) -> tuple[bytes, Callable[[], Any]]:
 
     soundfile.write(folder / "x.wav", np.arange(100, dtype=np.int16), 8000)
     entries = [{"audio_filepath": "x.wav", "text": f"t\u00e9xt {k}", "duration": 0.01 * k, "offset": 0.001} for k in range(4)]
-    content = "\n".join(json.dumps(one) for one in entries).encode()
+    content = "\n".join(json.dumps(entry) for entry in entries).encode()
     return content, lambda: ndd.readers.NemoAsr(manifest_filepaths=folder / "damaged")
 
 
 def sound(folder: Path) -> tuple[bytes, Callable[[], Any]]:
     import soundfile
 
-    made = io.BytesIO()
-    soundfile.write(made, np.arange(500, dtype=np.int16), 8000, format="FLAC")
+    result = io.BytesIO()
+    soundfile.write(result, np.arange(500, dtype=np.int16), 8000, format="FLAC")
     (folder / "x.json").write_text('{"audio_filepath": "damaged"}')
-    return made.getvalue(), lambda: ndd.readers.NemoAsr(manifest_filepaths=folder / "x.json", sample_rate=16000.0)
+    return result.getvalue(), lambda: ndd.readers.NemoAsr(manifest_filepaths=folder / "x.json", sample_rate=16000.0)
 
 
 def parquet(folder: Path) -> tuple[bytes, Callable[[], Any]]:
@@ -123,7 +123,7 @@ def values(kind: str, count: int, seed: int) -> None:
     damaged = list(mutations(content, count, seed))
     with tempfile.TemporaryDirectory() as name:
         for part in range(4):
-            path = write_lmdb(Path(name, f"{part}"), [content, *(one or b"\0" for one in damaged[part::4])])
+            path = write_lmdb(Path(name, f"{part}"), [content, *(value or b"\0" for value in damaged[part::4])])
             reader, began = make(path), time.monotonic()
             for _ in reader:
                 read += 1

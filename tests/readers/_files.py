@@ -27,11 +27,11 @@ def masked(data: bytes) -> bytes:
 
 def varint(number: int) -> bytes:
     number &= (1 << 64) - 1
-    made = bytearray()
+    result = bytearray()
     while number > 127:
-        made.append(number & 127 | 128)
+        result.append(number & 127 | 128)
         number >>= 7
-    return bytes([*made, number])
+    return bytes([*result, number])
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -73,7 +73,7 @@ def write_records(path: Path, records: Sequence[bytes], index: str) -> Path:
 
 
 def write_tfrecord(path: Path, examples: Sequence[Mapping[str, bytes]]) -> Path:
-    return write_records(path, [tfrecord(example(one)) for one in examples], "{begin} {size}\n")
+    return write_records(path, [tfrecord(example(item)) for item in examples], "{begin} {size}\n")
 
 
 def recordio(content: bytes) -> bytes:
@@ -95,7 +95,7 @@ def image_record(labels: float | Sequence[float], image: bytes) -> bytes:
 
 
 def write_recordio(path: Path, records: Sequence[tuple[float | Sequence[float], bytes]]) -> Path:
-    return write_records(path, [recordio(image_record(*one)) for one in records], "{k}\t{begin}\n")
+    return write_records(path, [recordio(image_record(*record)) for record in records], "{k}\t{begin}\n")
 
 
 def write_tar(path: Path, files: Sequence[tuple[str, bytes | None]], form: int = tarfile.USTAR_FORMAT) -> Path:

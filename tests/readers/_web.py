@@ -39,7 +39,7 @@ class Handler(BaseHTTPRequestHandler):
                 return self.connection.shutdown(socket.SHUT_RDWR)
             return self.answer(self.status, b"busy")
         if path.is_dir():
-            names = [one.name + "/" * one.is_dir() for one in sorted(path.iterdir())]
+            names = [value.name + "/" * value.is_dir() for value in sorted(path.iterdir())]
             return self.answer(200, "".join(f'<a href="{name}">{name}</a>\n' for name in names).encode(), body, "text/html")
         if not path.is_file():
             return self.answer(404, b"nothing here", body)
@@ -63,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
     @classmethod
     def gets(cls) -> list[str]:
         """Return the requests: path and range."""
-        return [one.removeprefix("GET ").strip() for one in cls.requests if one.startswith("GET")]
+        return [request.removeprefix("GET ").strip() for request in cls.requests if request.startswith("GET")]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> str:
 
 
 def labels(steps: Any) -> list[int]:
-    return [one for _, label in steps for one in label.torch().flatten().tolist()]
+    return [value for _, label in steps for value in label.torch().flatten().tolist()]
 
 
 def test_samples(path: str) -> None:
@@ -91,7 +91,7 @@ def test_several_readers_of_a_database(path: str) -> None:
 
 def test_databases_are_closed(path: str) -> None:
     def opened() -> int:
-        return sum(os.readlink(one).startswith(path) for one in Path("/proc/self/fd").iterdir() if os.path.lexists(one))
+        return sum(os.readlink(value).startswith(path) for value in Path("/proc/self/fd").iterdir() if os.path.lexists(value))
 
     reader = ndd.readers.Caffe(path=path)
     next(reader.next_epoch(3))

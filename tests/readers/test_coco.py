@@ -64,9 +64,9 @@ def test_maps_of_labels(coco: Callable[..., ndd.readers.COCO], kind: str) -> Non
         shape = {"size": [10, 20], "counts": lengths if kind == "lengths" else square["counts"].decode()}
     content = document(1)
     content["annotations"] = [{"image_id": 100, "category_id": 0, "bbox": [1, 1, 5, 5], "segmentation": shape}]
-    ((_, _, _, made),) = coco(content, pixelwise_masks=True).next_epoch()
-    assert (made.layout, made.dtype, made.shape) == ("HWC", ndd.int32, (10, 20, 1))
-    assert np.array_equal(np.asarray(made)[..., 0], expected.astype(np.int32) * 2)
+    ((_, _, _, result),) = coco(content, pixelwise_masks=True).next_epoch()
+    assert (result.layout, result.dtype, result.shape) == ("HWC", ndd.int32, (10, 20, 1))
+    assert np.array_equal(np.asarray(result)[..., 0], expected.astype(np.int32) * 2)
 
 
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "polygon_masks": True}, {"pixelwise_masks": True}], ids=str)
@@ -194,12 +194,12 @@ def test_numbers_in_json(tmp_path: Path) -> None:
         "0.3333333333333333333333333",
         "2e-45",
     ]
-    texts += [repr(one) for one in (draw.standard_normal(3000) * 10.0 ** draw.integers(-30, 30, 3000)).tolist()]
-    texts += [f"{one:.2f}" for one in draw.uniform(-9999, 9999, 3000).tolist()]
+    texts += [repr(value) for value in (draw.standard_normal(3000) * 10.0 ** draw.integers(-30, 30, 3000)).tolist()]
+    texts += [f"{value:.2f}" for value in draw.uniform(-9999, 9999, 3000).tolist()]
     texts = texts[: len(texts) // 4 * 4]
     boxes = ",".join(f'{{"image_id": 1, "bbox": [{",".join(texts[k : k + 4])}]}}' for k in range(0, len(texts), 4))
     _, found = loaded(f'{{"annotations": [{boxes}], "images": [{json.dumps(ONE)}]}}', tmp_path, size_threshold=-1e38)
-    assert np.array_equal(np.array(found, np.float32).ravel(), np.array([float(one) for one in texts]).astype(np.float32))
+    assert np.array_equal(np.array(found, np.float32).ravel(), np.array([float(text) for text in texts]).astype(np.float32))
 
 
 @pytest.mark.parametrize(
@@ -224,31 +224,31 @@ def test_as_the_json_module(tmp_path: Path) -> None:
     draw = np.random.default_rng(1)
     same = 0
     for _ in range(1500):
-        made = bytearray(content)
+        result = bytearray(content)
         for _ in range(draw.integers(1, 4)):
-            place = int(draw.integers(len(made)))
+            place = int(draw.integers(len(result)))
             kind = draw.integers(4)
             if kind == 0:
-                made[place] = int(draw.integers(256))
+                result[place] = int(draw.integers(256))
             elif kind == 1:
-                del made[place : place + int(draw.integers(1, 9))]
+                del result[place : place + int(draw.integers(1, 9))]
             elif kind == 2:
-                made[place:place] = draw.choice([b'"', b"\\", b"0", b",", b"[", b"}", b"e9", b"null", b"\\u00e4", b"\xc3"])
+                result[place:place] = draw.choice([b'"', b"\\", b"0", b",", b"[", b"}", b"e9", b"null", b"\\u00e4", b"\xc3"])
             else:
-                made[place] ^= 1 << int(draw.integers(8))
+                result[place] ^= 1 << int(draw.integers(8))
         try:
-            json.loads(bytes(made).decode("utf-8"))
+            json.loads(bytes(result).decode("utf-8"))
             valid = True
         except ValueError:
             valid = False
         try:
-            loaded(bytes(made), tmp_path)
+            loaded(bytes(result), tmp_path)
             refused = ""
         except (RuntimeError, ValueError) as error:
             refused = str(error)
-        assert valid or refused, made
+        assert valid or refused, result
         same += valid == ("is not valid JSON" not in refused)
-        assert not valid or "is not valid JSON" not in refused or "too large" in refused or "surrogates" in refused, (made, refused)
+        assert not valid or "is not valid JSON" not in refused or "too large" in refused or "surrogates" in refused, (result, refused)
     assert same > 1000
 
 
@@ -314,7 +314,7 @@ def test_ids_may_have_64_bits(coco: Callable[..., ndd.readers.COCO]) -> None:
     large = 2**53 + 1  # which no double holds
     images = [{"id": large + 1, "file_name": "1.jpg"}, {"id": large, "file_name": "0.jpg"}, {"id": -large, "file_name": "2.jpg"}]
     content = {"images": images, "annotations": [{"image_id": large, "category_id": 2**62, "bbox": [1, 2, 3, 4]}], "categories": [{"id": 2**62}]}
-    found = [[np.asarray(one) for one in sample] for sample in coco(content, image_ids=True).next_epoch()]
+    found = [[np.asarray(value) for value in sample] for sample in coco(content, image_ids=True).next_epoch()]
     assert [len(image) for image, *_ in found] == [3, 1, 2]
     assert [ids.tolist() for *_, ids in found] == [[-large], [large], [large + 1]]
     assert {ids.dtype for *_, ids in found} == {np.dtype(np.int64)}

@@ -15,10 +15,10 @@ from torch_ndd._core.operators.capture import LoopRecorder
 
 def calls(source: Any, times: int = 6, **options: Any) -> list[Any]:
     """Return the results of this many calls, "end" for StopIteration."""
-    made, values = ndd.ExternalSource(source, **options), []
+    result, values = ndd.ExternalSource(source, **options), []
     for _ in range(times):
         try:
-            values.append(made().torch().tolist())
+            values.append(result().torch().tolist())
         except StopIteration:
             values.append("end")
     return values
@@ -93,22 +93,22 @@ def test_errors_of_the_source_go_through() -> None:
 
 def test_batches_are_taken_as_they_are() -> None:
     source = ndd.ExternalSource([ndd.batch([[1, 2], [3]]), ndd.batch([[4]])], layout="W", dtype=ndd.float32)
-    made = source()
-    assert (made.shape, made.layout, made.dtype) == ([(2,), (1,)], "W", torch.float32)
+    result = source()
+    assert (result.shape, result.layout, result.dtype) == ([(2,), (1,)], "W", torch.float32)
     with pytest.raises(ValueError, match="Expected batch size 2, got 1"):
         source(batch_size=2)
 
 
 def test_tensors_are_repeated() -> None:
-    made = ndd.ExternalSource([[1, 2]])(batch_size=3)
-    assert isinstance(made, ndd.Batch)
-    assert made.torch().tolist() == [[1, 2]] * 3
+    result = ndd.ExternalSource([[1, 2]])(batch_size=3)
+    assert isinstance(result, ndd.Batch)
+    assert result.torch().tolist() == [[1, 2]] * 3
 
 
 def test_several_outputs() -> None:
     item = (np.zeros((2, 3), np.uint8), [1.5])
-    one, other = ndd.ExternalSource([item], 2, layout=["HW", None], dtype=[None, torch.float64])()
-    assert (one.layout, one.dtype, other.layout, other.dtype) == ("HW", torch.uint8, None, torch.float64)
+    value, other = ndd.ExternalSource([item], 2, layout=["HW", None], dtype=[None, torch.float64])()
+    assert (value.layout, value.dtype, other.layout, other.dtype) == ("HW", torch.uint8, None, torch.float64)
     assert [x.layout for x in ndd.ExternalSource([(np.zeros((2, 3)), np.zeros((1, 1)))], 2, layout="HW")()] == ["HW", "HW"]
     assert [x.batch_size for x in ndd.ExternalSource([(1, ndd.batch([1, 2]))], 2)(batch_size=2)] == [2, 2]
 
@@ -184,7 +184,7 @@ def test_samples_one_by_one() -> None:
 @pytest.mark.parametrize(("cycle", "expected"), [("no", [[1, 2], [], []]), ("raise", [[1, 2], [1, 2], [1, 2]])])
 def test_captured_loops(cycle: str, expected: list[Any]) -> None:
     source = ndd.ExternalSource([1, 2], cycle=cycle)
-    assert [[one.torch().tolist()[0] for one in source.captured(1)] for _ in range(3)] == expected
+    assert [[value.torch().tolist()[0] for value in source.captured(1)] for _ in range(3)] == expected
 
 
 def test_captured_loops_exclude_other_uses() -> None:
@@ -216,18 +216,18 @@ def numbers_of(given: list[Any], buffer: bool = False) -> Callable[[], Iterator[
 
 @pytest.mark.parametrize("buffer", [False, True])
 def test_captured_loops_run_ahead(buffer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    given: list[int] = []
-    source = ndd.ExternalSource(numbers_of(given, buffer), cycle="raise")
-    made: list[int] = []
+    values: list[int] = []
+    source = ndd.ExternalSource(numbers_of(values, buffer), cycle="raise")
+    results: list[int] = []
     call_ahead = LoopRecorder.call_ahead
-    monkeypatch.setattr(LoopRecorder, "call_ahead", lambda self, outputs: (made.append(int(outputs.torch()[0, 0])), call_ahead(self, outputs))[-1])
+    monkeypatch.setattr(LoopRecorder, "call_ahead", lambda self, outputs: (results.append(int(outputs.torch()[0, 0])), call_ahead(self, outputs))[-1])
 
     def run(loop: Iterator[Any], steps: int = 100) -> list[Any]:
         out = []
         ndd.random.set_seed(3)
-        for one in loop:
-            doubled = ndd.reductions.sum(one, axes=[0]) + ndd.random.uniform(batch_size=2)
-            out.append((one.torch().tolist(), doubled.torch().tolist(), len(given)))
+        for batch in loop:
+            doubled = ndd.reductions.sum(batch, axes=[0]) + ndd.random.uniform(batch_size=2)
+            out.append((batch.torch().tolist(), doubled.torch().tolist(), len(values)))
             if len(out) == steps:
                 break
         return out
@@ -237,14 +237,14 @@ def test_captured_loops_run_ahead(buffer: bool, monkeypatch: pytest.MonkeyPatch)
         for _ in range(6):
             yield plain_source(batch_size=2)
 
-    expected = [one[:2] for one in run(plain())]
+    expected = [output[:2] for output in run(plain())]
     looped = run(source.captured(2))
-    assert [one[:2] for one in looped] == expected
-    assert [one[2] for one in looped] == [1, 3, 4, 5, 6, 6]  # the first step is recorded, from then on the source is one item ahead
-    assert made == [2, 3, 4, 5]
-    assert [one[0] for one in run(source.captured(2), 3)] == [one[0] for one in expected[:3]]
+    assert [value[:2] for value in looped] == expected
+    assert [value[2] for value in looped] == [1, 3, 4, 5, 6, 6]  # the first step is recorded, from then on the source is one item ahead
+    assert results == [2, 3, 4, 5]
+    assert [output[0] for output in run(source.captured(2), 3)] == [value[0] for value in expected[:3]]
     assert source().torch().tolist() == [[3] * 3] * 2  # the item taken early was given back
-    assert [one[0] for one in run(source.captured(2))] == [one[0] for one in expected[4:]]
+    assert [output[0] for output in run(source.captured(2))] == [value[0] for value in expected[4:]]
 
 
 def test_captured_loops_raise_in_their_turn() -> None:
@@ -253,14 +253,14 @@ def test_captured_loops_raise_in_their_turn() -> None:
         raise KeyError("no more")
 
     loop = ndd.ExternalSource(items).captured(1)
-    assert [(one + 1).torch().tolist() for one in islice(loop, 3)] == [[[1, 1]], [[2, 2]], [[3, 3]]]
+    assert [(batch + 1).torch().tolist() for batch in islice(loop, 3)] == [[[1, 1]], [[2, 2]], [[3, 3]]]
     with pytest.raises(KeyError, match="no more"):
         next(loop)
     samples = ndd.ExternalSource(range(5), per_sample=True)
-    assert [(one * 2).torch().tolist() for one in samples.captured(2)] == [[0, 2], [4, 6], [8]]
+    assert [(value * 2).torch().tolist() for value in samples.captured(2)] == [[0, 2], [4, 6], [8]]
     samples = ndd.ExternalSource(range(5), per_sample=True, cycle="raise")
     loop = samples.captured(2)
-    assert [(one * 2).torch().tolist() for one in islice(loop, 2)] == [[0, 2], [4, 6]]
+    assert [(batch * 2).torch().tolist() for batch in islice(loop, 2)] == [[0, 2], [4, 6]]
     loop.close()
     assert batches(samples, 4, 3) == [[4], "end", [0, 1, 2, 3]]
 
@@ -273,20 +273,20 @@ def test_used_by_an_operator() -> None:
 def looped(source: ndd.ExternalSource, given: int | None = None, steps: int = 3) -> list[Any]:
     """Return what another source returns in a loop over batches of two."""
     loop = ndd.ExternalSource([ndd.batch([[k], [k]]) for k in range(steps)])
-    made = []
-    for one in loop.captured(2):
+    results = []
+    for item in loop.captured(2):
         value = source(batch_size=given)
-        made.append(value)
-        ndd.cast(one, dtype=ndd.float32)
-    return made
+        results.append(value)
+        ndd.cast(item, dtype=ndd.float32)
+    return results
 
 
 def test_in_a_captured_loop_a_further_source_gives_batches() -> None:
-    for given in (None, 2):
-        made = looped(ndd.ExternalSource([[1, 2], [3, 4], [5, 6]]), given)
-        assert [one.torch().tolist() for one in made] == [[[1, 2], [1, 2]], [[3, 4], [3, 4]], [[5, 6], [5, 6]]]
-    assert [one.batch_size for one in looped(ndd.ExternalSource([ndd.batch([[1], [2, 3]])] * 3))] == [2, 2, 2]
-    assert [[x.batch_size for x in one] for one in looped(ndd.ExternalSource([(1, [2, 3])] * 3, 2))] == [[2, 2]] * 3
+    for source in (None, 2):
+        output = looped(ndd.ExternalSource([[1, 2], [3, 4], [5, 6]]), source)
+        assert [result.torch().tolist() for result in output] == [[[1, 2], [1, 2]], [[3, 4], [3, 4]], [[5, 6], [5, 6]]]
+    assert [value.batch_size for value in looped(ndd.ExternalSource([ndd.batch([[1], [2, 3]])] * 3))] == [2, 2, 2]
+    assert [[x.batch_size for x in value] for value in looped(ndd.ExternalSource([(1, [2, 3])] * 3, 2))] == [[2, 2]] * 3
     with pytest.raises(ValueError, match="Expected batch size 2, got 3"):
         looped(ndd.ExternalSource([ndd.batch([1, 2, 3])] * 3))
     with pytest.raises(RuntimeError, match="batch_size=3 in a captured loop whose batch has 2 samples"):
@@ -299,7 +299,7 @@ def test_in_a_captured_loop_a_further_source_gives_batches() -> None:
 def test_the_last_batch_of_a_captured_loop() -> None:
     source = ndd.ExternalSource([10, 20])
     loop = ndd.ExternalSource(range(5), per_sample=True)
-    assert [(one + source()).torch().tolist() for one in loop.captured(3)] == [[10, 11, 12], [23, 24]]
+    assert [(value + source()).torch().tolist() for value in loop.captured(3)] == [[10, 11, 12], [23, 24]]
 
 
 @pytest.mark.parametrize("cycle", ["no", "raise"])

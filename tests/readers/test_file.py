@@ -28,14 +28,14 @@ def reader_of(folder: Path, **options: Any) -> ndd.readers.File:
 
 def labels(epoch: Iterator[tuple[Any, ...]]) -> list[Any]:
     """Return the label of each sample, or a list of labels per batch."""
-    return [one.torch().flatten().tolist() if isinstance(one, ndd.Batch) else one.item() for _, one in epoch]
+    return [value.torch().flatten().tolist() if isinstance(value, ndd.Batch) else value.item() for _, value in epoch]
 
 
 def test_batches_hold_the_contents(folder: Path) -> None:
     (files, numbers), *_ = reader_of(folder).next_epoch(batch_size=3)
     assert isinstance(files, ndd.Batch)
     assert (files.dtype, files.shape, numbers.dtype, numbers.shape) == (ndd.uint8, [(1,), (2,), (3,)], ndd.int32, [(1,)] * 3)
-    assert [np.asarray(one).tolist() for one in files.tensors] == [[0], [1, 1], [2, 2, 2]]
+    assert [np.asarray(sample).tolist() for sample in files.tensors] == [[0], [1, 1], [2, 2, 2]]
 
 
 def test_files_of_one_length_are_dense(folder: Path) -> None:
@@ -46,8 +46,8 @@ def test_files_of_one_length_are_dense(folder: Path) -> None:
 
 def test_samples_are_tensors(folder: Path) -> None:
     samples = list(reader_of(folder).next_epoch())
-    assert all(isinstance(one, ndd.Tensor) for sample in samples for one in sample)
-    assert [one.torch().tolist() for one, _ in samples] == [[i] * (i + 1) for i in range(10)]
+    assert all(isinstance(value, ndd.Tensor) for sample in samples for value in sample)
+    assert [value.torch().tolist() for value, _ in samples] == [[i] * (i + 1) for i in range(10)]
     assert [label.shape for _, label in samples] == [(1,)] * 10
 
 
@@ -100,8 +100,8 @@ def test_a_shuffle_is_a_permutation_of_everything(tmp_path: Path) -> None:
     files = ["x.jpg"] * 1000
     first, second = (labels(ndd.readers.File(files=files, file_root=tmp_path, random_shuffle=True, seed=seed).next_epoch(1000))[0] for seed in (1, 2))
     assert sorted(first) == sorted(second) == list(range(1000))
-    for one, other in ((first, range(1000)), (second, range(1000)), (first, second)):
-        assert abs(float(np.corrcoef(one, other)[0, 1])) < 0.15
+    for value, other in ((first, range(1000)), (second, range(1000)), (first, second)):
+        assert abs(float(np.corrcoef(value, other)[0, 1])) < 0.15
 
 
 def test_ranks_with_different_seeds_share_no_sample(folder: Path) -> None:
@@ -257,7 +257,7 @@ def test_states_resume_exactly(folder: Path, options: dict[str, Any], taken: int
 
 def test_shards_of_one_size(folder: Path) -> None:
     readers = [reader_of(folder, num_shards=3, shard_id=shard, stick_to_shard=True, pad_shards=True) for shard in range(3)]
-    loops = [[label.flatten().tolist() for _, label in ndd.DataLoader(one, batch_size=3)] for one in readers]
+    loops = [[label.flatten().tolist() for _, label in ndd.DataLoader(reader, batch_size=3)] for reader in readers]
     assert loops == [[[0, 1, 2], [2]], [[3, 4, 5], [5]], [[6, 7, 8], [9]]]
     # Batches of DALI's epochs are full: the next pass over the shard begins in the last one.
     assert [labels(readers[0].next_epoch(3)) for _ in range(2)] == [[[0, 1, 2], [2, 0, 1]], [[2, 2, 0], [1, 2, 2]]]
@@ -329,7 +329,7 @@ def test_iterable_dataset(folder: Path) -> None:
 def test_two_iterators_share_the_position(folder: Path) -> None:
     reader = reader_of(folder)
     first, second = reader.next_epoch(2), reader.next_epoch(2)
-    assert labels(next(one) for one in (first, second, first)) == [[0, 1], [2, 3], [4, 5]]
+    assert labels(next(value) for value in (first, second, first)) == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_the_context_does_not_leak(folder: Path) -> None:

@@ -42,17 +42,17 @@ def test_types(tmp_path: Path, dtype: str) -> None:
 
 def test_parts(files: list[Path]) -> None:
     reader = new(files=files, hdu_indices=[3, 2])
-    made = next(iter(reader.next_epoch(batch_size=7)))
-    assert [one.shape[4] for one in made] == [(2, 2), (3, 4)]
-    assert [float(one.torch().mean()) for one in made[0]] == [i / 2 for i in range(7)]
-    assert bytes(ndd.get_property(made[0].select(3), key="source_info").torch()) == bytes(files[3])
+    result = next(iter(reader.next_epoch(batch_size=7)))
+    assert [item.shape[4] for item in result] == [(2, 2), (3, 4)]
+    assert [float(item.torch().mean()) for item in result[0]] == [i / 2 for i in range(7)]
+    assert bytes(ndd.get_property(result[0].select(3), key="source_info").torch()) == bytes(files[3])
 
 
 def test_dtypes(tmp_path: Path) -> None:
     path = write(tmp_path / "a.fits", np.array([1.5, -7.0, 300.0], np.float32), np.array([1, 2], np.int16))
     for dtypes, expected in (([ndd.uint8, ndd.float32], [[2, 0, 255], [1.0, 2.0]]), (ndd.int64, [[2, -7, 300], [1, 2]])):
-        (made,) = new(files=path, hdu_indices=[2, 3], dtypes=dtypes).next_epoch()
-        assert [one.torch().tolist() for one in made] == expected
+        (output,) = new(files=path, hdu_indices=[2, 3], dtypes=dtypes).next_epoch()
+        assert [result.torch().tolist() for result in output] == expected
 
 
 def test_scaled_and_compressed(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_files_compressed_by_gzip(tmp_path: Path, files: list[Path]) -> None:
         content = path.read_bytes()
         whole = gzip.compress(content) if k % 2 else gzip.compress(content[:3000]) + gzip.compress(content[3000:]) + bytes(5)
         (folder / f"{path.name}.gz").write_bytes(whole)
-    expected = [one[0].torch().tolist() for one in new(files=files).next_epoch()]
-    assert [one[0].torch().tolist() for one in new(file_root=folder).next_epoch()] == expected
+    expected = [batch[0].torch().tolist() for batch in new(files=files).next_epoch()]
+    assert [batch[0].torch().tolist() for batch in new(file_root=folder).next_epoch()] == expected
     cut = (folder / "1.fits.gz").read_bytes()[:-20]
     (tmp_path / "cut.gz").write_bytes(cut)
     with pytest.raises(RuntimeError, match=r"cut\.gz\): its gzip data are damaged: they end too early"):

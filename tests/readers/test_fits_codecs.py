@@ -56,8 +56,8 @@ def test_images_that_are_decoded_at_the_same_time(kind: str, tmp_path: Path) -> 
 
     def read(number: int) -> bool:
         reader = ndd.experimental.readers.Fits(files=paths)
-        made = [np.asarray(one) for (batch,) in reader.next_epoch(batch_size=8) for one in batch]
-        return all(np.array_equal(one, image) for one, image in zip(made, images, strict=True))
+        results = [np.asarray(sample) for (batch,) in reader.next_epoch(batch_size=8) for sample in batch]
+        return all(np.array_equal(result, image) for result, image in zip(results, images, strict=True))
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(read, range(12)))
@@ -96,8 +96,8 @@ def test_random_numbers_begin_in_their_table(seed: int, tmp_path: Path) -> None:
     image = np.random.default_rng(0).normal(size=(30, 40)).astype(np.float32)
     fits.HDUList([fits.PrimaryHDU(), fits.CompImageHDU(image, quantize_method=1, dither_seed=7)]).writeto(path)
     reader = ndd.experimental.readers.Fits(files=[str(path)])
-    ((made,),) = reader.next_epoch()
-    assert np.abs(np.asarray(made) - image).max() < 1
+    ((result,),) = reader.next_epoch()
+    assert np.abs(np.asarray(result) - image).max() < 1
     content = path.read_bytes()
     path.write_bytes(content.replace(b"ZDITHER0=                    7", f"ZDITHER0={seed:>21}".encode()))
     with pytest.raises(RuntimeError, match=f"dithered.fits.*ZDITHER0 is damaged: the random numbers of a tile begin at {seed}"):
@@ -112,9 +112,9 @@ def test_the_doctor_lists_the_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not _fits_codecs.is_guarded()
     report = ndd.doctor()
     assert report["patches"]["FITS"].startswith("not active in astropy ")
-    (one,) = (one for one in report["missing"] if one.what == "a known astropy")
-    assert one.why.endswith("runs as it is: a damaged tile of a compressed image can end the process")
-    assert one.remedy == f"pip install astropy=={_fits_codecs.CHECKED_VERSION}"
+    (item,) = (value for value in report["missing"] if value.what == "a known astropy")
+    assert item.why.endswith("runs as it is: a damaged tile of a compressed image can end the process")
+    assert item.remedy == f"pip install astropy=={_fits_codecs.CHECKED_VERSION}"
 
 
 LOSSES = """

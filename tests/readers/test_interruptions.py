@@ -82,7 +82,7 @@ def test_kill_9(tmp_path: Path, forks: Forks) -> None:
     while len(expected) < steps:
         for contents, labels in reader.next_epoch():
             scaled = ndd.random.uniform(batch_size=3, range=[0, 1], rng=rng)
-            values = [value for one in contents for value in one.torch().tolist()]
+            values = [value for content in contents for value in content.torch().tolist()]
             expected.append(json.dumps([labels.torch().flatten().tolist(), values, scaled.torch().flatten().tolist()]))
     print(f"{kills} kills, {steps} steps, {repeated} of them again after a kill between step and saving")
     assert sequence == expected[:steps]

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 def manifest(folder: Path, *entries: Any) -> Path:
     path = folder / "manifest.json"
-    path.write_text("\n".join(one if isinstance(one, str) else json.dumps(one) for one in entries))
+    path.write_text("\n".join(entry if isinstance(entry, str) else json.dumps(entry) for entry in entries))
     return path
 
 
@@ -57,9 +57,9 @@ def test_parts_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch, rate
         ("ramp.wav", {"offset": 0.5}),
     ]
     entries = [{"audio_filepath": path(folder / name), **part} for name, part in kinds]
-    expected = [sounds(manifest(folder, one), dtype=ndd.int16, sample_rate=rate) for one in entries]  # one in a batch
+    expected = [sounds(manifest(folder, entry), dtype=ndd.int16, sample_rate=rate) for entry in entries]  # one in a batch
     if not rate:
-        assert [len(one) for (one,) in expected] == [8000, 7999, 800, 80, 4000]
+        assert [len(item) for (item,) in expected] == [8000, 7999, 800, 80, 4000]
     alone, sought = [], []
     read, sound = ndd.readers.NemoAsr._read, ndd.readers.NemoAsr._sound
     reader = ndd.readers.NemoAsr(5, manifest_filepaths=manifest(folder, *entries), dtype=ndd.int16, sample_rate=rate)
@@ -71,8 +71,8 @@ def test_parts_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch, rate
     for known in ([4] if path is Path.as_uri else [3, 4], [*cut, 2, 3, 4]):
         alone.clear(), sought.clear()
         batch, *_ = reader.finish(reader.start(everything), everything)
-        for got, (one,) in zip(batch, expected, strict=True):
-            assert np.array_equal(np.asarray(got), one)
+        for got, (value,) in zip(batch, expected, strict=True):
+            assert np.array_equal(np.asarray(got), value)
         assert sorted(alone) == known
         assert len(sought) == (len([*cut, 2, 3, 4]) if rate else len(known))
 

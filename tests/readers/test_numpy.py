@@ -75,11 +75,11 @@ def test_arguments_of_arrays_and_calls(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read(path, roi_start=start)[0], array[1:, 2:])
     np.testing.assert_array_equal(read(path, roi_start=torch.tensor(2))[0], array[2:, 2:])
     reader = ndd.readers.Numpy(files=[path] * 3, roi_shape=[1, 2])
-    (made,) = reader(batch_size=2, roi_start=ndd.batch([[1, 1], [3, 4]]))
-    assert [one.torch().tolist() for one in made] == [[[7, 8]], [[22, 23]]]
-    (made,) = reader(batch_size=2, roi_start=[2, 0])
-    assert [one.torch().tolist() for one in made] == [[[12, 13]]] * 2
-    assert [one.torch().tolist() for one in reader(batch_size=2)[0]] == [[[0, 1]]] * 2
+    (result,) = reader(batch_size=2, roi_start=ndd.batch([[1, 1], [3, 4]]))
+    assert [item.torch().tolist() for item in result] == [[[7, 8]], [[22, 23]]]
+    (result,) = reader(batch_size=2, roi_start=[2, 0])
+    assert [item.torch().tolist() for item in result] == [[[12, 13]]] * 2
+    assert [batch.torch().tolist() for batch in reader(batch_size=2)[0]] == [[[0, 1]]] * 2
     with pytest.raises(ValueError, match="cannot be passed both in the constructor and __call__"):
         reader(batch_size=2, roi_shape=[1, 1])
     with pytest.raises(ValueError, match="3 samples for a batch of 2"):
@@ -163,7 +163,7 @@ def test_damaged_headers(tmp_path: Path, name: str) -> None:
         read(tmp_path / "bad.npy")
     reader = ndd.readers.Numpy(2, files=[tmp_path / "good.npy", tmp_path / "bad.npy"] * 2, on_error="skip")
     assert [array.torch().tolist() for (array,) in reader] == [[[0, 1], [0, 1]]]
-    assert [one.sample for one in reader.errors] == [1, 3]
+    assert [error.sample for error in reader.errors] == [1, 3]
 
 
 def test_other_files(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_batches(tmp_path: Path) -> None:
     reader = pickle.loads(pickle.dumps(ndd.readers.Numpy(3, file_root=tmp_path, cache_header_information=True)))
     (first,), (second,) = reader.next_epoch()
     assert (first.shape, first.dtype, first.layout) == ([(1, 2), (2, 2), (1, 2)], ndd.float32, None)
-    assert [one.torch().flatten().tolist()[0] for one in second] == [3, 4, 0]
+    assert [value.torch().flatten().tolist()[0] for value in second] == [3, 4, 0]
     (tmp_path / "1.npy").write_bytes(b"")  # its header is cached; the data is gone
     with pytest.raises(RuntimeError, match=r"1\.npy\): the file became shorter"):
         list(reader.next_epoch())

@@ -30,7 +30,7 @@ def shards(tmp_path: Path) -> list[Path]:
 
 
 def texts(reader: ndd.readers.Webdataset) -> list[str]:
-    return [bytes(one.torch().tolist()).decode() for (batch,) in reader for one in batch]
+    return [bytes(sample.torch().tolist()).decode() for (batch,) in reader for sample in batch]
 
 
 def test_files_are_kept_and_closed(shards: list[Path], tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_forked_processes_read_on(shards: list[Path]) -> None:
         if child == 0:
             status = 1
             try:
-                rest = [bytes(one.torch().tolist()).decode() for (batch,) in batches for one in batch]
+                rest = [bytes(sample.torch().tolist()).decode() for (batch,) in batches for sample in batch]
                 status = int(rest != [f"{k} {i}" for k in range(50) for i in range(3)][7:])
             finally:
                 os._exit(status)
@@ -79,7 +79,7 @@ def test_all_bad_samples_of_a_batch_are_reported_at_once(tmp_path: Path) -> None
         4: "Is a directory",
     }
     found = ranges.start(np.array([[3, 0], [-1, 3]])).finish_all()
-    assert [[bytes(one.torch().tolist()) for one in batch] for batch in found] == [[b"89", b"234"], [b"", b"89"]]
+    assert [[bytes(sample.torch().tolist()) for sample in batch] for batch in found] == [[b"89", b"234"], [b"", b"89"]]
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RuntimeError, match="not a regular file"):
         next(ndd.readers.File(files=[tmp_path / "pipe"]).next_epoch())

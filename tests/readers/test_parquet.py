@@ -40,11 +40,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def rows(reader: Any, column: str = "number") -> list[Any]:
-    return [np.asarray(one).tolist() for batch in reader for one in batch[column].tensors]
+    return [np.asarray(sample).tolist() for batch in reader for sample in batch[column].tensors]
 
 
 def values(batch: dict[str, ndd.Batch], column: str) -> list[Any]:
-    return [np.asarray(one).tolist() for one in batch[column].tensors]
+    return [np.asarray(sample).tolist() for sample in batch[column].tensors]
 
 
 def test_columns(path: Path) -> None:
@@ -58,24 +58,24 @@ def test_columns(path: Path) -> None:
     real = values(batch, "real")
     assert np.isnan(real[3])
     assert real[4:] == [i / 4 for i in range(4, 13)]
-    texts = [bytes(one).decode() for one in values(batch, "text")]
+    texts = [bytes(value).decode() for value in values(batch, "text")]
     assert texts == [f"é{i}" if i != 2 else "" for i in range(13)]
-    assert [bytes(one) for one in values(batch, "blob")] == [bytes([i]) * i for i in range(13)]
+    assert [bytes(value) for value in values(batch, "blob")] == [bytes([i]) * i for i in range(13)]
     assert batch["fixed"].torch().tolist() == [[i, i + 1] for i in range(13)]
     assert values(batch, "list") == [list(range(i)) for i in range(13)]
     assert values(batch, "grid") == [[[i] * 3] * (i % 3) for i in range(13)]
     assert values(batch, "day") == [18262 + i for i in range(13)]
     assert values(batch, "time")[1] == 1577836800_000_000 + 3600_000_000
-    assert [bytes(one).decode() for one in values(batch, "kind")] == [f"k{i % 3}" for i in range(13)]
-    assert [bytes(one) for one in values(batch, "fixed_bytes")] == [bytes([i]) * 3 if i != 5 else b"" for i in range(13)]
-    assert [bytes(one) for one in values(batch, "image")] == [b"image %d" % i for i in range(13)]
+    assert [bytes(value).decode() for value in values(batch, "kind")] == [f"k{i % 3}" for i in range(13)]
+    assert [bytes(value) for value in values(batch, "fixed_bytes")] == [bytes([i]) * 3 if i != 5 else b"" for i in range(13)]
+    assert [bytes(value) for value in values(batch, "image")] == [b"image %d" % i for i in range(13)]
     assert batch["number"].sources[5] == f"{path} at row 5"
 
 
 def test_chosen_columns_and_samples(path: Path) -> None:
     samples = list(ndd.readers.Parquet(path=path, columns=["blob", "number"]).next_epoch())
-    assert [list(one) for one in samples] == [["blob", "number"]] * 13
-    assert [one["number"].item() for one in samples] == list(range(13))
+    assert [list(sample) for sample in samples] == [["blob", "number"]] * 13
+    assert [sample["number"].item() for sample in samples] == list(range(13))
     assert rows(ndd.readers.Parquet(path=path, columns="number").next_epoch(5)) == [*range(13), 0, 1]
 
 
@@ -88,7 +88,7 @@ def test_random_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             numbers = values(batch, "number")
             assert sorted(numbers) == list(range(13))
             assert values(batch, "list") == [list(range(i)) for i in numbers]
-            assert [bytes(one) for one in values(batch, "image")] == [b"image %d" % i for i in numbers]
+            assert [bytes(value) for value in values(batch, "image")] == [b"image %d" % i for i in numbers]
         assert len({str(values(batch, "number")) for batch in batches}) == 3
 
 
@@ -125,8 +125,8 @@ def test_images_next_to_the_file(tmp_path: Path) -> None:
     images = pa.array([{"bytes": b"inside", "path": "0.jpg"}, {"bytes": None, "path": "1.jpg"}, {"bytes": None, "path": "2.jpg"}, None], kind)
     parquet.write_table(pa.table({"image": images}), tmp_path / "x.parquet")
     reader = ndd.readers.Parquet(1, path=tmp_path / "x.parquet", on_error="skip")
-    assert [bytes(one) for one in rows(reader, "image")] == [b"inside", b"outside", b""]
-    assert [(one.sample, "2.jpg" in one.reason) for one in reader.errors] == [(2, True)]
+    assert [bytes(row) for row in rows(reader, "image")] == [b"inside", b"outside", b""]
+    assert [(error.sample, "2.jpg" in error.reason) for error in reader.errors] == [(2, True)]
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_damaged_row_groups(path: Path) -> None:
     path.write_bytes(content)
     reader = ndd.readers.Parquet(4, path=path, columns=["number"], on_error="skip")
     assert rows(reader) == [*range(4), *range(8, 13)]
-    assert {one.sample for one in reader.errors} == {4, 5, 6, 7}
+    assert {error.sample for error in reader.errors} == {4, 5, 6, 7}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_max_sample_bytes_bounds_a_row_group(tmp_path: Path, column: Any, size: 
     """Files of some hundred bytes, the numbers of which promise more."""
     parquet.write_table(pa.table({"a": column}), tmp_path / "x.parquet", compression="zstd")
     assert (tmp_path / "x.parquet").stat().st_size < 3000
-    (made,) = ndd.readers.Parquet(path=tmp_path / "x.parquet", max_sample_bytes=size + 1000).next_epoch(len(column))
-    assert sum(np.asarray(one).nbytes for one in made["a"].tensors) == size
+    (result,) = ndd.readers.Parquet(path=tmp_path / "x.parquet", max_sample_bytes=size + 1000).next_epoch(len(column))
+    assert sum(np.asarray(sample).nbytes for sample in result["a"].tensors) == size
     with pytest.raises(RuntimeError, match=rf"row group 0 has .* more than max_sample_bytes={size - 1}, .*TORCH_NDD_MAX_SAMPLE_BYTES"):
         list(ndd.readers.Parquet(path=tmp_path / "x.parquet", max_sample_bytes=size - 1).next_epoch(1))

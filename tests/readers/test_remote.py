@@ -21,7 +21,7 @@ from torch_ndd.testing import assert_resumable
 
 
 def contents(batch: Any) -> list[bytes]:
-    return [bytes(np.asarray(one)) for one in batch.tensors]
+    return [bytes(np.asarray(sample)) for sample in batch.tensors]
 
 
 FILES = {f"{folder}/{i}.jpg": f"{folder}{i}".encode() * i for folder in ("b", "a") for i in range(4)}
@@ -38,8 +38,8 @@ def test_files(put: Any, kind: str) -> None:
     names = sorted(FILES) if kind == "file_root" else list(FILES)
     reader = ndd.readers.File(**options)
     epoch = [(contents(files), labels.torch().flatten().tolist(), list(files.sources)) for files, labels in reader.next_epoch(4)]
-    assert [one for files, _, _ in epoch for one in files] == [FILES[name] for name in names]
-    assert [one for _, labels, _ in epoch for one in labels] == ([0] * 4 + [1] * 4 if kind == "file_root" else list(range(8)))
+    assert [file for files, _, _ in epoch for file in files] == [FILES[name] for name in names]
+    assert [label for _, labels, _ in epoch for label in labels] == ([0] * 4 + [1] * 4 if kind == "file_root" else list(range(8)))
     assert epoch[0][2][1] == f"{url}/{names[1]}"
 
 
@@ -55,7 +55,7 @@ def test_errors_name_the_url(put: Any) -> None:
     with pytest.raises(RuntimeError, match=rf"readers\.File: sample 1 \({url}/none\.jpg\): .*none\.jpg"):
         next(ndd.readers.File(files=["a/1.jpg", "none.jpg"], file_root=url).next_epoch(2))
     reader = ndd.readers.File(2, files=["a/1.jpg", "none.jpg", "a/2.jpg"], file_root=url, on_error="skip")
-    assert [one for files, _ in reader for one in contents(files)] == [b"a1", b"a2a2"]
+    assert [content for files, _ in reader for content in contents(files)] == [b"a1", b"a2a2"]
     for options in ({"file_list": f"{url}/none.txt"}, {"file_root": f"{url}/none"}):
         with pytest.raises(RuntimeError, match=rf"readers\.File: .*{url}/none.*cannot be (read|opened)"):
             next(ndd.readers.File(**options).next_epoch())
@@ -69,20 +69,20 @@ def test_resume(put: Any) -> None:
 
 
 def tar_of(files: dict[str, bytes]) -> bytes:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w") as archive:
+    result = io.BytesIO()
+    with tarfile.open(fileobj=result, mode="w") as archive:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
-    return made.getvalue()
+    return result.getvalue()
 
 
 def test_archives(put: Any) -> None:
     samples = {f"{i}.{ext}": f"{ext}{i}".encode() * 100 for i in range(5) for ext in ("jpg", "cls")}
     url = put({"x.tar": tar_of(samples)})
     (batch,) = ndd.readers.Webdataset(paths=f"{url}/x.tar", ext=["jpg", "cls"]).next_epoch(5)
-    assert [contents(one) for one in batch] == [[samples[f"{i}.{ext}"] for i in range(5)] for ext in ("jpg", "cls")]
+    assert [contents(sample) for sample in batch] == [[samples[f"{i}.{ext}"] for i in range(5)] for ext in ("jpg", "cls")]
 
 
 def test_records(put: Any) -> None:
@@ -99,12 +99,12 @@ def test_records(put: Any) -> None:
 def test_arrays(put: Any) -> None:
     arrays, files = [np.arange(6, dtype=np.int16).reshape(2, 3) + i for i in range(4)], {}
     for i, array in enumerate(arrays):
-        made = io.BytesIO()
-        np.save(made, array)
-        files[f"{i}.npy"] = made.getvalue()
+        result = io.BytesIO()
+        np.save(result, array)
+        files[f"{i}.npy"] = result.getvalue()
     url = put(files)
     ((batch,),) = ndd.readers.Numpy(file_root=url, file_filter="*.npy").next_epoch(4)
-    assert batch.torch().tolist() == [one.tolist() for one in arrays]
+    assert batch.torch().tolist() == [array.tolist() for array in arrays]
 
 
 def test_annotations(put: Any) -> None:
@@ -121,9 +121,9 @@ def test_annotations(put: Any) -> None:
 
 def test_speech(put: Any) -> None:
     soundfile = pytest.importorskip("soundfile")
-    made = io.BytesIO()
-    soundfile.write(made, np.arange(100, dtype=np.int16), 8000, format="WAV")
-    url = put({"x.wav": made.getvalue(), "x.json": b'{"audio_filepath": "x.wav", "text": "a"}'})
+    result = io.BytesIO()
+    soundfile.write(result, np.arange(100, dtype=np.int16), 8000, format="WAV")
+    url = put({"x.wav": result.getvalue(), "x.json": b'{"audio_filepath": "x.wav", "text": "a"}'})
     ((sound, _, _),) = ndd.readers.NemoAsr(manifest_filepaths=f"{url}/x.json", dtype=ndd.int16).next_epoch()
     assert sound.torch().tolist() == list(range(100))
 
@@ -149,7 +149,7 @@ def test_neighbours_are_one_request(server: str, tmp_path: Path) -> None:
     ranges = _remote.ranges_of(b"", *_paths(f"{server}/x.bin"), np.zeros(len(begins), np.int32), begins, lengths)
     batch = ranges.start(np.arange(len(begins))[::-1]).finish()
     assert contents(batch) == [content[begin : begin + 1500] for begin in begins[::-1]]
-    assert [one.split()[0] for one in Handler.requests].count("GET") == 1
+    assert [request.split()[0] for request in Handler.requests].count("GET") == 1
 
 
 def test_ranges_beyond_the_end(put: Any) -> None:
@@ -198,6 +198,6 @@ def test_each_range_lies_in_what_is_fetched_for_it(forgets: bool, monkeypatch: p
 
         monkeypatch.setattr("fsspec.utils.merge_offset_ranges", ends_of_the_latest)
     wanted = [_urls.Range("a", begin, length) for begin, length in ((0, 1000), (10, 20), (300, 0), (990, 5))]
-    for one, whole in zip(wanted, _urls.merge_ranges(wanted), strict=True):
-        assert whole.begin <= one.begin
-        assert one.begin + one.length <= whole.begin + whole.length
+    for value, whole in zip(wanted, _urls.merge_ranges(wanted), strict=True):
+        assert whole.begin <= value.begin
+        assert value.begin + value.length <= whole.begin + whole.length

@@ -31,9 +31,9 @@ def path_bytes(*paths: str) -> ndd.Batch:
 
 
 def image(k: int) -> bytes:
-    made = io.BytesIO()
-    Image.new("RGB", (4 + k, 3), (10 * k, 0, 0)).save(made, "png")
-    return made.getvalue()
+    result = io.BytesIO()
+    Image.new("RGB", (4 + k, 3), (10 * k, 0, 0)).save(result, "png")
+    return result.getvalue()
 
 
 def test_files_named_by_data(put: Any, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 
 def epoch(reader: Any) -> list[list[Any]]:
-    return [[one.torch().tolist() for one in sample] for sample in reader.next_epoch()]
+    return [[value.torch().tolist() for value in sample] for sample in reader.next_epoch()]
 
 
 @pytest.mark.parametrize("kind", [ndd.readers.Video, ndd.experimental.readers.Video])
@@ -106,7 +106,7 @@ def test_missing_videos(put: Any, videos: Path, kind: Any) -> None:
     for options in ({"file_list": f"{url}/none.txt"}, {"file_root": f"{url}/none"}):
         with pytest.raises(RuntimeError, match=rf'{name}: file_\w+ "{url}/none.*cannot be (read|opened)'):
             next(kind(sequence_length=3, **options).next_epoch())
-    reader = kind(filenames=[f"{url}/{one}.mp4" for one in ("none", "x/b", "x/text")], sequence_length=3, on_error="skip")
+    reader = kind(filenames=[f"{url}/{value}.mp4" for value in ("none", "x/b", "x/text")], sequence_length=3, on_error="skip")
     assert len(epoch(reader)) == 1
     assert [error.source for error in reader.errors] == [f"{url}/none.mp4", f"{url}/x/text.mp4"]
     assert "no such file" in reader.errors[0].reason
@@ -142,21 +142,21 @@ def test_a_video_that_goes_away(server: str, videos: Path, tmp_path: Path, monke
 
 def fits_file(k: int) -> bytes:
     fits = pytest.importorskip("astropy.io.fits")
-    made = io.BytesIO()
-    fits.HDUList([fits.PrimaryHDU(), fits.ImageHDU(np.arange(6, dtype=np.int16).reshape(2, 3) + k)]).writeto(made)
-    return made.getvalue()
+    result = io.BytesIO()
+    fits.HDUList([fits.PrimaryHDU(), fits.ImageHDU(np.arange(6, dtype=np.int16).reshape(2, 3) + k)]).writeto(result)
+    return result.getvalue()
 
 
 def sound(k: int) -> bytes:
-    made = io.BytesIO()
-    pytest.importorskip("soundfile").write(made, np.full(50, k, np.int16), 8000, format="WAV")
-    return made.getvalue()
+    result = io.BytesIO()
+    pytest.importorskip("soundfile").write(result, np.full(50, k, np.int16), 8000, format="WAV")
+    return result.getvalue()
 
 
 def array(k: int) -> bytes:
-    made = io.BytesIO()
-    np.save(made, np.full(3, k, np.int16))
-    return made.getvalue()
+    result = io.BytesIO()
+    np.save(result, np.full(3, k, np.int16))
+    return result.getvalue()
 
 
 def recordio(k: int) -> bytes:
@@ -166,9 +166,9 @@ def recordio(k: int) -> bytes:
 
 def table(k: int) -> bytes:
     parquet, arrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
-    made = io.BytesIO()
-    parquet.write_table(arrow.table({"x": arrow.array([k], arrow.int64())}), made)
-    return made.getvalue()
+    result = io.BytesIO()
+    parquet.write_table(arrow.table({"x": arrow.array([k], arrow.int64())}), result)
+    return result.getvalue()
 
 
 def annotations(names: list[str]) -> bytes:
@@ -206,8 +206,8 @@ SEVERAL: dict[str, tuple[Callable[[int], bytes], Make]] = {
 
 
 def stored(put: Any, kind: str, names: list[str], missing: str = "") -> tuple[str, Make]:
-    made, make = {**ONE_FILE_EACH, **SEVERAL}[kind]
-    files = {name: made(k) for k, name in enumerate(names) if name != missing}
+    result, make = {**ONE_FILE_EACH, **SEVERAL}[kind]
+    files = {name: result(k) for k, name in enumerate(names) if name != missing}
     lists = {"COCO": annotations, "NemoAsr": manifest}
     return put(files | ({"list": lists[kind](names)} if kind in lists else {})), make
 
@@ -224,7 +224,7 @@ def values(batches: Any) -> list[list[int]]:
     samples = []
     for batch in batches:
         outputs = list(batch.values()) if isinstance(batch, dict) else list(batch)
-        samples += [[x for one in row for x in np.asarray(one).ravel().tolist()] for row in zip(*(out.tensors for out in outputs), strict=True)]
+        samples += [[x for value in row for x in np.asarray(value).ravel().tolist()] for row in zip(*(out.tensors for out in outputs), strict=True)]
     return samples
 
 
@@ -307,7 +307,7 @@ def test_how_many_requests(server: str, tmp_path: Path) -> None:
     for kind in ONE_FILE_EACH:  # one per file of a batch; another batch may be read ahead
         url, make = stored_on_disk(server, tmp_path, kind, NAMES[:4])
         assert len(values(make(url, NAMES[:4], 4).next_epoch())) == 4
-        asked = [one for one in Handler.gets() if f"/{kind}/" in one and "list" not in one]
+        asked = [get for get in Handler.gets() if f"/{kind}/" in get and "list" not in get]
         assert max(map(asked.count, asked)) <= 2, asked
     samples = {f"{k}.bin": bytes([k]) * 1000 for k in range(40)}
     (tmp_path / "x.tar").write_bytes(tar_of(samples))
@@ -318,7 +318,7 @@ def test_how_many_requests(server: str, tmp_path: Path) -> None:
     ):
         Handler.requests = []
         assert len(values(reader)) == 40
-        asked = [one for one in Handler.gets() if name in one]  # the reader before may still be reading ahead
+        asked = [get for get in Handler.gets() if name in get]  # the reader before may still be reading ahead
         assert len(asked) <= 1 + 5 + 1, asked  # searching the records, and one per batch
 
 

@@ -162,10 +162,10 @@ def test_states_are_small_and_quick(files: list[Path]) -> None:
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
 def test_bad_samples(files: list[Path], on_error: Any) -> None:
-    given = [*files]
+    values = [*files]
     for i in (0, 4, 5, 12):
-        given[i] = files[i].with_suffix(".lost")
-    make = maker(given, on_error=on_error, random_shuffle=True)
+        values[i] = files[i].with_suffix(".lost")
+    make = maker(values, on_error=on_error, random_shuffle=True)
     merge = ndd.readers.merge_states if on_error == "skip" else None
     if on_error == "skip":
         assert_resumable(make, merge=merge, worlds=[(1, 1), (1, 2), (2, 3), (3, 2), (3, 1)])
@@ -177,7 +177,9 @@ def test_bad_samples(files: list[Path], on_error: Any) -> None:
     reader = make(0, 1, 4)
     assert reader.errors == ()
     numbers(reader)
-    assert {(one.sample, one.source, one.reason) for one in reader.errors} == {(i, str(given[i]), "No such file or directory") for i in (0, 4, 5, 12)}
+    assert {(error.sample, error.source, error.reason) for error in reader.errors} == {
+        (i, str(values[i]), "No such file or directory") for i in (0, 4, 5, 12)
+    }
     assert reader.state_dict()["errors"] == len(reader.errors) == 4
     full = [label for batch in numbers(make(0, 1, 4).next_epoch()) for label in batch]
     assert len(full) == 16
@@ -185,8 +187,8 @@ def test_bad_samples(files: list[Path], on_error: Any) -> None:
 
 
 def test_the_state_of_one_skipping_rank_is_not_enough(files: list[Path]) -> None:
-    given = [files[0].with_suffix(".lost"), *files[1:]]
-    make = maker(given, on_error="skip")
+    values = [files[0].with_suffix(".lost"), *files[1:]]
+    make = maker(values, on_error="skip")
     loaders = [make(rank, 2, 2) for rank in range(2)]
     for loader in loaders:
         next(iter(loader))

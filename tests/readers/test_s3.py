@@ -32,8 +32,8 @@ def bucket() -> Iterator[Any]:
     files.mkdirs("bucket", exist_ok=True)  # of the module's turn before: the server's data are those of the process
 
     def put(folder: str, content: dict[str, bytes]) -> str:
-        for name, one in content.items():
-            files.pipe_file(f"bucket/{folder}/{name}", one)
+        for name, value in content.items():
+            files.pipe_file(f"bucket/{folder}/{name}", value)
         return f"s3://bucket/{folder}"
 
     yield put

@@ -120,7 +120,7 @@ def test_damaged_examples_are_bad_samples(tmp_path: Path, name: str) -> None:
         read({"label": LABEL}, path)
     reader = ndd.readers.TFRecord(3, path=path, features={"label": LABEL}, on_error="skip")
     assert [batch["label"].torch().flatten().tolist() for batch in reader] == [[1, 3]]
-    assert [(one.sample, "damaged" in one.reason) for one in reader.errors] == [(1, True)]
+    assert [(error.sample, "damaged" in error.reason) for error in reader.errors] == [(1, True)]
 
 
 def test_damaged_files(path: Path, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_checksums(tmp_path: Path, kind: str) -> None:
     features = {"label": tf.FixedLenFeature([1], tf.int64, -1)}
 
     def labels(**options: Any) -> list[int]:
-        return [int(one) for batch in ndd.readers.TFRecord(2, path=path, features=features, **options) for one in batch["label"].torch()]
+        return [int(value) for batch in ndd.readers.TFRecord(2, path=path, features=features, **options) for value in batch["label"].torch()]
 
     for index in ({}, {"index_path": tmp_path / "a.idx"}):
         assert labels(**index, verify_checksums=False) == [0, 1, 2, 3]
@@ -232,5 +232,5 @@ def test_zeros_behind_the_records(tmp_path: Path) -> None:
     path = write_tfrecord(tmp_path / "a", [{"label": ints([k])} for k in range(3)])
     path.write_bytes(path.read_bytes() + bytes(1 << 20))
     reader = ndd.readers.TFRecord(2, path=path, features={"label": tf.FixedLenFeature([1], tf.int64, -1)}, on_error="skip")
-    assert [int(one) for batch in reader for one in batch["label"].torch()] == [0, 1, 2]
+    assert [int(value) for batch in reader for value in batch["label"].torch()] == [0, 1, 2]
     assert [error.reason for error in reader.errors] == ["there are zeros where a record should begin"]

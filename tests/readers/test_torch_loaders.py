@@ -51,7 +51,7 @@ def test_data_loader_of_samples(files: list[Path]) -> None:
 def test_data_loader_makes_the_batches(files: list[Path], workers: int) -> None:
     loader = torch.utils.data.DataLoader(ndd.readers.File(files=files), batch_size=4, num_workers=workers)
     batches = list(loader)
-    assert all(isinstance(one, ndd.Batch) for batch in batches for one in batch)
+    assert all(isinstance(sample, ndd.Batch) for batch in batches for sample in batch)
     assert sorted(chain(*numbers(batches))) == list(range(11))
     content, label = batches[0]
     assert content.shape == [(number % 3 + 1,) for number in label.torch().flatten().tolist()]

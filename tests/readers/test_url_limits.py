@@ -78,7 +78,7 @@ def test_a_sample_that_reaches_a_limit_is_a_bad_one(server: str, tmp_path: Path)
     for name, size in (("a", 10), ("b", 400_000), ("c", 10)):
         (tmp_path / name).write_bytes(bytes(size))
     reader = ndd.readers.File(files=[f"{server}/{name}" for name in "abc"], on_error="skip", **LIMITS)
-    assert [len(np.asarray(one)) for (one, _) in reader] == [10, 10]
+    assert [len(np.asarray(value)) for (value, _) in reader] == [10, 10]
     assert [(error.source, "url_max_bytes" in error.reason) for error in reader.errors] == [(f"{server}/b", True)]
 
 

@@ -157,12 +157,12 @@ def test_video_resize(videos: list[Path]) -> None:
     plain = next(iter(ndd.readers.Video(filenames=videos, sequence_length=5).next_epoch(batch_size=2)))[0]
     for options in ({"size": [16, 20]}, {"resize_shorter": 40, "interp_type": types.INTERP_CUBIC}, {"resize_x": 20, "antialias": False}):
         reader = ndd.readers.VideoResize(filenames=videos, sequence_length=5, **options)
-        made = next(iter(reader.next_epoch(batch_size=2)))[0]
-        assert made.layout == "FHWC"
-        assert np.array_equal(made.torch(), ndd.resize(plain, **options).torch())
+        result = next(iter(reader.next_epoch(batch_size=2)))[0]
+        assert result.layout == "FHWC"
+        assert np.array_equal(result.torch(), ndd.resize(plain, **options).torch())
     reader = ndd.readers.VideoResize(filenames=videos, sequence_length=5, size=[16, 20], dtype=ndd.float32, normalized=True)
-    made = next(iter(reader.next_epoch(batch_size=2)))[0]
-    assert np.allclose(made.torch(), ndd.resize(plain, size=[16, 20], dtype=ndd.float32).torch() / 255)
+    result = next(iter(reader.next_epoch(batch_size=2)))[0]
+    assert np.allclose(result.torch(), ndd.resize(plain, size=[16, 20], dtype=ndd.float32).torch() / 255)
 
 
 def test_videos_of_different_size(tmp_path: Path, videos: list[Path]) -> None:

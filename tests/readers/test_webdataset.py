@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
 
 def read(ext: Any, *paths: Path, **options: Any) -> list[tuple[bytes, ...]]:
     reader = ndd.readers.Webdataset(paths=paths, ext=ext, **options)
-    return [tuple(np.asarray(one).tobytes() for one in sample) for sample in reader.next_epoch()]
+    return [tuple(np.asarray(value).tobytes() for value in sample) for sample in reader.next_epoch()]
 
 
 @pytest.mark.parametrize("indexed", [None, "v1.2", "v1.1"])
@@ -92,7 +92,7 @@ def test_two_files_of_one_extension_are_an_error(names: list[str], options: dict
     reader = ndd.readers.Webdataset(1, paths=path, on_error="skip", **options)
     assert len([*reader]) == good
     wrong = len(reader.errors)
-    assert all("several files with one extension" in one.reason for one in reader.errors)
+    assert all("several files with one extension" in error.reason for error in reader.errors)
     if wrong:
         with pytest.raises(RuntimeError, match=r"a\.tar at byte \d+\): it has several files with one extension"):
             [*ndd.readers.Webdataset(1, paths=path, **options)]
@@ -141,7 +141,7 @@ def test_an_index_of_another_archive_is_an_error(name: str, form: int, tmp_path:
                 assert np.asarray(files).tobytes() in (b"jpg", b"")
                 assert np.asarray(labels).tobytes() in (b"cls", b"")
         assert reader.errors
-        assert all("the index is not that of this archive" in one.reason or "ends at byte" in one.reason for one in reader.errors)
+        assert all("the index is not that of this archive" in error.reason or "ends at byte" in error.reason for error in reader.errors)
 
 
 def test_an_index_without_names_of_another_archive_is_an_error(tmp_path: Path) -> None:
@@ -161,8 +161,8 @@ def test_types(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", [("1.f4", struct.pack("<2f", 1, 2)), ("1.i2", struct.pack("<h", -3)), ("2.f4", b""), ("2.i2", b"\1\0\2\0")])
     reader = ndd.readers.Webdataset(2, paths=path, ext=["i2", "f4", "f4"], dtypes=[ndd.int16, ndd.types.FLOAT, ndd.types.UINT8])
     ((numbers, floats, raw),) = reader.next_epoch()
-    assert [one.torch().tolist() for one in numbers] == [[-3], [1, 2]]
-    assert [one.torch().tolist() for one in floats] == [[1, 2], []]
+    assert [number.torch().tolist() for number in numbers] == [[-3], [1, 2]]
+    assert [item.torch().tolist() for item in floats] == [[1, 2], []]
     assert (floats.dtype, raw.shape) == (ndd.float32, [(8,), (0,)])
     reader = ndd.readers.Webdataset(paths=path, ext="f4", dtypes=ndd.types.FLOAT64, on_error="skip", max_batch_size=2)
     assert [batch.shape for (batch,) in reader] == [[(1,), (0,)]]
@@ -198,7 +198,7 @@ def test_ustar_prefix_and_other_entries(tmp_path: Path) -> None:
             info.type, info.linkname = kind, "z.jpg" if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
             archive.addfile(info)
     reader = ndd.readers.Webdataset(paths=path, ext="jpg")
-    sources = [bytes(np.asarray(ndd.get_property(one, key="source_info"))) for (one,) in reader.next_epoch()]
+    sources = [bytes(np.asarray(ndd.get_property(value, key="source_info"))) for (value,) in reader.next_epoch()]
     assert sources == [f"{path}:512:{long}.jpg".encode(), f"{path}:2048:z.jpg".encode()]
 
 
@@ -213,8 +213,8 @@ def test_damaged_archives(path: Path) -> None:
         with pytest.raises(RuntimeError, match=rf"sample 0 \(.*a\.tar at byte {byte}\): .*{reason}"):
             read("cls", path)
         reader = ndd.readers.Webdataset(1, paths=path, ext="cls", on_error="skip")
-        assert [one.torch().flatten().tolist() for (one,) in reader] == [[48], [49, 49]]
-        assert [one.sample for one in reader.errors] == [2]
+        assert [value.torch().flatten().tolist() for (value,) in reader] == [[48], [49, 49]]
+        assert [error.sample for error in reader.errors] == [2]
     path.write_bytes(whole[: begins[4] + 512 + 1])
     with pytest.raises(RuntimeError, match=rf"sample 0 \(.*a\.tar at byte {begins[4] + 512}\): the file has"):
         read("png", path)
@@ -255,7 +255,7 @@ def test_damaged_indices(path: Path, text: str) -> None:
 def test_indices_that_lie(path: Path) -> None:
     path.with_suffix(".idx").write_text("v1.2 2\njpg 1024 2 d/1.jpg\njpg 1024 99999999999 d/2.jpg\n")
     reader = ndd.readers.Webdataset(1, paths=path, ext="jpg", index_paths=path.with_suffix(".idx"), on_error="skip")
-    assert [one.torch().flatten().tolist() for (one,) in reader] == [[74, 49]]
+    assert [value.torch().flatten().tolist() for (value,) in reader] == [[74, 49]]
     assert "this part ends at byte 100000001023" in reader.errors[0].reason
 
 
@@ -279,7 +279,7 @@ def test_batches_and_sources(path: Path) -> None:
     reader = pickle.loads(pickle.dumps(ndd.readers.Webdataset(paths=path, ext=["jpg", "cls"], max_batch_size=4)))
     (images, classes), _ = reader.next_epoch()
     assert images.shape == [(2,), (0,), (2,), (0,)]
-    sources = [bytes(np.asarray(one)).decode() for one in ndd.get_property(classes, key="source_info").tensors]
+    sources = [bytes(np.asarray(sample)).decode() for sample in ndd.get_property(classes, key="source_info").tensors]
     assert sources == [f"{path}:2048:d/1.cls", f"{path}:4096:d/2.cls", "", f"{path}:7168:d/4.cls"]
 
 
@@ -300,8 +300,8 @@ def test_patterns(tmp_path: Path) -> None:
     write_tar(tmp_path / "x{1,2}.tar", [("0.cls", b"99")])
 
     def numbers(*paths: str) -> list[int]:
-        reader = ndd.readers.Webdataset(paths=[f"{tmp_path}{one}" for one in paths], ext=".cls", decode=True)
-        return [one[0].item() for one in reader.next_epoch()]
+        reader = ndd.readers.Webdataset(paths=[f"{tmp_path}{path}" for path in paths], ext=".cls", decode=True)
+        return [batch[0].item() for batch in reader.next_epoch()]
 
     assert numbers("/s{08..11}.tar") == [8, 9, 10, 11]
     assert numbers("/s{03,01}.tar", "/s0[56].tar") == [3, 1, 5, 6]
@@ -339,7 +339,7 @@ def test_values_that_cannot_be_decoded(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(RuntimeError, match=r"sample 0 \(.*its cls cannot be decoded"):
         list(ndd.readers.Webdataset(paths=path, ext="cls", decode=True).next_epoch(batch_size=2))
     reader = ndd.readers.Webdataset(paths=path, ext="cls", decode=True, on_error="skip", max_batch_size=2)
-    assert [one.torch().tolist() for (one,) in reader] == [[2]]
+    assert [value.torch().tolist() for (value,) in reader] == [[2]]
 
 
 def test_deep_json_is_an_error_of_its_sample(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def run(body: Body, paths: list[Path], capture: bool, epochs: int = 2, **options
             output = body(step, jpegs, labels, generator)
             if output is None:
                 break
-            seen += [values(output) for output in output]
+            seen += [values(part) for part in output]
             seen += [reader.state_dict(), str(reader.get_state()), str(generator.state), str(ndd.random.get_default_rng().state)]
     return [*seen, reader.state_dict()]
 

@@ -114,7 +114,7 @@ def test_every_operator_in_a_chain_of_ragged_batches(group: str, chain: str) -> 
     before, after = CHAINS[chain](cases[0])
     calls, inputs = [call_of(case, after) for case in cases], [case.batches(True) for case in cases]
     images, others = inputs[0][0], [value[1:] for value in inputs]
-    alike = [[value.shape == images.shape for value in value[1:]] for value in inputs]  # images that take the same path
+    alike = [[image.shape == images.shape for image in value[1:]] for value in inputs]  # images that take the same path
 
     def results(numbers: list[int], images: Batch, others: list[tuple[Batch, ...]]) -> list[list[Batch]]:
         first = before(images)

@@ -93,9 +93,9 @@ def test_changed_augmentations_equal_dali(name: str) -> None:
 
 
 def described(augmentations: Any) -> Any:
-    def parameter(one: Any) -> Any:
-        table = one._get_magnitudes(BINS)
-        return None if table is None else np.array([one._map_mag_to_param(value) for value in table], np.float64)
+    def parameter(item: Any) -> Any:
+        table = item._get_magnitudes(BINS)
+        return None if table is None else np.array([item._map_mag_to_param(value) for value in table], np.float64)
 
     return [
         [augmentation.name, str(augmentation.mag_range), augmentation.randomly_negate, augmentation.param_device, parameter(augmentation)]
@@ -234,8 +234,8 @@ def test_one_operation_equals_conditions() -> None:
         item = getattr(a, name).augmentation(randomly_negate=False)
 
         @core.augmentation(mag_range=item.mag_range, mag_to_param=item.mag_to_param)
-        def same(data: Any, parameter: Any, one: Any = item) -> Any:
-            return one.op(data, parameter)
+        def same(data: Any, parameter: Any, value: Any = item) -> Any:
+            return value.op(data, parameter)
 
         fused = run(lambda x, value=item: rand.apply_rand_augment([value], x, 2, 7), source)
         tree = run(lambda x, same=same: rand.apply_rand_augment([same], x, 2, 7), source)

@@ -18,9 +18,9 @@ from torch_ndd.dali.plugin.pytorch import DALIGenericIterator, LastBatchPolicy
 from torch_ndd.dali.tensors import TensorListCPU
 
 
-def same(one: Any, other: Any) -> None:
-    assert len(one) == len(other)
-    for left, right in zip(one, other, strict=True):
+def same(value: Any, other: Any) -> None:
+    assert len(value) == len(other)
+    for left, right in zip(value, other, strict=True):
         assert left.layout() == right.layout()
         assert [np.array(left.at(k)).tolist() for k in range(len(left))] == [np.array(right.at(k)).tolist() for k in range(len(right))]
 

@@ -35,10 +35,10 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
     return calls
 
 
-def same(one: Any, other: Any) -> None:
-    assert one.layout == other.layout
-    assert one.shape == other.shape
-    assert all(torch.equal(a.torch(), b.torch()) for a, b in zip(one.tensors, other.tensors, strict=True))
+def same(value: Any, other: Any) -> None:
+    assert value.layout == other.layout
+    assert value.shape == other.shape
+    assert all(torch.equal(a.torch(), b.torch()) for a, b in zip(value.tensors, other.tensors, strict=True))
 
 
 def test_values_and_arguments_differ(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -328,8 +328,8 @@ def test_declared_outputs(declared, raises):
     """Types and dimensions that were declared are checked."""
 
     def program(dali):
-        def value(one):
-            return getattr(dali.types, one) if isinstance(one, str) and one != "a" else one
+        def value(value):
+            return getattr(dali.types, value) if isinstance(value, str) and value != "a" else value
 
         values = {key: [value(item) for item in entry] if isinstance(entry, list) else value(entry) for key, entry in declared.items()}
         pipe = define(dali, lambda: (dali.types.Constant([1.0, 2.0]), dali.types.Constant(2.5)), 2, **values)

@@ -118,14 +118,14 @@ def outputs(pipe: Any, steps: int = 4, feed: str | None = None) -> Any:
     return seen
 
 
-def assert_equal(one: Any, other: Any) -> None:
-    assert type(one) is type(other)
-    if isinstance(one, dict | list):
-        assert len(one) == len(other)
-        for key in one if isinstance(one, dict) else range(len(one)):
-            assert_equal(one[key], other[key])
+def assert_equal(value: Any, other: Any) -> None:
+    assert type(value) is type(other)
+    if isinstance(value, dict | list):
+        assert len(value) == len(other)
+        for key in value if isinstance(value, dict) else range(len(value)):
+            assert_equal(value[key], other[key])
     else:
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(value, other)
 
 
 @pytest.mark.parametrize("name", GRAPHS)

@@ -25,10 +25,10 @@ def capsule(values):
     return torch.from_numpy(values).__dlpack__()
 
 
-def described(one):
+def described(value):
     """Return everything that can be asked of a tensor or a tensor list."""
-    values = [np.array(part) for part in one] if hasattr(one, "at") else np.array(one)
-    return [one.shape(), one.layout(), one.ndim(), one.dtype.name, values]
+    values = [np.array(part) for part in value] if hasattr(value, "at") else np.array(value)
+    return [value.shape(), value.layout(), value.ndim(), value.dtype.name, values]
 
 
 TENSORS = {
@@ -109,14 +109,14 @@ def address(values):
     return ctypes.c_void_p(values.ctypes.data)
 
 
-def copied(one):
+def copied(value):
     out = np.zeros(100, np.float32)
-    one.copy_to_external(address(out))
+    value.copy_to_external(address(out))
     return out
 
 
-def changed(one, method, *arguments):
-    return [getattr(one, method)(*arguments), one.shape(), one.layout(), one.dtype.name, copied(one)]
+def changed(value, method, *arguments):
+    return [getattr(value, method)(*arguments), value.shape(), value.layout(), value.dtype.name, copied(value)]
 
 
 METHODS = {
