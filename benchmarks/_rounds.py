@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Any
 from rich.progress import track
 
 from ._loaders import BATCH, SUBJECT
-from ._process import Peer, PeerError, cpu_seconds
+from ._process import Handler, Peer, PeerError, cpu_seconds
 from ._report import percentile, ratio
 
 
@@ -43,6 +44,13 @@ def measure(batches: Iterator[Any], discard: int, steps: int, deliver: Callable[
         seconds.append(now - last)
         last = now
     return Round(seconds, cpu_seconds() - cpu)
+
+
+def start(batches: Iterator[Any], discard: int) -> Handler:
+    """Run one batch, so that a competitor is ready, and return the function that answers a number of steps with a round."""
+    run_round = functools.partial(measure, batches, discard)
+    run_round(1)
+    return run_round
 
 
 def alternate(peers: list[Peer], request: Any, rounds: int, failed: dict[str, str], settle: bool = False) -> dict[str, list[Any]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Five data sets of numbers as one, in batches of 64: what mixing itself costs, where reading costs nothing.
+"""Five data sets of numbers as one, in batches of 64: the cost of mixing itself, because reading numbers takes no time.
 
 The competitors take turns, as in the main job. Grain mixes data sets of its own; torch has no mixing, and draws from a concatenation by weight.
 """
@@ -7,7 +7,6 @@ The competitors take turns, as in the main job. Grain mixes data sets of its own
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -90,9 +89,7 @@ COMPETITORS: dict[str, tuple[str, Callable[..., Batches], dict[str, Any]]] = {
 
 def handler(stream: Callable[..., Batches], arguments: dict[str, Any]) -> Handler:
     """Run in the competitor's process: answer a number of steps with a round."""
-    measure = functools.partial(_rounds.measure, stream(**arguments), _DISCARD)
-    measure(1)
-    return measure
+    return _rounds.start(stream(**arguments), _DISCARD)
 
 
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:

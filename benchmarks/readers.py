@@ -8,7 +8,6 @@ For each kind of data the competitors take turns, as in the main job. A DataLoad
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import tempfile
 from collections import deque
@@ -201,11 +200,7 @@ def _competitors(kind: str, threads: int) -> dict[str, tuple[str, Callable[..., 
 
 def handler(stream: Callable[..., Batches], kind: str, data: Containers, arguments: dict[str, Any]) -> Handler:
     """Runs in the competitor's process: answers a number of steps with a round."""
-    batches = stream(kind, data, **arguments)
-
-    measure = functools.partial(_rounds.measure, batches, _DISCARD)
-    measure(1)
-    return measure
+    return _rounds.start(stream(kind, data, **arguments), _DISCARD)
 
 
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:

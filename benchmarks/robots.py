@@ -8,7 +8,6 @@ frames uint8.
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import json
 import tempfile
@@ -147,10 +146,8 @@ def read_with_torchcodec(root: Path, kind: Kind, threads: int) -> Iterator[Any]:
 
 
 def handler(stream: Callable[..., Iterator[Any]], root: Path, kind: Kind, threads: int) -> Handler:
-    """Runs in the competitor's process: answers a number of steps with a round."""
-    measure = functools.partial(_rounds.measure, stream(root, kind, threads), _DISCARD)
-    measure(1)
-    return measure
+    """Run in the competitor's process: answer a number of steps with a round."""
+    return _rounds.start(stream(root, kind, threads), _DISCARD)
 
 
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:

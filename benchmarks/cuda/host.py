@@ -110,7 +110,7 @@ class Counters:
 
 
 def _measure(calls: list[Callable[[], Any]], counters: Counters) -> dict[str, float]:
-    """Time calls one by one, and count what they ask of CUDA. The median, because a machine with other work has outliers."""
+    """Time calls one by one, and count their CUDA calls. Return the median time, because other programs on the machine cause outliers."""
     taken = []
     counters.take()
     for call in calls:

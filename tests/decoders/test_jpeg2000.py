@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _images import decode, reason
 from PIL import Image
 
 import torch_ndd as ndd
@@ -57,16 +58,6 @@ def cmap(*channels: tuple[int, int, int]) -> bytes:
 
 def cdef(*channels: tuple[int, int, int]) -> bytes:
     return box(b"cdef", struct.pack(">H", len(channels)) + b"".join(struct.pack(">HHH", *channel) for channel in channels))
-
-
-def decode(file: bytes, **options: Any) -> np.ndarray:
-    return np.asarray(ndd.decoders.image(ndd.tensor(np.frombuffer(file, np.uint8)), **options))
-
-
-def reason(file: bytes, **options: Any) -> str:
-    images = ndd.decoders.image(ndd.as_batch([np.frombuffer(file, np.uint8)]), on_error="skip", **options)
-    assert images.errors, "it was decoded"
-    return images.errors[0].reason
 
 
 def peek(file: bytes, image_type: types.DALIImageType = types.RGB) -> list[int]:

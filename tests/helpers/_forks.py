@@ -7,6 +7,7 @@ the end of the interpreter, and so copy their memory: an empty program takes 0.3
 """
 
 import contextlib
+import faulthandler
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,28 @@ del sys.argv[0]
 sys.path.insert(0, os.path.dirname(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+
+
+def run_in_child(work: Callable[[], bool]) -> int:
+    """Return the exit code of a forked child: 0 if ``work`` returns True there, -SIGKILL if it takes 60 s, after it has printed where it is."""
+    faulthandler.register(signal.SIGUSR2, all_threads=False)  # prints from the signal handler, wherever the child hangs
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 0 if work() else 2
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGUSR2)
+            time.sleep(1)
+            os.kill(child, signal.SIGKILL)
+            ended = os.waitpid(child, 0)
+            break
+        time.sleep(0.005)
+    return os.waitstatus_to_exitcode(ended[1])
 
 
 def torchrun_variables(processes: int) -> list[dict[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from _forks import run_in_child
 
 import torch_ndd as ndd
 from torch_ndd.readers.fits import _fork_gate, _image
@@ -171,10 +172,7 @@ def test_a_fork_waits_for_threads_in_astropy(files: list[Path], monkeypatch: pyt
     thread = threading.Thread(target=lambda: read.extend(reader.next_epoch()))
     thread.start()
     assert entered.wait(10)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if library.acquire(timeout=10) else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert run_in_child(lambda: library.acquire(timeout=10)) == 0
     thread.join(20)
     assert len(read) == 3  # what waited for the fork goes on
 

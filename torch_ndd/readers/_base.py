@@ -7,7 +7,7 @@ import json
 import operator
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
@@ -50,6 +50,21 @@ class Ahead(NamedTuple):
     after: Position
     samples: np.ndarray
     request: Any
+
+
+def replace_bad(rows: np.ndarray, bad: list[int], good: np.ndarray, groups_of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Return rows in which good ones take the places of bad ones: of the same group if there are any, else of all groups.
+
+    >>> replace_bad(np.array([10, 11, 20, 21]), [1, 3], np.array([10, 20]), lambda rows: rows // 10)
+    array([10, 10, 20, 20])
+    """
+    rows = rows.copy()
+    groups, groups_of_good = groups_of(rows), groups_of(good)
+    for group in np.unique(groups[bad]):
+        places = np.asarray(bad)[groups[bad] == group]
+        alike = good[groups_of_good == group]
+        rows[places] = np.resize(alike if len(alike) else good, len(places))
+    return rows
 
 
 class Reader(IterableDataset):
@@ -458,9 +473,11 @@ class Reader(IterableDataset):
         if not len(good):
             samples, following = self._order.take(following, len(samples))  # type: ignore[union-attr]
             return samples, after, following, 0
-        samples = samples.copy()
-        samples[bad] = np.resize(good, len(bad))
-        return samples, after, following, 0
+        return replace_bad(samples, bad, good, self._groups), after, following, 0
+
+    def _groups(self, samples: np.ndarray) -> np.ndarray:
+        """Return a number for each sample; a bad one is replaced by one with the same number if possible."""
+        return np.zeros(len(samples), np.int64)
 
     def note_errors(self, errors: Iterable[BadSample]) -> None:
         """Add to :attr:`errors`.

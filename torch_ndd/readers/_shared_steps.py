@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from .._core.context.states import MAX_SHARDS, check_state, equal, keys, row, whole
 from .._core.native import MAX_SAMPLES
-from ._base import Outputs, Reader
+from ._base import Outputs, Reader, replace_bad
 from ._order import ALL_BLOCKS, Blocks, Order, Position
 from ._state import State
 from .dataset._items import first_sample
@@ -208,16 +208,7 @@ class SharedSteps(Reader):
             return samples, after, following, 0
         if policy == "skip":
             return good, after, following, 0
-        samples, groups, groups_of_good = samples.copy(), self._groups(samples), self._groups(good)
-        for group in np.unique(groups[bad]):
-            places = np.asarray(bad)[groups[bad] == group]
-            alike = good[groups_of_good == group]
-            samples[places] = np.resize(alike if len(alike) else good, len(places))
-        return samples, after, following, 0
-
-    def _groups(self, samples: np.ndarray) -> np.ndarray:
-        """Return a number for each sample; a bad one is replaced by one with the same number if possible."""
-        return np.zeros(len(samples), np.int64)
+        return replace_bad(samples, bad, good, self._groups), after, following, 0
 
     @override
     def list_order(self, epoch: int, begin: int, count: int) -> np.ndarray:

@@ -149,7 +149,7 @@ void AudioFile::seek(int64_t frame) {
   const int64_t from = std::max<int64_t>(is_chained ? frame - info_.samplerate : frame, 0);
   if (frame == 0) return;
   bool is_there = from == 0;
-  // Without a length there is no index either, and libmpg123 guesses where a frame is.
+  // A stream without a length has no index either: libmpg123 would only estimate the position of a frame.
   if (!is_there && info_.seekable && !memory_.view.is_estimated) {
     const CaptureOutput capture(messages_);
     is_there = sndfile().seek(handle_, from, SEEK_SET) == from;

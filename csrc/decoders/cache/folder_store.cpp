@@ -59,8 +59,8 @@ uint64_t check_of(const HashSecret& secret) {
   return sum;
 }
 
-// Reads the secret of the folder, or draws one in the first process. The file is linked to its name when it is complete, and link() fails if another
-// process was faster, whose secret is then read in the next round.
+// Reads the folder's secret; the first process draws it. The complete file is linked to its name. link() fails if another process was faster, whose
+// secret the next iteration reads.
 HashSecret read_or_draw_secret(int root) {
   for (int tries = 0; tries < 3; ++tries) {
     const int file = openat(root, "secret", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);

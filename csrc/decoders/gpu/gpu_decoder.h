@@ -21,7 +21,7 @@
 
 namespace ndd {
 
-// During its lifetime, the device is the thread's current one, and torch allocates for the stream.
+// Makes a device the current one of the thread, and a stream the one that torch allocates for, until it is destroyed.
 class OnStream {
  public:
   OnStream(int device, cudaStream_t stream);
@@ -120,7 +120,7 @@ class GpuDecoders {
 
   std::unique_ptr<GpuDecoder> take();
   void give_back(std::unique_ptr<GpuDecoder> decoder);
-  // Starts the thread of the JPEG engine, once. Without a thread there is no engine.
+  // Starts the JPEG engine's thread, once. The engine is not used if the thread cannot be started.
   void start_engine();
 
   int device() const { return device_; }

@@ -1,18 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that forks while other threads hold locks: the child can use everything."""
 
-import faulthandler
 import os
-import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from _forks import Forks
+from _forks import Forks, run_in_child
 
 import torch_ndd as ndd
 from torch_ndd._core.context import pools
@@ -21,28 +18,6 @@ from torch_ndd._core.process.workers import Workers
 from torch_ndd._core.work import upload
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-
-
-def run_in_child(work: Callable[[], bool]) -> int:
-    """Return the exit code of a child: 0 if ``work`` returns True there, -SIGKILL if it takes 60 s, after it has printed where it is."""
-    faulthandler.register(signal.SIGUSR2, all_threads=False)  # prints from the signal handler, wherever the child hangs
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = 0 if work() else 2
-        finally:
-            os._exit(code)
-    deadline = time.monotonic() + 60
-    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGUSR2)
-            time.sleep(1)
-            os.kill(child, signal.SIGKILL)
-            ended = os.waitpid(child, 0)
-            break
-        time.sleep(0.005)
-    return os.waitstatus_to_exitcode(ended[1])
 
 
 class Held:

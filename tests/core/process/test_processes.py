@@ -1,42 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forks, workers, exits and Ctrl-C while work is queued."""
 
-import os
 import pickle
 import re
 import textwrap
-import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
-from _forks import Forked, Forks
+from _forks import Forked, Forks, run_in_child
 from _queued import CAUSE, brighter, error_of, failing, ones
 
 import torch_ndd as ndd
 from torch_ndd import EvalMode
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-
-
-def in_child(work: Callable[[], bool]) -> int:
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            code = 0 if work() else 2
-        finally:
-            os._exit(code)
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.005)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
-    raise AssertionError("the child hangs")
 
 
 def test_fork_with_pending_work() -> None:
@@ -50,7 +28,7 @@ def test_fork_with_pending_work() -> None:
         return results == [7, 7, 7] and str(error_of(failing(200).evaluate).__cause__) == CAUSE
 
     for _ in range(5):
-        assert in_child(work) == 0
+        assert run_in_child(work) == 0
         assert int(brighter(pending).torch().max()) == 8
     assert int(deferred.torch().min()) == 7
 

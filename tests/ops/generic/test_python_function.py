@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _forks import run_in_child
 
 import torch_ndd as ndd
 from torch_ndd._core.work import host_functions
@@ -279,10 +280,7 @@ def test_fork_waits_for_functions() -> None:
 
     output = ndd.python_function(waits, columns(), shape="same") + 1
     threading.Timer(0.2, go.set).start()
-    child = os.fork()
-    if not child:
-        os._exit(0 if output.torch().flatten().tolist() == [1, 2, 3, 4] else 1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert run_in_child(lambda: output.torch().flatten().tolist() == [1, 2, 3, 4]) == 0
     assert output.torch().flatten().tolist() == [1, 2, 3, 4]
 
 

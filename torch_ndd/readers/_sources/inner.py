@@ -78,7 +78,7 @@ def inner_reader(op: str, what: str, source: Any) -> tuple[Reader, list[Fn]]:
             raise TypeError(f"{op}: {what} must be a reader or a map-style data set, got {brief(source)}") from error
         functions = functions if before is None else [before, *functions]
     if not isinstance(reader, Reader):
-        raise TypeError(f"{op}: {what} needs random access: {type(source).__name__} can only be read from its begin")
+        raise TypeError(f"{op}: {what} needs random access: {type(source).__name__} can only be read from its beginning")
     if isinstance(reader, SharedSteps):
         raise TypeError(f"{op}: {what} is a {reader._op}, which determines the order of its samples itself; give its sources")
     for attribute, (option, default) in _OF_OUTER.items():

@@ -7,9 +7,8 @@ import numpy as np
 
 from ..._core.work.bad_samples import BadSample, LeftOut, UnreadableSamples
 from ...io._limits import using
-from .._base import Reader
+from .._base import Reader, replace_bad
 from .._order import Position
-from .._shared_steps import SharedSteps
 from ..dataset import Dataset
 
 
@@ -109,13 +108,7 @@ class Listed:
         good = good[~np.isin(samples[good], samples[rows[bad]])]  # the bad ones may have been there twice
         if skips or not len(good):
             return good
-        groups = self.reader._groups(samples) if isinstance(self.reader, SharedSteps) else np.zeros(len(samples), np.int64)
-        rows = rows.copy()
-        for group in np.unique(groups[rows[bad]]):
-            places = [k for k in bad if groups[rows[k]] == group]
-            alike = good[groups[good] == group]
-            rows[places] = np.resize(alike if len(alike) else good, len(places))
-        return rows
+        return replace_bad(rows, bad, good, lambda chosen: self.reader._groups(samples[chosen]))
 
     def read(self, samples: np.ndarray, head: int | None = None) -> Readable:
         """Return the samples that can be read, without a record of the others; of files possibly no more than the first ``head`` bytes."""

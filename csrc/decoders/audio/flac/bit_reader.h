@@ -91,7 +91,7 @@ class BitReader {
     return true;
   }
 
-  // N codes are taken from one refill, and again one by one in the rare case that they have more bits than that.
+  // Reads N codes per refill. If they have more bits than a refill provides, which is rare, reads them again one at a time.
   template <int N, class F>
   NDD_ALWAYS_INLINE bool read_groups(int parameter, int32_t* out, int64_t count, F use) {
     int64_t i = 0;

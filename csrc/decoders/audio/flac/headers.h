@@ -27,7 +27,7 @@ struct FrameHeader {
 
 constexpr int kLeftSide = 8, kSideRight = 9, kMidSide = 10;
 
-// Empty if there is no frame of this stream with a correct checksum at the beginning of the data.
+// Returns nothing if the data does not begin with a frame header of this stream whose checksum is correct.
 std::optional<FrameHeader> read_frame_header(const Stream& stream, const uint8_t* data, size_t size);
 
 // The checksum of a frame, CRC-16 with polynomial 0x8005; 0 for a frame with its checksum.
