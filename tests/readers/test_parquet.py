@@ -144,6 +144,8 @@ def test_bad_samples(tmp_path: Path, column: Any, reason: str) -> None:
         list(ndd.readers.Parquet(path=tmp_path).next_epoch(3))
     reader = ndd.readers.Parquet(2, path=tmp_path, on_error="skip")
     assert rows(reader, "x") == [column[k].as_py() for k in (0, 2)]
+    reader = ndd.readers.Parquet(3, path=tmp_path, on_error="replace")
+    assert rows(reader, "x") == [column[k].as_py() for k in (0, 0, 2)]
 
 
 def test_damaged_row_groups(path: Path) -> None:

@@ -473,9 +473,9 @@ class Reader(IterableDataset):
         if not len(good):
             samples, following = self._order.take(following, len(samples))  # type: ignore[union-attr]
             return samples, after, following, 0
-        return replace_bad(samples, bad, good, self._groups), after, following, 0
+        return replace_bad(samples, bad, good, self._replacement_groups), after, following, 0
 
-    def _groups(self, samples: np.ndarray) -> np.ndarray:
+    def _replacement_groups(self, samples: np.ndarray) -> np.ndarray:
         """Return a number for each sample; a bad one is replaced by one with the same number if possible."""
         return np.zeros(len(samples), np.int64)
 

@@ -208,7 +208,7 @@ class SharedSteps(Reader):
             return samples, after, following, 0
         if policy == "skip":
             return good, after, following, 0
-        return replace_bad(samples, bad, good, self._groups), after, following, 0
+        return replace_bad(samples, bad, good, self._replacement_groups), after, following, 0
 
     @override
     def list_order(self, epoch: int, begin: int, count: int) -> np.ndarray:

@@ -108,7 +108,7 @@ class Listed:
         good = good[~np.isin(samples[good], samples[rows[bad]])]  # the bad ones may have been there twice
         if skips or not len(good):
             return good
-        return replace_bad(rows, bad, good, lambda chosen: self.reader._groups(samples[chosen]))
+        return replace_bad(rows, bad, good, lambda chosen: self.reader._replacement_groups(samples[chosen]))
 
     def read(self, samples: np.ndarray, head: int | None = None) -> Readable:
         """Return the samples that can be read, without a record of the others; of files possibly no more than the first ``head`` bytes."""

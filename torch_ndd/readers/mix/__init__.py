@@ -256,7 +256,7 @@ class Mix(SharedSteps):
     def _sources_of(self, samples: np.ndarray) -> np.ndarray:
         return np.searchsorted(self._begins, samples, "right") - 1
 
-    _groups = _sources_of
+    _replacement_groups = _sources_of
 
     def _path(self, sample: int) -> str:
         source = int(np.searchsorted(self._begins, sample, "right")) - 1
