@@ -10,6 +10,7 @@
 namespace ndd {
 namespace {
 
+// Samples are copied out because they may be unaligned; compilers turn the copy into a load.
 template <class T>
 void load(const void* in, float* out, int64_t n) {
   const auto* bytes = static_cast<const uint8_t*>(in);
@@ -63,6 +64,7 @@ void pick_channels(const float* in, int channels, const int* source, int out_cha
 
 void recolor(const float* in, const DecodedPixels& pixels, ImageType type, int out_channels, DType out_dtype, float* out, int64_t n) {
   const int channels = pixels.channels;
+  // Gray images, with or without alpha, repeat their only color in all three.
   const int green = channels < 3 ? 0 : 1, blue = channels < 3 ? 0 : 2;
   switch (type) {
     case ImageType::gray: return gray_of(in, channels, gray_levels(pixels.dtype), out, n);
@@ -75,6 +77,7 @@ void recolor(const float* in, const DecodedPixels& pixels, ImageType type, int o
       const int source[] = {blue, green, 0};
       return pick_channels(in, channels, source, out_channels, out, n);
     }
+    // Only reached if the number of channels differs.
     case ImageType::any: {
       const int source[] = {0, channels - 1};  // gray and alpha, which the codec delivers as RGBA
       return pick_channels(in, channels, source, out_channels, out, n);

@@ -18,6 +18,7 @@ nvimgcodecStatus_t schedule(void*, int, int sample, void* context, void (*task)(
   return NVIMGCODEC_STATUS_SUCCESS;
 }
 
+// Since schedule() has finished each task when it returns, run() and wait() have nothing to do.
 nvimgcodecExecutorDesc_t* calling_thread() {
   static nvimgcodecExecutorDesc_t executor = [] {
     auto description = nvimgcodec_struct<nvimgcodecExecutorDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_EXECUTOR_DESC);
@@ -36,6 +37,7 @@ CodecInstance::CodecInstance(const std::vector<nvimgcodecExtensionModuleEntryFun
   auto messenger = nvimgcodec_struct<nvimgcodecDebugMessengerDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_DEBUG_MESSENGER_DESC);
   messenger.message_severity = NVIMGCODEC_DEBUG_MESSAGE_SEVERITY_DEFAULT;
   messenger.message_category = NVIMGCODEC_DEBUG_MESSAGE_CATEGORY_ALL;
+  // Called on the thread that decodes, so the message belongs to its image.
   messenger.user_callback = [](nvimgcodecDebugMessageSeverity_t, nvimgcodecDebugMessageCategory_t, const nvimgcodecDebugMessageData_t* data, void*) {
     capture_message(data->message, std::strlen(data->message));
     capture_message("\n", 1);
@@ -85,6 +87,7 @@ std::vector<nvimgcodecProcessingStatus_t> decode_images(nvimgcodecDecoder_t deco
   auto params = nvimgcodec_struct<nvimgcodecDecodeParams_t>(NVIMGCODEC_STRUCTURE_TYPE_DECODE_PARAMS);
   nvimgcodecFuture_t future = nullptr;
   ReclaimArrays arrays;
+  // Outcomes stay failures unless the library fills them.
   const auto status = library.DecoderDecode(decoder, files.data(), images.data(), static_cast<int>(files.size()), &params, &future);
   if (future) {
     size_t count = outcomes.size();

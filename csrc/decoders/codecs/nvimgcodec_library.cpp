@@ -62,6 +62,7 @@ void load_nvimgcodec(const std::string& library_path, const std::vector<std::str
 
   for (const auto& path : extension_paths) {
     library->extensions.push_back(open_extension(path, patch));
+    // The extensions are told apart by their file names, which the wheel determines.
     if (path.find("libtiff_ext") != std::string::npos) library->tiff_extensions = {library->extensions.back()};
     if (patch && path.find("jpeg_turbo") != std::string::npos) reclaim_arrays_of(reinterpret_cast<const void*>(library->extensions.back()));
   }

@@ -33,6 +33,7 @@ enum Compression : int64_t {
 
 [[noreturn]] void reject_kind(const std::string& kind) { fail("no decoder for TIFF with ", kind); }
 
+// Names from the registry of TIFF tags, for errors: a user recognizes the program that wrote the file.
 std::string compression_name(int64_t compression) {
   switch (compression) {
     case 9: return "JBIG, black and white";
@@ -78,25 +79,11 @@ std::string compression_name(int64_t compression) {
   }
 }
 
+// All but kNone are decompressed by libtiff.
 bool is_supported(int64_t compression) {
-  switch (compression) {
-    case kNone:
-    case kRle:
-    case kFax3:
-    case kFax4:
-    case kLzw:
-    case kOldJpeg:
-    case kJpeg:
-    case kDeflate:
-    case kRleWords:
-    case kPackBits:
-    case kNext:
-    case kThunder:
-    case kPixarLog:
-    case kOldDeflate:
-    case kZstd: return true;
-    default: return false;
-  }
+  constexpr Compression kSupported[] = {kNone,     kRle,      kFax3, kFax4,    kLzw,      kOldJpeg,    kJpeg, kDeflate,
+                                        kRleWords, kPackBits, kNext, kThunder, kPixarLog, kOldDeflate, kZstd};
+  return std::find(std::begin(kSupported), std::end(kSupported), compression) != std::end(kSupported);
 }
 
 // Returns the largest possible compression ratio, 0 if it is unbounded.
@@ -122,6 +109,7 @@ int64_t common_value(const TiffImage& image, int tag, int64_t otherwise, const c
   const auto found = image.tags.numbers(tag);
   if (!found) return otherwise;
   const uint64_t count = std::min(found->count, static_cast<uint64_t>(image.samples));
+  // Some writers store a single value for all samples.
   if (count != 1 && count < static_cast<uint64_t>(image.samples)) TiffDirectory::reject(tag, "does not fit the samples of a pixel");
   std::string each;
   bool same = true;
@@ -133,12 +121,14 @@ int64_t common_value(const TiffImage& image, int tag, int64_t otherwise, const c
   return static_cast<int64_t>(std::min<uint64_t>(image.tags.number_at(*found, 0), UINT32_MAX));
 }
 
+// Without SamplesPerPixel: from the number of BitsPerSample, or from the colors.
 int64_t samples_of(const TiffDirectory& tags, int64_t photometric) {
   if (tags.has(kTiffSamples)) return tags.number(kTiffSamples, 1);
   if (const auto bits = tags.numbers(kTiffBits); bits && bits->count > 1) return static_cast<int64_t>(std::min<uint64_t>(bits->count, UINT32_MAX));
   return photometric == 2 || photometric == 6 ? 3 : 1;
 }
 
+// SampleFormat: 1 unsigned, 2 signed, 3 floating-point, 4 undefined, 5 and 6 complex.
 TiffSampleKind kind_of(int64_t format, int64_t bits) {
   switch (format) {
     case 2: return TiffSampleKind::has_sign;
@@ -151,6 +141,7 @@ TiffSampleKind kind_of(int64_t format, int64_t bits) {
   }
 }
 
+// PhotometricInterpretation: 4 is a transparency mask, which is shown as gray; 5 is separated, CMYK if InkSet is 1 or absent.
 TiffColors colors_of(const TiffImage& image) {
   switch (image.photometric) {
     case 0: return TiffColors::white_is_zero;
@@ -216,6 +207,7 @@ void check_colors(TiffImage& image) {
   }
 }
 
+// Rejects combinations of samples that libtiff's decoder of a compression does not support, before memory is allocated for them.
 void check_compression(const TiffImage& image) {
   const bool one_bit = image.bits == 1 && image.samples_in_piece() == 1 && image.kind == TiffSampleKind::whole;
   switch (image.compression) {
@@ -258,6 +250,7 @@ void read_pieces(TiffImage& image) {
     image.piece_width = image.width;
     image.piece_height = std::min(tags.number(kTiffRowsPerStrip, UINT32_MAX), image.height);
   }
+  // RowsPerStrip defaults to 2^32 - 1: a single strip.
   if (image.piece_width < 1 || image.piece_height < 1) reject_header("its strips or tiles have no pixels");
   // Some writers store the offsets of tiles under the tag of strips.
   if (tags.has(kTiffStripOffsets) && tags.has(kTiffTileOffsets)) reject_header("it has both strips and tiles");
@@ -274,6 +267,7 @@ void check_data(const TiffImage& image) {
   const double image_pixels = static_cast<double>(image.width) * static_cast<double>(image.height);
   if (row_bytes > kMaxPieceRow || (image.tiled && piece_pixels > std::max(kMaxTilePixels, 4 * image_pixels)))
     reject_header("its rows or tiles are too large");
+  // From here on across() and down() are small: fewer offsets than pieces are rejected before the loop below.
   const double count = static_cast<double>(image.across()) * static_cast<double>(image.down()) * static_cast<double>(image.planes());
   if (!image.offsets || static_cast<double>(image.offsets->count) < count) reject_header("it has fewer strips or tiles than its size needs");
   if (image.lengths && static_cast<double>(image.lengths->count) < count)
@@ -286,6 +280,7 @@ void check_data(const TiffImage& image) {
     const int64_t rows = image.rows_of_piece(i / image.across() % image.down());
     const double bytes = static_cast<double>(image.packed_rows(rows)) * static_cast<double>(image.packed_row_bytes());
     const uint64_t at = image.tags.number_at(*image.offsets, static_cast<uint64_t>(i));
+    // In unsigned arithmetic: `at` comes from the file and may be any number.
     if (at > image.file.size) reject_header("a strip or tile lies outside of the file");
     const uint64_t left = image.file.size - at;
     if (image.compression == kNone && bytes > static_cast<double>(left)) reject_header("a strip or tile is longer than the file");
@@ -303,6 +298,7 @@ bool suits_libtiff(const TiffImage& image) {
     return !found || found->type != kTiffByte;
   };
   const bool complete = tags.has(kTiffBits) && tags.has(kTiffSamples) && tags.has(kTiffPhotometric) && image.lengths;
+  // BYTE is rare in these tags, and not every parser accepts it.
   const bool plain_types = has_type(kTiffWidth) && has_type(kTiffHeight) && has_type(kTiffBits) && has_type(kTiffSamples) &&
                            has_type(kTiffPhotometric) && has_type(kTiffOrientation) && has_type(kTiffRowsPerStrip) && has_type(kTiffTileWidth) &&
                            has_type(kTiffTileHeight) && has_type(kTiffSampleFormat) && has_type(kTiffCompression) && has_type(kTiffPlanar) &&
@@ -312,6 +308,7 @@ bool suits_libtiff(const TiffImage& image) {
   const bool plain_samples = (format == 1 && (image.bits == 8 || image.bits == 16 || image.bits == 32)) || (format == 3 && image.bits == 32);
   const auto bits = tags.numbers(kTiffBits);
   if (!plain_samples || bits->count != static_cast<uint64_t>(image.samples)) return false;
+  // TIFF demands multiples of 16; libtiff's behavior for others, and for a mix of the tags of strips and tiles, is not relied on.
   const bool tiles_fit = !image.tiled || (image.piece_width % 16 == 0 && image.piece_height % 16 == 0 && !tags.has(kTiffRowsPerStrip) &&
                                           tags.has(kTiffTileOffsets) && tags.has(kTiffTileBytes));
   if (!tiles_fit) return false;
@@ -331,9 +328,11 @@ int TiffImage::color_channels() const {
   }
 }
 
+// A palette index becomes three channels.
 int TiffImage::channels() const { return static_cast<int>(colors == TiffColors::palette ? samples + 2 : samples); }
 
 DType TiffImage::dtype() const {
+  // Colors of a palette have 16 bits, whatever the indices have.
   if (colors == TiffColors::palette) return DType::uint16;
   if (kind != TiffSampleKind::whole || bits > 32) return DType::float32;
   return bits <= 8 ? DType::uint8 : bits <= 16 ? DType::uint16 : DType::uint32;
@@ -379,6 +378,7 @@ TiffImage read_tiff_image(const EncodedImage& file) {
   image.planar = image.samples > 1 && tags.number(kTiffPlanar, 1) == 2;
   image.reversed_bits = tags.number(kTiffFillOrder, 1) == 2 && image.compression != kJpeg && image.compression != kOldJpeg;
   image.predictor = has_predictor(image.compression) ? tags.number(kTiffPredictor, 1) : 1;
+  // In this order: colors_of() needs the number of samples, check_colors() may change `kind`, and check_compression() depends on both.
   image.colors = colors_of(image);
   if (image.compression == kOldJpeg) {
     if (image.bits != 8 || (image.samples != 1 && image.samples != 3)) reject_kind("compression 6 (old-style JPEG) of " + bits_text(image.bits));
