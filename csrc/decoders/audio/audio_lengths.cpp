@@ -81,7 +81,7 @@ std::optional<Frame> frame_at(const uint8_t* data, size_t size, size_t at) {
   if (size < 4 || at > size - 4 || data[at] != 0xff || (data[at + 1] & 0xe0) != 0xe0) return {};
   const int version = data[at + 1] >> 3 & 3, layer = 4 - (data[at + 1] >> 1 & 3);  // version 0: 2.5, 2: 2, 3: 1
   const int bitrate = data[at + 2] >> 4, rate = data[at + 2] >> 2 & 3, padding = data[at + 2] >> 1 & 1;
-  // Reserved values, and bit rate 0 ("free"), whose frame size only the next frame tells.
+  // Reserved values, and bit rate 0 ("free"), whose frame size follows only from the next frame.
   if (version == 1 || layer == 4 || bitrate == 0 || bitrate == 15 || rate == 3) return {};
   Frame frame;
   frame.version = version == 3 ? 1 : 2;
