@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(kThreads) nearest_kernel(const NearestSample* 
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       const int64_t down = quotient(tile, across), first_row = down * kNearestRows, first = (tile - down * across) * kWidth;
       __syncthreads();
+      // Some threads compute the positions in a row, others those of the rows, as offsets in units.
       if (thread < kWidth) {
         const int64_t e = min(first + thread, row - 1), x = quotient(e, s.channels);
         offsets[thread] = nearest_of(s.axes[2], x) * s.channels + (e - x * s.channels);
@@ -74,6 +75,7 @@ __global__ void __launch_bounds__(kThreads) nearest_kernel(const NearestSample* 
       };
       Unit* to = out + (first_row + thread / 32) * row + e;
       const int64_t step = kThreads / 32 * row;
+      // Whole vectors if all rows start at multiples of their size; otherwise element by element, with a check at the end of the row.
       if (aligned) {
 #pragma unroll 2
         for (int y = thread / 32; y < last; y += kThreads / 32, to += step) *reinterpret_cast<Units*>(to) = row_of(y);

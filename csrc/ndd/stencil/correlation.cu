@@ -25,6 +25,7 @@ struct WeightedSum {
   __device__ void prepare(float* weights, const WindowImage& image) const {
     const int down = image.down.size, along = image.along.size;
     for (int k = static_cast<int>(threadIdx.x); k < down * along; k += kTileThreads)
+      // The order in which outputs() reads them.
       weights[k % along * down + k / along] = load_element(image.weights, weight_type, k);
   }
 
@@ -84,8 +85,10 @@ struct WeightedSum {
   }
 };
 
+// An element of the result, with the window's weights in the order of its planes, rows and columns.
 template <class Load>
 __device__ float correlated_element(const Correlation& c, int64_t element, DType weights, Border border, float fill, Load load) {
+  // The upper left corner of the window; indices beyond the image are resolved per axis.
   const int64_t channel = element % c.in_grid.inner, x = element / c.in_grid.inner % c.out_grid.width - c.reach[2].before;
   const int64_t row = element / c.out_grid.row(), y = row % c.out_grid.height - c.reach[1].before, z = row / c.out_grid.height - c.reach[0].before;
   float sum = 0.0f;

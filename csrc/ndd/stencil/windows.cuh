@@ -35,6 +35,7 @@ NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
   WindowPlan plan;
   const int64_t fitting = elements / image.inner, wanted = image.out_width < fitting ? image.out_width : fitting;
   plan.pixels = wanted > 1 ? wanted : 1;
+  // Output rows plus the rest of the windows of the last one.
   plan.rows = kTileRows + image.down.size - 1;
   plan.pitch = tile_pitch((plan.pixels + image.along.size - 1) * image.inner, sizeof(typename Filter::Staged));
   plan.weights_at = plan.rows * static_cast<int64_t>(sizeof(char*));
@@ -46,6 +47,7 @@ NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
 
 template <class Filter>
 bool fits_window(const WindowImage& image) {
+  // Bounds for which the sizes of a plan cannot overflow.
   const bool small = image.inner >= 1 && image.inner <= 4096 && image.down.size <= 2048 && image.along.size <= 2048;
   return small && window_plan<Filter>(image, 0).bytes <= kMaxTileBytes;
 }

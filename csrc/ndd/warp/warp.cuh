@@ -134,6 +134,7 @@ template <int D, bool wide, class Map>
 void launch_warp(const WarpItem<D, Map>* items, const WarpItem<D, Map>* host_items, int64_t count, int64_t tiles, DType in, DType out,
                  cudaStream_t stream) {
   if (count == 0 || tiles == 0) return;
+  // The general kernel also takes what the image kernels decline.
   if constexpr (D == 2)
     if (launch_warp_images<wide>(items, host_items, count, in, out, stream)) return;
   warp::warp_kernel<D, wide, Map><<<batch_grid(tiles, 1, count), dim3(warp::kTileWidth, warp::kTileHeight), 0, stream>>>(items, count, in, out);

@@ -75,6 +75,7 @@ NDD_AVX2 inline Corners gather_corners(const float* data, int32_t width, __m256i
   alignas(32) int32_t at[8];
   _mm256_store_si256(reinterpret_cast<__m256i*>(at), offset);
   const __m256 a = load_pairs(data, at), b = load_pairs(data, at + 2), c = load_pairs(data + width, at), d = load_pairs(data + width, at + 2);
+  // Even elements are the left neighbors, odd ones the right.
   return {{_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd), _mm256_shuffle_ps(c, d, 0x88), _mm256_shuffle_ps(c, d, 0xdd)}};
 }
 
@@ -132,6 +133,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
   const __m512 half = _mm512_set1_ps(0.5f), zero = _mm512_setzero_ps(), one = _mm512_set1_ps(1.0f), minus = _mm512_set1_ps(-1.0f);
   const __m512 last_x = _mm512_set1_ps(static_cast<float>(shape.width - 1)), last_y = _mm512_set1_ps(static_cast<float>(shape.height - 1));
   const __m512i max_x = _mm512_set1_epi32(shape.width - 2), max_y = _mm512_set1_epi32(shape.height - 2), row = _mm512_set1_epi32(shape.width);
+  // The last offset from which the access of the lower neighbors stays inside the plane.
   const __m512i max_offset = _mm512_set1_epi32(shape.width * (shape.height - 1) - (sizeof(T) == 1 ? 4 : 2));
   const auto within = [&](__m512 low, __m512 high, __m512 v) __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx2"))) {
     return static_cast<uint32_t>(_mm512_cmp_ps_mask(v, low, _CMP_GE_OQ) & _mm512_cmp_ps_mask(v, high, _CMP_LE_OQ));
@@ -140,6 +142,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
 
   for (int64_t j = 0; j < n; j = j + 32 <= n || j + 16 == n ? j + 16 : n - 16) {
     __m512 x = _mm512_sub_ps(_mm512_loadu_ps(xs + j), half), y = _mm512_sub_ps(_mm512_loadu_ps(ys + j), half);
+    // `there`: lanes inside; `others`: lanes for slow(). With a constant border, lanes that do not even touch the image show the fill value.
     uint32_t there = 0xffff, others = 0;
     if (!clamps) {
       there = within(zero, last_x, x) & within(zero, last_y, y);
@@ -153,6 +156,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
       y = _mm512_min_ps(_mm512_max_ps(y, zero), last_y);
       const __m512i ix = _mm512_min_epi32(_mm512_cvttps_epi32(x), max_x), iy = _mm512_min_epi32(_mm512_cvttps_epi32(y), max_y);
       const __m512i wanted = _mm512_add_epi32(_mm512_mullo_epi32(iy, row), ix), offset = _mm512_min_epi32(wanted, max_offset);
+      // Pixels whose four bytes would pass the end of the plane.
       if (sizeof(T) == 1) others |= there & _mm512_cmpgt_epi32_mask(wanted, max_offset);
       const __m512 wx = _mm512_sub_ps(x, _mm512_cvtepi32_ps(ix)), wy = _mm512_sub_ps(y, _mm512_cvtepi32_ps(iy));
       for (int64_t p = 0; p < count; ++p) {
