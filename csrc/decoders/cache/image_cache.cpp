@@ -37,8 +37,7 @@ class Scratch {
 // Reduces an image as the operator resize does with resize_shorter: linear, with antialiasing.
 void reduce(const uint8_t* in, const ImageShape& from, void* out, const ImageShape& to, DType dtype) {
   const auto axis = [](int64_t n, int64_t m) { return make_axis(n, m, 0, static_cast<float>(n), Filter::linear, Filter::linear, true); };
-  const Axis single = make_axis(1, 1, 0, 1, Filter::nearest, Filter::nearest, false);
-  resample_cpu({in, out, dtype, dtype, 1, from.channels, {single, axis(from.height, to.height), axis(from.width, to.width)}});
+  resample_cpu({in, out, dtype, dtype, 1, from.channels, {unchanged_axis(1), axis(from.height, to.height), axis(from.width, to.width)}});
 }
 
 bool same(const ImageShape& a, const ImageShape& b) { return a.height == b.height && a.width == b.width && a.channels == b.channels; }

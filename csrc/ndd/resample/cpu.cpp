@@ -75,16 +75,12 @@ bool columns_first_pays(const AxisTable& v, const AxisTable& h) {
 }
 
 void columns_first(const ResampleJob& job, const AxisTable& v, const AxisTable& h) {
-  // An axis that is left as it is: nearest neighbors at scale 1.
-  const auto keep = [](int slot, int64_t n) -> const AxisTable& {
-    return axis_table(slot, make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false));
-  };
   ResampleJob first = job, second = job;
   first.out = scratch<float>(4, job.outer * v.axis.in * h.axis.out * job.channels);
   first.out_type = second.in_type = DType::float32;
   second.in = first.out;
-  planes(Floats{job.in_type, DType::float32}, first, job.outer, keep(3, v.axis.in), h);
-  planes(Floats{DType::float32, job.out_type}, second, job.outer, v, keep(4, h.axis.out));
+  planes(Floats{job.in_type, DType::float32}, first, job.outer, axis_table(3, unchanged_axis(v.axis.in)), h);
+  planes(Floats{DType::float32, job.out_type}, second, job.outer, v, axis_table(4, unchanged_axis(h.axis.out)));
 }
 
 // Resamples volumes: each output plane is first mixed from input planes, into a float plane of the source's size.
@@ -152,7 +148,7 @@ void resample_cpu(const ResampleJob& job) {
     // Rows of a few elements, as when channels are resampled, are treated as the rows of one image: with an image for each, 8 images of 321x213 took
     // 2.4 times as long.
     ResampleJob rows = job;
-    rows.axes[1] = make_axis(job.outer, job.outer, 0, static_cast<float>(job.outer), Filter::nearest, Filter::nearest, false);
+    rows.axes[1] = unchanged_axis(job.outer);
     rows.axes[1].rule = only.axis.rule;
     rows.outer = 1;
     return resample_cpu(rows);

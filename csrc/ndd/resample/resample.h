@@ -66,6 +66,15 @@ NDD_HD Axis make_axis(int64_t in, int64_t out, float lo, float hi, Filter min_fi
   return a;
 }
 
+// An axis that is copied.
+inline Axis unchanged_axis(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
+
+// Whether two axes have the same weights.
+inline bool same_axis(const Axis& a, const Axis& b) {
+  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
+         a.rule == b.rule && a.antialias == b.antialias && a.first == b.first && a.whole == b.whole;
+}
+
 // A kernel at distance x >= 0 from its center, in source elements at unit scale.
 NDD_HD float kernel_knot(Filter filter, float x) {
   switch (filter) {

@@ -107,12 +107,6 @@ struct AxisTable {
   }
 };
 
-// Compares everything on which the tables depend.
-inline bool same_axis(const Axis& a, const Axis& b) {
-  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
-         a.rule == b.rule && a.antialias == b.antialias && a.first == b.first && a.whole == b.whole;
-}
-
 // Pillow starts with the height if that drops more than twice as many pixels as the width. The order matters for bytes, which are rounded in between.
 inline bool height_first(const AxisTable& v, const AxisTable& h) {
   const int64_t loss = v.source - v.axis.whole;

@@ -11,6 +11,7 @@
 namespace ndd::audio {
 namespace {
 
+// Complex numbers from which a single transform is split into columns and rows.
 constexpr int64_t kMinSplit = 2048;
 constexpr int64_t kMaxCachedNumbers = 1 << 22;  // of all plans together, about 50 bytes each: 200 MB
 
@@ -34,6 +35,7 @@ void add_chirp(int64_t k, int64_t n, std::vector<float>& chirp) {
 ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
   const auto radices = radices_of(n);
   if (radices.empty() && n > 1) {
+    // A circular convolution of this length holds the linear one of 2 n - 1 numbers.
     int64_t length = 1;
     while (length < 2 * n - 1) length *= 2;
     convolution = std::make_unique<const ComplexPlan>(length);
@@ -41,6 +43,7 @@ ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
     std::vector<float> buffers(4 * length);
     float *re = buffers.data(), *im = re + length, *other_re = im + length, *other_im = other_re + length;
     for (int64_t k = 0; k < n; ++k) {
+      // The conjugate chirp is even: negative indices are at the end.
       re[k] = re[(length - k) % length] = chirp[2 * k];
       im[k] = im[(length - k) % length] = -chirp[2 * k + 1];
     }
@@ -55,6 +58,7 @@ ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
   for (const int32_t radix : radices) {
     const int64_t count = left / radix;
     stages.push_back({radix, count, stride, static_cast<int64_t>(twiddles.size())});
+    // Twiddle factors exp(-2 pi i p k / left) of the stage, for k from 1 on.
     for (int64_t p = 0; p < count; ++p) {
       for (int32_t k = 1; k < radix; ++k) {
         const double angle = -2.0 * M_PI * static_cast<double>(p * k) / static_cast<double>(left);
@@ -69,6 +73,7 @@ ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
 }
 
 void ComplexPlan::split() {
+  // The divisor next to the square root makes columns and rows about equally long.
   auto length = static_cast<int64_t>(std::sqrt(static_cast<double>(n)));
   while (n % length != 0) --length;
   const int64_t width = n / length;
@@ -99,6 +104,7 @@ std::shared_ptr<const RealPlan> real_plan(int64_t n) {
     const auto found = plans.find(n);
     if (found != plans.end()) return found->second;
   }
+  // Built outside of the lock; if two threads build the same plan, one is dropped.
   auto plan = std::make_shared<const RealPlan>(n);
   const std::lock_guard<ForkMutex> lock(mutex);
   static int64_t cached = 0;

@@ -41,6 +41,7 @@ void run_split(const ComplexPlan& plan, float* re, float* im, float* other_re, f
   static thread_local LineVector<float> scratch;
   const int64_t length = plan.columns->n, width = plan.rows->n, part = std::max(length, width) * kMaxLanes;
   float* const buffers = scratch_of(scratch, 4 * part);
+  // First the columns, with the cross factors, to the other buffers, transposed.
   for (int64_t b = 0; b < width; b += kMaxLanes) {
     const int64_t lanes = std::min<int64_t>(kMaxLanes, width - b);
     float *x = buffers, *y = x + part, *other_x = y + part, *other_y = other_x + part;
@@ -66,6 +67,7 @@ void run_split(const ComplexPlan& plan, float* re, float* im, float* other_re, f
     lanes_to_rows(x, lanes, lanes, length, real_rows);
     lanes_to_rows(y, lanes, lanes, length, imaginary_rows);
   }
+  // Then the rows, whose results are bins `length` apart.
   for (int64_t k = 0; k < length; k += kMaxLanes) {
     const int64_t lanes = std::min<int64_t>(kMaxLanes, length - k);
     float *x = buffers, *y = x + part, *other_x = y + part, *other_y = other_x + part;
@@ -142,6 +144,7 @@ int64_t load_rows(const RealPlan& plan, int64_t lanes, const Signals& signals, i
 
 // Loads a single signal; returns how many elements were loaded.
 int64_t load_single(const RealPlan& plan, const float* from, int64_t length, const float* window, float* re_to, float* im_to) {
+  // Pairs only; load_any() loads an odd last element.
   const int64_t whole = plan.halved ? length / 2 * 2 : length;
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict in = from, * __restrict factor = window;
@@ -167,6 +170,7 @@ void load(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t l
   if (signals.in_step == 1 && lanes % 4 == 0) begin = load_rows(plan, lanes, signals, length, window, re, im);
 #endif
   load_any(plan, lanes, signals, begin, length, window, re, im);
+  // Zero padding, up to the length of the transform or of its convolution.
   const int64_t extent = plan.complex.extent();
   if (plan.halved) {
     std::fill(re + (length + 1) / 2 * lanes, re + extent * lanes, 0.0f);
@@ -194,6 +198,7 @@ void find_powers(const RealPlan& plan, int64_t lanes, const float* re_of, const 
       return;
     }
     for (int64_t k = 0; k < bins; ++k) {
+      // The spectrum is periodic: number n / 2 is number 0.
       const int64_t at = (halved && k == half ? 0 : k) * lanes, mirrored = (k == 0 ? 0 : half - k) * lanes;
       const float* __restrict re = re_of + at;
       const float* __restrict im = im_of + at;
@@ -236,6 +241,7 @@ void transform(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, f
 
 int64_t lanes_of(const RealPlan& plan, int64_t signals) {
   if (signals <= 1) return 1;
+  // Multiples of four, because load_rows() transposes four lanes at a time.
   return signals <= 4 ? 4 : signals <= 8 || plan.complex.extent() > 512 ? 8 : 16;
 }
 

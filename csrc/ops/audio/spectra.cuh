@@ -75,6 +75,7 @@ __device__ inline void run_stages(const DeviceStages& plan, int64_t lanes, float
       case 5: run_stage<5>(stage, twiddles, lanes, re, im, other_re, other_im); break;
       default: run_stage<7>(stage, twiddles, lanes, re, im, other_re, other_im); break;
     }
+    // Results alternate between the buffers; std::swap() is not available in device code.
     float* swapped = re;
     re = other_re, other_re = swapped, swapped = im, im = other_im, other_im = swapped;
     __syncthreads();
@@ -97,12 +98,14 @@ __global__ void __launch_bounds__(kSpectraThreads)
                 float* scratch) {
   extern __shared__ float shared[];
   const int64_t part = plan.extent * lanes, bins = plan.n / 2 + 1, half = plan.n / 2;
+  // Each block has its own part of the scratch memory.
   float* base = scratch ? scratch + (int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * 4 * part : shared;
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     const auto& run = runs[r];
     for (int64_t first = blockIdx.x * lanes; first < run.signals; first += int64_t{gridDim.x} * lanes) {
       float *re = base, *im = re + part, *other_re = im + part, *other_im = other_re + part;
       for (int64_t e = threadIdx.x; e < part; e += blockDim.x) {
+        // Neighboring threads load neighboring elements of a signal.
         const int64_t l = e / plan.extent, i = e - l * plan.extent, w = first + l;
         const bool exists = w < run.signals && i < plan.numbers;
         re[i * lanes + l] = exists ? access.load(run, w, plan.halved ? 2 * i : i) : 0.0f;
@@ -114,9 +117,11 @@ __global__ void __launch_bounds__(kSpectraThreads)
       if (plan.chirp) {
         multiply(plan.filter, plan.extent, lanes, 1.0f, -1.0f, re, im);
         run_stages(plan.stages, lanes, re, im, other_re, other_im);
+        // Bluestein's algorithm as on the CPU: the conjugate of the result is taken while it is multiplied.
         multiply(plan.chirp, plan.numbers, lanes, -1.0f, 1.0f, re, im);
       }
       for (int64_t e = threadIdx.x; e < bins * lanes; e += blockDim.x) {
+        // Neighboring threads store neighboring elements of the output.
         const int64_t k = access.bins_last() ? e % bins : e / lanes, l = access.bins_last() ? e / bins : e % lanes;
         if (first + l >= run.signals) continue;
         const int64_t at = (plan.halved && k == half ? 0 : k) * lanes + l, mirrored = (k == 0 ? 0 : half - k) * lanes + l;

@@ -21,6 +21,7 @@ constexpr int kLanes = 16;
 struct Decibels {
   float least, multiplier;  // least: of the ratio
 
+  // A reference of 0, of silence, leaves the values as they are.
   NDD_HD static float inverse(float reference) { return reference == 0.0f ? 1.0f : 1.0f / reference; }
   // A NaN fails the comparison and becomes the lower limit.
   NDD_HD float operator()(float value, float inverse_reference) const {
@@ -91,6 +92,7 @@ struct Run {
 
 // Floats that are not negative are ordered like their bits, for which there is an atomic maximum.
 __global__ void __launch_bounds__(kThreads) largest_gpu(const Run* runs, int64_t count, DType in, int* largest) {
+  // Each block finds its maximum first, so that there is one global atomic per block.
   __shared__ int max_count;
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     if (threadIdx.x == 0) max_count = 0;

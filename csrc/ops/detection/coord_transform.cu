@@ -11,6 +11,7 @@
 namespace ndd {
 namespace {
 
+// Elements of any type as T and back.
 template <class T>
 NDD_HD T load(const void* data, DType dtype, int64_t i) {
   T value{};
@@ -114,6 +115,7 @@ class Matrices {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < columns; ++c) {
         T& to = out[r * columns + c];
+        // A row of MT is a row of M and its shift; a single number of M is a multiple of the identity, which also stands for an M that is missing.
         if (mt_.values) to = static_cast<T>(mt_(sample, frame, r * (columns + 1) + c));
         else if (m_.values && m_.count() > 1) to = static_cast<T>(m_(sample, frame, r * columns + c));
         else if (r == c) to = m_.values ? static_cast<T>(m_(sample, frame, 0)) : T(1);

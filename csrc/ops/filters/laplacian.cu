@@ -41,6 +41,7 @@ void launch_partials(const std::vector<Image>& images, int64_t spatial, DType in
     float* sum = static_cast<float*>(sums.data());
     const bool last = k == spatial - 1;
     for (const Image& image : images) {
+      // Each derivative adds the sum so far; the last one writes the output.
       passes.push_back({image.grid, image.in, last ? image.out : sum, k > 0 ? sum : nullptr, laplacian::windows(image.partials[k])});
       sum += image.grid.volume();
     }

@@ -104,6 +104,7 @@ void select_row(const K* const* taps, int64_t count, int64_t n, K* out) {
   constexpr int64_t kBlock = 2048 / sizeof(Count);
   K tried[kBlock];
   Count above[kBlock];
+  // The median is the largest key that at least this many elements reach.
   const Count enough = static_cast<Count>(count - count / 2);
   std::vector<const K*> rows(taps, taps + count);
   for (int64_t begin = 0; begin < n; begin += kBlock) {
@@ -136,6 +137,7 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, con
       [&](int64_t k, K* staged) {
         const char* source = static_cast<const char*>(in) + k * row_bytes;
         stencil::prefetch_row(source + 2 * row_bytes, row_bytes);
+        // NaN counts as the largest value.
         keys.load(source, row, static_cast<K>(~K{}), staged + width.before * inner);
         stencil::pad_row(staged + width.before * inner, grid.width, inner, width.before, width.size - 1 - width.before, Border::clamp, K{});
       },
@@ -150,6 +152,7 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, con
           median_5x5(sorted.get(), stride, inner, row, result);
         } else {
           for (int64_t t = 0; t < size; ++t) taps[t] = rows[t / width.size] + t % width.size * inner;
+          // Counts in the type of the keys if they fit, which keeps both in equal vectors.
           if (static_cast<uint64_t>(size) <= std::numeric_limits<K>::max()) select_row<K, K>(taps.data(), size, row, result);
           else select_row<K, uint32_t>(taps.data(), size, row, result);
         }

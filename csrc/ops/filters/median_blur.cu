@@ -55,6 +55,7 @@ struct Median {
 #pragma unroll
     for (int o = 0; o < kPiece; ++o, element += row) {
       if (o >= count) break;
+      // Only one new row for each output: the two others are kept in a ring.
       sorted_row<3>(v[(o + 2) % 3], from + (o + 2) * pitch, inner);
       *element = keys.bits(
           middle(larger(larger(v[0][0], v[1][0]), v[2][0]), middle(v[0][1], v[1][1], v[2][1]), smaller(smaller(v[0][2], v[1][2]), v[2][2])));

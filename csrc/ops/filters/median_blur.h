@@ -36,6 +36,7 @@ struct SortingNetwork {
     int top = 1;
     while (2 * top < n) top *= 2;
     for (int p = top; p > 0; p /= 2) {
+      // Steps M2 to M5 of the algorithm, with its names.
       for (int q = top, r = 0, d = p;; d = q - p, q /= 2, r = p) {
         for (int i = 0; i + d < n; ++i)
           if ((i & p) == r) visit(i, i + d);

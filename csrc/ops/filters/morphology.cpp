@@ -64,6 +64,7 @@ void best_of_rows(const K* const* rows, int64_t count, int64_t n, K* out) {
 
 template <bool maximum, class K>
 void filter_image(const Grid& grid, const Reach& height, const Reach& width, Border border, const void* in, void* out, DType dtype) {
+  // The neutral element: a constant border and NaN never win.
   constexpr K worst = maximum ? K{} : static_cast<K>(~K{});
   const stencil::KeyRows<K> keys = stencil::key_rows<K>(dtype);
   const int64_t row = grid.row(), inner = grid.inner, row_bytes = row * static_cast<int64_t>(sizeof(K)), after = width.size - 1 - width.before;
@@ -77,8 +78,10 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, Bor
         stencil::prefetch_row(source + 2 * row_bytes, row_bytes);
         keys.load(source, row, worst, pixels);
         stencil::pad_row(pixels, grid.width, inner, width.before, after, border, worst);
+        // Doubles the window in place: pixel i becomes the best of [i, i + 2 span).
         int64_t span = 1;  // pixels in the window so far
         for (; 2 * span <= width.size; span *= 2) better_row<maximum>(staged, staged + span * inner, row + (width.size - 2 * span) * inner, staged);
+        // Two windows of `span` pixels that overlap cover the mask.
         if (span < width.size) better_row<maximum>(staged, staged + (width.size - span) * inner, row, staged);
       },
       [&](const K* const* rows, int64_t k) {

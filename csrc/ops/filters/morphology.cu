@@ -139,6 +139,7 @@ void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
     });
   }
   if (largest <= kMaxSinglePass) return launch(op, images, maximum, arguments.border, in.dtype());
+  // Large masks: along the width to a buffer with the layout of the output, and from there along the height.
   const CudaBuffer between(in.values().numel() * in.item_bytes());
   std::vector<Image> along_width = images;
   for (size_t k = 0; k < images.size(); ++k) {

@@ -37,6 +37,7 @@ struct Sharpen {
   }
 };
 
+// An image, on either device.
 struct Run {
   const void* in;
   void* out;
@@ -74,8 +75,10 @@ void run_cpu(const Run& run, DType dtype) {
   const LoadRow load = row_loader(dtype);
   const StoreRow store = row_storer(dtype);
   std::vector<float> memory(5 * row);
+  // Three rows in a ring, the sums of columns, and the result.
   float *staged[3] = {memory.data(), memory.data() + row, memory.data() + 2 * row}, *columns = memory.data() + 3 * row,
         *result = memory.data() + 4 * row;
+  // Rows at the border are copied; floats are still limited to their range.
   const auto border = [&](int64_t y) {
     if (whole) std::memcpy(out + y * bytes, in + y * bytes, bytes);
     load(in + y * bytes, row, result);

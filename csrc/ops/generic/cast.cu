@@ -57,6 +57,7 @@ __global__ void __launch_bounds__(256) convert_gpu(const void* from, DType in, i
 }
 
 __global__ void __launch_bounds__(256) convert_others_gpu(const void* from, DType in, int64_t n, void* to, DType out) {
+  // The narrowest type that is exact: double does not hold all 64-bit integers, float no 32-bit ones.
   if (in == DType::int64) return convert_tiles<int64_t>(from, in, n, to, out);
   if (in == DType::uint64) return convert_tiles<uint64_t>(from, in, n, to, out);
   if (in == DType::int32 || in == DType::uint32 || in == DType::float64) return convert_tiles<double>(from, in, n, to, out);

@@ -51,6 +51,7 @@ std::shared_ptr<const Entries> entries_of(const Tensor& values, double default_v
   const Args<float> table_values(values);
   const int64_t size = table_values.cols();
   auto entries = std::make_shared<Entries>();
+  // Bytes get a table of all 256 levels, so that loops need no comparison.
   entries->size = static_cast<int32_t>(of_bytes ? std::max<int64_t>(size, kLevels) : size);
   entries->dtype = dtype;
   entries->bytes.resize((entries->size + 1) * item_bytes(dtype));
@@ -103,6 +104,7 @@ __global__ void __launch_bounds__(tiles::kThreads)
   __shared__ uint64_t shared[kSharedBytes / sizeof(uint64_t)];
   const int64_t table_bytes = (int64_t{size} + 1) * bytes;
   const bool small = table_bytes <= kSharedBytes;
+  // All threads copy a part; the barrier is outside of any condition.
   for (int64_t k = threadIdx.x; small && k < table_bytes; k += tiles::kThreads) reinterpret_cast<char*>(shared)[k] = table[k];
   __syncthreads();
   tiles::for_each<2>(to, bytes, n, [&](auto at) {

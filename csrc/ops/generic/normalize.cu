@@ -31,6 +31,7 @@ void find_order(Run& run) {
   run.order = Order::other;
   if (shape.outputs == 1) run.order = Order::one_output;
   if (shape.outputs == 1 || shape.kept != 1 || shape.outputs * shape.count >= Divisor::kLimit) return;
+  // Outputs along the last axis, such as channels, or along the first one, such as planes: their number follows from one division.
   const bool last = shape.kept_stride[0] == 1;
   if (!last && shape.kept_stride[0] != shape.count) return;
   run.planes = last ? Planes{Divisor(shape.outputs), 1, 0} : Planes{Divisor(shape.count), 0, 1};
@@ -149,6 +150,7 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   }
   if (outputs == 0 || max_elements == 0) return;
   const cudaStream_t stream = current_cuda_stream();
+  // Means and spreads in double, factors as pairs of floats.
   const CudaBuffer moments(outputs * 16), factor_buffer(outputs * 8);
   double *means = static_cast<double*>(moments.data()), *spread = means + outputs;
   const auto copy = [&](const std::vector<double>& from, double* to) { upload(to, from.data(), from.size() * 8, "normalize"); };

@@ -7,6 +7,7 @@
 namespace ndd {
 namespace {
 
+// The rectangles to erase. Numbers are in elements, or fractions of the extent where they are normalized.
 struct Regions {
   Args<float> anchor, shape;
   std::string axes;  // digits
@@ -66,6 +67,7 @@ void erase(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& a
       fill.check(i, stack.extent[channel]);
     }
     for (int64_t c = 0; c < (stack.channel < 0 ? 1 : stack.extent[channel]); ++c) stack.fills.push_back(fill(i, c));
+    // The image below, regions without a source above it: run_layers() takes the uppermost layer of each element.
     stack.layers.push_back(stack.whole(in.data(i)));
     for (int64_t k = 0, count = regions.count(i); k < count; ++k) {
       Layer layer = stack.whole(nullptr);

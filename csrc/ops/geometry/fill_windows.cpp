@@ -32,6 +32,7 @@ void fill_windows(const Tensor& images, const MaybeTensor& image_shapes, const T
     std::vector<float> values(channels);
     for (int64_t c = 0; c < channels; ++c) values[c] = fills(fills.rows() == 1 ? 0 : c);
     std::vector<char> pixel(channels * item);
+    // The fill value as a pixel of the images' type, which is repeated along rows.
     row_storer(in.dtype())(values.data(), channels, pixel.data());
     char* const data = static_cast<char*>(in.data(i));
     for (int64_t c = 0; c < (planar ? channels : 1); ++c)

@@ -27,6 +27,7 @@ struct GridMask {
     v = cosine * static_cast<float>(y) - shift_y;
   }
 
+  // | and not ||: without a branch, the loop over a row vectorizes.
   NDD_HD bool kept(float u, float v, int32_t x) const {
     u += cosine * static_cast<float>(x);
     v += sine * static_cast<float>(x);
@@ -72,6 +73,7 @@ void mask_row(const GridMask& mask, const uint8_t* kept, const char* src, char* 
 }
 
 void run_cpu(const GridMask& mask) {
+  // A row is decided once and serves all planes.
   std::vector<uint8_t> kept(mask.width);
   for (int64_t y = 0; y < mask.height; ++y) {
     with_simd([&]() NDD_ALWAYS_INLINE {
@@ -105,6 +107,7 @@ __device__ bool keeps(const GridMask& m, float u, float v, int32_t x) {
 // A bit for each of the 16 bytes from byte `first` of a row on: whether it is kept.
 template <bool near>
 __device__ uint32_t kept_byte_mask(const GridMask& m, float u, float v, int64_t first, int64_t row_bytes) {
+  // A 32-bit division where the row allows it.
   const bool small = row_bytes < (int64_t{1} << 31);
   int64_t x = small ? static_cast<uint32_t>(first) / static_cast<uint32_t>(m.inner) : first / m.inner;
   uint32_t bits = 0;
@@ -153,6 +156,7 @@ __global__ void __launch_bounds__(kWarps * 32) grid_mask_gpu(const GridMask* mas
           *reinterpret_cast<uint4*>(out + first) = bytes;
           continue;
         }
+        // The ends of a row, and rows whose input is aligned differently, byte by byte.
         const int64_t begin = first > 0 ? first : 0, end = first + kVector < row_bytes ? first + kVector : row_bytes;
         const uint32_t bits = kept_byte_mask<false>(m, u, v, begin, row_bytes);
         for (int64_t b = begin; b < end; ++b) out[b] = bits >> (b - begin) & 1 ? in[b] : char{0};

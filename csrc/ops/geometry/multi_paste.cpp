@@ -36,12 +36,15 @@ class Pairs {
   int64_t operator()(int64_t sample, int64_t frame, int64_t region, int axis, int64_t extent, bool is_size) const {
     const int64_t columns = args_->cols() / std::max<int64_t>(frames_, 1);
     const double value = (*args_)(sample, (frames_ > 1 ? frame : 0) * columns + 2 * region + axis);
+    // Below 2^53: the conversion is exact, and sums of two cannot overflow.
+    if (!relative_ && !(std::fabs(value) < 9e15)) fail(at(sample), "must be a number of pixels, got ", value);
     if (!relative_) return static_cast<int64_t>(value);
     if (!(value >= 0.0 && value <= 1.0)) fail(at(sample), "must be in the range from 0 to 1, got ", value);
     const float scaled = static_cast<float>(value) * static_cast<float>(extent);
     return static_cast<int64_t>(is_size ? std::ceil(scaled) : std::floor(scaled));
   }
 
+  // Rows of ragged arguments are padded with NaN, or with the smallest int32 if they are integers.
   static bool is_padding(double value) { return std::isnan(value) || value == -2147483648.0; }
 
  private:
@@ -86,6 +89,7 @@ struct MultiPaste {
         fail(where, "must lie within its input, but along axis ", d, " it goes from ", from, " to ", from + size, " of ", shape[d]);
       if (to < 0 || to + size > extent[d])
         fail(where, "must lie within the output, but along axis ", d, " it goes from ", to, " to ", to + size, " of ", extent[d]);
+      // The element of the source that lies at the beginning of the region.
       layer.origin += from * layer.stride[d];
       layer.begin[d] = to;
       layer.end[d] = to + size;
@@ -103,6 +107,7 @@ struct MultiPaste {
     stack.extent[0] = frames;
     std::copy(extent, extent + 3, stack.extent + 1);
     stack.fills.push_back(0.0f);
+    // A black background below the regions.
     stack.layers.push_back(stack.whole(nullptr));
     for (const auto* pairs : {&in_anchors, &shapes, &out_anchors}) pairs->check(i, count, frames);
     for (int64_t k = 0; k < count; ++k) {

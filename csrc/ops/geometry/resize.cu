@@ -28,13 +28,9 @@ struct Job {
   bool empty() const { return outer * axes[0].in * axes[1].in * axes[2].in * axes[0].out * axes[1].out * axes[2].out * channels == 0; }
 };
 
+// Whether resampling along the axis is the identity; cubic and Gaussian kernels would smooth even at scale 1.
 bool is_unchanged(const Axis& a) {
   return a.in == a.out && a.lo == 0 && a.scale == 1 && (a.filter == Filter::nearest || a.filter == Filter::linear || a.filter == Filter::triangular);
-}
-
-bool same_axis(const Axis& a, const Axis& b) {
-  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
-         a.rule == b.rule && a.antialias == b.antialias;
 }
 
 dim3 grid_of(int64_t blocks, int64_t samples, int64_t planes) {
@@ -71,6 +67,7 @@ bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
   s.out_pitch = s.horizontal.out * channels;
   s.out_plane = s.vertical.out * s.out_pitch;
   bool found = false;
+  // The widest tile that fits, but no wider than the image needs.
   for (int32_t width = 128; width >= 8 && !found; width /= 2)
     found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes) <= kSharedBytes;
   for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes) <= kMaxSharedBytes;
@@ -107,6 +104,7 @@ void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType
 
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
   if (samples.empty()) return;
+  // Common types have instances; for the others the type is looked up per element.
   const auto launch = in == DType::uint8 && out == DType::uint8 ? launch_tiles<uint8_t, true>
                       : in == DType::uint8                      ? launch_tiles<uint8_t, false>
                       : in == DType::float32                    ? launch_tiles<float, false>
@@ -175,6 +173,7 @@ void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
     samples.push_back({job.in, job.out, job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
     const uintptr_t all =
         reinterpret_cast<uintptr_t>(job.in) | reinterpret_cast<uintptr_t>(job.out) | static_cast<uintptr_t>(job.channels * item_bytes);
+    // `all` has a bit set wherever any of the numbers has one: its lowest bit is the common alignment.
     while (all % unit != 0) unit /= 2;
   }
   for (NearestSample& s : samples) s.channels = s.channels * item_bytes / unit;
@@ -230,6 +229,7 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
     width.push_back({mixed, job.out, planes * job.axes[1].out, job.channels, job.axes[2]});
   }
   launch_passes(depth, in, DType::float32);
+  // Three kinds of kernels after the depth; each job is in exactly one.
   const auto linear = std::stable_partition(tiles.begin(), tiles.end(), [&](const TiledSample& s) { return !is_linear(s, between, out); });
   launch_linear(std::vector<TiledSample>(linear, tiles.end()), between, out);
   tiles.erase(linear, tiles.end());

@@ -20,6 +20,7 @@ struct WaterMap {
     return {x + shift_x(y), y + shift_y(x)};
   }
 
+  // On the CPU a table replaces the map, see host_map().
   struct OnHost;
   OnHost on_host(const int64_t* size) const;
 };

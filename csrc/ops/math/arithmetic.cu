@@ -89,6 +89,7 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
         runs[i].one_by_one = runs[i].one_by_one || runs[i].in[k].order == arithmetic_gpu::Order::other;
       }
     }
+    // The operation and the type of computation are chosen as on the CPU.
     const Op special = specific(op, type, left, right);
     return arithmetic_gpu::launch(special, computed_in(special, type, left, right), types, runs, others);
   }

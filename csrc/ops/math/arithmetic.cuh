@@ -40,6 +40,7 @@ struct Types {
 inline Operand operand_of(const void* data, const Broadcast& shape, std::vector<Broadcast>& broadcasts) {
   if (shape.period() == shape.count) return {data, {}, Order::same, 0};
   if (shape.period() == 1) return {data, {}, Order::one_number, 0};
+  // Equal broadcasts in succession are stored once.
   Operand result{data, {}, Order::other, static_cast<int64_t>(broadcasts.size()) - 1};
   if (broadcasts.empty() || !(broadcasts.back() == shape)) {
     broadcasts.push_back(shape);
@@ -149,6 +150,7 @@ __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 
       constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
       T a[rows][width], b[rows][width] = {};
 #pragma unroll 1
+      // The operand is loaded into b; the first one moves to a. The loop is not unrolled, so that there is one copy of the code for all types.
       for (int n = 0; n < operands; ++n) {
         if (n > 1) clamp_from_below(a, b);  // registers for two operands are enough
         load_operand(run.in[n], types.in[n], broadcasts, at, n > 1 ? load_number<T>(run.in[n], types.in[n]) : n > 0 ? second : first, b);
