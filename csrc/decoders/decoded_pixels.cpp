@@ -21,6 +21,7 @@ void load(const void* in, float* out, int64_t n) {
   }
 }
 
+// The types that decoders deliver.
 void load(DType dtype, const void* in, float* out, int64_t n) {
   switch (dtype) {
     case DType::uint8: return load<uint8_t>(in, out, n);
@@ -49,6 +50,7 @@ void ycbcr_of(const float* in, int channels, float offset, float* out, int64_t n
   for (int64_t i = 0; i < n; ++i, in += channels, out += 3) ycbcr_of_pixel(in, channels, offset, out);
 }
 
+// The offset of luma in the studio range (16 of 256 levels), at the scale of the output type.
 float studio_offset_of(DType out_dtype) {
   float offset = 0;
   for_dtype(out_dtype, [&](auto tag) { offset = studio_offset<typename decltype(tag)::type>(); });

@@ -12,6 +12,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
+// A file begins with `mark` at byte `at`.
 struct Kind {
   size_t at;
   std::string_view mark;
@@ -92,6 +93,7 @@ bool has(const uint8_t* data, size_t size, size_t at, std::string_view mark) {
   return at + mark.size() <= size && !std::memcmp(data + at, mark.data(), mark.size());
 }
 
+// Netpbm: P1 to P6 and white space.
 bool is_pnm(const uint8_t* data, size_t size) {
   return size >= 3 && data[0] == 'P' && data[1] >= '1' && data[1] <= '6' && (data[2] == ' ' || data[2] == '\n' || data[2] == '\r' || data[2] == '\t');
 }
@@ -101,6 +103,7 @@ bool is_pnm(const uint8_t* data, size_t size) {
 bool is_adts(const uint8_t* data, size_t size) { return size >= 7 && data[0] == 0xff && (data[1] & 0xf6) == 0xf0; }
 bool is_mpeg_audio(const uint8_t* data, size_t size) { return size >= 4 && data[0] == 0xff && (data[1] & 0xe6) == 0xe2 && (data[2] & 0xf0) < 0xf0; }
 
+// Printable ASCII, tabs and ends of lines; bytes from 128 on may be UTF-8 or another encoding.
 bool is_text(const uint8_t* data, size_t size) {
   return std::all_of(data, data + size, [](uint8_t byte) { return (byte >= 32 && byte != 127) || (byte >= 9 && byte <= 13); });
 }

@@ -125,17 +125,20 @@ bool is_jpeg2000(const EncodedImage& image) {
   return (image.size >= 8 && !std::memcmp(image.data, kFile, 8)) || (image.size >= 4 && !std::memcmp(image.data, kCodestream, 4));
 }
 
+// Whether libjpeg can decode it at a fraction of its size.
 bool can_be_scaled(const ImageHeader& header) {
   const bool known = header.codec == "jpeg" && header.unusual.empty() && header.dtype == DType::uint8;
   return known && (header.channels == 1 || header.channels == 3 || header.channels == 4) && has_libjpeg();
 }
 
+// The shape of the output: scaled, oriented, cut out, and with the channels of the output type.
 ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options) {
   ImageShape shape{scaled_extent(header.height, options.eighths), scaled_extent(header.width, options.eighths), 3};
   // The window refers to the displayed image, so the orientation comes first.
   if (options.adjust_orientation && header.orientation.swaps_axes()) std::swap(shape.height, shape.width);
   if (options.window) {
     const CropWindow& w = *options.window;
+    // Compared without sums, which could overflow.
     if (w.y < 0 || w.x < 0 || w.height < 1 || w.width < 1 || w.height > shape.height - w.y || w.width > shape.width - w.x) {
       fail(Error::Value, "the window y=", w.y, " x=", w.x, " height=", w.height, " width=", w.width, " does not lie inside the image of height ",
            shape.height, " and width ", shape.width);
@@ -303,6 +306,7 @@ void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const Image
     if (codec.open_stream({strips.file.data(), strips.file.size()}, info) != NVIMGCODEC_STATUS_SUCCESS)
       codec_error("the image data are damaged", messages);
     DecodeSteps strip_steps{};
+    // As stored: RowUnpacker takes the samples apart.
     strip_steps.format = {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, strips.channels};
     strip_steps.samples = strips.dtype;
     strip_steps.stored = {rows, strips.width, strips.channels};
@@ -314,6 +318,7 @@ void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const Image
 
 std::vector<uint8_t> ImageDecoder::State::decode_whole(const EncodedImage& encoded, const ImageHeader& header, DecodeSteps steps,
                                                        const DecodeOptions& options) {
+  // The whole image, in its own type and the color format of the steps.
   steps.part.reset();
   steps.stored = {header.height, header.width, steps.format.channels};
   std::vector<uint8_t> pixels(static_cast<size_t>(header.height * header.width * steps.format.channels) * item_bytes(header.dtype));

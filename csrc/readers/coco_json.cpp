@@ -70,6 +70,7 @@ class CocoParser {
 
  private:
   template <class F>
+  // null instead of a list counts as an empty one.
   void list(const char* what, F element) {
     if (!json_.null()) json_.array(what, element);
   }
@@ -100,6 +101,7 @@ class CocoParser {
     out_.widths.push_back(width);
   }
 
+  // null counts as 0: an unknown extent.
   int64_t extent(const char* what) {
     const int64_t value = json_.integer(what);
     return value == Json::missing() ? 0 : value;
@@ -147,6 +149,7 @@ class CocoParser {
     out_.sizes.insert(out_.sizes.end(), size_.begin(), size_.end());
   }
 
+  // null is a missing box.
   std::array<float, 4> read_box(std::array<float, 4> box) {
     if (json_.null()) return box;
     size_t count = 0;
@@ -172,6 +175,7 @@ class CocoParser {
     size_ = {0, 0};
   }
 
+  // A part of a mask: one polygon, or all run lengths.
   void numbers(const char* what) {
     json_.array(what, [this] { out_.values.push_back(json_.number()); });
     out_.value_ends.push_back(static_cast<int64_t>(out_.values.size()));
@@ -190,6 +194,7 @@ class CocoParser {
     }
   }
 
+  // RLE, uncompressed ("counts" is a list) or compressed by the COCO API ("counts" is text), with "size" as height and width.
   void run_lengths() {
     size_t sides = 0;
     const Shape before = shape();
@@ -234,6 +239,7 @@ class CocoParser {
 };
 
 template <class Column>
+// The memory stays that of the columns: valid until ndd_coco_release.
 int64_t view_column(const Column& column, const void** data) {
   *data = column.data();
   return static_cast<int64_t>(column.size());

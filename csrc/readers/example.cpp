@@ -35,6 +35,7 @@ class Fields {
       case 1: value = take(8); break;
       case 2: value = take(varint()); break;
       case 5: value = take(4); break;
+      // 3 and 4 were groups, which proto3 does not have.
       default: reject("a field of wire type " + std::to_string(wire));
     }
     if (number == 0) reject("a field without a number");
@@ -157,6 +158,7 @@ void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::v
     if (example.number != 1 || example.wire != 2) continue;
     for (Fields map(record, example.value); map.next();) {
       if (map.number != 1 || map.wire != 2) continue;
+      // Absent fields of an entry are empty, as in protobuf.
       Range key, value;
       for (Fields entry(record, map.value); entry.next();) {
         if (entry.wire == 2 && entry.number == 1) key = entry.value;
@@ -172,6 +174,7 @@ void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::v
   for (size_t k = 0; k < features.size(); ++k) {
     Value value = parse_feature(record, found[k], features[k]);
     if (!value.present) {
+      // What the caller gave for records without this feature.
       parts[k].add(features[k].missing);
       continue;
     }

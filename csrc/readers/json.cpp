@@ -53,6 +53,7 @@ void Json::mismatch(const std::string& what) {
   fail(JsonError::Type, what);
 }
 
+// The next character that is not white space; 0 at the end of the text.
 char Json::next() {
   while (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t') ++at_;
   return *at_;
@@ -72,6 +73,7 @@ bool Json::null() {
 
 void Json::end() {
   next();
+  // A zero byte within the text also ends here, and is an error.
   if (at_ != end_) syntax("expected nothing more");
 }
 
@@ -88,6 +90,7 @@ bool Json::close(char bracket) {
   return true;
 }
 
+// Whether another element follows, after a comma; otherwise the bracket must be closed.
 bool Json::comma(char bracket) {
   if (next() == ',') {
     ++at_;
@@ -104,6 +107,7 @@ std::string_view Json::name() {
   return found;
 }
 
+// Validates a value without keeping it.
 void Json::skip() {
   switch (next()) {
     case '{': return object("a value", [this](std::string_view) { skip(); });
@@ -116,6 +120,7 @@ void Json::skip() {
   }
 }
 
+// As bool() in Python: zero and what is empty are false.
 bool Json::truth() {
   const char c = next();
   if (c == '-' || is_digit(c)) return number() != 0;
@@ -199,6 +204,7 @@ std::string_view Json::unescape(const char* begin, const char* end) {
     const char kind = begin[1];
     begin += 2;
     if (kind != 'u') {
+      // The other escapes stand for themselves: quotes, slashes and backslashes.
       constexpr std::string_view kinds = "bfnrt", characters = "\b\f\n\r\t";
       const size_t found = kinds.find(kind);
       buffer_ += found == std::string_view::npos ? kind : characters[found];
@@ -272,6 +278,7 @@ double Json::number(bool* whole) {
     // Out of range: too large is an error, too small becomes 0.
     const std::string_view text(begin, static_cast<size_t>(at_ - begin));
     const size_t exponent = text.find_first_of("eE");
+    // Only a number without an exponent that begins with 0 is below 1.
     if (exponent == text.npos ? text[text.find_first_of("0123456789")] != '0' : text[exponent + 1] != '-') syntax("a number is too large");
     value = 0;
   }

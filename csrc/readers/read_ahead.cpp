@@ -17,6 +17,7 @@
 
 namespace ndd {
 
+// Parts that fail are collected and reported under the lock, by advance().
 void ReadRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
   for (int64_t part = begin; part < end; ++part) {
     try {
@@ -53,6 +54,7 @@ class ReadAhead {
   static ReadAhead& instance() {
     static ReadAhead* shared = [] {
       auto* created = new ReadAhead;
+      // In place of the parent's state, whose mutex another thread may have held.
       pthread_atfork(nullptr, nullptr, [] { new (&instance()) ReadAhead; });
       return created;
     }();
@@ -89,6 +91,7 @@ class ReadAhead {
 
   void abandon(const ReadRequestPtr& request) {
     std::lock_guard<std::mutex> lock(mutex_);
+    // A thread that works for it finishes its step; the memory lives as long as that thread's pointer.
     request->abandoned_ = true;
     open_.erase(std::remove(open_.begin(), open_.end(), request), open_.end());
   }

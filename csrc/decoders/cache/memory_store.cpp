@@ -41,6 +41,7 @@ class Arena {
     if (bytes > limit_ - used_) return nullptr;
     const auto found = by_size_.lower_bound({bytes, 0});
     if (found == by_size_.end()) return nullptr;
+    // The start of the range is taken; the rest stays free.
     const auto [length, offset] = *found;
     remove(offset, length);
     if (length > bytes) add(offset + bytes, length - bytes);
@@ -78,6 +79,7 @@ class Arena {
     return used_;
   }
   int64_t limit() const { return limit_; }
+  // Held across a fork, so that the child finds the maps complete.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
@@ -138,6 +140,7 @@ class MemoryStore : public ImageStore {
   }
 
   std::unique_ptr<Slot> admit(const ContentHash& key, const ImageShape& shape, int64_t item_bytes) override {
+    // Whole pages count, as they do for the system.
     const int64_t bytes = round_to_pages(bytes_of(shape, item_bytes));
     State& state = state_;
     std::lock_guard<std::mutex> lock(state.mutex);
@@ -201,6 +204,7 @@ class MemoryStore : public ImageStore {
     int64_t stored = 0, evicted = 0;
   };
 
+  // The memory of an image that is being decoded. Without commit() it is given back.
   class MemorySlot : public Slot {
    public:
     MemorySlot(MemoryStore& store, const ContentHash& key, std::shared_ptr<Image> image)
@@ -224,6 +228,7 @@ class MemoryStore : public ImageStore {
     std::shared_ptr<Image> image_;
   };
 
+  // The memory is given back when the last reader has copied the image.
   static void drop(State& state, const ContentHash& key) {
     const auto found = state.images.find(key);
     state.by_size.erase({found->second->bytes, key});
@@ -246,6 +251,7 @@ class MemoryStore : public ImageStore {
     return state.arena->take(bytes);  // null while another thread still copies a dropped image
   }
 
+  // Not used since this time.
   static void drop_unused(State& state, uint64_t since) {
     for (auto entry = state.images.begin(); entry != state.images.end();) {
       if (entry->second->used < since) {

@@ -65,11 +65,13 @@ nvimgcodecDecoder_t CodecInstance::make_decoder(const CodecBackend& where, const
   auto backend = nvimgcodec_struct<nvimgcodecBackend_t>(NVIMGCODEC_STRUCTURE_TYPE_BACKEND);
   backend.kind = where.kind;
   backend.params = nvimgcodec_struct<nvimgcodecBackendParams_t>(NVIMGCODEC_STRUCTURE_TYPE_BACKEND_PARAMS);
+  // The hint does not matter: there is a single backend.
   backend.params.load_hint = 1;
   backend.params.load_hint_policy = NVIMGCODEC_LOAD_HINT_POLICY_IGNORE;
   auto execution = nvimgcodec_struct<nvimgcodecExecutionParams_t>(NVIMGCODEC_STRUCTURE_TYPE_EXECUTION_PARAMS);
   execution.device_allocator = where.device_memory;
   execution.pinned_allocator = where.pinned_memory;
+  // Parallelism is over samples: each thread of ours has a decoder of its own.
   execution.max_num_cpu_threads = 1;
   execution.executor = calling_thread();
   execution.device_id = where.device;

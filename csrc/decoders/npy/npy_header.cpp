@@ -160,6 +160,7 @@ NpyHeader parse_npy_header(std::string_view dict) {
   return header;
 }
 
+// Between big-endian and little-endian.
 void swap_bytes(char* data, int64_t items, int64_t item_bytes) {
   for (int64_t i = 0; i < items; ++i) std::reverse(data + i * item_bytes, data + (i + 1) * item_bytes);
 }

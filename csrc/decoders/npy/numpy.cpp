@@ -36,9 +36,11 @@ void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::strin
   auto* row = static_cast<int64_t*>(out.data_ptr());
   const int64_t columns = out.size(1);
   for (int64_t i = 0; i < files.size(); ++i, row += columns) {
+    // Errors are reported for their sample.
     for_sample(op, i, [&] {
       const NpyHeader header = npy_header(files, i);
       const auto ndim = static_cast<int64_t>(header.shape.size());
+      // `out` has room for as many extents as tensors may have.
       if (ndim > columns - 2) fail("arrays with ", ndim, " dimensions are not supported");
       row[0] = static_cast<int64_t>(header.dtype);
       row[1] = ndim;

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kMaxJpegTables = 1 << 16;  // bytes; four Huffman tables of each kind and four quantization tables take 1,400
 
+// Bytes of the file, the end excluded.
 struct Range {
   uint64_t begin, end;
 };
@@ -55,6 +56,7 @@ class Writer {
     Entry& entry = entries_[tag];
     entry.type = type;
     entry.count = values.size();
+    // Short values are stored in the entry, from its first byte on.
     if (values.size() * bytes <= 8) {
       for (size_t i = 0; i < values.size(); ++i) entry.value |= values[i] << (8 * bytes * i);
       return;

@@ -89,6 +89,7 @@ float fraction_of(uint64_t pattern, int64_t bits, TiffSampleKind kind) {
   if (kind == TiffSampleKind::whole) return static_cast<float>(static_cast<double>(pattern) / (std::ldexp(1.0, static_cast<int>(bits)) - 1));
   // Extends the sign.
   const auto number = static_cast<int64_t>(pattern << (64 - bits)) >> (64 - bits);
+  // A sample of one bit with a sign is 0 or -1.
   const double largest = bits == 1 ? 1 : std::ldexp(1.0, static_cast<int>(bits) - 1) - 1;
   return static_cast<float>(static_cast<double>(number) / largest);
 }
@@ -148,6 +149,7 @@ void RowUnpacker::undo_predictor(const uint8_t* row) {
   }
 }
 
+// Samples of whole bytes are numbers in the file's byte order; all others are a string of bits without gaps between pixels.
 template <class T>
 void RowUnpacker::unpack_samples(const uint8_t* row, int64_t first, int64_t count, T* out) const {
   const int64_t bits = image_.bits, bytes = bits / 8;
@@ -165,6 +167,7 @@ void RowUnpacker::unpack_samples(const uint8_t* row, int64_t first, int64_t coun
 template <class T>
 void RowUnpacker::unpack_pixels(const uint8_t* row, int64_t first, int64_t pixels, T* out, int64_t step) {
   const int64_t samples = image_.samples_in_piece();
+  // Samples are adjacent in the output, too; otherwise they are only some of a pixel's channels, one plane at a time.
   if (step == samples) return unpack_samples(row, first * samples, pixels * samples, out);
   dense_.resize(static_cast<size_t>(pixels * samples) * sizeof(T));
   T* dense = reinterpret_cast<T*>(dense_.data());
@@ -180,6 +183,7 @@ void RowUnpacker::unpack_blocks(const uint8_t* row, int64_t row_in_block, int64_
   for (int64_t i = 0; i < pixels; ++i, out += step) {
     const int64_t x = first + i;
     const uint8_t* block = row + x / wide * image_.block_bytes();
+    // Y, Cb and Cr; TiffColorConverter makes RGB of them.
     out[0] = block[row_in_block * wide + x % wide];
     out[1] = block[luma];
     out[2] = block[luma + 1];

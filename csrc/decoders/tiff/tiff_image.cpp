@@ -13,6 +13,7 @@ constexpr int64_t kMaxSamples = 32;              // per pixel; the limit of nvIm
 constexpr int64_t kMaxPieceRow = INT32_MAX / 4;  // bytes; libtiff counts them in 32 bits
 constexpr double kMaxTilePixels = 1 << 24;       // or four times the pixels of the image, if that is more
 
+// Values of the tag Compression: TIFF 6.0 and libtiff's registry.
 enum Compression : int64_t {
   kNone = 1,
   kRle = 2,
@@ -98,6 +99,7 @@ double largest_ratio(int64_t compression) {
   }
 }
 
+// The compressions for which libtiff undoes a predictor; with any other the tag has no meaning.
 bool has_predictor(int64_t compression) {
   return compression == kLzw || compression == kDeflate || compression == kOldDeflate || compression == kZstd;
 }
@@ -159,6 +161,7 @@ TiffColors colors_of(const TiffImage& image) {
 
 void check_palette(const TiffImage& image) {
   const auto colors = image.tags.numbers(kTiffPalette);
+  // TIFF 6.0, ColorMap: all reds, then all greens, then all blues, 2^bits of 16 bits each.
   if (image.bits > 16 || image.kind != TiffSampleKind::whole || !colors || colors->type != kTiffShort ||
       colors->count != static_cast<uint64_t>(3) << image.bits)
     reject_header("its palette does not fit its samples");
@@ -235,11 +238,13 @@ void check_compression(const TiffImage& image) {
   }
   if (image.predictor == 1) return;
   const bool whole_bytes = image.bits == 8 || image.bits == 16 || image.bits == 24 || image.bits == 32 || image.bits == 64;
+  // 2: differences of neighbors in a row; 3: the same of floating-point numbers, byte by byte.
   if (image.predictor != 2 && image.predictor != 3) reject_kind("predictor " + std::to_string(image.predictor));
   if (!whole_bytes) reject_kind("a predictor and " + bits_text(image.bits));
   if (image.predictor == 3 && image.kind != TiffSampleKind::floating) reject_header("it has a predictor for floating-point samples, and none such");
 }
 
+// Strips have the width of the image and RowsPerStrip rows; tiles have a size of their own. Either has offsets and lengths in bytes.
 void read_pieces(TiffImage& image) {
   const TiffDirectory& tags = image.tags;
   image.tiled = tags.has(kTiffTileWidth) || tags.has(kTiffTileHeight);
@@ -273,6 +278,7 @@ void check_data(const TiffImage& image) {
   if (image.lengths && static_cast<double>(image.lengths->count) < count)
     reject_header("it has fewer lengths of strips or tiles than its size needs");
 
+  // A small file must not claim an image that its bytes cannot hold: memory is allocated by the header alone.
   const double ratio = largest_ratio(image.compression);
   if (ratio == 0) return;
   double raw = 0, stored = 0;
@@ -297,6 +303,7 @@ bool suits_libtiff(const TiffImage& image) {
     const auto found = tags.numbers(tag);
     return !found || found->type != kTiffByte;
   };
+  // Tags whose values a parser would have to guess must be there.
   const bool complete = tags.has(kTiffBits) && tags.has(kTiffSamples) && tags.has(kTiffPhotometric) && image.lengths;
   // BYTE is rare in these tags, and not every parser accepts it.
   const bool plain_types = has_type(kTiffWidth) && has_type(kTiffHeight) && has_type(kTiffBits) && has_type(kTiffSamples) &&

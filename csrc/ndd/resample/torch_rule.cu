@@ -108,6 +108,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
     for (int a = 0; a < 3; ++a) table[a] = &axis_table(a, job.axes[a]);
     const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
     const bool swapped = flat && changes(*table[1]) && changes(*table[2]) && height_first(*table[1], *table[2]);
+    // Axes: depth 0, height 1, width 2.
     const int order[3] = {swapped ? 1 : 2, swapped ? 2 : 1, 0};
     int last = 0;  // the last pass that changes something, or the first if none does
     for (int n = 0; n < 3; ++n)
@@ -169,6 +170,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
       p.from = from;
       p.to = -1;
       if (n != last) {
+        // The next pass reads what this one writes.
         p.to = from = memory;
         // Intermediate results start at multiples of 256 bytes, like allocations.
         memory += (p.pass.lines * p.pass.out_extent * inner * item_bytes(between) + 255) / 256 * 256;

@@ -31,6 +31,7 @@ struct SampledPlane {
 inline PlaneShape linear_shape(int64_t width, int64_t height, WarpBorder border) {
   PlaneShape shape{false, static_cast<int32_t>(width), static_cast<int32_t>(height), border};
 #if defined(__x86_64__) && !defined(__CUDACC__)
+  // Positions are 32 bits wide, and two rows of four pixels are read at once.
   shape.usable = cpu_isa() != Isa::base && width >= 4 && height >= 2 && width * height < INT32_MAX;
 #endif
   return shape;
@@ -113,6 +114,7 @@ NDD_AVX512 inline WideCorners gather_wide(const uint8_t* data, int32_t width, __
 // Both neighbors of a row in one access: a gather takes as long as that many loads.
 NDD_AVX512 inline WideCorners gather_wide(const float* data, int32_t width, __m512i offset) {
   const __m256i first = _mm512_castsi512_si256(offset), second = _mm512_extracti64x4_epi64(offset, 1);
+  // A pair of floats is gathered as one double; then even elements are the left neighbors, odd ones the right.
   const __m512i left = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
                 right = _mm512_add_epi32(left, _mm512_set1_epi32(1));
   const __m512 a = _mm512_castpd_ps(_mm512_i32gather_pd(first, data, 4)), b = _mm512_castpd_ps(_mm512_i32gather_pd(second, data, 4));
@@ -140,6 +142,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
   };
   const bool clamps = shape.border == WarpBorder::replicate, fills = shape.border == WarpBorder::constant;
 
+  // The last step overlaps the one before if n is not a multiple of 16.
   for (int64_t j = 0; j < n; j = j + 32 <= n || j + 16 == n ? j + 16 : n - 16) {
     __m512 x = _mm512_sub_ps(_mm512_loadu_ps(xs + j), half), y = _mm512_sub_ps(_mm512_loadu_ps(ys + j), half);
     // `there`: lanes inside; `others`: lanes for slow(). With a constant border, lanes that do not even touch the image show the fill value.
@@ -154,6 +157,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
     } else {
       x = _mm512_min_ps(_mm512_max_ps(x, zero), last_x);  // for NaN, max returns its second operand
       y = _mm512_min_ps(_mm512_max_ps(y, zero), last_y);
+      // The left neighbor is at most the last but one, so that the right one exists; its weight is then 1.
       const __m512i ix = _mm512_min_epi32(_mm512_cvttps_epi32(x), max_x), iy = _mm512_min_epi32(_mm512_cvttps_epi32(y), max_y);
       const __m512i wanted = _mm512_add_epi32(_mm512_mullo_epi32(iy, row), ix), offset = _mm512_min_epi32(wanted, max_offset);
       // Pixels whose four bytes would pass the end of the plane.
@@ -187,6 +191,7 @@ NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const floa
   };
   const bool clamps = shape.border == WarpBorder::replicate, fills = shape.border == WarpBorder::constant;
 
+  // The last step overlaps the one before if n is not a multiple of 8.
   for (int64_t j = 0; j < n; j = j + 16 <= n || j + 8 == n ? j + 8 : n - 8) {
     __m256 x = _mm256_sub_ps(_mm256_loadu_ps(xs + j), half), y = _mm256_sub_ps(_mm256_loadu_ps(ys + j), half), inside = zero;
     int there = 0xff, others = 0;
@@ -202,6 +207,7 @@ NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const floa
     } else {
       x = _mm256_min_ps(_mm256_max_ps(x, zero), last_x);  // for NaN, max returns its second operand
       y = _mm256_min_ps(_mm256_max_ps(y, zero), last_y);
+      // The left neighbor is at most the last but one, so that the right one exists; its weight is then 1.
       const __m256i ix = _mm256_min_epi32(_mm256_cvttps_epi32(x), max_x), iy = _mm256_min_epi32(_mm256_cvttps_epi32(y), max_y);
       const __m256i wanted = _mm256_add_epi32(_mm256_mullo_epi32(iy, row), ix), offset = _mm256_min_epi32(wanted, max_offset);
       if (sizeof(T) == 1) others |= there & _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(wanted, max_offset)));

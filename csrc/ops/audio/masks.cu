@@ -21,6 +21,7 @@ namespace {
 using audio::AxisShape;
 
 constexpr char kTimeMask[] = "time_mask", kFrequencyMask[] = "frequency_mask";
+// So that a run has them all without further memory.
 constexpr int64_t kMaxMasks = 64;
 
 // The bands [begin, end) of a sample; empty where a mask is not applied.
@@ -105,6 +106,7 @@ __global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t c
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     const Run& run = runs[r];
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.volume; e += int64_t{gridDim.x} * kThreads) {
+      // The position along the masked axis.
       const int64_t k = e / run.inner % run.extent;
       bool masked = false;
       for (int64_t m = 0; m < masks; ++m) masked |= k >= run.masks.begin[m] && k < run.masks.end[m];

@@ -57,6 +57,7 @@ class PlanTables {
 template <int R>
 __device__ void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* in_re, const float* in_im, float* out_re,
                           float* out_im) {
+  // Butterfly p, q reads its R numbers `numbers` apart and writes them `row` apart.
   const int64_t row = stage.stride * lanes, numbers = stage.count * row;
   for (int64_t e = threadIdx.x; e < numbers; e += blockDim.x) {
     const int64_t p = e / row, out = e + p * row * (R - 1);
@@ -107,6 +108,7 @@ __global__ void __launch_bounds__(kSpectraThreads)
       for (int64_t e = threadIdx.x; e < part; e += blockDim.x) {
         // Neighboring threads load neighboring elements of a signal.
         const int64_t l = e / plan.extent, i = e - l * plan.extent, w = first + l;
+        // Padding, and lanes beyond the last signal, are zero.
         const bool exists = w < run.signals && i < plan.numbers;
         re[i * lanes + l] = exists ? access.load(run, w, plan.halved ? 2 * i : i) : 0.0f;
         im[i * lanes + l] = exists && plan.halved ? access.load(run, w, 2 * i + 1) : 0.0f;
@@ -145,6 +147,7 @@ void launch_spectra(const char* op, const std::vector<typename Access::Run>& run
   const CudaTable<typename Access::Run> table(runs);
   const int64_t number_bytes = 4 * static_cast<int64_t>(sizeof(float)) * plan.complex.extent();
   int64_t lanes = 8;
+  // As many signals a block as fit in shared memory, but no more than there are.
   while (lanes > 1 && (lanes * number_bytes > kSharedBytes || lanes / 2 >= max_signals)) lanes /= 2;
   const bool is_shared = lanes * number_bytes <= kSharedBytes;
   int64_t x = std::min<int64_t>((max_signals + lanes - 1) / lanes, 1 << 16), y = std::min<int64_t>(runs.size(), 65535);
@@ -154,6 +157,7 @@ void launch_spectra(const char* op, const std::vector<typename Access::Run>& run
     y = std::min(y, std::max<int64_t>(1, blocks / x));
   }
   const CudaBuffer scratch(is_shared ? 0 : x * y * number_bytes);
+  // More than the 48 KiB that a kernel may use without asking.
   check_cuda(cudaFuncSetAttribute(spectra_gpu<Access>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kSharedBytes)), op);
   spectra_gpu<Access>
       <<<dim3(static_cast<unsigned>(x), static_cast<unsigned>(y)), kSpectraThreads, is_shared ? lanes * number_bytes : 0, current_cuda_stream()>>>(

@@ -76,6 +76,7 @@ class Search {
   Search(const CropRule& rule, const std::vector<Extent>& boxes, int dims, const double* image, const double* wanted, Philox stream)
       : rule_(rule), boxes_(boxes), dims_(dims), image_(image), wanted_(wanted), stream_(stream) {}
 
+  // whole: no crop; valid: a threshold is met; best: the best of those that met none; none: no allowed aspect ratio was found.
   enum Result { whole, valid, best, none };
 
   Result run(Crop& crop) {
@@ -92,6 +93,7 @@ class Search {
       for (int64_t k = 0; k < rule_.attempts; ++k, ++tried) {
         Crop candidate{};
         if (!draw(candidate)) continue;
+        // Without boxes any window will do.
         if (boxes_.empty()) {
           crop = candidate;
           return valid;
@@ -114,6 +116,7 @@ class Search {
   }
 
   bool keeps(const Extent& window, const Extent& box) const {
+    // The visible part of the box. NaN, of a box without volume, is not kept.
     if (rule_.prune >= 0.0) return common_volume(window, box, dims_) / box.volume(dims_) > rule_.prune;
     for (int d = 0; d < dims_; ++d) {
       const double center = (box.low[d] + box.high[d]) * 0.5;
@@ -257,11 +260,13 @@ void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, cons
       for (int d = 0; d < dims; ++d) {
         double low = extents[b].low[d], high = extents[b].high[d];
         if (result == Search::whole) {
+          // Unchanged, to the bit.
           out[where.start[d]] = rows[2 * dims * b + where.start[d]];
           out[where.end[d]] = rows[2 * dims * b + where.end[d]];
           continue;
         }
         const double start = crop.window.low[d], extent = crop.window.high[d] - start;
+        // Relative to the window, cut off at its edges.
         low = std::min(std::max((low - start) / extent, 0.0), 1.0);
         high = std::min(std::max((high - start) / extent, 0.0), 1.0);
         out[where.start[d]] = static_cast<float>(low);

@@ -54,6 +54,7 @@ void best_of(const K* const* rows, int64_t n, K* out) {
 
 template <bool maximum, class K>
 void best_of_rows(const K* const* rows, int64_t count, int64_t n, K* out) {
+  // Up to four rows at first, which do not read `out`; then the others, four at a time.
   int64_t done = std::min<int64_t>(count, 4);
   constexpr std::array first{best_of<maximum, K, 1, false>, best_of<maximum, K, 2, false>, best_of<maximum, K, 3, false>,
                              best_of<maximum, K, 4, false>};
@@ -72,6 +73,7 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, Bor
   stencil::for_rows<K>(
       grid, grid, Reach{}, height, border, row + (width.size - 1) * inner,
       [&](int64_t k, K* staged) {
+        // A row of the constant border. Only the part that is compared is filled.
         if (k < 0) return static_cast<void>(std::fill_n(staged, row, worst));
         K* pixels = staged + width.before * inner;
         const char* source = static_cast<const char*>(in) + k * row_bytes;

@@ -21,6 +21,7 @@ struct Run {
   const void* in;
   void* out;
   int64_t first;  // of its outputs among those of all samples
+  // Elements of an output less ddof, for the variance.
   int64_t divisor;
   Planes planes;
   Order order;
@@ -94,6 +95,7 @@ __global__ void __launch_bounds__(kThreads, 4) apply(const Run* runs, int64_t co
     const Run& run = runs[k];
     const float2* const factors = all_factors + run.first;
     const int64_t volume = run.shape.outputs * run.shape.count;
+    // Of a sample with one output: read once by each thread.
     const float2 only = volume > 0 ? __ldg(factors) : float2{};
     const auto body = [&](auto at) {
       constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
@@ -154,6 +156,7 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   const CudaBuffer moments(outputs * 16), factor_buffer(outputs * 8);
   double *means = static_cast<double*>(moments.data()), *spread = means + outputs;
   const auto copy = [&](const std::vector<double>& from, double* to) { upload(to, from.data(), from.size() * 8, "normalize"); };
+  // The samples as the reduction driver takes them. With `centers`, squared distances from the means are added up.
   const auto samples_of = [&](double* to, Finish finish, const double* centers) {
     std::vector<reduce::GpuSample> parts;
     for (const Run& run : runs) {

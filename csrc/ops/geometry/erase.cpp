@@ -41,6 +41,7 @@ struct Regions {
       const float size = shape(i, column) * (normalized_shape ? length : 1.0f);
       float begin = anchor(i, column) * (normalized_anchor ? length : 1.0f);
       if (centered) begin -= size * 0.5f;
+      // Both ends are rounded down.
       layer.begin[d] = clamped(begin, extent[d]);
       layer.end[d] = clamped(begin + size, extent[d]);
       if (layer.end[d] <= layer.begin[d]) return false;
@@ -62,6 +63,7 @@ void erase(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& a
     stack.out = out.data(i);
     stack.ndim = ndim;
     for (int d = 0; d < ndim; ++d) stack.extent[d] = in.shape(i)[d];
+    // A fill value for each channel; otherwise one for all, and the axis of channels does not matter.
     if (!fill.single()) {
       stack.channel = static_cast<int>(channel);
       fill.check(i, stack.extent[channel]);

@@ -62,6 +62,7 @@ struct MultiPaste {
   MaybeArgs in_ids;
   Pairs in_anchors, shapes, out_anchors;
 
+  // Regions of sample i: one of each input, or as many as in_ids has numbers.
   int64_t regions(int64_t i) const {
     if (!in_ids) return static_cast<int64_t>(inputs.size());
     int64_t count = in_ids->cols();
@@ -115,6 +116,7 @@ struct MultiPaste {
       const int64_t source = in_ids ? static_cast<int64_t>((*in_ids)(i, k)) : i;
       if (source < 0 || source >= in.size())
         fail("multi_paste: sample ", i, ": in_ids must be in the range from 0 to ", in.size() - 1, ", got ", source);
+      // An input without frames is pasted into every frame of the output.
       const bool moves = in.ndim() == 4;
       const int64_t* shape = in.shape(source) + (moves ? 1 : 0);
       if (moves && in.shape(source)[0] < frames)
@@ -125,6 +127,7 @@ struct MultiPaste {
         Layer layer;
         layer.in = inner.in;
         layer.origin = inner.origin;
+        // A layer of one frame: its stride along the axis of frames does not matter.
         layer.begin[0] = f;
         layer.end[0] = f + 1;
         layer.stride[0] = 0;

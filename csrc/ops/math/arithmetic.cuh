@@ -82,6 +82,7 @@ __device__ __forceinline__ void load_operand(const Operand& operand, DType dtype
       for (int k = 0; k < width; ++k) values[g][k] = number;
     return;
   }
+  // Tiles are only cut where there are fewer than 2^31 elements.
   using Index = std::conditional_t<width == 1, int64_t, uint32_t>;
 #pragma unroll
   for (int g = 0; g < rows; ++g) {
@@ -145,6 +146,7 @@ __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 
     run_gpu(const Run* runs, const Broadcast* broadcasts, int64_t count, Types types, Op op, int operands) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
+    // Operands that are one number are loaded once by each thread.
     const T first = load_number<T>(run.in[0], types.in[0]), second = operands > 1 ? load_number<T>(run.in[1], types.in[1]) : T{};
     const auto body = [&](auto at) {
       constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
@@ -174,6 +176,7 @@ inline void launch(Op op, DType computed, const Types& types, const std::vector<
   int64_t max_count = 0;
   for (const Run& run : runs) max_count = std::max(max_count, run.count);
   if (max_count == 0) return;
+  // A table must not be empty.
   if (broadcasts.empty()) broadcasts.emplace_back();
   const CudaTable<Run> table(runs);
   const CudaTable<Broadcast> shapes(broadcasts);

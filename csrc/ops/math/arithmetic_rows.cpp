@@ -118,6 +118,7 @@ DType bits_of(DType type) {
 
 bool is_signed_integer(DType type) { return type == DType::int8 || type == DType::int16 || type == DType::int32 || type == DType::int64; }
 
+// Comparisons of an integer that has a sign with uint64: no common integer type holds both, so the sign is tested first.
 Op mixed(Op op, DType left, DType right) {
   const bool signed_left = is_signed_integer(left) && right == DType::uint64, signed_right = left == DType::uint64 && is_signed_integer(right);
   if (!signed_left && !signed_right) return op;
@@ -132,12 +133,14 @@ Op mixed(Op op, DType left, DType right) {
 
 }  // namespace
 
+// The operation that a request means for these types.
 Op specific(Op op, DType type, DType left, DType right) {
   if (type == DType::boolean && op == Op::shift_left) return Op::copy;  // true << true is not false
   if (type == DType::boolean && op == Op::invert) return Op::logical_not;
   return mixed(op, left, right);
 }
 
+// The type of computation. It differs from the type of the result where 16 bits are too few, or where wrapping around needs unsigned numbers.
 DType computed_in(Op op, DType type, DType left, DType right) {
   // Rounding a wide integer to float32 changes its remainder completely.
   const auto is_wide = [](DType dtype) { return !is_floating_dtype(dtype) && item_bytes(dtype) >= 4; };
@@ -163,6 +166,7 @@ Recipe recipe(Op requested, DType type, DType left, DType right, DType out) {
   return result;
 }
 
+// Null if the elements need no conversion: the bits are the same, or the type is not one that is computed in.
 ConvertRow row_converter(DType from, DType to) {
   if (from == to) return nullptr;
   const DType target = is_floating_dtype(to) ? to : bits_of(to);
@@ -191,6 +195,7 @@ ConvertRow row_converter(DType from, DType to) {
   return convert;
 }
 
+// For the divisors of integers, of which a zero is an error.
 bool has_zero(const void* row, DType type, int64_t n) {
   bool result = false;
   for_dtype(type, [&](auto tag) {

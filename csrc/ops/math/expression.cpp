@@ -84,6 +84,7 @@ bool Expression::repeatable() const {
   });
 }
 
+// Whether the result has this type and these volumes.
 bool Expression::makes(const Samples& samples) const {
   if (samples.dtype() != steps_.back().recipe.out || samples.size() == 0) return false;
   const Leaf& input = leaves_[0];
@@ -100,6 +101,7 @@ void Expression::run_step(const Step& step, Workspace& space, int64_t i, int64_t
   for (size_t k = 0; k < step.operands.size(); ++k) {
     const Operand& operand = step.operands[k];
     operands[k] = operand.leaf >= 0 ? space.rows[operand.leaf] : space.results[operand.step];
+    // The result of another step has that step's type.
     if (operand.convert) {
       operand.convert(operands[k], n, space.converted[k]);
       operands[k] = space.converted[k];
