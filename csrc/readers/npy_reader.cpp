@@ -32,6 +32,7 @@ NpyHeader read_npy_header(const OpenFile& file) {
     fail("the header of the .npy file is damaged: it ends too early");
   }
   NpyHeader header = parse_npy_header(text);
+  // Where the elements begin.
   header.data = prefix + length;
   return header;
 }
@@ -40,6 +41,7 @@ NpyHeader read_npy_header(const OpenFile& file) {
 class NpyHeaders {
  public:
   bool find(int64_t file, NpyHeader& header) {
+    // The mutex of all kept files, which a fork takes so that the child finds the map complete.
     const std::lock_guard<ForkMutex> lock(kept_files_mutex());
     const auto found = known_.find(file);
     if (found == known_.end()) return false;

@@ -165,6 +165,7 @@ struct PixelGroups {
 // Cached per thread, like the table.
 const PixelGroups& pixel_groups(const AxisTable& h) {
   static thread_local PixelGroups groups;
+  // Images of a batch often have one size.
   if (!same_axis(h.axis, groups.axis)) groups.build(h);
   return groups;
 }

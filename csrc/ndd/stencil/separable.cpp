@@ -80,9 +80,9 @@ void sum_of_all_pairs(const S* const* lo, const S* const* hi, const Taps<S>& tap
   for (; done < count; done += kPairs) sum_pairs<S, kPairs, true>(lo + done, hi + done, taps.weight.data() + done, S{}, n, out);
 }
 
+// How rows are converted to S and back.
 template <class S>
 using Load = void (*)(const void* row, int64_t n, S* staged);
-// How rows are converted to S and back.
 template <class S>
 using Store = void (*)(const S* staged, int64_t n, void* row);
 

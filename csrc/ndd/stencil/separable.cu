@@ -13,11 +13,11 @@ namespace ndd {
 namespace stencil {
 namespace {
 
-// The sums of 16 consecutive outputs, `stride` apart, computed from the center of the window outwards: two windows of 16 values slide apart, so that
-// a tap costs two loads of values and one of its weight for 32 operations. All indices are compile-time constants, so the windows stay in registers.
 __device__ inline float as_float(float value) { return value; }
 __device__ inline float as_float(uint8_t value) { return static_cast<float>(static_cast<uint32_t>(value)); }
 
+// The sums of 16 consecutive outputs, `stride` apart, computed from the center of the window outwards: two windows of 16 values slide apart, so that
+// a tap costs two loads of values and one of its weight for 32 operations. All indices are compile-time constants, so the windows stay in registers.
 template <class Load>  // Load: offset from the first output, in elements -> float
 __device__ void weighted_sums(float (&sum)[kPiece], const float* half, int radius, Load load) {
   float left[kPiece], right[kPiece];
@@ -265,6 +265,7 @@ template <class S>
 void launch(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out) {
   // Decided for each image on its own, so that its result does not depend on the rest of the batch.
   const auto fits = [&](const SeparableImage& image) { return spatial > 1 && fits_tile<Blur<S>>(tile_image(image)); };
+  // The usual case, without copies of the list.
   if (spatial == 2 && std::all_of(images.begin(), images.end(), fits)) return launch_planes<S>(op, images, in, out);
   std::vector<SeparableImage> tiled, rest;
   for (const SeparableImage& image : images) (fits(image) ? tiled : rest).push_back(image);
@@ -279,6 +280,7 @@ void launch(const char* op, const std::vector<SeparableImage>& images, int64_t s
       std::vector<SeparableImage> along_depth = tiled;
       float* at = static_cast<float*>(staged.data());
       for (size_t k = 0; k < tiled.size(); ++k) {
+        // The depth's results are the input of the planes.
         along_depth[k].out = at;
         along_depth[k].add = nullptr;
         tiled[k].in = at;

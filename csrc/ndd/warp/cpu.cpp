@@ -302,6 +302,7 @@ class RowSampler {
     const char* data = plane_->data;
     const int32_t* __restrict pixels = positions_.pixel;
 #pragma GCC unroll 4
+    // The byte too many is overwritten by the next pixel; the last one of the row is copied exactly.
     for (int64_t j = 0; j + 1 < n; ++j, out += bytes) {
       const int64_t pixel = pixels[j];
       const char* from = pixel < 0 ? fill : data + pixel * bytes;
@@ -348,6 +349,7 @@ class RowSampler {
 #pragma GCC unroll 3
         for (int d = 0; d < D; ++d) {
 #pragma GCC unroll 4
+          // Neighbors along x become one, then those along y, and along z: v[0] is the result.
           for (int t = 0; t < 1 << (D - 1 - d); ++t) v[t] = v[2 * t] + (v[2 * t + 1] - v[2 * t]) * positions.right[d][j];
         }
         *out = v[0];

@@ -56,6 +56,7 @@ struct AffineRule {
       for (int k = 0; k < D; ++k) a[i][k] = m[i * (D + 1) + k];
       b[i] = m[i * (D + 1) + D];
     }
+    // A singular matrix stays as it is: an error on the host; a kernel cannot raise one.
     const bool valid = !forward || invert_affine<D>(a, b);
     for (int i = 0; i < D; ++i) {
       for (int k = 0; k < D; ++k) map->m[i][k] = static_cast<float>(a[i][k]);

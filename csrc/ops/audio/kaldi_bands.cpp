@@ -101,6 +101,7 @@ void find_levels(const Job& job, const double* pairs_re, const double* pairs_im,
   const Transform& transform = transform_of_frames();
   with_simd([&]() NDD_ALWAYS_INLINE {
     for (int64_t k = 0; k < kBins; ++k) {
+      // Bin 256 pairs number 0 with itself, as bin 0 does.
       const int64_t at = k % kPairs * kLanes, mirrored = (kPairs - k) % kPairs * kLanes;
       const double* __restrict re = pairs_re + at;
       const double* __restrict im = pairs_im + at;
