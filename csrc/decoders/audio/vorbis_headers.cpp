@@ -13,6 +13,7 @@ namespace ndd {
 namespace {
 
 constexpr size_t kPageHeader = 27;
+// Flags of a page: it begins with the rest of a packet; it is the first page of its stream.
 constexpr int kContinued = 1, kFirst = 2;
 // Pages with a wrong checksum are skipped, as by libogg, but only so many: computing a checksum reads up to 65 kB, and a hostile file could
 // begin a page at every fifth byte.
@@ -69,6 +70,7 @@ class Pages {
   bool is_page(Page& page) {
     const auto left = static_cast<size_t>(end_ - at_);
     if (memcmp(at_, "OggS", 4) != 0 || at_[4] != 0) return false;
+    // Byte 26 is the number of segments, whose lengths follow in one byte each.
     page = {at_, kPageHeader + at_[26], 0};
     if (left < page.header) return false;
     page.size = page.header;
@@ -148,6 +150,7 @@ void check_vorbis_headers(const uint8_t* data, size_t size) {
       content += bytes;
       open = bytes == 255;  // a packet ends with a segment of fewer bytes
       if (open) continue;
+      // The three headers have the types 1, 3 and 5.
       if (!is_header(packet, static_cast<uint8_t>(1 + 2 * packets))) reject("a header is missing");
       if (packets == 0) check_identification(packet);
       if (packets == 1) check_comments(packet);

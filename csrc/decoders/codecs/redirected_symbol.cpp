@@ -78,6 +78,7 @@ Imports read_imports(const dl_phdr_info& info) {
 // Called for each loaded library until it returns a value other than 0.
 int redirect_in(dl_phdr_info* info, size_t, void* argument) {
   auto& request = *static_cast<Request*>(argument);
+  // Not the library in question: go on to the next one.
   if (!contains(*info, request.address)) return 0;
   const Imports imports = read_imports(*info);
   if (!imports.symbols || !imports.names) return 1;
@@ -90,6 +91,7 @@ int redirect_in(dl_phdr_info* info, size_t, void* argument) {
       }
     }
   };
+  // Without PLT (as with -fno-plt) calls go through the slots of data.
   redirect(imports.data, imports.data_bytes);
   redirect(imports.calls, imports.call_bytes);
   return 1;

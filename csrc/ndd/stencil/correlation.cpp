@@ -85,6 +85,7 @@ bool whole_and_small(const std::vector<float>& weights) {
     if (!(std::fabs(w) <= 128.0f) || w != std::nearbyint(w)) return false;
     sum += std::fabs(w);
   }
+  // 128 * 255 = 32640, just below 2^15.
   return sum <= 128.0f;
 }
 
@@ -92,8 +93,8 @@ struct Tap {
   int64_t row, shift;  // the row within the window, and the shift along it in elements
 };
 
-template <class S>
 // How rows are converted to S and back.
+template <class S>
 struct RowTypes {
   void (*load)(const void* row, int64_t n, S* staged);
   int64_t in_bytes;
@@ -143,6 +144,7 @@ void correlate(const Grid& in_grid, const Grid& out_grid, const TapWindow& windo
     taps.push_back({k / columns, k % columns * in_grid.inner});
     weights.push_back(window.weight[k]);
   }
+  // The border's value must be a byte as well.
   const bool whole = in_dtype == DType::uint8 && out_dtype == DType::uint8 && (border != Border::constant || saturate<uint8_t>(fill) == fill);
   if (whole && stencil::whole_and_small(weights)) {
     const std::vector<int16_t> small(weights.begin(), weights.end());

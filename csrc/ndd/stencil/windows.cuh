@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
       __syncthreads();
       const int64_t first = block.y - block.image.down.before;
       const int staged_rows = static_cast<int>(block.plan.rows);
+      // Rows are found once for each tile; staging then needs no borders along the height.
       locate_rows(rows, staged_rows, block.plane, first, border, filter.in_bytes());
       __syncthreads();
       filter.stage(staged, block.pitch,
@@ -123,6 +124,7 @@ void launch_windows(const char* op, const std::vector<WindowImage>& images, Bord
     return bytes;
   };
   int64_t elements = 192, bytes = bytes_of(elements), most = 0;
+  // Narrower tiles for larger windows, so that several blocks fit in a multiprocessor.
   while (bytes > kGoodTileBytes && elements > kPiece) bytes = bytes_of(elements /= 2);
   for (const WindowImage& image : images) {
     const int64_t pixels = window_plan<Filter>(image, elements).pixels;

@@ -54,6 +54,7 @@ ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
     }
     return;
   }
+  // Stockham's form: each stage splits the transforms that are left by its radix, and their results are interleaved by as much.
   int64_t left = n, stride = 1;
   for (const int32_t radix : radices) {
     const int64_t count = left / radix;
@@ -72,6 +73,7 @@ ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
   if (may_be_split && n >= kMinSplit) split();
 }
 
+// Four steps for transforms that exceed the caches: columns, cross factors exp(-2 pi i k b / n), a transposition, rows.
 void ComplexPlan::split() {
   // The divisor next to the square root makes columns and rows about equally long.
   auto length = static_cast<int64_t>(std::sqrt(static_cast<double>(n)));
@@ -88,6 +90,7 @@ void ComplexPlan::split() {
   }
 }
 
+// exp(2 pi i k / n), by which bins of even and odd elements are put together.
 void RealPlan::add_split() {
   for (int64_t k = 0; k < bins(); ++k) {
     const double angle = 2.0 * M_PI * static_cast<double>(k) / static_cast<double>(n);
@@ -109,6 +112,7 @@ std::shared_ptr<const RealPlan> real_plan(int64_t n) {
   const std::lock_guard<ForkMutex> lock(mutex);
   static int64_t cached = 0;
   if (cached + n > kMaxCachedNumbers) {
+    // All at once: rare, and calls that use a plan keep it.
     plans.clear();
     cached = 0;
   }

@@ -61,6 +61,7 @@ void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& parti
         for (size_t t = 0; t < both.weight.size(); ++t) {
           const bool second = t >= derive_y.weight.size();
           const int64_t distance = static_cast<int64_t>(second ? t - derive_y.weight.size() : t);
+          // The second half of a staged row has the derived pixels.
           near.lo[t] = rows[reach_y - distance] + second * row;
           near.hi[t] = rows[reach_y + distance] + second * row;
         }

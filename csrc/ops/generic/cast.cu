@@ -69,6 +69,7 @@ void convert_all(const char* op, const Tensor& input, const MaybeTensor& input_s
   const Samples in(input, input_shapes), out(output, output_shapes);
 #ifdef __CUDACC__
   if (input.is_cuda()) {
+    // The samples of a batch lie behind each other in both tensors, in the same places: one run of elements.
     const int64_t n = input.numel(), blocks = std::min<int64_t>((n + 4095) / 4096, 1 << 16);
     if (n == 0) return;
     const auto kernel = is_common(in.dtype(), out.dtype()) ? convert_gpu : convert_others_gpu;

@@ -71,9 +71,11 @@ size_t FlacFile::find_frame(int64_t sample, int64_t& first) const {
       if (!next) break;
       at = static_cast<size_t>(next - data_);
       found = read_frame_header(stream_, next, size_ - at);
+      // Bytes that look like a header but cannot be the next frames: sample numbers ascend.
       if (found && (found->sample <= low_sample || found->sample >= high_sample)) found.reset();
       if (found) break;
     }
+    // Nothing begins from `middle` to `high` that helps.
     if (!found || found->sample > sample) {
       high = middle;
       if (found) high_sample = found->sample;
