@@ -312,7 +312,7 @@ class Check {
     }
   }
 
-  // Work that is done at once and by the caller if a thread of the pool is free; otherwise nothing happens.
+  // Work that the caller does immediately if a thread of the pool is free; otherwise nothing happens.
   void run_now(Random& random) {
     CountedPool& pool = *pools_[random.below(pools_.size())];
     const int64_t samples = random.below(5), failing = random.chance(40) ? random.below(5) : samples;

@@ -31,7 +31,7 @@ struct SampledPlane {
 inline PlaneShape linear_shape(int64_t width, int64_t height, WarpBorder border) {
   PlaneShape shape{false, static_cast<int32_t>(width), static_cast<int32_t>(height), border};
 #if defined(__x86_64__) && !defined(__CUDACC__)
-  // Positions are 32 bits wide, and two rows of four pixels are read at once.
+  // Positions are 32 bits wide, and two rows of four pixels are read together.
   shape.usable = cpu_isa() != Isa::base && width >= 4 && height >= 2 && width * height < INT32_MAX;
 #endif
   return shape;

@@ -112,7 +112,7 @@ std::shared_ptr<const RealPlan> real_plan(int64_t n) {
   const std::lock_guard<ForkMutex> lock(mutex);
   static int64_t cached = 0;
   if (cached + n > kMaxCachedNumbers) {
-    // All at once: rare, and calls that use a plan keep it.
+    // All of them: rare, and calls that use a plan keep it.
     plans.clear();
     cached = 0;
   }

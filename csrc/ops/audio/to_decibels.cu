@@ -64,7 +64,7 @@ void for_each_row(const Samples& in, int64_t i, Visit visit) {
 }
 
 void decibels_of_sample(const Samples& in, const Samples& out, int64_t i, Decibels decibels, float reference) {
-  // 0 asks for the largest element, which takes a pass of its own.
+  // 0 stands for the largest element, which takes a pass of its own.
   if (reference == 0.0f) {
     float largest[kLanes] = {};
     for_each_row(in, i, [&](const float* row, int64_t, int64_t n) { find_largest(row, n, largest); });

@@ -137,7 +137,7 @@ void random_mask_pixel(const Tensor& input, const MaybeTensor& input_shapes, con
   const auto rule = [=](int64_t i) {
     return Foreground{wanted(i) == 0, values.has_value(), thresholds ? (*thresholds)(i) : 0.0f, values ? (*values)(i) : 0};
   };
-  // There is no pixel to draw from an empty mask.
+  // An empty mask has no pixel to draw.
   for (int64_t i = 0; i < in.size(); ++i)
     if (in.volume(i) == 0) fail(op, ": sample ", i, " has no pixel");
 #ifdef __CUDACC__

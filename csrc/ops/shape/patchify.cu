@@ -282,7 +282,7 @@ class ByteTokens {
         p_.patch_width <= 16 ? put_tokens<16>() : put_tokens<kWide>();
       }
     }
-    // What is left after the last token, less than is stored at once.
+    // What is left after the last token, less than is stored together.
     std::memcpy(out_, staged_.data(), static_cast<size_t>(used_));
     if (streams_) stream_fence();
   }
