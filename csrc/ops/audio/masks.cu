@@ -2,6 +2,7 @@
 // SpecAugment's masks (Park et al., 2019): bands of an axis are set to a number, which may be the mean of the sample.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "ndd/args.h"
 #include "ndd/elementwise/rows.h"
@@ -32,6 +33,7 @@ struct Masks {
 // A mask is up to `widest` wide and lies anywhere within the extent. Three words are drawn for each, whether it is applied or not, so that a probability
 // does not change the places of the other masks.
 Masks draw(Philox stream, int64_t masks, float widest, float probability, int64_t extent) {
+  if (extent > std::numeric_limits<int32_t>::max()) fail("an axis of ", extent, " elements is too long; masks reach to 2^31 - 1");
   Masks masks_drawn{};
   for (int64_t m = 0; m < masks; ++m) {
     const float width_draw = stream.uniform(), begin_draw = stream.uniform(), apply_draw = stream.uniform();
