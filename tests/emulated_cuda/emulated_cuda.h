@@ -22,6 +22,7 @@
 #define __global__ __attribute__((unused))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __grid_constant__
+#define NDD_TABLE_BYTES 256  // larger tables of launchers go to device memory, so that tests cover both ways
 #define __launch_bounds__(...)  // class Kernel checks it
 
 // There are no streams: all work is done when the launch returns.
