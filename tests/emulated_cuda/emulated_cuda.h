@@ -162,6 +162,7 @@ inline cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return *
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = nullptr, cudaSuccess; }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t);
 cudaError_t ndd_set_most_shared_bytes(cudaFuncAttribute attribute, int bytes);
 template <class Kernel>

@@ -123,9 +123,12 @@ MaybeTensor output_of(const Form& form, const std::vector<int64_t>& shape) {
 }
 
 Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
-  std::vector<int64_t> shape = plan.output->shape;
-  if (plan.sized >= 0) shape[0] = tensors[static_cast<size_t>(plan.sized)].size(0);
-  const MaybeTensor out = output_of(*plan.output, shape);
+  std::vector<int64_t> resized;
+  if (plan.sized >= 0) {
+    resized = plan.output->shape;
+    resized[0] = tensors[static_cast<size_t>(plan.sized)].size(0);
+  }
+  const MaybeTensor out = output_of(*plan.output, plan.sized >= 0 ? resized : plan.output->shape);
   if (!out) return {std::nullopt, 0};
   std::vector<uint64_t> stack(plan.arguments.size());
   for (size_t k = 0; k < stack.size(); ++k) {

@@ -2,7 +2,6 @@
 """When events are recorded after work on CUDA streams, with streams and events that only count."""
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ class FakeStream:
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[FakeStream, str]]]:
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[FakeStream, str]]:
     """The events recorded so far: their streams and names."""
     events: list[tuple[FakeStream, str]] = []
 
