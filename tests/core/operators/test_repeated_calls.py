@@ -83,6 +83,18 @@ def test_plan_of_other_numbers_of_samples_checks_all_operands(bodies: list[str])
     assert torch.equal(ndd.flip(images(0, (0, 6, 5, 3))).torch(), torch.empty(0, 6, 5, 3, dtype=torch.uint8))
 
 
+@pytest.mark.parametrize("convert", [list, tuple, np.array, torch.tensor])
+def test_calls_with_other_numbers_for_each_sample_share_a_plan(bodies: list[str], convert: Any) -> None:
+    for k in range(10):
+        factors = [float(k + sample) for sample in range(20)]
+        values = images(k, (20, 4, 4, 3), np.float32)
+        output = ndd.brightness(values, brightness=convert(factors))
+        assert torch.equal(output.torch(), values.torch() * torch.tensor(factors).view(-1, 1, 1, 1))
+    assert len(bodies) == 3
+    with pytest.raises(ValueError, match="brightness"):
+        ndd.brightness(images(0, (20, 4, 4, 3)), brightness=["bright"] * 20)
+
+
 def test_arguments_for_each_sample_have_plans_by_the_number_of_samples(bodies: list[str]) -> None:
     for samples in (3, 3, 3, 3, 5, 2, 5, 2):
         batch = images(samples, (samples, 6, 5, 3))

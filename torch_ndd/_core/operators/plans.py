@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.autograd import profiler
 
@@ -29,7 +30,7 @@ from ..values.dispatch import resubmit
 from ..work.cuda_work import StreamWork, on_stream, stream_work
 from ..work.pending import finish_call
 from ..work.sources import UNKNOWN
-from .arguments import Call, Role, prepare_argument
+from .arguments import Call, Role, one_per_sample, prepare_argument
 from .call import perform, perform_with_constants, prepare_constants
 from .definition import Operator, Record, Redraw
 
@@ -366,10 +367,11 @@ class _Calls:
     have numbers of its own there, which might have been drawn, unless it says by :attr:`Launch.redraw` how they are computed.
     """
 
-    __slots__ = ("_any_shape", "_repeatable", "op")
+    __slots__ = ("_any_shape", "_repeatable", "_takes_rows", "op")
 
     def __init__(self, op: Operator) -> None:
         self.op, self._repeatable = op, op.repeatable
+        self._takes_rows = True  # until the kernel has got something computed from numbers given for each sample
         self._any_shape = True  # until a call of ragged batches has shown that shapes matter
 
     def _extend_key(self, key: list[Any], operands: Sequence[Batch]) -> Any:
@@ -408,6 +410,8 @@ class _Calls:
                     if (new := build_plan(pattern, records[0], tensors, plan, any_rows=True)) is not None:
                         store_plan(key, new)
                     return
+        if pattern is None and names:
+            self._takes_rows = False
         if pattern is not None and earlier is _Seen.once:
             _forms[form] = pattern.without_large_tensors()
             return
@@ -486,6 +490,11 @@ class OperatorCalls(_Calls):
             elif kind in PLAIN:
                 key += (name, kind, value or str(value))
             elif name != "rng" or not op.draws:
+                if self._takes_rows and operands and (rows := self._rows_of(name, value, operands[0])) is not None:
+                    operands.append(rows)
+                    names.append(name)
+                    key.append(name)
+                    continue
                 key += (name, operands[0].batch_size if operands else None)  # a list may have one value per sample
                 try:
                     freeze(key, value)
@@ -504,10 +513,24 @@ class OperatorCalls(_Calls):
                 return result
         form = _find_form(call_key, operands)
         records = _start_records(form, plan)
+        if names:
+            arguments.update(zip(names, operands[len(inputs) :], strict=True))
         result = perform(op, inputs, arguments, words, records)
         if records is not None:
             self._learn(call_key, form, operands, names, result, records)
         return result
+
+    def _rows_of(self, name: str, value: Any, first: Batch) -> Batch | None:
+        """Return a list or an array with one value per sample as a batch, so that calls with other numbers are repeated; None for anything else."""
+        argument = self.op.arguments.get(name)
+        if argument is None or argument.role is not Role.per_sample or not isinstance(value, list | tuple | np.ndarray | torch.Tensor):
+            return None
+        call = Call(self.op.name, compiling=False)
+        call.join(first, 0)
+        try:
+            return one_per_sample(call, argument, value)
+        except (TypeError, ValueError):
+            return None  # perform() raises the error
 
 
 class BoundOperator(_Calls):
