@@ -79,6 +79,7 @@ class UnknownValue(Exception):
 
 PLAIN = (float, int, bool, str, type(None), torch.dtype)  # compared by value
 _PLAIN = frozenset(PLAIN)
+_SEQUENCES = frozenset((list, tuple, np.ndarray, torch.Tensor))
 
 
 def freeze(key: list[Any], value: Any) -> None:
@@ -474,6 +475,7 @@ class OperatorCalls(_Calls):
             return perform(op, inputs, arguments)
         operands: list[Batch] = []
         names: list[str] = []
+        sequences: list[str] = []  # arguments that may have one value per sample
         key: list[Any] = [self, len(inputs)]
         for value in inputs:
             if type(value) is not Batch or (value._layout is None and op.options.layouts is not None):
@@ -490,21 +492,25 @@ class OperatorCalls(_Calls):
             elif kind in PLAIN:
                 key += (name, kind, value or str(value))
             elif name != "rng" or not op.draws:
-                if self._takes_rows and operands and (rows := self._rows_of(name, value, operands[0])) is not None:
-                    operands.append(rows)
-                    names.append(name)
-                    key.append(name)
-                    continue
                 key += (name, operands[0].batch_size if operands else None)  # a list may have one value per sample
+                if kind in _SEQUENCES:
+                    sequences.append(name)
                 try:
                     freeze(key, value)
                 except UnknownValue:
-                    return perform(op, inputs, arguments)
+                    rows = self._with_rows(arguments, sequences, operands)
+                    return perform(op, inputs, arguments) if rows is None else self(inputs, rows)
         call_key = self._extend_key(key, operands)
         if call_key is None:
             return perform(op, inputs, arguments)
         words = None
         plan = plans.get(call_key)
+        if plan is None and sequences and (form := _find_form(call_key, operands)) not in _forms:
+            # Equal numbers for each sample get the fastest plan, from the second call on. Others at each call share one.
+            rows = self._with_rows(arguments, sequences, operands)
+            if rows is not None:
+                _start_records(form, None)
+                return self(inputs, rows)
         if plan is not None:
             if op.draws:
                 words = prepare_argument(Call(op.name), op.arguments["rng"], arguments.get("rng"))
@@ -513,24 +519,32 @@ class OperatorCalls(_Calls):
                 return result
         form = _find_form(call_key, operands)
         records = _start_records(form, plan)
-        if names:
-            arguments.update(zip(names, operands[len(inputs) :], strict=True))
         result = perform(op, inputs, arguments, words, records)
         if records is not None:
             self._learn(call_key, form, operands, names, result, records)
         return result
 
-    def _rows_of(self, name: str, value: Any, first: Batch) -> Batch | None:
-        """Return a list or an array with one value per sample as a batch, so that calls with other numbers are repeated; None for anything else."""
-        argument = self.op.arguments.get(name)
-        if argument is None or argument.role is not Role.per_sample or not isinstance(value, list | tuple | np.ndarray | torch.Tensor):
+    def _with_rows(self, arguments: dict[str, Any], sequences: Sequence[str], operands: Sequence[Batch]) -> dict[str, Any] | None:
+        """Return the arguments with batches in place of sequences of one value per sample; None if there are none.
+
+        A plan takes batches, so that calls with other numbers are repeated too.
+        """
+        if not self._takes_rows or not operands:
             return None
         call = Call(self.op.name, compiling=False)
-        call.join(first, 0)
-        try:
-            return one_per_sample(call, argument, value)
-        except (TypeError, ValueError):
-            return None  # perform() raises the error
+        call.join(operands[0], 0)
+        converted: dict[str, Batch] = {}
+        for name in sequences:
+            argument = self.op.arguments.get(name)
+            if argument is None or argument.role is not Role.per_sample:
+                continue
+            try:
+                rows = one_per_sample(call, argument, arguments[name])
+            except (TypeError, ValueError):
+                return None  # perform() raises the error
+            if rows is not None:
+                converted[name] = rows
+        return {**arguments, **converted} if converted else None
 
 
 class BoundOperator(_Calls):
