@@ -24,7 +24,7 @@ class FakeStream:
 
 
 @pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[FakeStream, str]]:
+def events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[FakeStream, str]]:
     """The events recorded so far: their streams and names."""
     events: list[tuple[FakeStream, str]] = []
 
@@ -45,19 +45,19 @@ def wait_on(work: StreamWork, stream: Any, monkeypatch: pytest.MonkeyPatch) -> N
     work.wait()
 
 
-def test_event_is_recorded_when_another_stream_waits(recorded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_is_recorded_when_another_stream_waits(events: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ours: Any = FakeStream(1)
     other: Any = FakeStream(2)
     work = StreamWork(ours, [])
     wait_on(work, ours, monkeypatch)
-    assert not recorded
+    assert not events
     wait_on(work, other, monkeypatch)
     wait_on(work, other, monkeypatch)  # has waited already
-    assert recorded == [(ours, "event 0")]
+    assert events == [(ours, "event 0")]
     assert other.waits == ["event 0"]
 
 
-def test_results_share_an_event_until_the_next_launch(recorded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_share_an_event_until_the_next_launch(events: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ours: Any = FakeStream(1)
     other: Any = FakeStream(2)
     works = [StreamWork(ours, []) for _ in range(3)]
@@ -69,15 +69,15 @@ def test_results_share_an_event_until_the_next_launch(recorded: Any, monkeypatch
     assert other.waits[3:] == ["event 1"]
     elsewhere: Any = FakeStream(3)
     wait_on(StreamWork(elsewhere, []), other, monkeypatch)
-    assert recorded[2:] == [(elsewhere, "event 2")]
+    assert events[2:] == [(elsewhere, "event 2")]
 
 
-def test_no_event_is_recorded_on_a_stream_under_capture(recorded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_event_is_recorded_on_a_stream_under_capture(events: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The event would draw the stream that waits for it into the graph; the work has ended when the capture begins."""
     other: Any = FakeStream(2)
     work = StreamWork(FakeStream(1), [])  # type: ignore[arg-type]
     states = iter([False, True])  # of the stream that waits, then of the one that did the work
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: next(states))
     wait_on(work, other, monkeypatch)
-    assert not recorded
+    assert not events
     assert not other.waits
