@@ -9,11 +9,14 @@
 #include <algorithm>
 
 #include "ndd/error.h"
+#include "ndd/stream_scope.h"
 
 #ifdef USE_CUDA
 // One library serves CUDA and CPU-only torch. With the latter these symbols stay null, and no CUDA kernel is ever called. With the former they
 // resolve because libtorch.so of a CUDA build depends on libtorch_cuda.so.
 #pragma weak aoti_torch_get_current_cuda_stream
+#pragma weak aoti_torch_create_cuda_stream_guard
+#pragma weak aoti_torch_delete_cuda_stream_guard
 #pragma weak torch_c10_cuda_check_msg
 #pragma weak torch_c10_cuda_free_error_msg
 #endif
@@ -141,6 +144,14 @@ void* current_stream_of(int device) {
   if (aoti_torch_get_current_cuda_stream(device, &stream) != 0) fail("there is no current CUDA stream");
   return stream;
 }
+
+StreamScope::StreamScope(void* stream, int device) : stream_(stream) {
+  CUDAStreamGuardHandle guard = nullptr;
+  if (aoti_torch_create_cuda_stream_guard(stream, device, &guard) != 0) fail("the CUDA stream cannot be made the current one");
+  guard_ = guard;
+}
+
+StreamScope::~StreamScope() { aoti_torch_delete_cuda_stream_guard(static_cast<CUDAStreamGuardHandle>(guard_)); }
 #endif
 
 }  // namespace ndd

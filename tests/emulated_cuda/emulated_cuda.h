@@ -22,6 +22,7 @@
 #define __global__ __attribute__((unused))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __grid_constant__
+#define NDD_TABLE_BYTES 256  // larger tables of launchers go to device memory, so that tests cover both ways
 #define __launch_bounds__(...)  // class Kernel checks it
 
 // There are no streams: all work is done when the launch returns.
@@ -161,6 +162,7 @@ inline cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) { return *
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = nullptr, cudaSuccess; }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t);
 cudaError_t ndd_set_most_shared_bytes(cudaFuncAttribute attribute, int bytes);
 template <class Kernel>

@@ -16,6 +16,7 @@
 #include "ndd/python_interface.h"
 #include "ndd/stream/host_memory.h"
 #include "ndd/stream/owned.h"
+#include "ndd/stream_scope.h"
 
 NDD_EXTERN void ndd_begin(int mode, void* reads, int64_t sample);
 NDD_EXTERN void ndd_depend(void* reads, int64_t sample);
@@ -52,24 +53,32 @@ struct Argument {
 constexpr int kHost = -1;
 int gpu_of(const Tensor& tensor) { return tensor.is_cuda() ? tensor.device_index() : kHost; }
 
+// Which shapes of a tensor fit a plan besides that of the first call.
+NDD_PLAIN_ENUM("plan.Fit", Fit, int64_t, equal_shape = 0, any_size = 1, any_rows = 2);  // `any_rows`: another number of samples
+
 struct Form {
   DType dtype;
   std::vector<int64_t> shape;
   int gpu;  // device index, or kHost
 
   explicit Form(const Tensor& tensor) : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()), gpu(gpu_of(tensor)) {}
-  bool fits(const Tensor& tensor, bool any_size) const {
+  // `rows` is the number of samples of the call.
+  bool fits(const Tensor& tensor, Fit fit, int64_t rows) const {
     if (tensor.dtype() != dtype || tensor.dim() != static_cast<int64_t>(shape.size()) || gpu_of(tensor) != gpu || !tensor.is_contiguous())
       return false;
-    return any_size || std::equal(shape.begin(), shape.end(), tensor.sizes());
+    if (fit == any_size) return true;
+    const int64_t* sizes = tensor.sizes();
+    if (fit == any_rows) return sizes[0] == rows && rows > 0 && std::equal(shape.begin() + 1, shape.end(), sizes + 1);
+    return std::equal(shape.begin(), shape.end(), sizes);
   }
 };
 
 struct Plan {
   Boxed* kernel = nullptr;
   std::vector<Argument> arguments;
-  std::vector<std::pair<Form, bool>> tensors;  // and whether they may have any size, as the values of ragged batches do
+  std::vector<std::pair<Form, Fit>> tensors;
   std::unique_ptr<Form> output;
+  int64_t sized = -1;  // the tensor whose rows are the samples of the call, and of the output; -1 if their number is that of the first call
   std::shared_ptr<const Plan> other;  // the next plan to try, for other shapes
 };
 using PlanPtr = std::shared_ptr<const Plan>;
@@ -77,7 +86,7 @@ using PlanPtr = std::shared_ptr<const Plan>;
 // The plan that this thread's next kernel call will complete.
 struct Draft {
   std::vector<int64_t> places;  // the arguments that change from call to call: pairs of an argument index and a place
-  std::vector<bool> any_size;  // for each tensor of the call
+  std::vector<Fit> fits;  // for each tensor of the call
   std::shared_ptr<Plan> plan;  // null if the kernel has arguments that cannot be repeated
 };
 thread_local std::unique_ptr<Draft> draft;
@@ -104,17 +113,22 @@ bool take(const char* type, uint64_t value, Argument& argument) {
 using Again = std::pair<MaybeTensor, int64_t>;
 
 // nullopt when out of memory: the ordinary call that follows raises the error.
-MaybeTensor output_of(const Form& form) {
-  if (form.gpu == kHost) return unfilled_output(form.shape, form.dtype);
+MaybeTensor output_of(const Form& form, const std::vector<int64_t>& shape) {
+  if (form.gpu == kHost) return unfilled_output(shape, form.dtype);
   try {
-    return unfilled_cuda_tensor(form.shape, form.dtype, form.gpu);
+    return unfilled_cuda_tensor(shape, form.dtype, form.gpu);
   } catch (const std::exception&) {
     return std::nullopt;
   }
 }
 
 Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
-  const MaybeTensor out = output_of(*plan.output);
+  std::vector<int64_t> resized;
+  if (plan.sized >= 0) {
+    resized = plan.output->shape;
+    resized[0] = tensors[static_cast<size_t>(plan.sized)].size(0);
+  }
+  const MaybeTensor out = output_of(*plan.output, plan.sized >= 0 ? resized : plan.output->shape);
   if (!out) return {std::nullopt, 0};
   std::vector<uint64_t> stack(plan.arguments.size());
   for (size_t k = 0; k < stack.size(); ++k) {
@@ -141,7 +155,9 @@ Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vecto
 Again again(int64_t address, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
   for (const Plan* plan = reinterpret_cast<PlanPtr*>(address)->get(); plan != nullptr; plan = plan->other.get()) {
     bool fits = tensors.size() == plan->tensors.size();
-    for (size_t k = 0; fits && k < tensors.size(); ++k) fits = plan->tensors[k].first.fits(tensors[k], plan->tensors[k].second);
+    if (fits && plan->sized >= 0) fits = tensors[static_cast<size_t>(plan->sized)].dim() > 0;
+    const int64_t rows = fits && plan->sized >= 0 ? tensors[static_cast<size_t>(plan->sized)].size(0) : 0;
+    for (size_t k = 0; fits && k < tensors.size(); ++k) fits = plan->tensors[k].first.fits(tensors[k], plan->tensors[k].second, rows);
     if (fits) return run(*plan, tensors, reads, mode);
   }
   return {std::nullopt, 0};
@@ -154,6 +170,19 @@ Again again_with(int64_t address, const MaybeTensor& first, const MaybeTensor& s
   if (second) tensors.push_back(*second);
   return again(address, tensors, reads == 0 ? std::vector<int64_t>() : std::vector<int64_t>{reads, sample}, mode);
 }
+
+#ifdef NDD_CUDA
+// The same for a GPU, on a CUDA stream that need not be torch's current one. It first waits for the stream `before`, unless that is -1.
+Again again_on_stream(int64_t address, const MaybeTensor& first, const MaybeTensor& second, const MaybeTensor& third, int64_t device, int64_t stream,
+                      int64_t before) {
+  std::vector<Tensor> tensors;
+  for (const MaybeTensor* tensor : {&first, &second, &third})
+    if (*tensor) tensors.push_back(**tensor);
+  const StreamScope scope(reinterpret_cast<void*>(stream), static_cast<int>(device));
+  if (before != -1) scope.wait_for(reinterpret_cast<void*>(before));
+  return again(address, tensors, {}, 0);
+}
+#endif
 
 }  // namespace
 
@@ -169,7 +198,7 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
   plan->arguments.resize(arguments);
   bool repeatable = true;
   for (size_t k = 0; k < arguments; ++k) repeatable = take(types[k], stack[k], plan->arguments[k]) && repeatable;
-  std::vector<std::unique_ptr<Form>> forms(draft->any_size.size());
+  std::vector<std::unique_ptr<Form>> forms(draft->fits.size());
   for (size_t k = 0; repeatable && k < draft->places.size(); k += 2) {
     Argument& argument = plan->arguments.at(static_cast<size_t>(draft->places[k]));
     repeatable = argument.its_tensor.has_value();
@@ -182,7 +211,9 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
   }
   for (size_t k = 0; repeatable && k < forms.size(); ++k) {
     repeatable = forms[k] != nullptr;
-    if (repeatable) plan->tensors.emplace_back(std::move(*forms[k]), draft->any_size[k]);
+    if (!repeatable) break;
+    if (draft->fits[k] == any_rows && plan->sized < 0) plan->sized = static_cast<int64_t>(k);
+    plan->tensors.emplace_back(std::move(*forms[k]), draft->fits[k]);
   }
   if (repeatable && plan->output) draft->plan = std::move(plan);
   return true;
@@ -192,11 +223,11 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
 }  // namespace ndd
 
 // Captures the arguments of this thread's next kernel call instead of running it. `places` has `count` pairs that say which argument is which tensor
-// of the call (-2: the output). `any_size` says for each tensor whether its size may differ.
-NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* any_size, int64_t tensor_count)) {
+// of the call (-2: the output). `fits` says for each tensor which sizes fit (Fit).
+NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* fits, int64_t tensor_count)) {
   ndd::draft = std::make_unique<ndd::Draft>();
   ndd::draft->places.assign(places, places + 2 * count);
-  for (int64_t k = 0; k < tensor_count; ++k) ndd::draft->any_size.push_back(any_size[k] != 0);
+  for (int64_t k = 0; k < tensor_count; ++k) ndd::draft->fits.push_back(static_cast<ndd::Fit>(fits[k]));
 }
 
 // Returns the handle that ndd::again takes. `other` is a plan for other shapes to try next, or null. Null if the kernel has arguments that cannot be
@@ -210,4 +241,8 @@ NDD_EXPORT(keep, void*, ndd_plan_made, (void* other)) {
 NDD_EXPORT(keep, void, ndd_plan_release, (void* plan)) { delete static_cast<ndd::PlanPtr*>(plan); }
 
 NDD_FUNCTION(again_with, "(int plan, Tensor? first, Tensor? second, int mode, int reads, int sample) -> (Tensor?, int)", ndd::again_with)
+#ifdef NDD_CUDA
+NDD_FUNCTION(again_on_stream, "(int plan, Tensor? first, Tensor? second, Tensor? third, int device, int stream, int before) -> (Tensor?, int)",
+             ndd::again_on_stream)
+#endif
 NDD_FUNCTION(again, "(int plan, Tensor[] given, int[] reads, int mode) -> (Tensor?, int)", ndd::again)

@@ -102,8 +102,9 @@ constexpr int64_t kSharedBytes = 8192;  // of a table: 2047 entries of float32
 // Small tables are copied to shared memory, where the 32 lanes of a warp find their entries in 2 to 4 wavefronts; of the first-level cache each would take
 // one for every line of the table.
 __global__ void __launch_bounds__(tiles::kThreads)
-    look_up_gpu(const void* from, DType in, int64_t n, const char* table, int32_t size, int64_t bytes, void* to) {
+    look_up_gpu(const void* from, DType in, int64_t n, const __grid_constant__ TableRows<char> entries, int32_t size, int64_t bytes, void* to) {
   __shared__ uint64_t shared[kSharedBytes / sizeof(uint64_t)];
+  const char* const table = entries.data();
   const int64_t table_bytes = (int64_t{size} + 1) * bytes;
   const bool small = table_bytes <= kSharedBytes;
   // All threads copy a part; the barrier is outside of any condition.
@@ -141,8 +142,8 @@ void lookup_table(const Tensor& input, const MaybeTensor& input_shapes, const Te
   if (input.is_cuda()) {
     const int64_t n = input.numel(), blocks = std::min<int64_t>(tiles::blocks<2>(n), 1056);  // 8 for each of 132 processors
     if (n == 0) return;
-    const CudaTable<char> table(entries->bytes);
-    look_up_gpu<<<static_cast<unsigned>(blocks), tiles::kThreads, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, table.data(),
+    const KernelTable<char> table(entries->bytes);
+    look_up_gpu<<<static_cast<unsigned>(blocks), tiles::kThreads, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, table.rows(),
                                                                                               entries->size, out.item_bytes(), output.data_ptr());
     return check_launch("lookup_table");
   }

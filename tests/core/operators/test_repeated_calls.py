@@ -62,6 +62,48 @@ def test_plans_of_alternating_shapes_and_types(bodies: list[str]) -> None:
     assert len(bodies) <= 3 * len(shapes) * 2
 
 
+def test_plan_serves_other_numbers_of_samples(bodies: list[str]) -> None:
+    for samples in (3, 3, 3, 3, 5, 2, 7, 1, 4, 3):
+        batch = images(samples, (samples, 6, 5, 3))
+        assert torch.equal(ndd.flip(batch, horizontal=1, vertical=1).torch(), batch.torch().flip(1, 2))
+    assert len(bodies) == 4  # the last is the first call with 5 samples, which is compared with those of 3
+
+
+def test_plan_of_other_numbers_of_samples_checks_all_operands(bodies: list[str]) -> None:
+    def brighten(samples: int, factors: int) -> torch.Tensor:
+        factor = ndd.batch(np.arange(1, factors + 1, dtype=np.float32))
+        return ndd.brightness(images(0, (samples, 4, 4, 3), np.float32), brightness=factor).torch()
+
+    for samples in (3, 3, 3, 3, 5, 2, 6):
+        expected = images(0, (samples, 4, 4, 3), np.float32).torch() * torch.arange(1, samples + 1).view(-1, 1, 1, 1)
+        assert torch.equal(brighten(samples, samples), expected)
+    assert len(bodies) == 4
+    with pytest.raises(ValueError, match="batch size"):
+        brighten(6, 5)
+    assert torch.equal(ndd.flip(images(0, (0, 6, 5, 3))).torch(), torch.empty(0, 6, 5, 3, dtype=torch.uint8))
+
+
+@pytest.mark.parametrize("convert", [list, tuple, np.array, torch.tensor])
+def test_calls_with_other_numbers_for_each_sample_share_a_plan(bodies: list[str], convert: Any) -> None:
+    for k in range(10):
+        factors = [float(k + sample) for sample in range(20)]
+        values = images(k, (20, 4, 4, 3), np.float32)
+        output = ndd.brightness(values, brightness=convert(factors))
+        assert torch.equal(output.torch(), values.torch() * torch.tensor(factors).view(-1, 1, 1, 1))
+    assert len(bodies) == 3
+    with pytest.raises(ValueError, match="brightness"):
+        ndd.brightness(images(0, (20, 4, 4, 3)), brightness=["bright"] * 20)
+
+
+def test_arguments_for_each_sample_have_plans_by_the_number_of_samples(bodies: list[str]) -> None:
+    for samples in (3, 3, 3, 3, 5, 2, 5, 2):
+        batch = images(samples, (samples, 6, 5, 3))
+        mirrored = [k % 2 for k in range(samples)]
+        output = ndd.flip(batch, horizontal=mirrored).torch()
+        for sample, image, is_mirrored in zip(output, batch.torch(), mirrored, strict=True):
+            assert torch.equal(sample, image.flip(1) if is_mirrored else image)
+
+
 def test_numbers_that_compare_equal_have_plans_of_their_own() -> None:
     batch = ndd.batch([np.ones(1, np.float32)])
     for _ in range(CALLS):

@@ -15,7 +15,8 @@ class Stream:
     """A CUDA stream: a new one, or one of another library. Prefer :func:`stream` to the constructor.
 
     Args:
-        stream: A torch stream, an object with ``__cuda_stream__``, a handle as an int, or ``Stream.create_new``. A wrapped object is kept alive.
+        stream: A torch stream, an object with ``__cuda_stream__``, a handle as an int, or ``Stream.create_new``. A wrapped object is kept alive;
+            a stream given as a handle must exist as long as results of its work are used.
         device_id: The GPU; by default that of ``stream`` if it is known, else the current device.
 
     Raises:

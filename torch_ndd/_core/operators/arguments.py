@@ -207,7 +207,7 @@ def prepare_argument(call: Call, argument: Argument, value: Any, has_frames: boo
         return _draw(call, value)
     if value is None:
         return None
-    if call.is_batch and not isinstance(value, int | float | Batch | str) and (rows := _one_per_sample(call, argument, value)) is not None:
+    if call.is_batch and not isinstance(value, int | float | Batch | str) and (rows := one_per_sample(call, argument, value)) is not None:
         return _from_operand(call, argument, rows, has_frames)
     if isinstance(value, Operand):
         return _from_operand(call, argument, value, has_frames)
@@ -222,7 +222,7 @@ def prepare_argument(call: Call, argument: Argument, value: Any, has_frames: boo
     return _constant(call, argument, value)
 
 
-def _one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
+def one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
     """Return a list, an array or a Tensor with one value per sample as a Batch; None if it may be a value for all samples.
 
     One value per sample means N numbers if the argument is a number, and N rows of at least two numbers if it is a vector.

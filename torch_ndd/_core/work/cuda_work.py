@@ -25,13 +25,16 @@ class StreamWork(Pending):
 
     stays = True  # each stream that uses the result has to wait
 
-    def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event | None = None) -> None:
+    def __init__(
+        self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event | None = None, owner: Stream | None = None
+    ) -> None:
         self._stream = stream
+        self._owner = owner  # of a stream of the user, which must exist when the event is recorded
         self._tensors = tensors
         self._captured = torch.cuda.is_current_stream_capturing()
-        self._event = record_event(stream) if event is None else event
-        self._joined: set[int] = set()
-        self._handle = next(_numbers)
+        self._event = event
+        self._joined: frozenset[int] = frozenset()
+        self._handle = next(_numbers)  # after the launch: see _record_after()
         _alive[self._handle] = self
 
     def wait(self) -> None:
@@ -43,11 +46,14 @@ class StreamWork(Pending):
         # is work of the stream that replays.
         if self._captured or torch.cuda.is_current_stream_capturing():
             return
+        event = self.event
+        if event is None:
+            return
         current = torch.cuda.current_stream(self._stream.device)
-        current.wait_event(self._event)
+        current.wait_event(event)
         for tensor in self._tensors:
             tensor.record_stream(current)
-        self._joined.add(handle)
+        self._joined |= {handle}
 
     @property
     def captured(self) -> bool:
@@ -55,8 +61,18 @@ class StreamWork(Pending):
         return self._captured
 
     @property
-    def event(self) -> torch.cuda.Event:
-        """The event recorded after the work."""
+    def raw_stream(self) -> int:
+        """CUDA's handle of the stream that does the work; 0 for work of a graph, whose results belong to the stream of the replay."""
+        return 0 if self._captured else self._stream.cuda_stream
+
+    @property
+    def event(self) -> torch.cuda.Event | None:
+        """An event after the work, recorded when it is first asked for; None if the stream is being captured into a CUDA graph.
+
+        Most results are only used on their own stream. ``torch.cuda.graph()`` waits for all work when a capture begins.
+        """
+        if self._event is None:
+            self._event = _record_after(self._stream, self._handle)
         return self._event
 
     def done(self) -> bool:
@@ -65,6 +81,28 @@ class StreamWork(Pending):
 
 
 _alive: WeakValues[StreamWork] = WeakValues()  # by handle
+
+_MAX_EVENTS = 256
+_latest_events: dict[tuple[int, int], tuple[int, torch.cuda.Event]] = {}  # of streams, by device and handle
+
+
+def _record_after(stream: torch.cuda.Stream, number: int) -> torch.cuda.Event | None:
+    """Return an event that follows the work of a number on its stream, which several results share if nothing was launched in between."""
+    key = (stream.device_index, stream.cuda_stream)
+    latest = _latest_events.get(key)
+    if latest is not None and latest[0] > number:
+        return latest[1]
+    with Switch(stream):
+        if torch.cuda.is_current_stream_capturing():  # an event of a capture would draw the stream that waits for it into the graph
+            return None
+    # Numbers are drawn after launches, but here before the event is recorded, so that it follows all work with smaller ones, of any thread.
+    before = next(_numbers)
+    event = record_event(stream)
+    if len(_latest_events) >= _MAX_EVENTS:  # of streams of the user, which come and go
+        _latest_events.clear()
+    _latest_events[key] = (before, event)
+    return event
+
 
 # Copies values that were pending on a GPU when a compiled graph was called, after the work that fills them. A copy for the reason given at
 # `ndd::waited_for`: nothing in the graph can read it too early.
@@ -184,7 +222,9 @@ def other_launch_stream(device: torch.device) -> torch.cuda.Stream | None:
 def stream_work(tensors: Sequence[torch.Tensor]) -> StreamWork:
     """Return the work launched within :func:`on_stream` to fill these tensors."""
     ours = streams.launch_stream(tensors[0].device.index)
-    return StreamWork(ours.torch if is_current(ours) else torch.cuda.current_stream(tensors[0].device), tensors)
+    if is_current(ours):
+        return StreamWork(ours.torch, tensors, owner=ours)
+    return StreamWork(torch.cuda.current_stream(tensors[0].device), tensors)
 
 
 _decode_streams: dict[int, torch.cuda.Stream] = {}

@@ -19,7 +19,7 @@ import torch
 from .. import native
 from ..context.context import EvalMode, current_mode
 from ..process.fork_locks import new_lock
-from .cuda_work import StreamWork, on_stream, stream_work
+from .cuda_work import StreamWork, on_stream, record_event, stream_work
 from .pending import Pending
 
 _SMALL = 64 << 10  # bytes that the driver copies at the call, as part of the command
@@ -87,14 +87,15 @@ def _upload(values: torch.Tensor, external: bool, target: torch.device) -> tuple
         may_change = external or getattr(values.untyped_storage(), "exposed", False)
         source = values if pinned and (external or not may_change) else _stage(values, external)
         copy = source.to(target, copy=True, non_blocking=not (pinned and may_change and source is values))
-        pending = StreamWork(stream, [copy])
+        event = record_event(stream)
+        pending = StreamWork(stream, [copy], event)
     way = _STAGED if source is not values else _DIRECT if pinned else _PAGEABLE
     with _lock:
         _counts[way] += 1
         _counts[way + 1] += values.nbytes
         if way == _DIRECT and not may_change:
             _reads[:] = [read for read in _reads if not read[0].query()]
-            _reads.append((pending.event, values.untyped_storage().data_ptr()))
+            _reads.append((event, values.untyped_storage().data_ptr()))
     if current_mode() == EvalMode.sync_full:
         stream.synchronize()
     return copy, pending
