@@ -31,6 +31,7 @@ CHANGES = {
         "if (--to_end_ == 0 && done_)": "if (--to_end_ == 0) lazy_finish();\n    if (to_end_ == 0 && done_)",
     },
     "decoders/gpu/gpu_decoder.cpp": {"#pragma weak aoti_": "// #pragma weak aoti_"},
+    "ndd/stream/on_stream.h": {"#pragma weak aoti_": "// #pragma weak aoti_"},
     "decoders/gpu/gpu_pixels.cu": {},
     "decoders/gpu/jpeg_engine.cpp": {},
     "ndd/cuda.h": {},
@@ -59,7 +60,7 @@ def build(cpu_build: Path, work: Path) -> None:
     shutil.copy(HERE / "lazy_runtime.h", include / "cuda_runtime.h")
     names = ("image.cpp", "gpu/gpu_image.cpp", "gpu/gpu_decoder.cpp", "gpu/jpeg_engine.cpp", "gpu/gpu_pixels.cu.cpp")
     sources = [*(work / "csrc" / "decoders" / name for name in names), work / "csrc" / "ndd" / "upload.cu.cpp"]
-    ours = [include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/codecs/without_cuda"]
+    ours = [HERE, include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/codecs/without_cuda"]
     folders = [*(f"-I{our}" for our in ours), "-isystem", f"{SITE}/torch/include", "-isystem", f"{SITE}/nvidia/nvimgcodec/include"]
     objects = []
     for source in [*sources, HERE / "lazy_runtime.cpp"]:

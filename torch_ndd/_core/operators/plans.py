@@ -22,8 +22,9 @@ from torch.autograd import profiler
 from .. import native
 from ..context.device import DeviceLike
 from ..values.batch import Batch, new_batch
-from ..values.dispatch import resubmit
-from ..work.cuda_work import on_stream, stream_work
+from ..values.dispatch import relaunch, resubmit
+from ..work.cuda_work import on_stream
+from ..work.pending import Pending
 from ..work.sources import UNKNOWN
 from .arguments import Call, Role, prepare_argument
 from .call import perform, perform_with_constants, prepare_constants
@@ -249,21 +250,23 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
 
 def _run_on_gpu(plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
     tensors: list[torch.Tensor] = []
-    with on_stream(gpu, [(operand.buffer, operand.pending) for operand in operands], any(operand.caller_owned for operand in operands)):
+    reads: list[tuple[Pending, int]] = []
+    external = any(operand.caller_owned for operand in operands)
+    with on_stream(gpu, [(operand.buffer, operand.pending) for operand in operands], external):
         for operand in operands:
             tensors.append(operand.buffer)
             if operand.ragged_shapes is not None:
                 tensors.append(operand.ragged_shapes)
             if operand.pending is not None and (pending := operand._pending_work()) is not None:
-                pending.wait()  # the launcher reads per-sample arguments on the host
+                reads.append((pending, operand._sample))
         if plan.takes_words:
             assert words is not None
             tensors.append(words if plan.redraw is None else plan.redraw(operands[0].ragged_shapes, words))
         sources = operands[0].sources if inputs else UNKNOWN
-        output, _ = resubmit(plan.handle, tensors, [], False, sources)
+        output, work = relaunch(plan.handle, tensors, reads, external, sources)
         if output is None:
             return None
-        result = new_batch(output, None, plan.layout, stream_work([output]))
+        result = new_batch(output, None, plan.layout, work)
         result.sources = sources
         return result
 
