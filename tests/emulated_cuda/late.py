@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from decoders import FLAGS, HERE, ROOT, SITE
+from decoders import FLAGS, HERE, ROOT, SITE, link_library
 
 # Of the package of CUDA's runtime, which lacks crt/, and of Triton, both of which torch brings.
 CUDA = ["-isystem", f"{SITE}/nvidia/cu13/include", "-isystem", f"{SITE}/triton/backends/nvidia/include"]
@@ -35,10 +35,6 @@ CHANGES = {
 }
 
 
-def _query(cpu_build: Path, target: str) -> list[str]:
-    return subprocess.run(["ninja", "-t", "query", target], cwd=cpu_build, check=True, capture_output=True, text=True).stdout.split()
-
-
 def build(cpu_build: Path, work: Path) -> dict[str, str]:
     """Build both, and return the environment that uses them."""
     sources = [HERE / "late_kernels.cpp"]
@@ -57,14 +53,7 @@ def build(cpu_build: Path, work: Path) -> dict[str, str]:
         objects.append(str(work / f"{source.name}.o"))
         defines = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DUSE_CUDA"]
         subprocess.run(["g++", *FLAGS, *defines, *folders, "-c", str(source), "-o", objects[-1]], check=True)
-    inputs = _query(cpu_build, "_C.so")
-    if "phony" in inputs:  # of a build that writes the library elsewhere
-        inputs = _query(cpu_build, next(item for item in inputs if item.endswith("/_C.so")))
-    others = [str(cpu_build / item) for item in inputs if item.endswith(".o") and not item.endswith(tuple(f"{file}.o" for file in CHANGES))]
-    jpeg = [item for item in inputs if Path(item).name.startswith("libjpeg.") and not item.endswith(".o")]
-    link = ["-Wl,-Bsymbolic-functions", "-Wl,--exclude-libs,libjpeg.a", *jpeg, "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined"]
-    link += ["-Wl,-z,lazy", f"-L{cpu_build}/stubs", "-ltorch", "-ltorch_cpu", "-ldl", "-lpthread"]
-    subprocess.run(["g++", "-shared", "-o", str(work / "_C.so"), *others, *objects, *link], check=True)
+    link_library(cpu_build, objects, tuple(f"{file}.o" for file in CHANGES), work / "_C.so")
     # torch looks for the driver under the second name
     runtimes = {"liblate.so": HERE / "late_device.cpp", "libcuda.so.1": ROOT / "benchmarks" / "cuda" / "no_device.cpp"}
     for name, source in runtimes.items():

@@ -16,12 +16,11 @@
 
 namespace ndd_late {
 
-constexpr auto kDelay = std::chrono::microseconds(
-    200); // longer than the host takes to do something wrong
+constexpr auto kDelay = std::chrono::microseconds(200); // longer than the host takes to do something wrong
 
 // A point of a stream.
 class Mark {
-public:
+ public:
   void set() {
     const std::lock_guard<std::mutex> lock(mutex_);
     done_ = true;
@@ -36,14 +35,14 @@ public:
     return done_;
   }
 
-private:
+ private:
   std::mutex mutex_;
   std::condition_variable changed_;
   bool done_ = false;
 };
 
 class LateStream {
-public:
+ public:
   LateStream() {
     std::thread([this] { work(); }).detach();
   }
@@ -61,7 +60,7 @@ public:
     mark->wait();
   }
 
-private:
+ private:
   [[noreturn]] void work() {
     for (;;) {
       std::function<void()> piece;
@@ -82,13 +81,13 @@ private:
 };
 
 class LateEvent {
-public:
+ public:
   // Null before the first record.
   std::shared_ptr<Mark> mark() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return last_;
   }
-  void record(LateStream &stream) {
+  void record(LateStream& stream) {
     const auto mark = std::make_shared<Mark>();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -101,33 +100,32 @@ public:
     return last == nullptr || last->reached();
   }
 
-private:
+ private:
   std::mutex mutex_;
   std::shared_ptr<Mark> last_;
 };
 
 // Host memory that streams read and write when they come to it.
 class PinnedRanges {
-public:
-  void add(const void *memory, size_t bytes) {
+ public:
+  void add(const void* memory, size_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    ranges_[static_cast<const char *>(memory)] = bytes;
+    ranges_[static_cast<const char*>(memory)] = bytes;
   }
-  void remove(const void *memory) {
+  void remove(const void* memory) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    ranges_.erase(static_cast<const char *>(memory));
+    ranges_.erase(static_cast<const char*>(memory));
   }
-  bool contain(const void *memory) {
+  bool contain(const void* memory) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto *byte = static_cast<const char *>(memory);
+    const auto* byte = static_cast<const char*>(memory);
     const auto after = ranges_.upper_bound(byte);
-    return after != ranges_.begin() &&
-           byte < std::prev(after)->first + std::prev(after)->second;
+    return after != ranges_.begin() && byte < std::prev(after)->first + std::prev(after)->second;
   }
 
-private:
+ private:
   std::mutex mutex_;
-  std::map<const char *, size_t> ranges_;
+  std::map<const char*, size_t> ranges_;
 };
 
-} // namespace ndd_late
+}  // namespace ndd_late

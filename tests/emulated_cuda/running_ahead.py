@@ -12,7 +12,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -151,3 +151,140 @@ def test_random_programs_equal_their_synchronous_runs(part: int) -> None:
         for theirs, ours in zip(expected, found, strict=True):
             for k, (a, b) in enumerate(zip(theirs, ours, strict=True)):
                 assert torch.equal(a, b), f"value {k} of the program with seed {seed}"
+
+
+# --- Single properties ---
+
+
+def _decoded() -> Any:
+    return ndd.decoders.image(_files()[0], device="gpu")
+
+
+def _work(value: Any) -> Any:
+    assert isinstance(value.pending, cuda_work.QueuedWork)
+    return value.pending.host
+
+
+def test_call_returns_before_its_input_is_issued() -> None:
+    value = ndd.flip(_decoded(), horizontal=1)
+    assert not _work(value).ended()
+    again = ndd.flip(value, horizontal=1)
+    assert torch.equal(again.torch().cpu(), _decoded().torch().cpu())
+
+
+def test_repeated_call_returns_before_its_input_is_issued() -> None:
+    for _ in range(8):  # from the fourth on by a plan
+        value = ndd.resize(_decoded(), size=[8, 8])
+        assert not _work(value).ended()
+        with ndd.EvalMode.sync_cpu:
+            expected = ndd.resize(ndd.decoders.image(_files()[0], device="cpu"), size=[8, 8])
+        assert torch.equal(value.torch().cpu(), expected.torch())
+
+
+def test_launches_of_a_stream_keep_their_order() -> None:
+    issued = _upload()
+    first = ndd.flip(_decoded(), horizontal=1)
+    second = ndd.flip(issued, horizontal=1)  # nothing to wait for but the first
+    _work(second).wait()
+    assert _work(first).ended()
+
+
+def _upload() -> Any:
+    return ndd.batch(list(_arrays()[0]), layout="HWC").gpu().evaluate()
+
+
+def test_launches_of_another_stream_do_not_join() -> None:
+    issued = _upload()
+    first = ndd.flip(_decoded(), horizontal=1)
+    with ndd.EvalContext(cuda_stream=_streams()[0]):
+        second = ndd.flip(issued, horizontal=1)
+    assert type(second.pending) is cuda_work.StreamWork
+    first.evaluate()
+
+
+def test_reading_waits_for_the_launch_and_not_for_the_device() -> None:
+    value = ndd.flip(_decoded(), horizontal=1)
+    value.torch()
+    assert _work(value).ended()
+    assert not value.pending.event.query()
+
+
+def test_error_has_the_line_of_its_call_and_passes_on() -> None:
+    images = ndd.decoders.image(_damaged(), device="gpu")  # the line of the error
+    flipped = ndd.flip(images, horizontal=1)
+    resized = ndd.resize(flipped, size=[8, 8])
+    later = ndd.flip(_decoded(), horizontal=1)
+    for value in (resized, flipped, images):
+        with pytest.raises(RuntimeError, match=r"(?s)sample 2.*# the line of the error"):
+            value.torch()
+    assert later.torch().shape == (SAMPLES, HEIGHT, WIDTH, 3)  # what follows on the stream is not affected
+
+
+@pytest.mark.parametrize("mode", [ndd.EvalMode.sync_cpu, ndd.EvalMode.sync_full])
+def test_synchronous_mode_waits(mode: Any) -> None:
+    with mode:
+        value = ndd.flip(_decoded(), horizontal=1)
+    assert type(value.pending) is cuda_work.StreamWork
+
+
+def test_deferred_mode_runs_ahead() -> None:
+    with ndd.EvalMode.deferred:
+        value = ndd.flip(_decoded(), horizontal=1)
+    assert not _work(value).ended()
+    value.evaluate()
+
+
+def test_launch_on_the_stream_of_the_program_is_not_queued() -> None:
+    stream = _streams()[1]
+    with ndd.EvalContext(cuda_stream=stream), torch.cuda.stream(stream.torch):
+        value = ndd.flip(_decoded(), horizontal=1)
+        assert type(value.pending) is cuda_work.StreamWork
+        value.evaluate()
+
+
+def test_launch_does_not_wait_behind_a_python_function() -> None:
+    """The function may launch on the same stream and wait for that: a launch queued behind the function would never be made."""
+    stream = _streams()[2]
+
+    def launch_too(sample: Any) -> Any:
+        with ndd.EvalContext(cuda_stream=stream):
+            ndd.flip(_decoded(), horizontal=1).torch()
+        return np.int32(1)
+
+    with ndd.EvalContext(cuda_stream=stream):
+        flag = ndd.python_function(launch_too, ndd.batch([np.int32(k) for k in range(SAMPLES)]))
+        value = ndd.flip(_decoded(), horizontal=flag)
+        assert value.torch().shape == (SAMPLES, HEIGHT, WIDTH, 3)
+
+
+def test_dropped_results_leave_nothing_behind() -> None:
+    with ndd.EvalContext(cuda_stream=_streams()[3]):
+        for _ in range(20):
+            ndd.flip(_decoded(), horizontal=1)
+        last = ndd.flip(_decoded(), horizontal=1)
+        last.torch().cpu()
+        before = torch.cuda.memory_allocated()
+        for _ in range(50):
+            last = ndd.flip(_decoded(), horizontal=1)
+        last.torch().cpu()
+    gc.collect()
+    ndd.flip(_upload(), horizontal=1).evaluate()
+    assert torch.cuda.memory_allocated() <= before + 8 * last.buffer.nbytes
+    assert all(queue.is_empty() for queue in cuda_work._queues.values())
+
+
+def test_loader_has_its_batches_in_flight() -> None:
+    """The thread of the loader prepares all of them without waiting: the host waits nowhere in the loop."""
+    unissued: list[bool] = []
+
+    def prepare(files: Any) -> Any:
+        value = ndd.crop_mirror_normalize(ndd.resize(_decoded(), size=[8, 8]), mean=[1.0] * 3, std=[2.0] * 3, output_layout="CHW")
+        unissued.append(not _work(value).ended())
+        return value
+
+    samples = [(np.zeros(1, np.uint8),)] * 24
+    loader = ndd.DataLoader(samples, batch_size=3, fn=prepare, prefetch=3)
+    for batch in loader:
+        time.sleep(0.01)
+        del batch
+    assert sum(unissued) >= len(unissued) - 1
