@@ -103,8 +103,9 @@ emulated-cuda: $(VENV)/test.stamp
 	  $(BIN)/python -m pytest -p emulated_plugin -n $(JOBS) --dist worksteal $(EMULATED_TESTS)
 	PYTHONPATH=tests/emulated_cuda TORCH_NDD_LIBRARY=$(EMULATED)/decoders/_C.so NDD_EMULATED_DECODERS=1 \
 	  $(BIN)/python -m pytest -p decoders_plugin $(DECODER_TESTS)
-	mkdir -p $(EMULATED)/late
-	environment=$$(PATH=$(abspath $(BIN)):$$PATH $(BIN)/python tests/emulated_cuda/late.py $(EMULATED)/build $(EMULATED)/late) && \
+	test -f $(EMULATED)/cpu/build.ninja || $(CMAKE) -S csrc -B $(EMULATED)/cpu -DTORCH_NDD_CUDA=OFF -DTORCH_NDD_SIMD=native
+	$(BIN)/ninja -C $(EMULATED)/cpu && mkdir -p $(EMULATED)/late
+	environment=$$(PATH=$(abspath $(BIN)):$$PATH $(BIN)/python tests/emulated_cuda/late.py $(EMULATED)/cpu $(EMULATED)/late) && \
 	  env $$environment $(BIN)/python -m pytest tests/emulated_cuda/running_ahead.py
 
 $(VENV)/build.stamp: pyproject.toml

@@ -2,7 +2,7 @@
 """GPU calls that run ahead, on a device whose streams are late: random programs equal their synchronous runs on the CPU.
 
 See late.py. A launch out of order, or memory that returns to torch's allocator too early, gives other values. ``NDD_PROGRAMS`` is the number of
-programs (by default 200).
+programs (by default 300).
 """
 
 import functools
@@ -23,7 +23,7 @@ from PIL import Image
 import torch_ndd as ndd
 from torch_ndd._core.work import cuda_work
 
-PROGRAMS = int(os.environ.get("NDD_PROGRAMS", "200"))
+PROGRAMS = int(os.environ.get("NDD_PROGRAMS", "300"))
 SAMPLES, HEIGHT, WIDTH = 3, 16, 24
 
 
