@@ -6,10 +6,12 @@
 #include "late_kernels.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -71,6 +73,15 @@ struct Decoder {
 };
 Decoder decoder;
 
+std::mutex gate_mutex;
+std::condition_variable gate_changed;
+bool gate_closed = false;
+
+void pass_gate() {
+  std::unique_lock<std::mutex> lock(gate_mutex);
+  gate_changed.wait_for(lock, std::chrono::seconds(30), [] { return !gate_closed; });
+}
+
 // The decoder of images fills memory of the device from CPU threads, as the
 // JPEG engine does: immediately, once the stream has reached the call.
 void decode(uint64_t* stack, uint64_t arguments, uint64_t) {
@@ -92,6 +103,7 @@ void decode(uint64_t* stack, uint64_t arguments, uint64_t) {
     cudaEventSynchronize(begin);
     cudaEventDestroy(begin);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    pass_gate();
     std::exception_ptr error;
     std::vector<uint64_t> values = changed;
     // In a thread and a pool of its own: a chunk must not wait for a place in the pool that it occupies itself.
@@ -137,3 +149,12 @@ bool launch(detail::Boxed* kernel, const char* const* types, uint64_t* stack, ui
 }
 
 }  // namespace ndd::late
+
+// For tests: while the gate is closed, no image is decoded.
+NDD_EXTERN void ndd_late_close_gate(int closed) {
+  {
+    const std::lock_guard<std::mutex> lock(ndd::late::gate_mutex);
+    ndd::late::gate_closed = closed != 0;
+  }
+  ndd::late::gate_changed.notify_all();
+}
