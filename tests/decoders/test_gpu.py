@@ -87,7 +87,7 @@ class Host(Pending):
     def __del__(self) -> None:
         pass
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return False
 
     def wait(self) -> None:

@@ -178,7 +178,7 @@ def _work(value: Any) -> Any:
 
 def test_call_returns_before_its_input_is_issued(gate: Any) -> None:
     value = ndd.flip(_decoded(), horizontal=1)
-    assert not _work(value).ended()
+    assert not _work(value).has_ended()
     gate(False)
     again = ndd.flip(value, horizontal=1)
     assert torch.equal(again.torch().cpu(), _decoded().torch().cpu())
@@ -188,7 +188,7 @@ def test_repeated_call_returns_before_its_input_is_issued(gate: Any) -> None:
     for _ in range(8):  # from the fourth on by a plan
         gate(True)
         value = ndd.resize(_decoded(), size=[8, 8])
-        assert not _work(value).ended()
+        assert not _work(value).has_ended()
         gate(False)
         with ndd.EvalMode.sync_cpu:
             expected = ndd.resize(ndd.decoders.image(_files()[0], device="cpu"), size=[8, 8])
@@ -199,10 +199,10 @@ def test_launches_of_a_stream_keep_their_order(gate: Any) -> None:
     issued = _upload()
     first = ndd.flip(_decoded(), horizontal=1)
     second = ndd.flip(issued, horizontal=1)  # nothing to wait for but the first
-    assert not _work(second).ended()
+    assert not _work(second).has_ended()
     gate(False)
     _work(second).wait()
-    assert _work(first).ended()
+    assert _work(first).has_ended()
 
 
 def _upload() -> Any:
@@ -222,7 +222,7 @@ def test_launches_of_another_stream_do_not_join(gate: Any) -> None:
 def test_reading_waits_for_the_launch() -> None:
     value = ndd.flip(_decoded(), horizontal=1)
     value.torch()
-    assert _work(value).ended()
+    assert _work(value).has_ended()
 
 
 def test_error_has_the_line_of_its_call_and_passes_on() -> None:
@@ -246,7 +246,7 @@ def test_synchronous_mode_waits(mode: Any) -> None:
 def test_deferred_mode_runs_ahead(gate: Any) -> None:
     with ndd.EvalMode.deferred:
         value = ndd.flip(_decoded(), horizontal=1)
-    assert not _work(value).ended()
+    assert not _work(value).has_ended()
     gate(False)
     value.evaluate()
 
@@ -306,7 +306,7 @@ def test_loader_has_its_batches_in_flight(gate: Any) -> None:
     end = time.monotonic() + 20
     while len(prepared) < 3 and time.monotonic() < end:
         time.sleep(0.001)
-    in_flight = [not work.ended() for work in prepared]
+    in_flight = [not work.has_ended() for work in prepared]
     gate(False)
     reader.join()
     assert len(in_flight) >= 3

@@ -255,9 +255,9 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
     outputs = launch.views or outputs
     if on_gpu:
         if launch.event is not None:
-            pending = decode_work(_filled(launch, outputs, target), launch.event, pending)
+            pending = decode_work(_find_filled(launch, outputs, target), launch.event, pending)
         elif op.options.host_inputs:
-            pending = stream_work(_filled(launch, outputs, target))
+            pending = stream_work(_find_filled(launch, outputs, target))
         for output in launch.also:
             output.pending = pending if output.buffer.device == target else None
     for output in outputs:
@@ -271,7 +271,7 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
     return as_results(call, (*outputs, *launch.also))
 
 
-def _filled(launch: Launch, outputs: Sequence[Batch], target: torch.device) -> list[torch.Tensor]:
+def _find_filled(launch: Launch, outputs: Sequence[Batch], target: torch.device) -> list[torch.Tensor]:
     """Return what a call fills on a GPU."""
     return [output.buffer for output in (*(launch.views or outputs), *launch.also) if output.buffer.device == target]
 
@@ -290,7 +290,7 @@ def _launch_kernel(
         op.kernel(*arguments)
         return None
     if target != CPU and not op.options.host_inputs:
-        return launch_kernel(op.kernel, arguments, call.reads, call.external, _filled(launch, outputs, target), sources)
+        return launch_kernel(op.kernel, arguments, call.reads, call.external, _find_filled(launch, outputs, target), sources)
     return submit(op.kernel, arguments, call.reads, call.external, sources)
 
 

@@ -86,7 +86,7 @@ class Operand:
         if pending is None:
             return None
         if isinstance(pending, StreamWork):
-            return pending.unissued()
+            return pending.find_unissued()
         if pending.done():
             self.pending = None
             return None

@@ -56,7 +56,7 @@ class StreamWork(Pending):
             tensor.record_stream(current)
         self._joined.add(handle)
 
-    def unissued(self) -> "QueuedWork | None":
+    def find_unissued(self) -> "QueuedWork | None":
         """Make the current torch stream wait for the work; if CPU threads have not issued it yet, return it instead."""
         self.wait()
         return None
@@ -105,15 +105,15 @@ class QueuedWork(StreamWork):
 
     def wait(self) -> None:
         """Wait until everything has been issued, which is the CPU's part of it; then like any launch. Raise the errors of the CPU's part."""
-        was_issued = self.host.ended()
+        was_issued = self.host.has_ended()
         self.host.wait()
         if not was_issued and torch.cuda.is_current_stream_capturing():
             _wait_for_event(self._event.cuda_event)  # torch.cuda.graph() could not wait for it when the capture began
         super().wait()
 
-    def unissued(self) -> "QueuedWork | None":
-        """See :meth:`StreamWork.unissued`."""
-        if self.host.ended():
+    def find_unissued(self) -> "QueuedWork | None":
+        """See :meth:`StreamWork.find_unissued`."""
+        if self.host.has_ended():
             self.wait()
             return None
         return self
@@ -150,7 +150,7 @@ class LaunchQueue:
         if not self._launches:
             return True
         with self._lock:
-            while self._launches and self._launches[0][0].ended():
+            while self._launches and self._launches[0][0].has_ended():
                 self._launches.popleft()
             return not self._launches
 

@@ -48,9 +48,9 @@ class Pending:
 
     def done(self) -> bool:
         """Return whether the work has ended without an error. Its inputs are then released, so that an endless chain of calls does not grow."""
-        return self.ended() and self._status == 0
+        return self.has_ended() and self._status == 0
 
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether the work has ended, with or without an error."""
         if self._status is None and native.done(self._handle):
             self._end()
