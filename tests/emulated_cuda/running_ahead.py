@@ -42,7 +42,7 @@ def _files() -> list[Any]:
 
 
 @functools.cache
-def _damaged() -> Any:
+def _read_damaged_files() -> Any:
     intact = _files()[0].tensors
     return ndd.batch([intact[0], intact[1], np.concatenate([np.asarray(intact[2])[:-200], np.zeros(9, np.uint8)])]).evaluate()
 
@@ -167,7 +167,7 @@ def gate() -> Iterator[Callable[[bool], None]]:
     close(0)
 
 
-def _decoded() -> Any:
+def _decode_images() -> Any:
     return ndd.decoders.image(_files()[0], device="gpu")
 
 
@@ -177,17 +177,17 @@ def _work(value: Any) -> Any:
 
 
 def test_call_returns_before_its_input_is_issued(gate: Any) -> None:
-    value = ndd.flip(_decoded(), horizontal=1)
+    value = ndd.flip(_decode_images(), horizontal=1)
     assert not _work(value).has_ended()
     gate(False)
     again = ndd.flip(value, horizontal=1)
-    assert torch.equal(again.torch().cpu(), _decoded().torch().cpu())
+    assert torch.equal(again.torch().cpu(), _decode_images().torch().cpu())
 
 
 def test_repeated_call_returns_before_its_input_is_issued(gate: Any) -> None:
     for _ in range(8):  # from the fourth on by a plan
         gate(True)
-        value = ndd.resize(_decoded(), size=[8, 8])
+        value = ndd.resize(_decode_images(), size=[8, 8])
         assert not _work(value).has_ended()
         gate(False)
         with ndd.EvalMode.sync_cpu:
@@ -197,7 +197,7 @@ def test_repeated_call_returns_before_its_input_is_issued(gate: Any) -> None:
 
 def test_launches_of_a_stream_keep_their_order(gate: Any) -> None:
     issued = _upload()
-    first = ndd.flip(_decoded(), horizontal=1)
+    first = ndd.flip(_decode_images(), horizontal=1)
     second = ndd.flip(issued, horizontal=1)  # nothing to wait for but the first
     assert not _work(second).has_ended()
     gate(False)
@@ -211,7 +211,7 @@ def _upload() -> Any:
 
 def test_launches_of_another_stream_do_not_join(gate: Any) -> None:
     issued = _upload()
-    first = ndd.flip(_decoded(), horizontal=1)
+    first = ndd.flip(_decode_images(), horizontal=1)
     with ndd.EvalContext(cuda_stream=_streams()[0]):
         second = ndd.flip(issued, horizontal=1)
     assert type(second.pending) is cuda_work.StreamWork
@@ -220,16 +220,16 @@ def test_launches_of_another_stream_do_not_join(gate: Any) -> None:
 
 
 def test_reading_waits_for_the_launch() -> None:
-    value = ndd.flip(_decoded(), horizontal=1)
+    value = ndd.flip(_decode_images(), horizontal=1)
     value.torch()
     assert _work(value).has_ended()
 
 
 def test_error_has_the_line_of_its_call_and_passes_on() -> None:
-    images = ndd.decoders.image(_damaged(), device="gpu")  # the line of the error
+    images = ndd.decoders.image(_read_damaged_files(), device="gpu")  # the line of the error
     flipped = ndd.flip(images, horizontal=1)
     resized = ndd.resize(flipped, size=[8, 8])
-    later = ndd.flip(_decoded(), horizontal=1)
+    later = ndd.flip(_decode_images(), horizontal=1)
     for value in (resized, flipped, images):
         with pytest.raises(RuntimeError, match=r"(?s)sample 2.*# the line of the error"):
             value.torch()
@@ -239,13 +239,13 @@ def test_error_has_the_line_of_its_call_and_passes_on() -> None:
 @pytest.mark.parametrize("mode", [ndd.EvalMode.sync_cpu, ndd.EvalMode.sync_full])
 def test_synchronous_mode_waits(mode: Any) -> None:
     with mode:
-        value = ndd.flip(_decoded(), horizontal=1)
+        value = ndd.flip(_decode_images(), horizontal=1)
     assert type(value.pending) is cuda_work.StreamWork
 
 
 def test_deferred_mode_runs_ahead(gate: Any) -> None:
     with ndd.EvalMode.deferred:
-        value = ndd.flip(_decoded(), horizontal=1)
+        value = ndd.flip(_decode_images(), horizontal=1)
     assert not _work(value).has_ended()
     gate(False)
     value.evaluate()
@@ -254,7 +254,7 @@ def test_deferred_mode_runs_ahead(gate: Any) -> None:
 def test_launch_on_the_stream_of_the_program_is_not_queued() -> None:
     stream = _streams()[1]
     with ndd.EvalContext(cuda_stream=stream), torch.cuda.stream(stream.torch):
-        value = ndd.flip(_decoded(), horizontal=1)
+        value = ndd.flip(_decode_images(), horizontal=1)
         assert type(value.pending) is cuda_work.StreamWork
         value.evaluate()
 
@@ -265,24 +265,24 @@ def test_launch_does_not_wait_behind_a_python_function() -> None:
 
     def launch_too(sample: Any) -> Any:
         with ndd.EvalContext(cuda_stream=stream):
-            ndd.flip(_decoded(), horizontal=1).torch()
+            ndd.flip(_decode_images(), horizontal=1).torch()
         return np.int32(1)
 
     with ndd.EvalContext(cuda_stream=stream):
         flag = ndd.python_function(launch_too, ndd.batch([np.int32(k) for k in range(SAMPLES)]))
-        value = ndd.flip(_decoded(), horizontal=flag)
+        value = ndd.flip(_decode_images(), horizontal=flag)
         assert value.torch().shape == (SAMPLES, HEIGHT, WIDTH, 3)
 
 
 def test_dropped_results_leave_nothing_behind() -> None:
     with ndd.EvalContext(cuda_stream=_streams()[3]):
         for _ in range(20):
-            ndd.flip(_decoded(), horizontal=1)
-        last = ndd.flip(_decoded(), horizontal=1)
+            ndd.flip(_decode_images(), horizontal=1)
+        last = ndd.flip(_decode_images(), horizontal=1)
         last.torch().cpu()
         before = torch.cuda.memory_allocated()
         for _ in range(50):
-            last = ndd.flip(_decoded(), horizontal=1)
+            last = ndd.flip(_decode_images(), horizontal=1)
         last.torch().cpu()
     gc.collect()
     ndd.flip(_upload(), horizontal=1).evaluate()
@@ -295,7 +295,7 @@ def test_loader_has_its_batches_in_flight(gate: Any) -> None:
     prepared: list[Any] = []
 
     def prepare(files: Any) -> Any:
-        value = ndd.crop_mirror_normalize(ndd.resize(_decoded(), size=[8, 8]), mean=[1.0] * 3, std=[2.0] * 3, output_layout="CHW")
+        value = ndd.crop_mirror_normalize(ndd.resize(_decode_images(), size=[8, 8]), mean=[1.0] * 3, std=[2.0] * 3, output_layout="CHW")
         prepared.append(_work(value))
         return value
 
