@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CUDA kernels for the late device: the CPU kernel of every operator, run when
 // the stream of the launch comes to it. As on a GPU, a launch reads its
-// arguments in host memory at once, owns nothing, and whatever it reads or
+// arguments in host memory immediately, owns nothing, and whatever it reads or
 // writes too early or too late is garbage.
 #include "late_kernels.h"
 
