@@ -88,7 +88,8 @@ fuzz: $(VENV)/test.stamp build
 # The CUDA kernels, compiled for the CPU over an emulator that checks each access to memory (tests/emulated_cuda): no GPU and no nvcc are needed. A
 # selection again, or `make emulated-cuda EMULATED_TESTS="ops/test_reductions.py"`. Two cores build for 6 minutes the first time; the kernels of the
 # cases take 3 minutes, all properties some 6 more. Tests of work that is still pending fail there: kernels run at the call, as launches do.
-# Behind them the decoders of device="gpu", over streams that are late, in half a minute.
+# Behind them the decoders of device="gpu", over streams that are late, in half a minute; and calls that run ahead, on a device with such streams under
+# torch: NDD_PROGRAMS=10000 runs as many random programs.
 EMULATED_TESTS ?= $(addprefix tests/,emulated_cuda/cpu_equals_cuda.py test_operators.py::test_equals_its_reference \
   test_operators.py::test_batch_equals_its_samples_one_by_one)
 DECODER_TESTS := $(addprefix tests/decoders/test_,gpu.py errors.py images.py image_windows.py image_types.py) tests/core/test_table_uploads.py
@@ -102,6 +103,10 @@ emulated-cuda: $(VENV)/test.stamp
 	  $(BIN)/python -m pytest -p emulated_plugin -n $(JOBS) --dist worksteal $(EMULATED_TESTS)
 	PYTHONPATH=tests/emulated_cuda TORCH_NDD_LIBRARY=$(EMULATED)/decoders/_C.so NDD_EMULATED_DECODERS=1 \
 	  $(BIN)/python -m pytest -p decoders_plugin $(DECODER_TESTS)
+	test -f $(EMULATED)/cpu/build.ninja || $(CMAKE) -S csrc -B $(EMULATED)/cpu -DTORCH_NDD_CUDA=OFF -DTORCH_NDD_SIMD=native
+	$(BIN)/ninja -C $(EMULATED)/cpu && mkdir -p $(EMULATED)/late
+	environment=$$(PATH=$(abspath $(BIN)):$$PATH $(BIN)/python tests/emulated_cuda/late.py $(EMULATED)/cpu $(EMULATED)/late) && \
+	  env $$environment $(BIN)/python -m pytest tests/emulated_cuda/running_ahead.py
 
 $(VENV)/build.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

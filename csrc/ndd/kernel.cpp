@@ -75,6 +75,12 @@ uint64_t to_ivalue(const MaybeTensor& tensor) {
   return torch::stable::detail::from(std::optional<AtenTensorHandle>(handle));
 }
 
+uint64_t to_ivalue(const std::vector<Tensor>& tensors) {
+  std::vector<AtenTensorHandle> handles(tensors.size());
+  for (size_t k = 0; k < tensors.size(); ++k) STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensors[k].handle(), &handles[k]));
+  return torch::stable::detail::from(handles);
+}
+
 uint64_t to_ivalue(const std::string& text) { return torch::stable::detail::from(text); }
 uint64_t to_ivalue(const std::vector<int64_t>& numbers) { return torch::stable::detail::from(numbers); }
 

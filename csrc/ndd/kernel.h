@@ -56,6 +56,7 @@ inline constexpr size_t kResults<std::pair<MaybeTensor, int64_t>> = 2;
 // Convert a value to a new reference in the dispatcher's 8-byte form.
 uint64_t to_ivalue(const Tensor& tensor);
 uint64_t to_ivalue(const MaybeTensor& tensor);
+uint64_t to_ivalue(const std::vector<Tensor>& tensors);
 uint64_t to_ivalue(const std::string& text);
 uint64_t to_ivalue(const std::vector<int64_t>& numbers);
 void store_results(uint64_t* stack, const Tensor& result);
@@ -84,6 +85,9 @@ using Boxed = void(uint64_t* stack, uint64_t arguments, uint64_t results);
 // True if this thread only records the arguments of its next kernel call; they have then been taken, and the kernel must not run. See repeat.cpp.
 bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments);
 
+// True if this thread queues its next kernel call, a launch on a GPU, instead of making it. See launches.cpp.
+bool queue_launch(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments);
+
 // The function that the dispatcher calls. It makes the device of the tensors current. Inside a call from Python an ndd::Error keeps its type, which
 // the dispatcher would lose; otherwise it becomes a RuntimeError.
 template <auto function>
@@ -96,6 +100,7 @@ struct Entry<function> {
   static void call(uint64_t* stack, uint64_t arguments, uint64_t results) {
     check_counts(arguments, sizeof...(A), results, kResults<Result>);
     if (std::is_void_v<Result> && kept_for_repeating(&call, kTypes, stack, arguments)) return;
+    if (std::is_void_v<Result> && queue_launch(&call, kTypes, stack, arguments)) return;
     take(stack, std::index_sequence_for<A...>());
   }
 

@@ -59,7 +59,11 @@ uint64_t value_of(uint64_t id, int64_t i, const std::vector<Read>& reads, std::v
   uint64_t sum = mixed(id * 1000 + i);
   for (const Read& read : reads) {
     const std::vector<uint64_t>& source = (*read.value).*numbers;
-    if (read.sample == Dependency::all_samples) {
+    if (read.sample == Dependency::after_it) {
+      for (int64_t k = 0; k < read.value->samples; ++k) {
+        if (!read.value->fails[k / read.value->grain]) sum = mixed(sum + source[k]);
+      }
+    } else if (read.sample == Dependency::all_samples) {
       for (const uint64_t part : source) sum = mixed(sum + part);
     } else {
       sum = mixed(sum + source[read.sample == Dependency::same_sample ? i : read.sample]);
@@ -76,7 +80,7 @@ bool any_fails(const Value& source, int64_t first, int64_t last) {  // both samp
 bool inherits(const Value& value, int64_t chunk) {
   return std::any_of(value.reads.begin(), value.reads.end(), [&](const Read& read) {
     const Value& source = *read.value;
-    if (source.samples == 0) return false;
+    if (source.samples == 0 || read.sample == Dependency::after_it) return false;
     if (read.sample == Dependency::all_samples || value.operation->external) return any_fails(source, 0, source.samples - 1);
     if (read.sample != Dependency::same_sample) return any_fails(source, read.sample, read.sample);
     return any_fails(source, chunk * value.grain, std::min(value.samples, (chunk + 1) * value.grain) - 1);
@@ -194,7 +198,7 @@ class Check {
   static Read read(Random& random, const Value& value, const ValuePtr& source) {
     if (source->samples == value.samples && random.chance(80)) return {source, Dependency::same_sample};
     if (source->samples > 0 && random.chance(50)) return {source, random.below(source->samples)};
-    return {source, Dependency::all_samples};
+    return {source, random.chance(30) ? Dependency::after_it : Dependency::all_samples};
   }
 
   // Creates the operation and records what is expected of it. The first `own` of the values that it reads belong to this caller.
@@ -207,6 +211,9 @@ class Check {
     operation->samples = value->samples;
     operation->external = value->samples > 0 && random.chance(5);
     if (operation->external) value->grain = 1;
+    for (Read& read : value->reads) {
+      if (operation->external && read.sample == Dependency::after_it) read.sample = Dependency::all_samples;  // only launches come after others
+    }
     operation->grain = value->grain;
     value->formula = !operation->external && random.chance(15);
     if (value->formula) {

@@ -87,6 +87,9 @@ class Host(Pending):
     def __del__(self) -> None:
         pass
 
+    def has_ended(self) -> bool:
+        return False
+
     def wait(self) -> None:
         self.log.append(("host",))
         if self.error is not None:

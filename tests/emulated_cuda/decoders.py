@@ -31,6 +31,7 @@ CHANGES = {
         "if (--to_end_ == 0 && done_)": "if (--to_end_ == 0) lazy_finish();\n    if (to_end_ == 0 && done_)",
     },
     "decoders/gpu/gpu_decoder.cpp": {"#pragma weak aoti_": "// #pragma weak aoti_"},
+    "ndd/stream/on_stream.h": {"#pragma weak aoti_": "// #pragma weak aoti_"},
     "decoders/gpu/gpu_pixels.cu": {},
     "decoders/gpu/jpeg_engine.cpp": {},
     "ndd/cuda.h": {},
@@ -48,6 +49,22 @@ def _changed(file: str) -> str:
     return text.replace(".run([&] {", ".run([=] {")  # it runs after the launcher has returned
 
 
+def _query(cpu_build: Path, target: str) -> list[str]:
+    return subprocess.run(["ninja", "-t", "query", target], cwd=cpu_build, check=True, capture_output=True, text=True).stdout.split()
+
+
+def link_library(cpu_build: Path, objects: list[str], replaced: tuple[str, ...], library: Path) -> None:
+    """Link objects with those of a CPU build, except the ones that they replace, given by the ends of their paths."""
+    inputs = _query(cpu_build, "_C.so")
+    if "phony" in inputs:  # the build writes the library elsewhere
+        inputs = _query(cpu_build, next(item for item in inputs if item.endswith("/_C.so")))
+    others = [str(cpu_build / item) for item in inputs if item.endswith(".o") and not item.endswith(replaced)]
+    jpeg = [item for item in inputs if Path(item).name.startswith("libjpeg.") and not item.endswith(".o")]
+    link = ["-Wl,-Bsymbolic-functions", "-Wl,--exclude-libs,libjpeg.a", *jpeg, "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined"]
+    link += ["-Wl,-z,lazy", f"-L{cpu_build}/stubs", "-ltorch", "-ltorch_cpu", "-ldl", "-lpthread"]
+    subprocess.run(["g++", "-shared", "-o", str(library), *others, *objects, *link], check=True)
+
+
 def build(cpu_build: Path, work: Path) -> None:
     """Recompile the decoders and link them with the rest of a CPU build."""
     for file in CHANGES:
@@ -59,7 +76,7 @@ def build(cpu_build: Path, work: Path) -> None:
     shutil.copy(HERE / "lazy_runtime.h", include / "cuda_runtime.h")
     names = ("image.cpp", "gpu/gpu_image.cpp", "gpu/gpu_decoder.cpp", "gpu/jpeg_engine.cpp", "gpu/gpu_pixels.cu.cpp")
     sources = [*(work / "csrc" / "decoders" / name for name in names), work / "csrc" / "ndd" / "upload.cu.cpp"]
-    ours = [include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/codecs/without_cuda"]
+    ours = [HERE, include, work / "csrc", ROOT / "csrc", ROOT / "csrc/decoders/codecs/without_cuda"]
     folders = [*(f"-I{our}" for our in ours), "-isystem", f"{SITE}/torch/include", "-isystem", f"{SITE}/nvidia/nvimgcodec/include"]
     objects = []
     for source in [*sources, HERE / "lazy_runtime.cpp"]:
@@ -67,7 +84,6 @@ def build(cpu_build: Path, work: Path) -> None:
         own = ["-include", str(include / "cuda_runtime.h")] if source.name != "image.cpp" else []
         subprocess.run(["g++", *FLAGS, *DEFINES, *folders, *own, "-c", str(source), "-o", str(result)], check=True)
         objects.append(result)
-    inputs = subprocess.run(["ninja", "-t", "query", "_C.so"], cwd=cpu_build, check=True, capture_output=True, text=True).stdout.split()
     replaced = (
         "decoders/image.cpp.o",
         "decoders/gpu/gpu_image.cpp.o",
@@ -78,11 +94,7 @@ def build(cpu_build: Path, work: Path) -> None:
         "ndd/upload.cu.o",
         "ndd/upload.cu.cpp.o",
     )
-    others = [str(cpu_build / item) for item in inputs if item.endswith(".o") and not item.endswith(replaced)]
-    jpeg = [item for item in inputs if Path(item).name.startswith("libjpeg.") and not item.endswith(".o")]
-    link = ["-Wl,-Bsymbolic-functions", "-Wl,--exclude-libs,libjpeg.a", *jpeg, "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined"]
-    link += ["-Wl,-z,lazy", f"-L{cpu_build}/stubs", "-ltorch", "-ltorch_cpu", "-ldl", "-lpthread"]
-    subprocess.run(["g++", "-shared", "-o", str(work / "_C.so"), *others, *map(str, objects), *link], check=True)
+    link_library(cpu_build, list(map(str, objects)), replaced, work / "_C.so")
 
 
 if __name__ == "__main__":

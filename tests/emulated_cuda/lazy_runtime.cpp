@@ -1,96 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda_runtime.h"
 
-#include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
-#include <iterator>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
+#include "late_streams.h"
+
 namespace ndd_lazy {
-namespace {
 
-constexpr auto kDelay = std::chrono::microseconds(200);  // longer than the host takes to do something wrong
-
-class Mark {
- public:
-  void set() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    done_ = true;
-    changed_.notify_all();
-  }
-  void wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return done_; });
-  }
-  bool reached() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return done_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-};
-
-}  // namespace
-
-struct Stream {
-  Stream() { std::thread([this] { work(); }).detach(); }
-
-  void add(std::function<void()> piece) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    pieces.push_back(std::move(piece));
-    arrived.notify_all();
-  }
-
-  [[noreturn]] void work() {
-    for (;;) {
-      std::function<void()> piece;
-      {
-        std::unique_lock<std::mutex> lock(mutex);
-        arrived.wait(lock, [this] { return !pieces.empty(); });
-        piece = std::move(pieces.front());
-        pieces.pop_front();
-      }
-      std::this_thread::sleep_for(kDelay);
-      piece();
-    }
-  }
-
-  std::mutex mutex;
-  std::condition_variable arrived;
-  std::deque<std::function<void()>> pieces;
-};
-
-struct Event {
-  std::shared_ptr<Mark> mark() {
-    const std::lock_guard<std::mutex> lock(mutex);
-    return last;
-  }
-
-  std::mutex mutex;
-  std::shared_ptr<Mark> last;
-};
+struct Stream : ndd_late::LateStream {};
+struct Event : ndd_late::LateEvent {};
 
 namespace {
 
-std::mutex pinned_mutex;
-std::map<const char*, size_t> pinned;  // never freed
-
-bool is_pinned(const void* memory) {
-  const std::lock_guard<std::mutex> lock(pinned_mutex);
-  const auto* byte = static_cast<const char*>(memory);
-  const auto after = pinned.upper_bound(byte);
-  return after != pinned.begin() && byte < std::prev(after)->first + std::prev(after)->second;
-}
+ndd_late::PinnedRanges pinned;  // never freed
 
 Stream& of(cudaStream_t stream) {
   static auto* first = new Stream;  // that of all calls
@@ -109,9 +33,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  const auto mark = std::make_shared<Mark>();
-  of(stream).add([mark] { mark->set(); });
-  mark->wait();
+  of(stream).finish();
   return cudaSuccess;
 }
 
@@ -123,12 +45,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new Event, cudaSuccess; }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  const auto mark = std::make_shared<Mark>();
-  {
-    const std::lock_guard<std::mutex> lock(event->mutex);
-    event->last = mark;
-  }
-  of(stream).add([mark] { mark->set(); });
+  event->record(of(stream));
   return cudaSuccess;
 }
 
@@ -144,7 +61,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 // Unpinned memory has been read when this returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  if (is_pinned(from)) {
+  if (pinned.contain(from)) {
     of(stream).add([=] { std::memcpy(to, from, bytes); });
   } else {
     const auto* begin = static_cast<const char*>(from);
@@ -160,15 +77,11 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
 
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   *data = std::malloc(bytes);
-  const std::lock_guard<std::mutex> lock(pinned_mutex);
-  pinned[static_cast<const char*>(*data)] = bytes;
+  pinned.add(*data, bytes);
   return cudaSuccess;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const auto mark = event->mark();
-  return mark == nullptr || mark->reached() ? cudaSuccess : cudaErrorNotReady;
-}
+cudaError_t cudaEventQuery(cudaEvent_t event) { return event->reached() ? cudaSuccess : cudaErrorNotReady; }
 
 void Launch::run(std::function<void()> kernel) const {
   of(stream_).add([kernel = std::move(kernel), grid = grid_, block = block_] {

@@ -44,9 +44,7 @@ def _read_header(encoded: np.ndarray, complete: bool) -> tuple[Header, bytes]:
     except TooShortError as error:
         if complete:
             raise RuntimeError(f"the file is damaged: {error}") from None
-        raise RuntimeError(
-            f"the first {encoded.size} bytes of this {_kind(encoded)} do not tell its size: {error}; pass more"
-        ) from None
+        raise RuntimeError(f"the first {encoded.size} bytes of this {_kind(encoded)} do not tell its size: {error}; pass more") from None
     except ValueError as error:
         raise RuntimeError(f"no decoder for this {_kind(encoded)} image: {error}") from None
 

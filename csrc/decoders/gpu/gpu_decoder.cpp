@@ -10,8 +10,6 @@
 #include <iterator>
 #include <system_error>
 
-#pragma weak aoti_torch_create_cuda_stream_guard
-#pragma weak aoti_torch_delete_cuda_stream_guard
 #pragma weak aoti_torch_cuda_caching_allocator_raw_alloc
 #pragma weak aoti_torch_cuda_caching_allocator_raw_delete
 
@@ -105,12 +103,6 @@ void PinnedMemory::give_back(void* data, cudaStream_t stream) {
   check_cuda(cudaEventRecord(block.idle, stream), "decoders.image");
   free_[block.size].push_back(data);
 }
-
-OnStream::OnStream(int device, cudaStream_t stream) {
-  if (aoti_torch_create_cuda_stream_guard(stream, device, &guard_) != 0) fail("torch rejects a CUDA stream");
-}
-
-OnStream::~OnStream() { aoti_torch_delete_cuda_stream_guard(guard_); }
 
 GpuDecoder::GpuDecoder(int device, PinnedMemory& pinned, bool hardware) : device_(device), pinned_(pinned), hardware_(hardware) {
   const NvimgcodecLibrary& library = nvimgcodec();

@@ -4,13 +4,12 @@
 
 #ifdef USE_CUDA
 
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
-
 #include "decoders/codecs/codec_instance.h"
 #include "decoders/codecs/codec_output.h"
 #include "decoders/gpu/waiting_images.h"
 #include "ndd/cuda.h"
 #include "ndd/stream/host_memory.h"
+#include "ndd/stream/on_stream.h"
 
 #include <atomic>
 #include <map>
@@ -20,18 +19,6 @@
 #include <vector>
 
 namespace ndd {
-
-// Makes a device the current one of the thread, and a stream the one that torch allocates for, until it is destroyed.
-class OnStream {
- public:
-  OnStream(int device, cudaStream_t stream);
-  ~OnStream();
-  OnStream(const OnStream&) = delete;
-  OnStream& operator=(const OnStream&) = delete;
-
- private:
-  CUDAStreamGuardHandle guard_ = nullptr;
-};
 
 struct GpuJob {
   EncodedImage file;

@@ -24,9 +24,10 @@ using OperationPtr = std::shared_ptr<Operation>;
 struct Pool;
 using PoolPtr = std::shared_ptr<Pool>;
 
-// A depends on B: sample i of A reads sample i of B (same_sample), all of B (all_samples), or one given sample of B.
+// A depends on B: sample i of A reads sample i of B (same_sample), all of B (all_samples), or one given sample of B. Or it reads nothing, and comes
+// after B even if that fails (after_it).
 struct Dependency {
-  NDD_PLAIN_ENUM("stream.Read", Read, int64_t, same_sample = -1, all_samples = -2);
+  NDD_PLAIN_ENUM("stream.Read", Read, int64_t, same_sample = -1, all_samples = -2, after_it = -3);
   OperationPtr operation;
   int64_t sample;
 };

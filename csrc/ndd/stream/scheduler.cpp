@@ -18,7 +18,7 @@ namespace {
 
 // The chunks of `source` that chunk `j` of `reader` reads, as a half-open range.
 std::pair<int64_t, int64_t> chunks_read(const Operation& source, const Operation& reader, int64_t sample, int64_t j) {
-  if (sample == Dependency::all_samples) return {0, source.chunks()};
+  if (sample == Dependency::all_samples || sample == Dependency::after_it) return {0, source.chunks()};
   if (sample != Dependency::same_sample) return {sample / source.grain, sample / source.grain + 1};
   const int64_t begin = j * reader.grain, end = std::min(reader.samples, begin + reader.grain);
   return {begin / source.grain, (end - 1) / source.grain + 1};
@@ -140,6 +140,12 @@ void Scheduler::report(const OperationPtr& operation, int64_t first, int64_t cou
   let_go(lock, 1);
 }
 
+bool Scheduler::waits_for_python(const OperationPtr& operation) {
+  const Lock lock = hold();
+  std::set<const Operation*> external;
+  return !add_unended_external(*operation, external) || !external.empty();
+}
+
 FormulaPtr Scheduler::formula(const Operation& operation, const std::vector<Dependency>& reads) {
   const Lock lock = hold();
   if (operation.begun || operation.formula == nullptr) return nullptr;
@@ -254,7 +260,7 @@ void Scheduler::set_ready(const OperationPtr& operation, int64_t chunk) {
 const Failure* Scheduler::inherited_failure(const Operation& operation, int64_t chunk) const {
   for (const Dependency& d : operation.reads) {
     const Operation& source = *d.operation;
-    if (source.failures.empty()) continue;
+    if (source.failures.empty() || d.sample == Dependency::after_it) continue;
     // Nothing was computed, so the failure applies to every chunk that reads it, even without a common sample.
     if (source.failed_at_call || source.samples == 0) return &source.failures.begin()->second;
     const auto [begin, end] = chunks_read(source, operation, d.sample, chunk);
@@ -392,7 +398,7 @@ void Scheduler::finish(const OperationPtr& operation, int64_t chunk, const Opera
       const int64_t begin = chunk * op.grain, end = std::min(op.samples, begin + op.grain);
       first = begin / target.grain;
       last = std::min(last, (end - 1) / target.grain + 1);
-    } else if (reader.sample != Dependency::all_samples && reader.sample / op.grain != chunk) {
+    } else if (reader.sample >= 0 && reader.sample / op.grain != chunk) {
       continue;
     }
     for (int64_t j = first; j < last; ++j) {

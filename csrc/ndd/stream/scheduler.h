@@ -70,6 +70,8 @@ class Scheduler {
   void submit_later(const OperationPtr& operation);
   // Samples of an external operation are finished. If `failed`, they failed with `failure`, or, if that is null, with the error of an input.
   void report(const OperationPtr& operation, int64_t first, int64_t count, bool failed, const Failure* failure, std::chrono::nanoseconds took);
+  // Whether an unfinished operation depends on Python threads, or so many others that this was not found out.
+  bool waits_for_python(const OperationPtr& operation);
   // The formula of an operation, for a call that reads `reads`. Null if it has none or has already started, and if the call also depends on Python
   // threads that the operation does not depend on: one of those threads may wait for the operation's result, and would then wait for the call, and so
   // for itself.

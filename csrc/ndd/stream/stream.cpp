@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ndd/python_interface.h"
+#include "ndd/stream/launches.h"
 #include "ndd/stream/owned.h"
 #include "ndd/stream/scheduler.h"
 #include "ndd/stream/shared_work.h"
@@ -158,6 +159,23 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
 }
 
 }  // namespace
+
+void queue_call(Work launch, std::vector<Tensor> tensors, const OperationPtr& previous) {
+  if (!call.active) fail("a launch on a GPU can be queued only within a call");
+  const OperationPtr operation = make_operation("launch", 1, kChunkNanoseconds, tensors, std::move(launch));
+  for (Dependency& read : call.reads) read.sample = Dependency::all_samples;
+  if (previous) call.reads.push_back({previous, Dependency::after_it});
+  scheduler().connect(operation, std::exchange(call.reads, {}), {});
+  // In deferred mode too: that holds back computing, not the order of a CUDA stream.
+  scheduler().submit(operation);
+  call.operation = operation;
+}
+
+OutsideCall::OutsideCall() : call_(new Call(std::exchange(call, {}))) {}
+OutsideCall::~OutsideCall() {
+  const std::unique_ptr<Call> before(static_cast<Call*>(call_));
+  call = std::move(*before);
+}
 
 bool keep_error_of_call(const Error& error) {
   if (!call.active) return false;

@@ -13,6 +13,7 @@ from ..native import CPU
 from ..native.graph_results import mark_result
 from ..suggestions import similar
 from ..values.batch import Batch, new_batch
+from ..values.dispatch import launch as launch_kernel
 from ..values.dispatch import submit
 from ..values.operand import Operand, unwrap
 from ..values.tensor import Tensor, as_tensor, new_tensor
@@ -249,12 +250,14 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
             call.records.append(
                 Record(op, op.kernel, batches, kernel_arguments, outputs, layouts, call.words, launch.any_shape, launch.redraw, is_plain)
             )
-        pending = _launch_kernel(op, call, target, kernel_arguments, sources)
+        pending = _launch_kernel(op, call, target, kernel_arguments, sources, launch, outputs)
     # 4. The results: what is pending on the kernel's work, which files the samples come from, and planes for planes.
     outputs = launch.views or outputs
     if on_gpu:
-        filled = [output.buffer for output in (*outputs, *launch.also) if output.buffer.device == target]
-        pending = stream_work(filled) if launch.event is None else decode_work(filled, launch.event, pending)
+        if launch.event is not None:
+            pending = decode_work(_find_filled(launch, outputs, target), launch.event, pending)
+        elif op.options.host_inputs:
+            pending = stream_work(_find_filled(launch, outputs, target))
         for output in launch.also:
             output.pending = pending if output.buffer.device == target else None
     for output in outputs:
@@ -268,16 +271,26 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
     return as_results(call, (*outputs, *launch.also))
 
 
-def _launch_kernel(op: Operator, call: Call, target: torch.device, arguments: Sequence[Any], sources: Sequence[str]) -> Pending | None:
+def _find_filled(launch: Launch, outputs: Sequence[Batch], target: torch.device) -> list[torch.Tensor]:
+    """Return what a call fills on a GPU."""
+    return [output.buffer for output in (*(launch.views or outputs), *launch.also) if output.buffer.device == target]
+
+
+def _launch_kernel(
+    op: Operator,
+    call: Call,
+    target: torch.device,
+    arguments: Sequence[Any],
+    sources: Sequence[str],
+    launch: Launch,
+    outputs: Sequence[Batch],
+) -> Pending | None:
     """Submit the kernel to the CPU stream, launch it on the context's CUDA stream, or add it to the graph that is being traced."""
     if call.compiling:
         op.kernel(*arguments)
         return None
     if target != CPU and not op.options.host_inputs:
-        for pending, _ in call.reads:  # the launcher reads per-sample arguments on the host
-            pending.wait()
-        # submit() only so that errors of the launcher keep their types: a CUDA kernel leaves no CPU work behind.
-        return submit(op.kernel, arguments, [], False, sources)
+        return launch_kernel(op.kernel, arguments, call.reads, call.external, _find_filled(launch, outputs, target), sources)
     return submit(op.kernel, arguments, call.reads, call.external, sources)
 
 

@@ -26,9 +26,9 @@ from ..context.device import DeviceLike
 from ..context.streams import launch_stream
 from ..process import shutdown
 from ..values.batch import Batch, new_batch
-from ..values.dispatch import resubmit
-from ..work.cuda_work import StreamWork, on_stream, stream_work
-from ..work.pending import finish_call
+from ..values.dispatch import relaunch, resubmit
+from ..work.cuda_work import StreamWork, is_queued, on_stream
+from ..work.pending import Pending, finish_call
 from ..work.sources import UNKNOWN
 from .arguments import Call, Role, one_per_sample, prepare_argument
 from .call import perform, perform_with_constants, prepare_constants
@@ -280,7 +280,7 @@ def _run_on_gpu(plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs
     device = gpu.index
     ours = launch_stream(device)
     theirs, stream = _current_stream(device), ours.handle
-    if theirs != stream and torch.cuda.is_current_stream_capturing():
+    if is_queued(device, stream) or (theirs != stream and torch.cuda.is_current_stream_capturing()):
         return _run_within_stream(plan, gpu, operands, inputs, words)
     tensors: list[torch.Tensor | None] = []
     foreign: list[torch.Tensor] = []  # filled on torch's current stream
@@ -290,8 +290,8 @@ def _run_on_gpu(plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs
             if theirs != stream and values.is_cuda:
                 foreign.append(values)
         elif not pending.stays:
-            if (work := operand._pending_work()) is not None:
-                work.wait()  # the launcher reads per-sample arguments on the host
+            if operand._pending_work() is not None:  # per-sample arguments, which the launcher reads on the host
+                return _run_within_stream(plan, gpu, operands, inputs, words)
         elif type(pending) is not StreamWork or pending.raw_stream != stream:
             return _run_within_stream(plan, gpu, operands, inputs, words)
         if operand.caller_owned:
@@ -324,21 +324,23 @@ def _run_on_gpu(plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs
 
 def _run_within_stream(plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
     tensors: list[torch.Tensor] = []
-    with on_stream(gpu, [(operand.buffer, operand.pending) for operand in operands], any(operand.caller_owned for operand in operands)):
+    reads: list[tuple[Pending, int]] = []
+    external = any(operand.caller_owned for operand in operands)
+    with on_stream(gpu, [(operand.buffer, operand.pending) for operand in operands], external):
         for operand in operands:
             tensors.append(operand.buffer)
             if operand.ragged_shapes is not None:
                 tensors.append(operand.ragged_shapes)
             if operand.pending is not None and (pending := operand._pending_work()) is not None:
-                pending.wait()  # the launcher reads per-sample arguments on the host
+                reads.append((pending, operand._sample))
         if plan.takes_words:
             assert words is not None
             tensors.append(words if plan.redraw is None else plan.redraw(operands[0].ragged_shapes, words))
         sources = operands[0].sources if inputs else UNKNOWN
-        output, _ = resubmit(plan.handle, tensors, [], False, sources)
+        output, work = relaunch(plan.handle, tensors, reads, external, sources)
         if output is None:
             return None
-        result = new_batch(output, None, plan.layout, stream_work([output]))
+        result = new_batch(output, None, plan.layout, work)
         result.sources = sources
         return result
 

@@ -11,7 +11,7 @@ from ..context import pools
 from ..context.context import EvalMode, current_mode
 from ..native import CPU
 from ..process import shutdown
-from ..work.cuda_work import Switch, on_stream, other_launch_stream, stream_work
+from ..work.cuda_work import StreamWork, Switch, join_queue, on_stream, other_launch_stream, stream_work
 from ..work.pending import Pending, finish_call
 from ..work.sources import UNKNOWN
 from .operand import Operand
@@ -46,6 +46,45 @@ def submit(
         native.release(native.end() & ~1)
         raise
     return finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
+
+
+def launch(
+    kernel: Callable[..., Any],
+    arguments: Sequence[Any],
+    reads: Sequence[tuple[Pending, int]],
+    external: bool,
+    filled: Sequence[torch.Tensor],
+    sources: Sequence[str] = UNKNOWN,
+) -> StreamWork:
+    """Launch a CUDA kernel within :func:`on_stream`, or queue it behind inputs and earlier launches that have not been issued yet.
+
+    Args:
+        kernel: The kernel.
+        arguments: Its arguments.
+        reads: Work that has not ended or not been issued: of inputs, and of arguments that the launcher reads on the host.
+        external: The caller may overwrite memory that is read.
+        filled: What the kernel fills, on the GPU.
+        sources: The source of each sample, for errors.
+    """
+    queue = join_queue(reads, external)
+    if queue is None:
+        # submit() only so that errors of the launcher keep their types: a CUDA kernel leaves no CPU work behind.
+        submit(kernel, arguments, [], False, sources)
+        return stream_work(filled)
+    _, work = queue.add(reads, lambda hosts: (None, submit(kernel, arguments, hosts, False, sources)), filled)
+    assert work is not None
+    return work
+
+
+def relaunch(
+    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
+) -> tuple[torch.Tensor | None, StreamWork | None]:
+    """Run a native plan of a CUDA kernel, as :func:`launch` runs a kernel. Return the output, None if the plan does not fit, and the work."""
+    queue = join_queue(reads, external)
+    if queue is None:
+        output, _ = resubmit(plan, tensors, [], False, sources)
+        return output, None if output is None else stream_work([output])
+    return queue.add(reads, lambda hosts: resubmit(plan, tensors, hosts, False, sources))
 
 
 _again, _again_with = torch.ops.ndd.again.default, torch.ops.ndd.again_with.default
@@ -112,10 +151,7 @@ def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[
     if out.device.type != "cpu":
         used = [(source.buffer, source.pending) for source, _ in sources]
         with on_stream(out.device, used, external):
-            for _, pending in used:
-                if pending is not None:
-                    pending.wait()
-            kernel(*arguments)
-            return stream_work([out])
+            reads = [(pending, sample) for source, sample in sources if (pending := source._pending_work()) is not None]
+            return launch(kernel, arguments, reads, external, [out])
     reads = [(pending, sample) for source, sample in sources if (pending := source._pending_work()) is not None]
     return submit(kernel, arguments, reads, external)

@@ -13,6 +13,7 @@ from .. import native
 from ..context.device import Device, DeviceLike, torch_device
 from ..work import upload
 from ..work.bad_samples import BadSample, Failures
+from ..work.cuda_work import StreamWork
 from ..work.pending import SAME_SAMPLE, Pending
 from ..work.sources import UNKNOWN
 
@@ -80,13 +81,12 @@ class Operand:
         return self.buffer
 
     def _pending_work(self) -> Pending | None:
-        """Return the work that a CPU kernel reading this depends on; None if it has ended. A CUDA stream waits here."""
+        """Return the work that a kernel reading this depends on; None if it has ended, or is on a GPU and issued: the CUDA stream waits here."""
         pending = self.pending
         if pending is None:
             return None
-        if pending.stays:
-            pending.wait()
-            return None
+        if isinstance(pending, StreamWork):
+            return pending.find_unissued()
         if pending.done():
             self.pending = None
             return None

@@ -2,15 +2,22 @@
 """Work on CUDA streams: operators run on the stream of the current context, and the stream that uses a result waits on its CUDA event.
 
 The host does not block. record_stream() informs torch's allocator of every stream that uses a tensor, so that memory is not reused too early.
+
+A launch whose inputs are still being issued by CPU threads is issued by such a thread too, in the order of the program (:class:`LaunchQueue`).
 """
 
 import contextlib
+import ctypes
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from .. import native
 from ..context import streams
 from ..context.context import EvalMode, current_mode
 from ..context.cuda import Stream
@@ -54,6 +61,11 @@ class StreamWork(Pending):
         for tensor in self._tensors:
             tensor.record_stream(current)
         self._joined |= {handle}
+
+    def find_unissued(self) -> "QueuedWork | None":
+        """Make the current torch stream wait for the work; if CPU threads have not issued it yet, return it instead."""
+        self.wait()
+        return None
 
     @property
     def captured(self) -> bool:
@@ -122,18 +134,161 @@ def _(values: torch.Tensor, handle: int) -> torch.Tensor:
     return torch.empty_like(values)
 
 
-class DecodeWork(StreamWork):
-    """Work that CPU threads issue to a stream, and ``event``, which the last of them records there."""
+class QueuedWork(StreamWork):
+    """Work that CPU threads issue to a stream, and ``event``, which the last of them records there: decoding, and the launches that follow it."""
 
-    def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending | None) -> None:
+    def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending) -> None:
         super().__init__(stream, tensors, event)
-        self._host = host
+        self.host = host
 
     def wait(self) -> None:
         """Wait until everything has been issued, which is the CPU's part of it; then like any launch. Raise the errors of the CPU's part."""
-        if self._host is not None:
-            self._host.wait()
+        was_issued = self.host.has_ended()
+        self.host.wait()
+        if not was_issued and torch.cuda.is_current_stream_capturing():
+            _wait_for_event(self._event.cuda_event)  # torch.cuda.graph() could not wait for it when the capture began
         super().wait()
+
+    def find_unissued(self) -> "QueuedWork | None":
+        """See :meth:`StreamWork.find_unissued`."""
+        if self.host.has_ended():
+            self.wait()
+            return None
+        return self
+
+    def use_later(self, stream: torch.cuda.Stream) -> None:
+        """Tell torch's allocator of a queued launch that will use the values on another stream. It keeps them alive until then."""
+        if stream.cuda_stream != self._stream.cuda_stream:
+            for tensor in self._tensors:
+                tensor.record_stream(stream)
+
+
+_queue_launch = native.c_function("ndd_queue_launch")
+_queue_no_launch = native.c_function("ndd_queue_no_launch")
+_waits_for_python = native.c_function("ndd_waits_for_python")
+_wait_for_event = native.c_function("ndd_wait_for_event")
+
+
+class LaunchQueue:
+    """The launches on a CUDA stream that CPU threads have yet to issue, in the order of the program.
+
+    While there is one, all further launches on the stream join the queue.
+    """
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self._stream = stream
+        # Of threads that launch on the same stream; reentrant, because a finalizer may launch, too.
+        self._lock = threading.RLock()
+        # The latest is last. What a launch needs is kept until it has been issued, also if the program drops its result: its event, and those that it
+        # waits for. (Tensors are owned by the native operation, which frees them earlier.)
+        self._launches: deque[tuple[Pending, torch.cuda.Event, list[torch.cuda.Event]]] = deque()
+
+    def is_empty(self) -> bool:
+        """Return whether everything has been issued, and forget what has."""
+        if not self._launches:
+            return True
+        with self._lock:
+            while self._launches and self._launches[0][0].has_ended():
+                self._launches.popleft()
+            return not self._launches
+
+    def drain(self) -> None:
+        """Wait until everything has been issued. Errors are left to the results."""
+        # It ends: a launch depends only on work of earlier calls, none of it by Python functions, and this thread can do that work itself.
+        for host, _, _ in tuple(self._launches):
+            host.wait_for_success()
+        self.is_empty()
+
+    def add(
+        self,
+        reads: Sequence[tuple[Pending, int]],
+        call: Callable[[list[tuple[Pending, int]]], tuple[torch.Tensor | None, Pending | None]],
+        filled: Sequence[torch.Tensor] = (),
+    ) -> tuple[torch.Tensor | None, "QueuedWork | None"]:
+        """Queue the kernel call that ``call`` makes. Return its output, if it returns one, and the work; None if it has made no kernel call.
+
+        Args:
+            reads: What the launch reads.
+            call: Gets what its call depends on, and returns its output, if it allocates one, and its pending work.
+            filled: What the kernel fills, unless ``call`` returns it.
+        """
+        event, awaited, hosts = record_event(self._stream), [], []
+        for work, sample in reads:
+            if isinstance(work, QueuedWork):
+                work.use_later(self._stream)
+                if work._stream.cuda_stream != self._stream.cuda_stream:
+                    awaited.append(work.event)
+                hosts.append((work.host, sample))
+            else:
+                hosts.append((work, sample))
+        handles = (ctypes.c_void_p * len(awaited))(*[other.cuda_event for other in awaited])
+        with self._lock:
+            previous = self._launches[-1][0].handle if self._launches else None
+            try:
+                _queue_launch(self._stream.device_index, self._stream.cuda_stream, event.cuda_event, handles, len(awaited), previous)
+                output, host = call(hosts)
+            except BaseException:  # Ctrl-C may come after the launch has been queued
+                _interrupted.append([event, *awaited])
+                raise
+            finally:
+                _queue_no_launch()
+            if host is None:
+                return None, None
+            self._launches.append((host, event, awaited))
+        return output, QueuedWork(self._stream, filled if output is None else [output], event, host)
+
+
+_interrupted: list[list[torch.cuda.Event]] = []  # events that a launch may still need
+_queues: dict[tuple[int, int], LaunchQueue] = {}  # by device and handle of the stream; kept, because another thread may be about to join one
+
+
+def join_queue(reads: Sequence[tuple[Pending, int]], external: bool) -> LaunchQueue | None:
+    """Return the queue that a launch on torch's current stream has to join; None if it is to be made now, for which this waits.
+
+    A launch is made now if everything before it on its stream has been issued, and so have its inputs, and in these cases, which wait for that:
+
+    - synchronous modes, and memory that the caller may overwrite after the call;
+    - the stream is the program's current one, so that the program's own work on it would overtake queued launches; a CUDA graph is being captured;
+    - an input waits for a Python function, which may itself wait for a launch on this stream.
+    """
+    index = torch.cuda.current_device()
+    handle = torch._C._cuda_getCurrentRawStream(index)
+    queue = _queues[index, handle] if is_queued(index, handle) else None
+    if queue is None and not reads:
+        return None
+    makes_now = external or current_mode() >= EvalMode.sync_cpu or _local.stream != (index, handle)
+    if makes_now or any(_waits_for_python(_host_of(work).handle) for work, _ in reads):
+        for work, _ in reads:
+            work.wait()
+        if queue is not None:
+            queue.drain()
+        return None
+    return queue or _queues.setdefault((index, handle), LaunchQueue(torch.cuda.current_stream(index)))
+
+
+def is_queued(device: int, stream: int) -> bool:
+    """Return whether launches on a stream, given by its handle, have to join its queue."""
+    queue = _queues.get((device, stream))
+    return queue is not None and not queue.is_empty()
+
+
+def _host_of(work: Pending) -> Pending:
+    return work.host if isinstance(work, QueuedWork) else work
+
+
+def _in_child() -> None:
+    """Forget the queues after a fork: the parent has issued everything before it, and the child cannot use CUDA."""
+    _queues.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+class _Local(threading.local):
+    stream: tuple[int, int] | None = None  # device and handle of the stream to which on_stream() has switched this thread
+
+
+_local = _Local()
 
 
 def record_event(stream: torch.cuda.Stream) -> torch.cuda.Event:
@@ -152,7 +307,7 @@ class on_stream:
         external: Some of them belong to the user, who may overwrite them afterwards: torch's current stream waits for the block's work.
     """
 
-    __slots__ = ("_device", "_external", "_foreign", "_guard", "_ours", "_theirs", "_used")
+    __slots__ = ("_before", "_device", "_external", "_foreign", "_guard", "_ours", "_theirs", "_used")
 
     def __init__(self, device: torch.device, used: Iterable[tuple[torch.Tensor, Pending | None]] = (), external: bool = False) -> None:
         self._device, self._used, self._external = device, used, external
@@ -170,10 +325,12 @@ class on_stream:
             ours.wait_stream(self._theirs)
         self._guard = Switch(ours)
         self._guard.__enter__()
+        self._before, _local.stream = _local.stream, (ours.device_index, ours.cuda_stream)
 
     def __exit__(self, *error: Any) -> None:
         ours = self._ours
         if ours is not None:
+            _local.stream = self._before
             self._guard.__exit__(*error)
             for tensor in self._foreign:
                 tensor.record_stream(ours)
@@ -249,6 +406,7 @@ def on_decode_stream(device: torch.device) -> Iterator[None]:
         stream.synchronize()
 
 
-def decode_work(tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending | None) -> DecodeWork:
-    """Return the work that CPU threads issue to fill these tensors, within :func:`on_decode_stream`."""
-    return DecodeWork(torch.cuda.current_stream(tensors[0].device), tensors, event, host)
+def decode_work(tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending | None) -> StreamWork:
+    """Return the work that CPU threads issue to fill these tensors, within :func:`on_decode_stream`; without ``host`` they have issued it."""
+    stream = torch.cuda.current_stream(tensors[0].device)
+    return StreamWork(stream, tensors, event) if host is None else QueuedWork(stream, tensors, event, host)

@@ -48,9 +48,13 @@ class Pending:
 
     def done(self) -> bool:
         """Return whether the work has ended without an error. Its inputs are then released, so that an endless chain of calls does not grow."""
+        return self.has_ended() and self._status == 0
+
+    def has_ended(self) -> bool:
+        """Return whether the work has ended, with or without an error."""
         if self._status is None and native.done(self._handle):
             self._end()
-        return self._status == 0
+        return self._status is not None
 
     def wait_for_success(self) -> bool:
         """Wait until the work is done, without raising its error. Return whether there is none."""

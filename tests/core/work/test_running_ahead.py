@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPU calls that run ahead, on a machine without a GPU (tests/emulated_cuda/running_ahead.py)."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from torch_ndd._core import native
+
+ROOT = Path(__file__).parents[3]
+EMULATED = ROOT / "tests" / "emulated_cuda"
+
+
+@pytest.mark.slow
+def test_calls_run_ahead_on_a_device_with_late_streams(tmp_path: Path) -> None:
+    build = ROOT / "build" / "dev"
+    if not (build / "build.ninja").is_file() or torch.version.cuda is None or any(backend == "CUDA" for _, backend in native.KERNELS):
+        pytest.skip("needs a development build without CUDA kernels, and a torch with CUDA")
+    paths = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(EMULATED)}
+    command = [sys.executable, str(EMULATED / "late.py"), str(build), str(tmp_path)]
+    lines = subprocess.run(command, env=paths, check=True, capture_output=True, text=True, timeout=300).stdout
+    late = dict(word.split("=", 1) for word in lines.split())
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EMULATED / "running_ahead.py")]
+    result = subprocess.run(command, env={**paths, **late}, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-2000:]

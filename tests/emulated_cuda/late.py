@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Build a library and a CUDA runtime under which torch and torch_ndd use a GPU that does not exist, with streams that are late.
+
+Everything above CUDA's runtime is real: Python, torch's allocator for CUDA, its streams and events, the queue of launches. The kernels are those of
+the CPU, run when the stream comes to them (``late_kernels.cpp``); torch's own kernels do nothing. Run with:
+
+    python late.py <folder of a CPU build of csrc> <folder>
+    <the variables that late.py prints> pytest tests/emulated_cuda/running_ahead.py
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from decoders import FLAGS, HERE, ROOT, SITE, link_library
+
+# Of the package of CUDA's runtime, which lacks crt/, and of Triton, both of which torch brings.
+CUDA = ["-isystem", f"{SITE}/nvidia/cu13/include", "-isystem", f"{SITE}/triton/backends/nvidia/include"]
+# Replacements in copies of the sources; each must occur once.
+CHANGES = {
+    "ndd/kernel.cpp": {
+        '#include "ndd/kernel.h"\n': '#include "ndd/kernel.h"\n#include "late_kernels.h"\n',
+        "  kernel_ = library;\n": """  kernel_ = library;
+  if (std::string(backend) == "CPU") {
+    Registration* cuda = new Registration(name, "CUDA", schema, late::cuda_kernel(name, kernel, types), types, file, line);
+    (void)cuda;
+  }
+""",
+    },
+    "ndd/stream/launches.cpp": {
+        '#include "ndd/kernel.h"\n': '#include "ndd/kernel.h"\n#include "late_kernels.h"\n',
+        "if (!next_place) return false;": "if (!next_place) return late::launch(kernel, types, stack, arguments);",
+    },
+    "ndd/tensor.cpp": {},
+}
+
+
+def build(cpu_build: Path, work: Path) -> dict[str, str]:
+    """Build both, and return the environment that uses them."""
+    sources = [HERE / "late_kernels.cpp"]
+    for file, changes in CHANGES.items():
+        text = (ROOT / "csrc" / file).read_text()
+        for before, after in changes.items():
+            if text.count(before) != 1:
+                raise ValueError(f"{file}: {text.count(before)} times {before!r}")
+            text = text.replace(before, after)
+        sources.append(work / "csrc" / file)
+        sources[-1].parent.mkdir(parents=True, exist_ok=True)
+        sources[-1].write_text(text)
+    folders = [f"-I{HERE}", f"-I{ROOT / 'csrc'}", "-isystem", f"{SITE}/torch/include", *CUDA]
+    objects = []
+    for source in sources:
+        objects.append(str(work / f"{source.name}.o"))
+        defines = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DUSE_CUDA"]
+        subprocess.run(["g++", *FLAGS, *defines, *folders, "-c", str(source), "-o", objects[-1]], check=True)
+    link_library(cpu_build, objects, tuple(f"{file}.o" for file in CHANGES), work / "_C.so")
+    # torch looks for the driver under the second name
+    runtimes = {"liblate.so": HERE / "late_device.cpp", "libcuda.so.1": ROOT / "benchmarks" / "cuda" / "no_device.cpp"}
+    for name, source in runtimes.items():
+        subprocess.run(["g++", *FLAGS[:3], "-fPIC", "-shared", *CUDA, str(source), "-o", str(work / name)], check=True)
+    return {
+        "LD_PRELOAD": ":".join(str(work / name) for name in runtimes),
+        "LD_LIBRARY_PATH": str(work),
+        "TORCH_NDD_LIBRARY": str(work / "_C.so"),
+    }
+
+
+if __name__ == "__main__":
+    environment = build(Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve())
+    print(" ".join(f"{name}={value}" for name, value in environment.items()))
