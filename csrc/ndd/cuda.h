@@ -2,16 +2,21 @@
 // What the launcher of a CUDA kernel needs: scratch memory and tables from torch's allocator, the current stream, and error checks.
 //
 // Everything refers to the current device, which NDD_KERNEL has set to that of the tensors. The calls return without waiting for the device. A
-// launcher copies its per-sample descriptors with CudaTable, launches once for the whole batch, and calls check_launch.
+// launcher passes its per-sample descriptors as a KernelTable, launches once for the whole batch, and calls check_launch.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ndd/error.h"
+#include "ndd/hd.h"
 #include "ndd/tensor.h"
 
 namespace ndd {
@@ -54,7 +59,8 @@ class CudaBuffer {
 // device. A CUDA graph keeps the values of its capture (upload.cu).
 void upload(void* to, const void* from, size_t bytes, const char* what);
 
-// A table of host values, copied to the current device.
+// A table of host values, copied to the current device. For what kernels search or follow by pointers; rows that a kernel takes by their number
+// travel faster as a KernelTable.
 template <class T>
 class CudaTable {
  public:
@@ -65,6 +71,64 @@ class CudaTable {
 
  private:
   CudaBuffer buffer_;
+};
+
+// Rows up to this size travel in the parameters of their launch. All of it is copied at every launch, which costs less than 1 us (a prediction); a
+// copy to the device costs 6 us and needs an allocation. From CUDA 12.1 on, a kernel may have parameters of 32764 bytes: seven such tables.
+#ifndef NDD_TABLE_BYTES
+#define NDD_TABLE_BYTES 4096
+#endif
+constexpr size_t kTableBytes = NDD_TABLE_BYTES;
+
+// The rows of a table, as a kernel takes them: `const __grid_constant__ TableRows<T> rows`. Without __grid_constant__, nvcc copies all rows to the
+// local memory of each thread.
+template <class T>
+class TableRows {
+  static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 16);
+
+ public:
+  // A copy, so that a row among the parameters is read from the constant cache, which a generic pointer would miss. Read rows by numbers that all
+  // threads of a warp share.
+  NDD_HD T operator[](int64_t k) const {
+    if (memory_ != nullptr) return memory_[k];
+    return reinterpret_cast<const T*>(parameters_)[k];
+  }
+  // All rows, to search them or to read those of different threads. Not for __ldg(): parameters are not global memory.
+  NDD_HD const T* data() const { return memory_ != nullptr ? memory_ : reinterpret_cast<const T*>(parameters_); }
+
+ private:
+  template <class>
+  friend class KernelTable;
+
+  const T* memory_ = nullptr;  // device memory; null if the rows are `parameters_`
+  alignas(16) unsigned char parameters_[kTableBytes];
+};
+
+// Tells nvcc that pointers from a row are to global memory. It knows this of pointers that it loads from one place, but a row comes from one of two,
+// and nvcc would use the slower generic instructions, and order them with those on shared memory.
+template <class... T>
+NDD_HD void assume_global([[maybe_unused]] T*... pointers) {
+#if defined(__CUDA_ARCH__) && defined(__NVCC__)
+  (__builtin_assume(__isGlobal(pointers)), ...);
+#endif
+}
+
+// A table of host values for one launch, among its parameters or in device memory. May be destroyed after the launch.
+template <class T>
+class KernelTable {
+ public:
+  // `in_memory`: another kernel will complete the rows, in memory().
+  explicit KernelTable(const std::vector<T>& values, bool in_memory = false) {
+    const size_t bytes = values.size() * sizeof(T);
+    if (in_memory || bytes > kTableBytes) rows_.memory_ = memory_.emplace(values).data();
+    else if (bytes > 0) std::memcpy(rows_.parameters_, values.data(), bytes);
+  }
+  const TableRows<T>& rows() const { return rows_; }
+  T* memory() const { return const_cast<T*>(rows_.memory_); }
+
+ private:
+  TableRows<T> rows_;
+  std::optional<CudaTable<T>> memory_;
 };
 
 }  // namespace ndd

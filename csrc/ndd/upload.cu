@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies host values to the device: small ones from the pinned memory of the stream. cudaMemcpyAsync may also be given unpinned memory, since it has
-// read it when it returns. But a CUDA graph under capture only records the address and reads it at every replay, when the memory is long gone or used
-// again (which is why torch refuses such copies). During capture, the values therefore travel as kernel parameters, of which the graph keeps a copy.
+// Copies host values to the device, which do not travel as parameters of a kernel (KernelTable in cuda.h): small ones from the pinned memory of the
+// stream. cudaMemcpyAsync may also be given unpinned memory, since it has read it when it returns. But a CUDA graph under capture only records the
+// address and reads it at every replay, when the memory is long gone or used again (which is why torch refuses such copies). During capture, the values
+// therefore travel as kernel parameters, of which the graph keeps a copy.
 #ifdef __CUDACC__
 #include <algorithm>
 #include <cstring>
