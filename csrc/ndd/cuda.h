@@ -80,6 +80,14 @@ class CudaTable {
 #endif
 constexpr size_t kTableBytes = NDD_TABLE_BYTES;
 
+// Tells nvcc that pointers are to global memory, where it has lost sight of that and would use generic instructions, which wait for shared memory too.
+template <class... T>
+NDD_HD void assume_global([[maybe_unused]] T*... pointers) {
+#if defined(__CUDA_ARCH__) && defined(__NVCC__)
+  (__builtin_assume(__isGlobal(pointers)), ...);
+#endif
+}
+
 // The rows of a table, as a kernel takes them: `const __grid_constant__ TableRows<T> rows`. Without __grid_constant__, nvcc copies all rows to the
 // local memory of each thread.
 template <class T>
@@ -87,14 +95,17 @@ class TableRows {
   static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 16);
 
  public:
-  // A copy, so that a row among the parameters is read from the constant cache, which a generic pointer would miss. Read rows by numbers that all
-  // threads of a warp share.
-  NDD_HD T operator[](int64_t k) const {
-    if (memory_ != nullptr) return memory_[k];
-    return reinterpret_cast<const T*>(parameters_)[k];
+  NDD_HD const T& operator[](int64_t k) const { return data()[k]; }
+  // The window of parameters is part of global memory (PTX ISA, generic addressing), so that the kernel is compiled as for a pointer to a table. With a
+  // branch between two address spaces, nvcc duplicated loops, and the kernels of resize spilled up to 200 bytes of registers.
+  NDD_HD const T* data() const {
+    const T* rows = memory_ != nullptr ? memory_ : reinterpret_cast<const T*>(parameters_);
+#if defined(__CUDA_ARCH__) && defined(__NVCC__)
+    asm("" : "+l"(rows));  // hides the choice, or nvcc would compile a loop for each
+#endif
+    assume_global(rows);
+    return rows;
   }
-  // All rows, to search them or to read those of different threads. Not for __ldg(): parameters are not global memory.
-  NDD_HD const T* data() const { return memory_ != nullptr ? memory_ : reinterpret_cast<const T*>(parameters_); }
 
  private:
   template <class>
@@ -103,15 +114,6 @@ class TableRows {
   const T* memory_ = nullptr;  // device memory; null if the rows are `parameters_`
   alignas(16) unsigned char parameters_[kTableBytes];
 };
-
-// Tells nvcc that pointers from a row are to global memory. It knows this of pointers that it loads from one place, but a row comes from one of two,
-// and nvcc would use the slower generic instructions, and order them with those on shared memory.
-template <class... T>
-NDD_HD void assume_global([[maybe_unused]] T*... pointers) {
-#if defined(__CUDA_ARCH__) && defined(__NVCC__)
-  (__builtin_assume(__isGlobal(pointers)), ...);
-#endif
-}
 
 // A table of host values for one launch, among its parameters or in device memory. May be destroyed after the launch.
 template <class T>

@@ -25,7 +25,7 @@ __device__ inline TwoTaps two_taps(const Axis& a, int32_t output) {
 
 // kChannels is 3, or 0 for any number.
 template <class In, int kChannels>
-__global__ void __launch_bounds__(kThreads, 4) linear_kernel(const TiledSample* samples, int64_t count, DType out) {
+__global__ void __launch_bounds__(kThreads, 4) linear_kernel(const __grid_constant__ TableRows<TiledSample> samples, int64_t count, DType out) {
   __shared__ TwoTaps rows[kLinearRows];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {

@@ -35,7 +35,7 @@ __device__ inline int64_t quotient(int64_t a, int64_t b) {
 }
 
 template <class Unit>
-__global__ void __launch_bounds__(kThreads) nearest_kernel(const NearestSample* samples, int64_t count) {
+__global__ void __launch_bounds__(kThreads) nearest_kernel(const __grid_constant__ TableRows<NearestSample> samples, int64_t count) {
   constexpr int kUnits = kNearestUnits<Unit>, kWidth = 32 * kUnits;
   using Units = AlignedVector<Unit, kUnits>;
   __shared__ int64_t row_offsets[kNearestRows], offsets[kWidth];

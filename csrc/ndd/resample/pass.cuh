@@ -27,7 +27,7 @@ struct PassSample {
 #ifdef __CUDACC__
 // In is the element type, or void for any.
 template <class In>
-__global__ void __launch_bounds__(kThreads) pass_kernel(const PassSample* samples, int64_t count, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads) pass_kernel(const __grid_constant__ TableRows<PassSample> samples, int64_t count, DType in, DType out) {
   __shared__ float weights[kPassWeights], bases[kThreads], knots[kMaxKnots];
   __shared__ int32_t starts[kThreads];
   const int thread = static_cast<int>(threadIdx.x);

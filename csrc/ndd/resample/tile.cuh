@@ -305,7 +305,8 @@ __device__ inline void copy_tile(const char* result, int result_pitch, char* out
 // In is the element type, or void for any. kRounded: the output is uint8. A block keeps its weights while the next tile uses the same ones: those of
 // the columns down a plane and across planes, and all of them if `alike`, i.e. all samples have the same geometry.
 template <class In, bool kRounded>
-__global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* samples, int64_t count, bool alike, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads, 4)
+    tile_kernel(const __grid_constant__ TableRows<TiledSample> samples, int64_t count, bool alike, DType in, DType out) {
   extern __shared__ float4 memory[];
   __shared__ float knots[2][kMaxKnots];
   char* const base = reinterpret_cast<char*>(memory);

@@ -31,7 +31,7 @@ struct Pass {
 
 // Index is 32 bits wide if it can count all elements of a pass: 64-bit divisions take four times as long.
 template <class Index>
-__global__ void __launch_bounds__(kThreads) pass_kernel(const Pass* passes, int64_t count, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads) pass_kernel(const __grid_constant__ TableRows<Pass> passes, int64_t count, DType in, DType out) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Pass pass = passes[n];
     const auto inner = static_cast<Index>(pass.inner), line = static_cast<Index>(pass.out_extent) * inner, group = static_cast<Index>(pass.group);
@@ -193,11 +193,11 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
           passes.push_back(p.pass);
         }
         if (passes.empty() || most == 0) continue;
-        const CudaTable<Pass> table(passes);
+        const KernelTable<Pass> table(passes);
         const auto count = static_cast<int64_t>(passes.size());
         const dim3 grid = batch_grid(most, kThreads, count, 1 << 20);
         const auto kernel = most < int64_t{1} << 31 ? pass_kernel<uint32_t> : pass_kernel<int64_t>;
-        kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, from_input ? in : between, to_output ? out : between);
+        kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, from_input ? in : between, to_output ? out : between);
       }
     }
   }

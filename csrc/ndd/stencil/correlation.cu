@@ -107,8 +107,8 @@ __device__ float correlated_element(const Correlation& c, int64_t element, DType
 }
 
 // The general path, for everything that does not fit in tiles: one element per thread, its window read through the L1 cache.
-__global__ void __launch_bounds__(256)
-    correlation_kernel(const Correlation* images, int64_t count, Border border, DType in, DType out, DType weights, DType fill_type) {
+__global__ void __launch_bounds__(256) correlation_kernel(const __grid_constant__ TableRows<Correlation> images, int64_t count, Border border,
+                                                          DType in, DType out, DType weights, DType fill_type) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Correlation& c = images[n];
     const float fill = c.fill ? load_element(c.fill, fill_type, 0) : 0.0f;
@@ -147,9 +147,9 @@ void launch(const char* op, const std::vector<Correlation>& images, Border borde
   }
   if (!tiled.empty()) launch_windows(op, tiled, border, WeightedSum<S>{in, out, weights, fill_type});
   if (rest.empty()) return;
-  const CudaTable<Correlation> table(rest);
+  const KernelTable<Correlation> table(rest);
   const int64_t count = static_cast<int64_t>(rest.size());
-  correlation_kernel<<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, border, in, out, weights, fill_type);
+  correlation_kernel<<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.rows(), count, border, in, out, weights, fill_type);
   check_launch(op);
 }
 

@@ -97,7 +97,7 @@ struct Pass {
 // For axes along which neighbors are at least a warp apart, such as the depth of volumes: 16 outputs per thread, with neighboring threads side by
 // side.
 template <class In>
-__global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64_t count) {
+__global__ void __launch_bounds__(256) far_pass_kernel(const __grid_constant__ TableRows<Pass> passes, int64_t count) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Pass pass = passes[n];
     if (pass.elements == 0) continue;
@@ -127,7 +127,7 @@ __device__ int64_t neighbor(const Pass& pass, int64_t element, int64_t position,
 }
 
 // The general path, for everything that does not fit in tiles: one element per thread, its window read through the L1 cache.
-__global__ void __launch_bounds__(256) pass_kernel(const Pass* passes, int64_t count, DType in, DType out) {
+__global__ void __launch_bounds__(256) pass_kernel(const __grid_constant__ TableRows<Pass> passes, int64_t count, DType in, DType out) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Pass pass = passes[n];
     for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < pass.elements; e += int64_t{gridDim.x} * blockDim.x) {
@@ -190,18 +190,18 @@ void launch_passes(const char* op, const std::vector<SeparableImage>& images, in
                         last ? image.add : nullptr, grid.volume(), extents[axis], strides[axis], static_cast<int32_t>(image.windows[axis].radius())});
       offset += grid.volume();
     }
-    const CudaTable<Pass> table(passes);
+    const KernelTable<Pass> table(passes);
     const DType from = first ? in : DType::float32, to = last ? out : DType::float32;
     const auto far = [&](auto tag) {
       using In = typename decltype(tag)::type;
-      far_pass_kernel<In><<<batch_grid(most / kPiece + 1, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count);
+      far_pass_kernel<In><<<batch_grid(most / kPiece + 1, 256, count), 256, 0, current_cuda_stream()>>>(table.rows(), count);
     };
     const bool is_far =
         to == DType::float32 && std::all_of(passes.begin(), passes.end(), [](const Pass& pass) { return pass.stride >= 32 && !pass.add; });
     if (is_far && from == DType::uint8) far(TypeTag<uint8_t>{});
     else if (is_far && from == DType::float16) far(TypeTag<Half>{});
     else if (is_far && from == DType::float32) far(TypeTag<float>{});
-    else pass_kernel<<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, from, to);
+    else pass_kernel<<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.rows(), count, from, to);
     check_launch(op);
   }
 }

@@ -83,7 +83,7 @@ struct TileBlock {
 
 template <class Filter>
 __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
-    separable_kernel(const TileImage* images, int64_t count, int elements, int steps, Border border, Filter filter) {
+    separable_kernel(const __grid_constant__ TableRows<TileImage> images, int64_t count, int elements, int steps, Border border, Filter filter) {
   using Staged = typename Filter::Staged;
   using Between = typename Filter::Between;
   extern __shared__ uint4 memory[];
@@ -194,12 +194,12 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
   // busy.
   const int64_t at_once = 132 * Filter::kBlocks, steps = std::clamp<int64_t>((total + at_once - 1) / at_once, 1, 16);
   for (const TileImage& image : images) most = std::max(most, tiles_of(image, steps));
-  const CudaTable<TileImage> table(images);
+  const KernelTable<TileImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
   if (bytes > 32 << 10)  // above 48 KB, kernel variables included, shared memory must be requested; always the maximum, since threads may race
     check_cuda(cudaFuncSetAttribute(separable_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxTileBytes)), op);
   const dim3 grid = batch_grid(most, 1, count, 1 << 20);
-  separable_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements),
+  separable_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.rows(), count, static_cast<int>(elements),
                                                                                  static_cast<int>(steps), border, filter);
   check_launch(op);
 }

@@ -61,7 +61,7 @@ struct WindowBlock {
 
 template <class Filter>
 __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
-    window_kernel(const WindowImage* images, int64_t count, int elements, Border border, Filter filter) {
+    window_kernel(const __grid_constant__ TableRows<WindowImage> images, int64_t count, int elements, Border border, Filter filter) {
   using Staged = typename Filter::Staged;
   extern __shared__ uint4 memory[];
   __shared__ WindowBlock block;
@@ -127,12 +127,12 @@ void launch_windows(const char* op, const std::vector<WindowImage>& images, Bord
     if (image.inner > 0) most = std::max(most, (image.out_width + pixels - 1) / pixels * ((image.out_height + kTileRows - 1) / kTileRows));
   }
   if (most == 0) return;
-  const CudaTable<WindowImage> table(images);
+  const KernelTable<WindowImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
   if (bytes > 32 << 10)  // above 48 KB, kernel variables included, shared memory must be requested; always the maximum, since threads may race
     check_cuda(cudaFuncSetAttribute(window_kernel<Filter>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxTileBytes)), op);
   const dim3 grid = batch_grid(most, 1, count, 1 << 20);
-  window_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.data(), count, static_cast<int>(elements), border, filter);
+  window_kernel<Filter><<<grid, kTileThreads, bytes, current_cuda_stream()>>>(table.rows(), count, static_cast<int>(elements), border, filter);
   check_launch(op);
 }
 

@@ -118,6 +118,15 @@ class WarpImages {
 constexpr double kWarpNanoseconds = 0.5;
 
 #ifdef __CUDACC__
+// Some maps follow from values on the device: a kernel completes the items there.
+template <class Maps>
+auto has_device_maps(const Maps& maps, int) -> decltype(maps.on_device()) {
+  return maps.on_device();
+}
+template <class Maps>
+bool has_device_maps(const Maps&, long) {
+  return false;
+}
 template <class Maps, class Items>
 auto set_device_maps(const Maps& maps, Items* items, const std::vector<int64_t>& samples, const std::vector<int64_t>& frames, int)
     -> decltype(maps.on_device(items, samples, frames)) {
@@ -141,7 +150,7 @@ static void warp_images(const WarpImages& images, Interp interp, const Maps& map
       const std::vector<float> fills = images.fills(i);
       all_fills.insert(all_fills.end(), fills.begin(), fills.end());
     }
-    const CudaTable<float> fill_table(all_fills.empty() ? std::vector<float>(1) : all_fills);
+    const CudaTable<float> fill_table(all_fills);
     int64_t tiles = 0;
     const float* fills = all_fills.empty() ? nullptr : fill_table.data();
     for (int64_t i = 0; i < in.size(); ++i) {
@@ -156,9 +165,9 @@ static void warp_images(const WarpImages& images, Interp interp, const Maps& map
       if (fills != nullptr) fills += images.fills(i).size();
     }
     if (tiles == 0) return;
-    const CudaTable<WarpItem<D, Map>> table(items);
-    set_device_maps(maps, const_cast<WarpItem<D, Map>*>(table.data()), samples, frames, 0);
-    launch_warp<D, wide>(table.data(), items.data(), static_cast<int64_t>(items.size()), tiles, in.dtype(), out.dtype(), current_cuda_stream());
+    const KernelTable<WarpItem<D, Map>> table(items, has_device_maps(maps, 0));
+    set_device_maps(maps, table.memory(), samples, frames, 0);
+    launch_warp<D, wide>(table.rows(), items.data(), static_cast<int64_t>(items.size()), tiles, in.dtype(), out.dtype(), current_cuda_stream());
     return check_launch(images.op());
   }
 #endif

@@ -104,7 +104,7 @@ struct PerspectiveRule {
 
 #ifdef __CUDACC__
 template <class Item, class Rule>
-__global__ void set_matrix_maps(Item* items, const void* const* matrices, int64_t count, DType dtype, Rule rule) {
+__global__ void set_matrix_maps(Item* items, const __grid_constant__ TableRows<const void*> matrices, int64_t count, DType dtype, Rule rule) {
   const int64_t n = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (n >= count) return;
   double m[Rule::kElements];
@@ -138,6 +138,8 @@ class MatrixMaps {
     if (!rule_(m, &item.map)) fail(Error::Value, images_.op(), ": matrix is singular: it has no inverse, sample ", i);
   }
 
+  bool on_device() const { return input_ && input_->values().is_cuda(); }
+
 #ifdef __CUDACC__
   void on_device(WarpItem<D, Map>* items, const std::vector<int64_t>& samples, const std::vector<int64_t>& frames) const {
     if (!on_device()) return;
@@ -146,15 +148,14 @@ class MatrixMaps {
       const int64_t f = matrix_count(samples[n]) > 1 ? frames[n] : 0;
       matrices.push_back(static_cast<const char*>(input_->data(samples[n])) + f * Rule::kElements * input_->item_bytes());
     }
-    const CudaTable<const void*> table(matrices);
+    const KernelTable<const void*> table(matrices);
     const int64_t count = static_cast<int64_t>(matrices.size());
-    set_matrix_maps<<<static_cast<unsigned>((count + 63) / 64), 64, 0, current_cuda_stream()>>>(items, table.data(), count, input_->dtype(), rule_);
+    set_matrix_maps<<<static_cast<unsigned>((count + 63) / 64), 64, 0, current_cuda_stream()>>>(items, table.rows(), count, input_->dtype(), rule_);
     check_launch(images_.op());
   }
 #endif
 
  private:
-  bool on_device() const { return input_ && input_->values().is_cuda(); }
   int64_t elements(int64_t i) const { return input_ ? input_->volume(i) : argument_->cols(); }
   int64_t matrix_count(int64_t i) const { return elements(i) / Rule::kElements; }
 

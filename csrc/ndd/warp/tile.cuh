@@ -335,7 +335,7 @@ __device__ void make_plain_tile(const WarpItem<2, Map>& item, int32_t columns, i
 }
 
 template <class In, class Out, class Map>
-__global__ void __launch_bounds__(kWarps * 32, 8) tile_kernel(const WarpItem<2, Map>* items, int32_t count) {
+__global__ void __launch_bounds__(kWarps * 32, 8) tile_kernel(const __grid_constant__ TableRows<WarpItem<2, Map>> items, int32_t count) {
   __shared__ uint4 staged[kWarps * kSegments * staged_pitch(4 * static_cast<int>(sizeof(Out))) / 16];
   char* const bytes = reinterpret_cast<char*>(staged);
   for (int32_t n = blockIdx.y; n < count; n += gridDim.y) {

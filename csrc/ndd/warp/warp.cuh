@@ -72,11 +72,13 @@ NDD_HD void warp_pixel(const WarpItem<D, Map>& item, int64_t tile, int tx, int t
 }
 
 template <int D, bool wide, class Map>
-__global__ void __launch_bounds__(kTileWidth* kTileHeight) warp_kernel(const WarpItem<D, Map>* items, int64_t count, DType in, DType out) {
+__global__ void __launch_bounds__(kTileWidth* kTileHeight)
+    warp_kernel(const __grid_constant__ TableRows<WarpItem<D, Map>> items, int64_t count, DType in, DType out) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
-    const int64_t tiles = tile_count(items[n]);
+    const WarpItem<D, Map>& item = items[n];
+    const int64_t tiles = tile_count(item);
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x)
-      warp_pixel<D, wide>(items[n], tile, static_cast<int>(threadIdx.x), static_cast<int>(threadIdx.y), in, out);
+      warp_pixel<D, wide>(item, tile, static_cast<int>(threadIdx.x), static_cast<int>(threadIdx.y), in, out);
   }
 }
 
@@ -103,7 +105,8 @@ bool for_warp_types(DType in, DType out, Visit visit) {
 
 // Returns whether it has launched one of the image kernels of tile.cuh and wide.cuh.
 template <bool wide, class Map>
-bool launch_warp_images(const WarpItem<2, Map>* items, const WarpItem<2, Map>* host_items, int64_t count, DType in, DType out, cudaStream_t stream) {
+bool launch_warp_images(const TableRows<WarpItem<2, Map>>& items, const WarpItem<2, Map>* host_items, int64_t count, DType in, DType out,
+                        cudaStream_t stream) {
   bool needs_wide = false;
   int64_t tiles = 0, blocks = 0;
   for (int64_t n = 0; n < count; ++n) {
@@ -129,9 +132,9 @@ bool launch_warp_images(const WarpItem<2, Map>* items, const WarpItem<2, Map>* h
   });
 }
 
-// `items` is in device memory. `host_items` are the same, except for maps that come from device memory. `tiles` is the largest tile_count of an item.
+// `host_items` are the same as `items`, except for maps that come from device memory. `tiles` is the largest tile_count of an item.
 template <int D, bool wide, class Map>
-void launch_warp(const WarpItem<D, Map>* items, const WarpItem<D, Map>* host_items, int64_t count, int64_t tiles, DType in, DType out,
+void launch_warp(const TableRows<WarpItem<D, Map>>& items, const WarpItem<D, Map>* host_items, int64_t count, int64_t tiles, DType in, DType out,
                  cudaStream_t stream) {
   if (count == 0 || tiles == 0) return;
   if constexpr (D == 2)
@@ -140,9 +143,9 @@ void launch_warp(const WarpItem<D, Map>* items, const WarpItem<D, Map>* host_ite
 }
 
 // Instantiated in warp_affine.cu, for rotate as well.
-extern template void launch_warp<2, false>(const WarpItem<2, AffineMap<2>>*, const WarpItem<2, AffineMap<2>>*, int64_t, int64_t, DType, DType,
-                                           cudaStream_t);
-extern template void launch_warp<3, false>(const WarpItem<3, AffineMap<3>>*, const WarpItem<3, AffineMap<3>>*, int64_t, int64_t, DType, DType,
-                                           cudaStream_t);
+extern template void launch_warp<2, false>(const TableRows<WarpItem<2, AffineMap<2>>>&, const WarpItem<2, AffineMap<2>>*, int64_t, int64_t, DType,
+                                           DType, cudaStream_t);
+extern template void launch_warp<3, false>(const TableRows<WarpItem<3, AffineMap<3>>>&, const WarpItem<3, AffineMap<3>>*, int64_t, int64_t, DType,
+                                           DType, cudaStream_t);
 
 }  // namespace ndd

@@ -49,7 +49,7 @@ __device__ void make_wide_pixel(const WarpItem<2, Map>& item, int32_t x, int32_t
 }
 
 template <class In, class Out, class Map>
-__global__ void __launch_bounds__(kWideWidth* kWideHeight) wide_kernel(const WarpItem<2, Map>* items, int32_t count) {
+__global__ void __launch_bounds__(kWideWidth* kWideHeight) wide_kernel(const __grid_constant__ TableRows<WarpItem<2, Map>> items, int32_t count) {
   for (int32_t n = blockIdx.y; n < count; n += gridDim.y) {
     const WarpItem<2, Map>& item = items[n];
     if (item.size[0] == 0) continue;

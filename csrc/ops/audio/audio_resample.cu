@@ -21,7 +21,8 @@ struct Run {
 };
 
 // A thread for each output. Inputs and weights come from the caches, whose loads limit the rate to 2 taps a clock; half of that is expected.
-__global__ void __launch_bounds__(kThreads) resample_gpu(const Run* runs, int64_t count, Scaling load, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads)
+    resample_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, Scaling load, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.outputs * run.channels; e += int64_t{gridDim.x} * kThreads) {
@@ -62,9 +63,9 @@ void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const 
     max_outputs = std::max(max_outputs, job.out.volume(i));
   }
   if (runs.empty()) return;
-  const CudaTable<Run> table(runs);
+  const KernelTable<Run> table(runs);
   const dim3 grid = batch_grid(max_outputs, kThreads, runs.size());
-  resample_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()), job.load, job.in.dtype(),
+  resample_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), static_cast<int64_t>(runs.size()), job.load, job.in.dtype(),
                                                              job.out.dtype());
   check_launch("audio_resample");
 }

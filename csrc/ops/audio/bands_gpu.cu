@@ -21,7 +21,7 @@ struct Run {
 };
 
 // A thread for each output. Neighbors read neighboring columns, and rows overlap, so the input comes from the caches; its bytes bound the time.
-__global__ void __launch_bounds__(kThreads) apply(const Run* runs, int64_t count) {
+__global__ void __launch_bounds__(kThreads) apply(const __grid_constant__ TableRows<Run> runs, int64_t count) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.volume; e += int64_t{gridDim.x} * kThreads) {
@@ -54,9 +54,9 @@ void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& ou
     max_volume = std::max(max_volume, out.volume(i));
   }
   if (runs.empty()) return;
-  const CudaTable<Run> table(runs);
+  const KernelTable<Run> table(runs);
   const dim3 grid = batch_grid(max_volume, kThreads, runs.size());
-  apply<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()));
+  apply<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), static_cast<int64_t>(runs.size()));
   check_launch(op.c_str());
 }
 

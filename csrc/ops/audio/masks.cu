@@ -88,18 +88,20 @@ struct Run {
 };
 
 // One block for each sample, so that the order of the sum, and with it its last bits, does not depend on the batch.
-__global__ void __launch_bounds__(kThreads) means_gpu(const Run* runs, int64_t count, DType dtype, float* means) {
+__global__ void __launch_bounds__(kThreads) means_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, float* means) {
   __shared__ double shared[kThreads];
   for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
+    const Run& run = runs[r];
     double sum = 0.0;
-    for (int64_t e = threadIdx.x; e < runs[r].volume; e += kThreads) sum += static_cast<double>(load_element(runs[r].in, dtype, e));
+    for (int64_t e = threadIdx.x; e < run.volume; e += kThreads) sum += static_cast<double>(load_element(run.in, dtype, e));
     sum = reduce_block(shared, sum, [](double a, double b) { return a + b; });
-    if (threadIdx.x == 0) means[r] = runs[r].volume > 0 ? static_cast<float>(sum / static_cast<double>(runs[r].volume)) : 0.0f;
+    if (threadIdx.x == 0) means[r] = run.volume > 0 ? static_cast<float>(sum / static_cast<double>(run.volume)) : 0.0f;
   }
 }
 
 // Bound by memory as long as there are few masks, which every element is compared with.
-__global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t count, int64_t masks, DType dtype, const float* means) {
+__global__ void __launch_bounds__(kThreads)
+    masks_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, int64_t masks, DType dtype, const float* means) {
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     const Run& run = runs[r];
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.volume; e += int64_t{gridDim.x} * kThreads) {
@@ -138,13 +140,13 @@ void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t ax
       max_volume = std::max(max_volume, in.volume(i));
     }
     if (max_volume == 0) return;
-    const CudaTable<Run> table(runs);
+    const KernelTable<Run> table(runs);
     const auto samples = static_cast<int64_t>(runs.size());
     const CudaBuffer means(samples * 4);
     auto* device_means = static_cast<float*>(means.data());
-    if (mean) means_gpu<<<batch_grid(samples, 1, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), samples, in.dtype(), device_means);
+    if (mean) means_gpu<<<batch_grid(samples, 1, 1), kThreads, 0, current_cuda_stream()>>>(table.rows(), samples, in.dtype(), device_means);
     const dim3 grid = batch_grid(max_volume, 1024, samples);
-    masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), samples, count, in.dtype(), mean ? device_means : nullptr);
+    masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), samples, count, in.dtype(), mean ? device_means : nullptr);
     return check_launch(op);
   }
 #endif

@@ -166,7 +166,8 @@ struct Run {
 };
 
 // A block of threads for each sample, and a thread of it for each block of the window's length.
-__global__ void __launch_bounds__(kThreads) region_gpu(const Run* runs, int64_t count, Silence silence, DType in, int32_t* begins, int32_t* lengths) {
+__global__ void __launch_bounds__(kThreads)
+    region_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, Silence silence, DType in, int32_t* begins, int32_t* lengths) {
   __shared__ double shared[kThreads];
   __shared__ long long first, last;
   for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {
@@ -220,8 +221,8 @@ void launch_gpu(const Samples& in, const Silence& silence, int32_t* begins, int3
     next += 2 * in.volume(i);
   }
   if (runs.empty()) return;
-  const CudaTable<Run> table(runs);
-  region_gpu<<<batch_grid(runs.size(), 1, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int64_t>(runs.size()), silence,
+  const KernelTable<Run> table(runs);
+  region_gpu<<<batch_grid(runs.size(), 1, 1), kThreads, 0, current_cuda_stream()>>>(table.rows(), static_cast<int64_t>(runs.size()), silence,
                                                                                     in.dtype(), begins, lengths);
   check_launch("nonsilent_region");
 }

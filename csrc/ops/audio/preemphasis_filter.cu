@@ -72,7 +72,7 @@ struct Run {
 };
 
 // Every element is read twice, the second time from the first-level cache: bound by memory.
-__global__ void __launch_bounds__(256) filter_gpu(const Run* runs, int64_t count, Border border, DType in, DType out) {
+__global__ void __launch_bounds__(256) filter_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, Border border, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < run.count; e += int64_t{gridDim.x} * blockDim.x) {
@@ -97,9 +97,9 @@ void preemphasis_filter(const Tensor& input, const MaybeTensor& input_shapes, co
       max_count = std::max(max_count, in.volume(i));
     }
     if (max_count == 0) return;
-    const CudaTable<Run> table(runs);
+    const KernelTable<Run> table(runs);
     const dim3 grid = batch_grid(max_count, 1024, in.size());
-    filter_gpu<<<grid, 256, 0, current_cuda_stream()>>>(table.data(), in.size(), kind, in.dtype(), out.dtype());
+    filter_gpu<<<grid, 256, 0, current_cuda_stream()>>>(table.rows(), in.size(), kind, in.dtype(), out.dtype());
     return check_launch("preemphasis_filter");
   }
 #endif

@@ -93,8 +93,8 @@ __device__ inline void multiply(const float* factors, int64_t n, int64_t lanes, 
 // Access has a struct Run with the number of `signals`; it loads element i of signal w of a run and stores bin k.
 template <class Access>
 __global__ void __launch_bounds__(kSpectraThreads)
-    spectra_gpu(const typename Access::Run* runs, int64_t count, Access access, const __grid_constant__ DevicePlan plan, int64_t lanes, int64_t power,
-                float* scratch) {
+    spectra_gpu(const __grid_constant__ TableRows<typename Access::Run> runs, int64_t count, Access access, const __grid_constant__ DevicePlan plan,
+                int64_t lanes, int64_t power, float* scratch) {
   extern __shared__ float shared[];
   const int64_t part = plan.extent * lanes, bins = plan.n / 2 + 1, half = plan.n / 2;
   float* base = scratch ? scratch + (int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * 4 * part : shared;
@@ -137,7 +137,7 @@ void launch_spectra(const char* op, const std::vector<typename Access::Run>& run
   for (const auto& run : runs) max_signals = std::max(max_signals, run.signals);
   if (max_signals == 0) return;
   const PlanTables tables(plan);
-  const CudaTable<typename Access::Run> table(runs);
+  const KernelTable<typename Access::Run> table(runs);
   const int64_t number_bytes = 4 * static_cast<int64_t>(sizeof(float)) * plan.complex.extent();
   int64_t lanes = 8;
   while (lanes > 1 && (lanes * number_bytes > kSharedBytes || lanes / 2 >= max_signals)) lanes /= 2;
@@ -152,7 +152,7 @@ void launch_spectra(const char* op, const std::vector<typename Access::Run>& run
   check_cuda(cudaFuncSetAttribute(spectra_gpu<Access>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kSharedBytes)), op);
   spectra_gpu<Access>
       <<<dim3(static_cast<unsigned>(x), static_cast<unsigned>(y)), kSpectraThreads, is_shared ? lanes * number_bytes : 0, current_cuda_stream()>>>(
-          table.data(), static_cast<int64_t>(runs.size()), access, tables.plan(), lanes, power,
+          table.rows(), static_cast<int64_t>(runs.size()), access, tables.plan(), lanes, power,
           is_shared ? nullptr : static_cast<float*>(scratch.data()));
   check_launch(op);
 }

@@ -90,14 +90,15 @@ struct Run {
 };
 
 // Floats that are not negative are ordered like their bits, for which there is an atomic maximum.
-__global__ void __launch_bounds__(kThreads) largest_gpu(const Run* runs, int64_t count, DType in, int* largest) {
+__global__ void __launch_bounds__(kThreads) largest_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType in, int* largest) {
   __shared__ int max_count;
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run run = runs[k];
     if (threadIdx.x == 0) max_count = 0;
     __syncthreads();
     float device_largest = 0.0f;
-    for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < runs[k].count; e += int64_t{gridDim.x} * kThreads) {
-      const float value = load_element(runs[k].in, in, e);
+    for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.count; e += int64_t{gridDim.x} * kThreads) {
+      const float value = load_element(run.in, in, e);
       device_largest = value > device_largest ? value : device_largest;
     }
     atomicMax(&max_count, __float_as_int(device_largest));
@@ -108,11 +109,12 @@ __global__ void __launch_bounds__(kThreads) largest_gpu(const Run* runs, int64_t
 }
 
 __global__ void __launch_bounds__(kThreads)
-    decibels_gpu(const Run* runs, int64_t count, DType in, Decibels decibels, float reference, const int* largest) {
+    decibels_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType in, Decibels decibels, float reference, const int* largest) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const Run run = runs[k];
     const float inverse = Decibels::inverse(largest ? __int_as_float(largest[k]) : reference);
-    for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < runs[k].count; e += int64_t{gridDim.x} * kThreads)
-      runs[k].out[e] = decibels(load_element(runs[k].in, in, e), inverse);
+    for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.count; e += int64_t{gridDim.x} * kThreads)
+      run.out[e] = decibels(load_element(run.in, in, e), inverse);
   }
 }
 
@@ -125,13 +127,13 @@ void launch_gpu(const Samples& in, const Samples& out, Decibels decibels, float 
     max_count = std::max(max_count, in.volume(i));
   }
   if (max_count == 0) return;
-  const CudaTable<Run> table(runs);
+  const KernelTable<Run> table(runs);
   const auto count = static_cast<int64_t>(runs.size());
   const dim3 grid = batch_grid(max_count, 4 * kThreads, count, 1 << 14);
   const CudaTable<int> largest(std::vector<int>(reference == 0.0f ? count : 1, 0));
   int* device_largest = const_cast<int*>(largest.data());
-  if (reference == 0.0f) largest_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), device_largest);
-  decibels_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), decibels, reference,
+  if (reference == 0.0f) largest_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, in.dtype(), device_largest);
+  decibels_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, in.dtype(), decibels, reference,
                                                              reference == 0.0f ? device_largest : nullptr);
   check_launch("to_decibels");
 }

@@ -99,7 +99,8 @@ __device__ uint64_t best_key(float overlap, int64_t anchor) {
 
 // One launch, a block for each sample. A box costs a read of 16 bytes for each thread and a reduction for each warp: expected to be bound by the
 // arithmetic of the overlaps, 20 instructions each; 64 samples with 8732 anchors and 10 boxes are 5.6 million of them.
-__global__ void __launch_bounds__(kThreads) encode_gpu(const EncoderSample* samples, Anchors anchors, BoxCoding coding, DType labels) {
+__global__ void __launch_bounds__(kThreads)
+    encode_gpu(const __grid_constant__ TableRows<EncoderSample> samples, Anchors anchors, BoxCoding coding, DType labels) {
   const EncoderSample sample = samples[blockIdx.x];
   for (int64_t b = threadIdx.x; b < sample.count; b += kThreads) sample.scratch[b] = 0;
   __syncthreads();
@@ -177,8 +178,8 @@ void box_encoder(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Ten
       samples.push_back(sample_of(i));
       samples.back().scratch = static_cast<uint64_t*>(scratch.data()) + in.offset(i) / 4;
     }
-    const CudaTable<EncoderSample> table(samples);
-    encode_gpu<<<static_cast<unsigned>(in.size()), kThreads, 0, current_cuda_stream()>>>(table.data(), all, coding, in_labels.dtype());
+    const KernelTable<EncoderSample> table(samples);
+    encode_gpu<<<static_cast<unsigned>(in.size()), kThreads, 0, current_cuda_stream()>>>(table.rows(), all, coding, in_labels.dtype());
     return check_launch("box_encoder");
   }
 #endif

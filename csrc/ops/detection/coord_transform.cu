@@ -83,7 +83,7 @@ void run_points(const PointsRun& run, const PointTypes& types, const T* matrix) 
 
 #ifdef __CUDACC__
 template <class T>
-__global__ void run_points_gpu(const PointsRun* runs, int64_t count, PointTypes types, const T* matrices) {
+__global__ void run_points_gpu(const __grid_constant__ TableRows<PointsRun> runs, int64_t count, PointTypes types, const T* matrices) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const PointsRun run = runs[k];
     for (int64_t p = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; p < run.count; p += int64_t{gridDim.x} * blockDim.x)
@@ -165,11 +165,11 @@ void transform(const Samples& in, const Samples& out, const Matrices& matrices, 
       });
     }
     if (max_points == 0) return;
-    const CudaTable<PointsRun> table(runs);
+    const KernelTable<PointsRun> table(runs);
     const CudaTable<T> values(numbers);
     const int64_t count = static_cast<int64_t>(runs.size());
     const dim3 grid = batch_grid(max_points, 128, count);
-    run_points_gpu<T><<<grid, 128, 0, current_cuda_stream()>>>(table.data(), count, types, values.data());
+    run_points_gpu<T><<<grid, 128, 0, current_cuda_stream()>>>(table.rows(), count, types, values.data());
     return check_launch("coord_transform");
   }
 #endif

@@ -30,7 +30,7 @@ struct RowsRun {
 namespace rows_detail {
 
 template <class F>
-__global__ void run_gpu(const RowsRun<F>* runs, int64_t count) {
+__global__ void run_gpu(const __grid_constant__ TableRows<RowsRun<F>> runs, int64_t count) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const RowsRun<F> run = runs[k];
     for (int64_t r = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; r < run.rows; r += int64_t{gridDim.x} * blockDim.x)
@@ -55,9 +55,9 @@ static void map_rows(const std::string& op, const Samples& in, const Samples& ou
     int64_t max_rows = 0;
     for (int64_t i = 0; i < in.size(); ++i) max_rows = std::max(max_rows, runs.emplace_back(run_of(i)).rows);
     if (max_rows == 0) return;
-    const CudaTable<decltype(run_of(0))> table(runs);
+    const KernelTable<decltype(run_of(0))> table(runs);
     const dim3 grid = batch_grid(max_rows, 128, in.size());
-    rows_detail::run_gpu<<<grid, 128, 0, current_cuda_stream()>>>(table.data(), in.size());
+    rows_detail::run_gpu<<<grid, 128, 0, current_cuda_stream()>>>(table.rows(), in.size());
     return check_launch(op.c_str());
   }
 #endif

@@ -143,7 +143,7 @@ struct Image {
 
 // The fallback for windows that do not fit in a shared-memory tile: they are read once for each bit of the median, through the first-level cache.
 template <class K>
-__global__ void __launch_bounds__(256) median_kernel(const Image* images, int64_t count, DType dtype) {
+__global__ void __launch_bounds__(256) median_kernel(const __grid_constant__ TableRows<Image> images, int64_t count, DType dtype) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Image image = images[n];
     const Grid& grid = image.grid;
@@ -211,11 +211,11 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
     });
   }
   if (max_volume == 0 || images.empty()) return;
-  const CudaTable<Image> table(images);
+  const KernelTable<Image> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
   for_key(in.dtype(), [&](auto tag) {
     median_kernel<typename decltype(tag)::type>
-        <<<batch_grid(max_volume, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, in.dtype());
+        <<<batch_grid(max_volume, 256, count), 256, 0, current_cuda_stream()>>>(table.rows(), count, in.dtype());
   });
   check_launch("experimental.median_blur");
 }

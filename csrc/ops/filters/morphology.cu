@@ -63,7 +63,8 @@ struct Extreme {
 
 // The fallback for masks that do not fit in a shared-memory tile: a thread per element, its window read through the first-level cache.
 template <class K>
-__global__ void __launch_bounds__(256) morphology_kernel(const Image* images, int64_t count, bool maximum, Border border, DType dtype) {
+__global__ void __launch_bounds__(256)
+    morphology_kernel(const __grid_constant__ TableRows<Image> images, int64_t count, bool maximum, Border border, DType dtype) {
   const K worst = maximum ? K{} : static_cast<K>(~K{});
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Image image = images[n];
@@ -90,11 +91,11 @@ void launch(const char* op, const std::vector<Image>& images, bool maximum, Bord
   int64_t most = 0;
   for (const Image& image : images) most = std::max(most, image.grid.volume());
   if (most == 0) return;
-  const CudaTable<Image> table(images);
+  const KernelTable<Image> table(images);
   const int64_t count = static_cast<int64_t>(images.size());
   for_key(dtype, [&](auto tag) {
     morphology_kernel<typename decltype(tag)::type>
-        <<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count, maximum, border, dtype);
+        <<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.rows(), count, maximum, border, dtype);
   });
   check_launch(op);
 }

@@ -95,7 +95,7 @@ void run_cpu(const Run& run, DType dtype) {
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
 
-__global__ void __launch_bounds__(kThreads) run_gpu(const Run* runs, int64_t count, DType dtype, bool whole) {
+__global__ void __launch_bounds__(kThreads) run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, bool whole) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     const int64_t row = run.grid.row(), step = run.grid.inner, volume = run.grid.volume();
@@ -154,10 +154,10 @@ void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
       });
     }
     if (runs.empty()) return;
-    const CudaTable<Run> table(runs);
+    const KernelTable<Run> table(runs);
     const auto count = static_cast<int64_t>(runs.size());
     const dim3 grid = batch_grid(max_volume, 4 * kThreads, count);
-    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), !is_floating_dtype(in.dtype()));
+    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, in.dtype(), !is_floating_dtype(in.dtype()));
     return check_launch("sharpness");
   }
 #endif

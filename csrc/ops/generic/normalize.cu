@@ -53,7 +53,7 @@ __global__ void pool(double* totals, int64_t outputs, int64_t samples, double di
 
 // Merges means and sums of squared distances of the samples into those of the batch (Chan, Golub and LeVeque's formula), which does not cancel as a
 // difference of sums of squares would.
-__global__ void pool_moments(const Run* runs, int64_t samples, int64_t outputs, double* means, double* squares) {
+__global__ void pool_moments(const __grid_constant__ TableRows<Run> runs, int64_t samples, int64_t outputs, double* means, double* squares) {
   for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < outputs; o += int64_t{gridDim.x} * kThreads) {
     double n = 0, sum = 0, total = 0;
     for (int64_t i = 0; i < samples; ++i) {
@@ -74,7 +74,8 @@ __global__ void pool_moments(const Run* runs, int64_t samples, int64_t outputs, 
 }
 
 // Mean and factor of every output. `spread` holds variances, or the standard deviations that were given.
-__global__ void make_factors(const Run* runs, int64_t count, const double* means, const double* spread, Scaling scaling, float2* factors) {
+__global__ void make_factors(const __grid_constant__ TableRows<Run> runs, int64_t count, const double* means, const double* spread, Scaling scaling,
+                             float2* factors) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
     for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < run.shape.outputs; o += int64_t{gridDim.x} * kThreads) {
@@ -88,7 +89,8 @@ __global__ void make_factors(const Run* runs, int64_t count, const double* means
 }
 
 // Applies the factors. Each byte is read and written once; the factors of an image are in the first-level cache.
-__global__ void __launch_bounds__(kThreads, 4) apply(const Run* runs, int64_t count, const float2* all_factors, float shift, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads, 4)
+    apply(const __grid_constant__ TableRows<Run> runs, int64_t count, const float2* all_factors, float shift, DType in, DType out) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
     const float2* const factors = all_factors + run.first;
@@ -167,22 +169,22 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
     const double divisor = static_cast<double>(centers ? std::max<int64_t>(1, runs[0].divisor) : runs[0].divisor + ddof);
     if (batch) pool<<<batch_grid(max_outputs, kThreads, 1), kThreads, 0, stream>>>(to, max_outputs, samples, divisor);
   };
-  const CudaTable<Run> table(runs);
+  const KernelTable<Run> table(runs);
   const bool both = !job.mean && !job.stddev;  // in one pass over the input
   if (both) {
     reduce::launch_gpu("normalize", samples_of(means, Finish::sum, nullptr), reduce::GpuMoments{outputs}, types);
-    if (batch) pool_moments<<<batch_grid(max_outputs, kThreads, 1), kThreads, 0, stream>>>(table.data(), samples, max_outputs, means, spread);
+    if (batch) pool_moments<<<batch_grid(max_outputs, kThreads, 1), kThreads, 0, stream>>>(table.rows(), samples, max_outputs, means, spread);
   }
   if (job.mean) copy(argument_values(job, job.mean), means);
   else if (!both) reduce_to(means, reduce::GpuSum<false, false>{}, nullptr);
   if (job.stddev) copy(argument_values(job, job.stddev), spread);
   else if (!both) reduce_to(spread, reduce::GpuSum<true, true>{}, means);
   float2* factors = static_cast<float2*>(factor_buffer.data());
-  make_factors<<<batch_grid(max_outputs, kThreads, samples), kThreads, 0, stream>>>(table.data(), samples, means, spread,
+  make_factors<<<batch_grid(max_outputs, kThreads, samples), kThreads, 0, stream>>>(table.rows(), samples, means, spread,
                                                                                     {epsilon, scale, bool(job.stddev), both}, factors);
   // With statistics the input is read twice; a batch that fits in the 50 MB of the second-level cache comes from there the second time.
   const dim3 grid = batch_grid(tiles::blocks<2>(max_elements), 1, samples);
-  apply<<<grid, kThreads, 0, stream>>>(table.data(), samples, factors, static_cast<float>(shift), job.in.dtype(), job.out.dtype());
+  apply<<<grid, kThreads, 0, stream>>>(table.rows(), samples, factors, static_cast<float>(shift), job.in.dtype(), job.out.dtype());
   check_launch("normalize");
 }
 

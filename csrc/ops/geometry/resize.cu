@@ -100,9 +100,9 @@ void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType
     if (alike) y = std::clamp<int64_t>(kBlocks / (tiles * planes), 1, count);
     else x = std::min(tiles, across * std::max<int64_t>(1, kBlocks / (across * count * planes)));
   }
-  const CudaTable<TiledSample> table(samples);
+  const KernelTable<TiledSample> table(samples);
   tile_kernel<In, kRounded>
-      <<<grid_of(x, y, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.data(), count, alike, in, out);
+      <<<grid_of(x, y, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.rows(), count, alike, in, out);
 }
 
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
@@ -131,10 +131,10 @@ void launch_linear(const std::vector<TiledSample>& samples, DType out) {
     planes = std::max(planes, s.planes);
     color = color && s.channels == 3;
   }
-  const CudaTable<TiledSample> table(samples);
+  const KernelTable<TiledSample> table(samples);
   const int64_t count = static_cast<int64_t>(samples.size());
   const auto kernel = color ? linear_kernel<In, 3> : linear_kernel<In, 0>;
-  kernel<<<grid_of(tiles, count, planes), kThreads, 0, current_cuda_stream()>>>(table.data(), count, out);
+  kernel<<<grid_of(tiles, count, planes), kThreads, 0, current_cuda_stream()>>>(table.rows(), count, out);
 }
 
 void launch_linear(const std::vector<TiledSample>& samples, DType in, DType out) {
@@ -151,10 +151,10 @@ void launch_passes(const std::vector<PassSample>& samples, DType in, DType out) 
     groups = std::max(groups, s.groups());
     outer = std::max(outer, s.outer);
   }
-  const CudaTable<PassSample> table(samples);
+  const KernelTable<PassSample> table(samples);
   const int64_t count = static_cast<int64_t>(samples.size());
   const auto kernel = in == DType::float32 ? pass_kernel<float> : in == DType::uint8 ? pass_kernel<uint8_t> : pass_kernel<void>;
-  kernel<<<grid_of(groups, count, outer), kThreads, 0, current_cuda_stream()>>>(table.data(), count, in, out);
+  kernel<<<grid_of(groups, count, outer), kThreads, 0, current_cuda_stream()>>>(table.rows(), count, in, out);
 }
 
 template <class Unit>
@@ -162,9 +162,9 @@ void launch_nearest(const std::vector<NearestSample>& samples) {
   constexpr int64_t kWidth = 32 * kNearestUnits<Unit>;
   int64_t tiles = 0;
   for (const NearestSample& s : samples) tiles = std::max(tiles, (s.rows() + kNearestRows - 1) / kNearestRows * ((s.row() + kWidth - 1) / kWidth));
-  const CudaTable<NearestSample> table(samples);
+  const KernelTable<NearestSample> table(samples);
   const int64_t count = static_cast<int64_t>(samples.size());
-  nearest_kernel<Unit><<<grid_of(tiles, count, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
+  nearest_kernel<Unit><<<grid_of(tiles, count, 1), kThreads, 0, current_cuda_stream()>>>(table.rows(), count);
 }
 
 void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {

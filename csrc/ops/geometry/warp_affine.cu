@@ -6,8 +6,10 @@
 namespace ndd {
 
 #ifdef __CUDACC__
-template void launch_warp<2, false>(const WarpItem<2, AffineMap<2>>*, const WarpItem<2, AffineMap<2>>*, int64_t, int64_t, DType, DType, cudaStream_t);
-template void launch_warp<3, false>(const WarpItem<3, AffineMap<3>>*, const WarpItem<3, AffineMap<3>>*, int64_t, int64_t, DType, DType, cudaStream_t);
+template void launch_warp<2, false>(const TableRows<WarpItem<2, AffineMap<2>>>&, const WarpItem<2, AffineMap<2>>*, int64_t, int64_t, DType, DType,
+                                    cudaStream_t);
+template void launch_warp<3, false>(const TableRows<WarpItem<3, AffineMap<3>>>&, const WarpItem<3, AffineMap<3>>*, int64_t, int64_t, DType, DType,
+                                    cudaStream_t);
 #endif
 
 namespace {

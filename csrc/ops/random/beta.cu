@@ -153,7 +153,7 @@ constexpr int kThreads = 256;
 
 // An element for each thread: 500 instructions or more for 4 bytes, so the arithmetic limits it to 3 % of an H200's bandwidth.
 template <class T>
-__global__ void run_gpu(const Run<T>* runs, int64_t count, DType dtype) {
+__global__ void run_gpu(const __grid_constant__ TableRows<Run<T>> runs, int64_t count, DType dtype) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run<T> run = runs[k];
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.count; e += int64_t{gridDim.x} * kThreads) {
@@ -188,10 +188,10 @@ void fill(const Args<float>& alpha, const Args<float>& beta, const Tensor& words
       max_volume = std::max(max_volume, out.volume(i));
     }
     if (max_volume == 0) return;
-    const CudaTable<Run<T>> table(runs);
+    const KernelTable<Run<T>> table(runs);
     const int64_t count = out.size();
     const dim3 grid = batch_grid(max_volume, kThreads, count);
-    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, out.dtype());
+    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, out.dtype());
     return check_launch(op.c_str());
   }
 #endif

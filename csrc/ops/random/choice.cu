@@ -110,7 +110,7 @@ std::vector<char> host_values(const Samples& in) {
 constexpr int kThreads = 256;
 
 // A byte of the result for each thread and step, which computes the block of its choice: rows are few and small, or large, where the copy counts.
-__global__ void run_gpu(const Run* runs, int64_t count, DType dtype) {
+__global__ void run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     const int64_t unit = run.rows == nullptr || run.row_bytes <= 8 ? run.row_bytes : 1, total = run.choices * run.row_bytes / unit;
@@ -169,10 +169,10 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
     const CudaTable<uint64_t> ends(all_ends);
     if (weighted)
       for (size_t i = 0; i < runs.size(); ++i) runs[i].pick.ends = ends.data() + first[i];
-    const CudaTable<Run> table(runs);
+    const KernelTable<Run> table(runs);
     const int64_t count = in.size();
     const dim3 grid = batch_grid(max_units, kThreads, count);
-    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype());
+    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, in.dtype());
     return check_launch(op.c_str());
   }
 #endif

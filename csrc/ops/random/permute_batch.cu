@@ -24,7 +24,7 @@ struct Run {
 constexpr int kThreads = 256;
 
 // 16 bytes a thread and step, where both ends are aligned: a copy at the bandwidth of the memory.
-__global__ void run_gpu(const Run* runs, int64_t count) {
+__global__ void run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x, stride = int64_t{gridDim.x} * kThreads;
@@ -39,10 +39,10 @@ void launch_gpu(const std::vector<Run>& runs) {
   int64_t max_bytes = 0;
   for (const Run& run : runs) max_bytes = std::max(max_bytes, run.bytes);
   if (max_bytes == 0) return;
-  const CudaTable<Run> table(runs);
+  const KernelTable<Run> table(runs);
   const int64_t count = static_cast<int64_t>(runs.size());
   const dim3 grid = batch_grid(max_bytes, kThreads * 16, count);
-  run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count);
+  run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count);
   check_launch("permute_batch");
 }
 #endif

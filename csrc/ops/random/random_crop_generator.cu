@@ -34,7 +34,7 @@ NDD_HD void write_window(const Run& run, const WindowLimits& limits, DType dtype
 
 #ifdef __CUDACC__
 // A thread for each image: next to nothing to compute, and the shapes need not come to the host.
-__global__ void run_gpu(const Run* runs, int64_t count, WindowLimits limits, DType dtype) {
+__global__ void run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, WindowLimits limits, DType dtype) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < count) write_window(runs[i], limits, dtype);
 }
@@ -55,8 +55,8 @@ void random_crop_generator(const Tensor& input, const MaybeTensor& input_shapes,
     std::vector<Run> runs;
     for (int64_t i = 0; i < in.size(); ++i) runs.push_back(make(i));
     if (runs.empty()) return;
-    const CudaTable<Run> table(runs);
-    run_gpu<<<static_cast<unsigned>((in.size() + 127) / 128), 128, 0, current_cuda_stream()>>>(table.data(), in.size(), limits, in.dtype());
+    const KernelTable<Run> table(runs);
+    run_gpu<<<static_cast<unsigned>((in.size() + 127) / 128), 128, 0, current_cuda_stream()>>>(table.rows(), in.size(), limits, in.dtype());
     return check_launch(op.c_str());
   }
 #endif

@@ -80,7 +80,8 @@ struct PixelRun {
 };
 
 // A block for each sample, which reads the mask once to count and on average half of it again: bound by the latency of one block's reads.
-__global__ void __launch_bounds__(kThreads) draw_gpu(const PixelRun* runs, const int64_t* shapes, int64_t ndim, DType dtype, int64_t* out) {
+__global__ void __launch_bounds__(kThreads)
+    draw_gpu(const __grid_constant__ TableRows<PixelRun> runs, const int64_t* shapes, int64_t ndim, DType dtype, int64_t* out) {
   const PixelRun run = runs[blockIdx.x];
   Philox stream = run.stream;
   __shared__ int64_t found;
@@ -141,9 +142,9 @@ void random_mask_pixel(const Tensor& input, const MaybeTensor& input_shapes, con
       runs.push_back({in.data(i), in.volume(i), static_cast<int64_t>(shapes.size()), rule(i), Philox(drawn, i)});
       shapes.insert(shapes.end(), in.shape(i), in.shape(i) + in.ndim());
     }
-    const CudaTable<PixelRun> table(runs);
+    const KernelTable<PixelRun> table(runs);
     const CudaTable<int64_t> extents(shapes);
-    draw_gpu<<<static_cast<unsigned>(in.size()), kThreads, 0, current_cuda_stream()>>>(table.data(), extents.data(), in.ndim(), in.dtype(),
+    draw_gpu<<<static_cast<unsigned>(in.size()), kThreads, 0, current_cuda_stream()>>>(table.rows(), extents.data(), in.ndim(), in.dtype(),
                                                                                        static_cast<int64_t*>(output.data_ptr()));
     return check_launch(op.c_str());
   }

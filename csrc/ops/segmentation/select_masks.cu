@@ -80,7 +80,7 @@ struct PolygonCopy {
   int32_t mask, begin, end;
 };
 
-__global__ void copy_polygons(const PolygonCopy* copies, int64_t count) {
+__global__ void copy_polygons(const __grid_constant__ TableRows<PolygonCopy> copies, int64_t count) {
   for (int64_t k = blockIdx.x; k < count; k += gridDim.x) {
     const PolygonCopy copy = copies[k];
     for (int64_t b = threadIdx.x; b < copy.bytes; b += blockDim.x) copy.to[b] = copy.from[b];
@@ -112,8 +112,8 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
                           static_cast<int32_t>(polygon->end)});
     }
     if (copies.empty()) return;
-    const CudaTable<PolygonCopy> device(copies);
-    copy_polygons<<<batch_grid(copies.size(), 1, 1), 64, 0, current_cuda_stream()>>>(device.data(), static_cast<int64_t>(copies.size()));
+    const KernelTable<PolygonCopy> device(copies);
+    copy_polygons<<<batch_grid(copies.size(), 1, 1), 64, 0, current_cuda_stream()>>>(device.rows(), static_cast<int64_t>(copies.size()));
     return check_launch("segmentation.select_masks");
   }
 #endif

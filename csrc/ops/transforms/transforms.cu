@@ -72,7 +72,7 @@ NDD_HD void run_chain(const AffineChain& chain) {
 }
 
 #ifdef __CUDACC__
-__global__ void run_chains(const AffineChain* chains, int64_t count) {
+__global__ void run_chains(const __grid_constant__ TableRows<AffineChain> chains, int64_t count) {
   const int64_t n = blockIdx.x * static_cast<int64_t>(blockDim.x) + threadIdx.x;
   if (n < count) run_chain(chains[n]);
 }
@@ -103,9 +103,9 @@ void compose_affine(const char* op, const std::vector<Samples>& inputs, const Sa
     parts.push_back(nullptr);
     const CudaTable<const void*> part_table(parts);
     for (size_t n = 0; n < batch.size(); ++n) batch[n].parts = part_table.data() + n * inputs.size();
-    const CudaTable<AffineChain> table(batch);
+    const KernelTable<AffineChain> table(batch);
     const int64_t count = static_cast<int64_t>(batch.size());
-    run_chains<<<static_cast<unsigned>((count + 63) / 64), 64, 0, current_cuda_stream()>>>(table.data(), count);
+    run_chains<<<static_cast<unsigned>((count + 63) / 64), 64, 0, current_cuda_stream()>>>(table.rows(), count);
     return check_launch(op);
   }
 #endif
