@@ -182,15 +182,6 @@ __device__ __forceinline__ void store_pixels(const T (&pixels)[kPixels * kChanne
   }
 }
 
-// Calls f with a tag of the unsigned integer of the given number of bytes.
-template <class F>
-__device__ __forceinline__ void for_bytes(int64_t bytes, F f) {
-  if (bytes == 1) f(TypeTag<uint8_t>{});
-  else if (bytes == 2) f(TypeTag<uint16_t>{});
-  else if (bytes == 4) f(TypeTag<uint32_t>{});
-  else f(TypeTag<uint64_t>{});
-}
-
 template <int kIn, int kOut, class T>
 __device__ __forceinline__ void choose_channels(const int (&from)[kOut], const T (&pixels)[kPixels * kIn], T (&mapped)[kPixels * kOut]) {
 #pragma unroll

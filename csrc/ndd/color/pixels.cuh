@@ -6,7 +6,8 @@
 // bytes a thread it was a quarter, because too few bytes are in flight.
 //
 // The functor has `void operator()(int64_t pixel, const uint32_t (&in)[kIn], uint32_t (&out)[kOut]) const` for four pixels, whose bytes lie in words as in
-// memory; `pixel` is the number of the first one. map_each() makes that of a function of a single pixel. With `static constexpr bool kLong = true` its code
+// memory; `pixel` is the number of the first one. map_each() makes that of a function of a single pixel. A functor to no channels has one unused word as
+// `out`, and `void look_at(const uint8_t* in) const` for a single pixel. With `static constexpr bool kLong = true` its code
 // stands in the kernel twice instead of five times, for an additional instruction per byte.
 #pragma once
 
@@ -189,12 +190,16 @@ __device__ __forceinline__ void map_pixels(const uint8_t* in, uint8_t* out, int6
   const auto rest = static_cast<int>(pixels - groups * kPixelsOfThread);
   if (tile > 0 || static_cast<int>(threadIdx.x) >= rest) return;
   const int64_t p = static_cast<int>(threadIdx.x) < head ? threadIdx.x : groups * kPixelsOfThread + threadIdx.x;
-  uint32_t words[kIn] = {}, mapped[kOut > 0 ? kOut : 1] = {};
+  if constexpr (kOut == 0) {
+    f.look_at(in + kIn * p);
+  } else {
+    uint32_t words[kIn] = {}, mapped[kOut] = {};
 #pragma unroll
-  for (int c = 0; c < kIn; ++c) words[0] |= uint32_t{__ldg(in + kIn * p + c)} << 8 * c;
-  f(p, words, mapped);
+    for (int c = 0; c < kIn; ++c) words[0] |= uint32_t{__ldg(in + kIn * p + c)} << 8 * c;
+    f(p, words, mapped);
 #pragma unroll
-  for (int c = 0; c < kOut; ++c) out[kOut * p + c] = static_cast<uint8_t>(mapped[0] >> 8 * c);
+    for (int c = 0; c < kOut; ++c) out[kOut * p + c] = static_cast<uint8_t>(mapped[0] >> 8 * c);
+  }
 }
 
 template <int kIn, int kOut, class F>

@@ -131,7 +131,7 @@ struct ByteSteps {
   }
 };
 
-// Adds up what the steps before contrast make of gray levels. They leave black as it is, so pixels that do not exist add nothing.
+// Adds up what the steps before contrast make of gray levels.
 struct ByteGray {
   static constexpr bool kLong = true;
   ByteSteps steps;
@@ -142,6 +142,11 @@ struct ByteGray {
     steps.run(in, color);
 #pragma unroll
     for (const auto& c : color) *sum += static_cast<uint32_t>(gray_level<true>(c[0], c[1], c[2]));
+  }
+  // The steps leave black as it is: pixels that do not exist add nothing.
+  __device__ __forceinline__ void look_at(const uint8_t* in) const {
+    uint32_t none[1];
+    (*this)(0, {in[0] | uint32_t{in[1]} << 8 | uint32_t{in[2]} << 16, 0, 0}, none);
   }
 };
 

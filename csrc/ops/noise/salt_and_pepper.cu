@@ -112,6 +112,7 @@ constexpr int kThreads = 256;
 // Pixels of interleaved bytes. A block of Philox is four pixels: some 60 instructions for 24 bytes of an RGB image.
 template <int kChannels>
 struct ImpulseBytes {
+  static constexpr bool kLong = true;
   Philox stream;
   Impulse impulse;
   uint32_t salt, pepper;
