@@ -108,8 +108,8 @@ class Cost:
 def cost_of(code: str) -> Cost | None:
     """Return the cost of the main loop: of the smallest ones with the kernel's widest accesses to global memory, the dearest one.
 
-    Code is counted, not what runs: a loop inside counts once, and so do all branches of a switch over types. Blocks with narrower loads are left out where
-    others load more: they are for input that is not aligned, and for the ends of a run.
+    Code is counted, not what runs: a loop inside counts once, and so do all branches of a switch over types. Blocks with narrower loads are left out
+    where others load more: they are for input that is not aligned, and for the ends of a run.
     """
     found = [(loop, [text for _, text in loop]) for loop in _located_loops(code)]
     operation = "LDG" if any(_widths(texts, "LDG") for _, texts in found) else "STG?"

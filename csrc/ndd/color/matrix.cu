@@ -276,8 +276,7 @@ void launch_gpu(const std::string& op, const std::vector<PointwiseRun<ColorMatri
   int64_t most = 0;
   for (const auto& run : runs) most = std::max(most, run.count / channels.in);
   if (most == 0) return;
-  if (channels.in == 3 && in == DType::uint8 && out == DType::uint8 &&
-      (channels.out == 1 ? launch_bytes<1>(runs) : launch_bytes<3>(runs)))
+  if (channels.in == 3 && in == DType::uint8 && out == DType::uint8 && (channels.out == 1 ? launch_bytes<1>(runs) : launch_bytes<3>(runs)))
     return check_launch(op.c_str());
   const KernelTable<GpuRun> table(std::vector<GpuRun>(runs.begin(), runs.end()));
   const int64_t count = static_cast<int64_t>(runs.size()), block = kThreads * kPixels;

@@ -132,8 +132,8 @@ __device__ __forceinline__ void map_sixteen(const F& f, int64_t pixel, uint32_t 
 
 // Maps the pixels of tile `tile`, of kTile pixels, and of every `across`-th one after it. `stages` is shared memory of kWarps * kStage rows.
 template <int kIn, int kOut, class F>
-__device__ __forceinline__ void map_pixels(const uint8_t* in, uint8_t* out, int64_t pixels, int32_t head, uint32_t tile, uint32_t across, uint4* stages,
-                                           const F& f) {
+__device__ __forceinline__ void map_pixels(const uint8_t* in, uint8_t* out, int64_t pixels, int32_t head, uint32_t tile, uint32_t across,
+                                           uint4* stages, const F& f) {
   static_assert(kIn <= 3 ? kOut <= 3 : kOut == 4);
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   uint4* const stage = stages + warp * kStage;

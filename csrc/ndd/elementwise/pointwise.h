@@ -184,7 +184,8 @@ __global__ void __launch_bounds__(kVectorThreads, kResident)
     const auto vectors = [&](auto in_tag, auto out_tag) {
       using In = typename decltype(in_tag)::type;
       using Out = typename decltype(out_tag)::type;
-      map_vectors(static_cast<const In*>(run.in), static_cast<Out*>(run.out), run.count, tile, batch.across.value, [&](In value) { return map_element<Out>(run.f, value); });
+      map_vectors(static_cast<const In*>(run.in), static_cast<Out*>(run.out), run.count, tile, batch.across.value,
+                  [&](In value) { return map_element<Out>(run.f, value); });
     };
     if (!for_common_pair(in, out, vectors)) run_tiles(run, in, out, tile, batch.across.value);
   });

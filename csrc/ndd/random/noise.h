@@ -107,8 +107,7 @@ struct RawElements {
 // Each thread computes one Philox block, four elements, at a time. That takes some 300 issue slots, so the kernel is bound by arithmetic: half of the
 // bandwidth for float32, less for narrower types. Every element is read and written once, four at a time.
 template <class F>
-__global__ void __launch_bounds__(kThreads, kResident)
-    run_gpu(const __grid_constant__ TableRows<Run<F>> runs, BatchTiles batch, DType dtype) {
+__global__ void __launch_bounds__(kThreads, kResident) run_gpu(const __grid_constant__ TableRows<Run<F>> runs, BatchTiles batch, DType dtype) {
   for_each_tile(batch, [&](uint32_t k, uint32_t tile) {
     const Run<F> run = runs[k];
     assume_global(run.in, run.out);

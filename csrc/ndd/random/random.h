@@ -100,8 +100,7 @@ constexpr int kBlocksOfThread = 4;  // Philox blocks for each tile that a thread
 // Each thread computes one Philox block (80 to 100 issue slots) and stores once, at a time. According to the machine code this is bound by arithmetic:
 // about at the memory bandwidth for four float32 (16 bytes), below it for narrower types and for functors with much arithmetic of their own.
 template <class F>
-__global__ void __launch_bounds__(kThreads, kResident)
-    run_gpu(const __grid_constant__ TableRows<Run<F>> runs, BatchTiles batch, DType dtype) {
+__global__ void __launch_bounds__(kThreads, kResident) run_gpu(const __grid_constant__ TableRows<Run<F>> runs, BatchTiles batch, DType dtype) {
   constexpr int kEach = static_cast<int>(per_block<F>), kTile = kThreads * kBlocksOfThread * kEach;
   for_each_tile(batch, [&](uint32_t k, uint32_t tile) {
     const Run<F> run = runs[k];

@@ -300,8 +300,7 @@ __global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
       tables[c * kLevels + threadIdx.x] = static_cast<uint8_t>(stretch(static_cast<float>(threadIdx.x)));
     }
     __syncthreads();
-    pixels::map_pixels<kChannels, kChannels>(run.in, run.out, run.pixels, run.head, tile, batch.across.value, stages,
-                                             ByteStretch<kChannels>{tables});
+    pixels::map_pixels<kChannels, kChannels>(run.in, run.out, run.pixels, run.head, tile, batch.across.value, stages, ByteStretch<kChannels>{tables});
   });
 }
 

@@ -45,7 +45,8 @@ __device__ __forceinline__ void apply_steps(const Run& run, int begin, int end, 
 
 // The sum of gray values of each part of an image, of what the steps before contrast make of it. Recomputing these steps in the second kernel is cheaper
 // than storing their result.
-__global__ void __launch_bounds__(kThreads) add_gray(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, Levels levels, double* parts) {
+__global__ void __launch_bounds__(kThreads)
+    add_gray(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, Levels levels, double* parts) {
   __shared__ double shared[kThreads];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs.data()[k];  // a copy would be indexed in local memory
@@ -65,7 +66,8 @@ __global__ void __launch_bounds__(kThreads) add_gray(const __grid_constant__ Tab
   }
 }
 
-__global__ void __launch_bounds__(kThreads) jitter(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, Levels levels, const double* parts) {
+__global__ void __launch_bounds__(kThreads)
+    jitter(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, Levels levels, const double* parts) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs.data()[k];  // a copy would be indexed in local memory
     double sum = 0.0;

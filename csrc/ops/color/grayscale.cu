@@ -102,8 +102,7 @@ bool launch_bytes(const std::vector<Run>& runs) {
 }
 
 // Any type and any order of channels, a pixel of each thread at a time.
-__global__ void __launch_bounds__(kThreads)
-    run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, bool whole) {
+__global__ void __launch_bounds__(kThreads) run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, bool whole) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     assume_global(run.in, run.out);

@@ -116,7 +116,9 @@ __device__ __forceinline__ void clamp_from_below(T (&a)[rows][width], const T (&
 // Rows of four elements of a thread. Four are 16 bytes of uint8 in flight, for the two types in which most is computed; 64-bit types have no registers
 // for so many, and functions of the C library are bound by instructions.
 template <class T, bool slow>
-inline constexpr int kRows = slow ? 1 : std::is_same_v<T, float> || std::is_same_v<T, int32_t> ? 4 : 2;
+inline constexpr int kRows = slow                                                     ? 1
+                             : std::is_same_v<T, float> || std::is_same_v<T, int32_t> ? 4
+                                                                                      : 2;
 
 // Tiles that a block computes for a run at a time: numbers are read once for all of them, at the latency of two loads one after the other.
 constexpr int kTilesOfNumbers = 4;

@@ -159,7 +159,9 @@ bool launch_bytes(const std::vector<Run>& runs) {
   std::vector<pixels::PixelRun<ImpulseBytes<kChannels>>> bytes;
   for (const Run& run : runs) {
     if (run.channels != kChannels || run.inner != 1) return false;
-    bytes.push_back({static_cast<const uint8_t*>(run.in), static_cast<uint8_t*>(run.out), run.outer,
+    bytes.push_back({static_cast<const uint8_t*>(run.in),
+                     static_cast<uint8_t*>(run.out),
+                     run.outer,
                      {run.stream, run.impulse, static_cast<uint32_t>(run.salt), static_cast<uint32_t>(run.pepper)}});
   }
   return pixels::launch<kChannels, kChannels>(bytes);
