@@ -4,8 +4,8 @@
 A rival's time is the shorter of the time between CUDA events and the sum of its kernels; torch_ndd's is that between the events.
 
 The column "predicted" is the wave model: bytes / copy bandwidth + waves x `WAVE_SECONDS`. A wave is as many blocks as the GPU holds at a time, by
-their threads, registers and shared memory; a kernel takes blocks / (resident blocks) of them, rounded up. In each one the blocks read what they are to
-do before any of their data is on its way, which costs a fixed time besides the bandwidth. The model knows no arithmetic: a kernel that takes much
+their threads, registers and shared memory; a kernel takes blocks / (resident blocks) of them, rounded up. In each one the blocks read what they have
+to do before any of their data is on its way, which costs a fixed time besides the bandwidth. The model knows no arithmetic: a kernel that takes much
 longer is bound by instructions or by latency within its blocks; a shorter one has its data in the cache.
 """
 

@@ -102,29 +102,29 @@ class Cost:
     """What a kernel's main loop takes for the bytes that it moves."""
 
     instructions_per_byte: float  # loaded from and stored to global memory
-    bytes_per_access: int  # of a thread: the widest load, or store where nothing is loaded
+    bytes_per_access: int  # of a thread: its widest load, or store where nothing is loaded
 
 
 def cost_of(code: str) -> Cost | None:
-    """Return the cost of the main loop: of the smallest ones with the kernel's widest accesses to global memory, the dearest one.
+    """Return the cost of the main loop: of the smallest ones with the kernel's widest accesses to global memory and the widest loads, the dearest one.
 
     Code is counted, not what runs: a loop inside counts once, and so do all branches of a switch over types. Blocks with narrower loads are left out
     where others load more: they are for input that is not aligned, and for the ends of a run.
     """
     found = [(loop, [text for _, text in loop]) for loop in _located_loops(code)]
-    operation = "LDG" if any(_widths(texts, "LDG") for _, texts in found) else "STG?"
-    widest = max((width for _, texts in found for width in _widths(texts, operation)), default=0)
-    moving = [loop for loop, texts in found if widest in _widths(texts, operation)]
+    widest = max((width for _, texts in found for width in _widths(texts, "LDG") + _widths(texts, "STG?")), default=0)
+    moving = [(loop, texts) for loop, texts in found if widest in _widths(texts, "LDG") + _widths(texts, "STG?")]
     costs = []
-    for loop in moving:
-        if any(_is_inside(other, loop) for other in moving):
+    for loop, texts in moving:
+        if any(_is_inside(other, loop) for other, _ in moving):
             continue
-        blocks = [block for block in _blocks(loop) if all(width == widest for width in _widths(block, "LDG"))]
+        loads = _widths(texts, "LDG")
+        blocks = [block for block in _blocks(loop) if all(width == max(loads) for width in _widths(block, "LDG"))]
         taken = [text for block in blocks for text in block]
         moved = sum(_widths(taken, "LDG") + _widths(taken, "STG?"))
         if moved:
-            costs.append(Cost(len(taken) / moved, widest))
-    return max(costs, key=lambda cost: cost.instructions_per_byte, default=None)
+            costs.append(Cost(len(taken) / moved, max(loads or [widest])))
+    return max(costs, key=lambda cost: (cost.bytes_per_access, cost.instructions_per_byte), default=None)
 
 
 if __name__ == "__main__":
