@@ -106,7 +106,7 @@ class Cost:
 
 
 def cost_of(code: str) -> Cost | None:
-    """Return the cost of the main loop: of the smallest ones with the kernel's widest accesses to global memory and the widest loads, the dearest one.
+    """Return the cost of the main loop: of the smallest loops with the widest accesses to global memory and the widest loads, the dearest.
 
     Code is counted, not what runs: a loop inside counts once, and so do all branches of a switch over types. Blocks with narrower loads are left out
     where others load more: they are for input that is not aligned, and for the ends of a run.
