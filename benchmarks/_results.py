@@ -146,17 +146,18 @@ def _ops_table(report: dict[str, Any]) -> Iterator[str]:
     yield "Uploads from memory that is not pinned, host us: " + ", ".join(f"{name} {us:.1f}" for name, us in report["uploads_us"].items()) + "."
     yield ""
     rivals = list(dict.fromkeys(name for row in report["results"].values() for name in row["torch_ndd_ratio"]))
-    yield _row("operator", "samples", "ms", "of copy", "launches", "host us", *rivals, "kernels")
-    yield _row(*["---"] * (7 + len(rivals)))
+    yield _row("operator", "samples", "ms", "predicted", "of copy", "launches", "host us", *rivals, "kernels")
+    yield _row(*["---"] * (8 + len(rivals)))
     for name, row in sorted(report["results"].items(), key=lambda item: not item[1]["missed"]):
         ours, times = row["figures"].get("torch_ndd"), row["torch_ndd_ratio"]
         if ours is None:
-            yield _row(f"**{name}**", row["samples"], "failed", *[""] * (4 + len(rivals)))
+            yield _row(f"**{name}**", row["samples"], "failed", *[""] * (5 + len(rivals)))
             continue
         yield _row(
             f"**{name}**" if row["missed"] else name,
             row["samples"],
             f"{ours['seconds'] * 1e3:.3f}",
+            f"{row['predicted_seconds'] * 1e3:.3f}",
             f"{row['bandwidth_part']:.2f}",
             f"{ours['launches']:.0f}",
             f"{ours['host_seconds'] * 1e6:.1f}",

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import statistics
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -60,6 +64,7 @@ class Launches:
     kernels: dict[str, float] = field(default_factory=dict)  # how many, by short name
     copies: dict[str, float] = field(default_factory=dict)  # the same of copies and fills
     seconds: float = 0.0  # of both
+    waves: float = 0.0  # of all kernels: how often a GPU filled with blocks ends and begins again
 
     @property
     def count(self) -> float:
@@ -74,7 +79,35 @@ def launches(call: Call, calls: int = 4) -> Launches:
         for _ in range(calls):
             call()
         torch.cuda.synchronize()
-    return count_launches(profile.events() or (), calls)
+    work = count_launches(profile.events() or (), calls)
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:  # events have no grids, their export has
+        profile.export_chrome_trace(file.name)
+        trace = json.loads(Path(file.name).read_text())
+    work.waves = count_waves(trace["traceEvents"], torch.cuda.get_device_properties(0).multi_processor_count) / calls
+    return work
+
+
+# Of a multiprocessor, from compute capability 8.0 on.
+_THREADS, _BLOCKS, _REGISTERS, _SHARED_BYTES = 2048, 32, 65536, 228 << 10
+
+
+def count_waves(events: Iterable[dict[str, Any]], multiprocessors: int) -> int:
+    """Add up the waves of all kernels in a trace, from their grids and from how many of their blocks a multiprocessor holds at a time.
+
+    >>> count_waves([{"cat": "kernel", "args": {"grid": [450, 128, 1], "block": [256, 1, 1], "registers per thread": 64, "shared memory": 0}}], 132)
+    110
+    """
+    waves = 0
+    for event in events:
+        if event.get("cat") != "kernel":
+            continue
+        shape = event["args"]
+        threads = math.prod(shape["block"])
+        # Registers come in units of 256 for a warp; a block has 1 KB of shared memory of its own.
+        registers = math.ceil(threads / 32) * max(math.ceil(shape.get("registers per thread", 32) * 32 / 256) * 256, 256)
+        resident = min(_BLOCKS, _THREADS // threads, _REGISTERS // registers, _SHARED_BYTES // (shape.get("shared memory", 0) + 1024))
+        waves += math.ceil(math.prod(shape["grid"]) / (multiprocessors * max(resident, 1)))
+    return waves
 
 
 def count_launches(events: Any, calls: int) -> Launches:

@@ -143,6 +143,9 @@ float rounded_product(float a, float b);
 cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t status);
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
+// A small GPU, so that the blocks of a grid that stays take several tiles.
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t);
 // Every other table goes to the device as under the capture of a graph (ndd/upload.cu).
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };

@@ -68,6 +68,16 @@ def test_launches_are_counted_by_name() -> None:
     assert (result.count, result.seconds) == (1.0, pytest.approx(3.5e-6))
 
 
+def test_waves_follow_from_what_a_multiprocessor_holds() -> None:
+    def kernel(grid: list[int], threads: int, registers: int, shared: int) -> dict[str, Any]:
+        return {"cat": "kernel", "args": {"grid": grid, "block": [threads, 1, 1], "registers per thread": registers, "shared memory": shared}}
+
+    assert _timing.count_waves([kernel([528, 1, 1], 256, 64, 0)], 132) == 1  # four blocks: a grid that stays
+    assert _timing.count_waves([kernel([225, 128, 1], 256, 32, 0)], 132) == 28  # eight, by their threads
+    assert _timing.count_waves([kernel([133, 1, 1], 128, 32, 200 << 10)], 132) == 2  # one, by its shared memory
+    assert _timing.count_waves([kernel([1, 1, 1], 32, 16, 0), kernel([1, 1, 1], 32, 16, 0), {"cat": "gpu_memcpy", "args": {}}], 132) == 2
+
+
 def test_report_shows_bars_and_failures() -> None:
     ours = {
         "seconds": 1e-4,
@@ -77,11 +87,13 @@ def test_report_shows_bars_and_failures() -> None:
         "copies": {},
         "host_seconds": 1e-5,
         "traffic": 300_000_000,
+        "waves": 4.0,
     }
     theirs = {**ours, "seconds": 2e-4, "kernel_seconds": 5e-5}
     fine = ops.judge(GPU_CASES["brightness"], {"torch_ndd": ours, "DALI": theirs}, {}, 3.5e12)
     assert (fine["missed"], fine["torch_ndd_ratio"]) == ([], {"DALI": 0.5})
     assert fine["bandwidth_part"] == pytest.approx(3 / 3.5)
+    assert fine["predicted_seconds"] == pytest.approx(3e8 / 3.5e12 + 4 * ops.WAVE_SECONDS)
     assert "0.75 of the copy bandwidth" in ops.judge(GPU_CASES["brightness"], {"torch_ndd": ours}, {}, 4e12)["missed"][0]
     assert ops.judge(GPU_CASES["warp_affine"], {"torch_ndd": ours, "kornia": theirs}, {}, 4e12)["missed"] == []
     slow = ops.judge(GPU_CASES["warp_affine"], {"torch_ndd": {**ours, "host_seconds": 3e-5}, "CV-CUDA": theirs}, {"DALI": "no"}, 4e12)
@@ -150,7 +162,8 @@ TESTS = """<testsuites><testsuite>
 
 
 def test_page_of_results(tmp_path: Path) -> None:
-    ours = {"seconds": 1e-4, "kernel_seconds": 9e-5, "launches": 1.0, "kernels": {"run": 1.0}, "copies": {}, "host_seconds": 1e-5, "traffic": 3e8}
+    ours = {"seconds": 1e-4, "kernel_seconds": 9e-5, "launches": 1.0, "kernels": {"run": 1.0}, "copies": {}, "host_seconds": 1e-5}
+    ours |= {"traffic": 3e8, "waves": 1.0}
     rows = {
         "good": ops.judge(GPU_CASES["brightness"], {"torch_ndd": ours, "kornia": {**ours, "seconds": 2e-4}}, {}, 3.5e12),
         "slow": ops.judge(GPU_CASES["brightness"], {"torch_ndd": ours}, {"kornia": "no"}, 5e12),
@@ -195,8 +208,8 @@ def test_page_of_results(tmp_path: Path) -> None:
     ]
     assert lines[lines.index("## main") + 2].startswith("2026-12-01T10:00:00+00:00, commit abc.")
     assert "Not installed, so not compared with: DALI." in lines
-    assert next(line for line in lines if line.startswith("| **slow**")) == "| **slow** | 128 | 0.100 | 0.60 | 1 | 10.0 | failed | run |"
-    assert next(line for line in lines if line.startswith("| good")) == "| good | 128 | 0.100 | 0.86 | 1 | 10.0 | 0.90 | run |"
+    assert next(line for line in lines if line.startswith("| **slow**")) == "| **slow** | 128 | 0.100 | 0.062 | 0.60 | 1 | 10.0 | failed | run |"
+    assert next(line for line in lines if line.startswith("| good")) == "| good | 128 | 0.100 | 0.087 | 0.86 | 1 | 10.0 | 0.90 | run |"
     assert "| 64 images | 2.000 | 1.000 | 10.000 | 5.000 | yes |" in lines
     assert "1 agree with the CPU within the tolerance of their cases: brightness." in lines
     assert "1 do not: reductions.sum." in lines

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "ndd/color/bytes.cuh"
+#include "ndd/color/pixels.cuh"
 #include "ndd/cuda.h"
 #include "ndd/dtypes.h"
 #include "ndd/elementwise/elements.cuh"
@@ -17,6 +17,63 @@
 #include "ndd/elementwise/vectors.cuh"
 
 namespace ndd::color_matrix_detail {
+
+// --- Bytes of three channels, by ndd/color/pixels.cuh ---------------------------------------------------
+
+// In fixed point.
+template <int kOut>
+struct ByteMatrix {
+  FixedMatrix fixed;
+
+  __device__ __forceinline__ void operator()(int64_t, const uint32_t (&in)[3], uint32_t (&out)[kOut]) const {
+    pixels::map_each(in, out, [&](const uint32_t (&rgb)[3], uint32_t (&level)[kOut]) {
+      const auto red = static_cast<int32_t>(rgb[0]), green = static_cast<int32_t>(rgb[1]), blue = static_cast<int32_t>(rgb[2]);
+#pragma unroll
+      for (int c = 0; c < kOut; ++c) level[c] = static_cast<uint32_t>(fixed.level(c, red, green, blue));
+    });
+  }
+};
+
+// Copies of channels: byte selectors for each output word of four pixels. `low` selects among the first eight bytes, `high` among the result of `low`
+// and the last four.
+template <int kOut>
+struct ByteCopies {
+  uint32_t low[kOut], high[kOut];
+
+  explicit ByteCopies(const int (&from)[3]) : low{}, high{} {
+    for (int word = 0; word < kOut; ++word) {
+      for (int b = 0; b < 4; ++b) {
+        const int place = 4 * word + b, source = place / kOut * 3 + from[place % kOut];
+        low[word] |= static_cast<uint32_t>(source < 8 ? source : 0) << 4 * b;
+        high[word] |= static_cast<uint32_t>(source < 8 ? b : source - 4) << 4 * b;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void operator()(int64_t, const uint32_t (&in)[3], uint32_t (&out)[kOut]) const {
+#pragma unroll
+    for (int w = 0; w < kOut; ++w) out[w] = __byte_perm(__byte_perm(in[0], in[1], low[w]), in[2], high[w]);
+  }
+};
+
+// Returns false, without launching, if the runs do not qualify. A matrix that only copies is exact in fixed point too.
+template <int kOut>
+bool launch_bytes(const std::vector<PointwiseRun<ColorMatrix>>& runs) {
+  std::vector<pixels::PixelRun<ByteMatrix<kOut>>> mapped;
+  std::vector<pixels::PixelRun<ByteCopies<kOut>>> copied;
+  for (const auto& run : runs) {
+    const auto* const in = static_cast<const uint8_t*>(run.in);
+    auto* const out = static_cast<uint8_t*>(run.out);
+    const FixedMatrix fixed(run.f);
+    if (!fixed) return false;
+    mapped.push_back({in, out, run.count / 3, {fixed}});
+    int from[3] = {};
+    if (run.f.template copies<3, kOut>(from)) copied.push_back({in, out, run.count / 3, ByteCopies<kOut>(from)});
+  }
+  return copied.size() == runs.size() ? pixels::launch<3, kOut>(copied) : pixels::launch<3, kOut>(mapped);
+}
+
+// --- All types ------------------------------------------------------------------------------------------
 
 constexpr int kThreads = 256, kWarp = 32, kPixels = 4, kTile = kWarp * kPixels;
 
@@ -125,15 +182,6 @@ __device__ __forceinline__ void store_pixels(const T (&pixels)[kPixels * kChanne
   }
 }
 
-// Calls f with a tag of the unsigned integer of the given number of bytes.
-template <class F>
-__device__ __forceinline__ void for_bytes(int64_t bytes, F f) {
-  if (bytes == 1) f(TypeTag<uint8_t>{});
-  else if (bytes == 2) f(TypeTag<uint16_t>{});
-  else if (bytes == 4) f(TypeTag<uint32_t>{});
-  else f(TypeTag<uint64_t>{});
-}
-
 template <int kIn, int kOut, class T>
 __device__ __forceinline__ void choose_channels(const int (&from)[kOut], const T (&pixels)[kPixels * kIn], T (&mapped)[kPixels * kOut]) {
 #pragma unroll
@@ -164,12 +212,12 @@ __device__ void run_pixel(const GpuRun& run, const int (&from)[kOut], bool copie
 }
 
 template <int kIn, int kOut>
-__global__ void __launch_bounds__(kThreads, 3) run_gpu(const GpuRun* runs, int64_t count, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads, 3) run_gpu(const __grid_constant__ TableRows<GpuRun> runs, int64_t count, DType in, DType out) {
   __shared__ uint4 shared[kThreads / kWarp][kTile * 3 * sizeof(uint64_t) / sizeof(uint4)];
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   void* const stage = shared[warp];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
-    const GpuRun& run = runs[k];
+    const GpuRun& run = runs.data()[k];  // a copy would be indexed in local memory
     int from[kOut] = {};
     const bool copies = in == out && run.f.template copies<kIn, kOut>(from);
     const bool bytes = kIn == 3 && in == DType::uint8 && out == DType::uint8 && run.fixed;
@@ -228,14 +276,13 @@ void launch_gpu(const std::string& op, const std::vector<PointwiseRun<ColorMatri
   int64_t most = 0;
   for (const auto& run : runs) most = std::max(most, run.count / channels.in);
   if (most == 0) return;
-  if (channels.in == 3 && in == DType::uint8 && out == DType::uint8 &&
-      (channels.out == 1 ? launch_bytes<1>(runs, most) : launch_bytes<3>(runs, most)))
+  if (channels.in == 3 && in == DType::uint8 && out == DType::uint8 && (channels.out == 1 ? launch_bytes<1>(runs) : launch_bytes<3>(runs)))
     return check_launch(op.c_str());
-  const CudaTable<GpuRun> table(std::vector<GpuRun>(runs.begin(), runs.end()));
+  const KernelTable<GpuRun> table(std::vector<GpuRun>(runs.begin(), runs.end()));
   const int64_t count = static_cast<int64_t>(runs.size()), block = kThreads * kPixels;
   const dim3 grid = batch_grid(most, block, count);
   const auto kernel = channels.in == 1 ? (channels.out == 1 ? run_gpu<1, 1> : run_gpu<1, 3>) : (channels.out == 1 ? run_gpu<3, 1> : run_gpu<3, 3>);
-  kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in, out);
+  kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, in, out);
   check_launch(op.c_str());
 }
 

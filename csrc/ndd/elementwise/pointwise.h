@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <type_traits>
@@ -25,6 +26,7 @@
 #include "ndd/stream/stream.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
+#include "ndd/elementwise/batch_tiles.cuh"
 #include "ndd/elementwise/tiles.cuh"
 #include "ndd/elementwise/vectors.cuh"
 #endif
@@ -138,63 +140,110 @@ void for_each_run(const std::string& op, const Samples& in, const Samples& out, 
 }
 
 #ifdef __CUDACC__
-constexpr int kThreads = 256;
-constexpr int kPerThread = 16;  // one 16-byte vector of the narrowest type; two or four vectors of wider types
+constexpr int kResident = 4;  // blocks of a multiprocessor: 64 registers for a thread, and twice as many bytes in flight as the bandwidth needs
+constexpr int kTileRows = 2;
+static_assert(kVectorThreads == tiles::kThreads && kVectorThreads == kLevels);
 
-// Handles any pair of types, in tiles.
+// Elements of a tile for a pair of types.
+inline int64_t tile_elements(DType in, DType out) {
+  if (!for_common_pair(in, out, [](auto, auto) {})) return tiles::elements<kTileRows>;
+  return int64_t{kVectorThreads} * kVectorsInFlight * 16 / std::max(item_bytes(in), item_bytes(out));
+}
+
+// Handles any pair of types, in tiles. Bytes are looked up in `levels` unless it is null.
 template <class F>
-__device__ __forceinline__ void run_tiles(const PointwiseRun<F>& run, DType in, DType out) {
-  tiles::for_each<2>(run.out, item_bytes(out), run.count, [&](auto at) {
+__device__ __forceinline__ void run_tiles(const PointwiseRun<F>& run, DType in, DType out, uint32_t tile, uint32_t across,
+                                          const float* levels = nullptr) {
+  tiles::for_each<kTileRows>(run.out, item_bytes(out), run.count, tile, across, [&](auto at) {
     float values[decltype(at)::kRows][decltype(at)::kElements];
-    tiles::load(run.in, in, at, values, tiles::AsFloat{});
+    if (levels != nullptr) {
+      tiles::load_of<uint8_t>(run.in, at, values, [&](uint8_t value) { return levels[value]; });
+    } else {
+      tiles::load(run.in, in, at, values, tiles::AsFloat{});
 #pragma unroll
-    for (auto& row : values)
+      for (auto& row : values)
 #pragma unroll
-      for (float& value : row) value = run.f(value);
+        for (float& value : row) value = run.f(value);
+    }
     tiles::store(values, run.out, out, at, tiles::Saturated{});
   });
 }
 
+template <class Out, class F, class In>
+__device__ __forceinline__ Out map_element(const F& f, In value) {
+  if constexpr (has_bytes<F> && std::is_same_v<In, uint8_t> && std::is_same_v<Out, uint8_t>) return f.of_byte(value);
+  else return saturate<Out>(f(static_cast<float>(value)));
+}
+
 template <class F>
-__global__ void __launch_bounds__(kThreads) run_gpu(const PointwiseRun<F>* runs, int64_t count, DType in, DType out) {
-  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+__global__ void __launch_bounds__(kVectorThreads, kResident)
+    run_gpu(const __grid_constant__ TableRows<PointwiseRun<F>> runs, BatchTiles batch, DType in, DType out) {
+  for_each_tile(batch, [&](uint32_t k, uint32_t tile) {
     const PointwiseRun<F> run = runs[k];
+    assume_global(run.in, run.out);
     const auto vectors = [&](auto in_tag, auto out_tag) {
       using In = typename decltype(in_tag)::type;
       using Out = typename decltype(out_tag)::type;
-      for_each_vector(static_cast<const In*>(run.in), static_cast<Out*>(run.out), run.count,
-                      [&](In value) { return saturate<Out>(run.f(static_cast<float>(value))); });
+      map_vectors(static_cast<const In*>(run.in), static_cast<Out*>(run.out), run.count, tile, batch.across.value,
+                  [&](In value) { return map_element<Out>(run.f, value); });
     };
-    if (for_common_pair(in, out, vectors)) continue;
-    run_tiles(run, in, out);
-  }
+    if (!for_common_pair(in, out, vectors)) run_tiles(run, in, out, tile, batch.across.value);
+  });
 }
 
-// For functors whose arithmetic takes longer than the memory traffic, whatever the access width: one loop for all types, rather than a loop per
-// common pair in which the functor is unrolled 49 times for bytes.
+// Tiles that share a table of all levels: filling it takes a call of the functor and two barriers, against 128 lookups of each thread.
+constexpr int kTilesOfTable = 4;
+
+// For functors whose arithmetic takes longer than the memory traffic, whatever the access width. Bytes are looked up in a table of their 256 levels,
+// in shared memory: one of bytes has two words in each bank, so a lookup takes at most two wavefronts. Other types have one loop for all of them,
+// rather than a loop per common pair in which the functor is unrolled 33 times.
 template <class F>
-__global__ void __launch_bounds__(kThreads) run_costly_gpu(const PointwiseRun<F>* runs, int64_t count, DType in, DType out) {
-  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+__global__ void __launch_bounds__(kVectorThreads, kResident)
+    run_costly_gpu(const __grid_constant__ TableRows<PointwiseRun<F>> runs, BatchTiles batch, DType in, DType out) {
+  __shared__ float levels[kLevels];
+  __shared__ uint8_t bytes[kLevels];
+  for_each_tile(batch, [&](uint32_t k, uint32_t tile) {
     const PointwiseRun<F> run = runs[k];
-    run_tiles(run, in, out);
-  }
+    assume_global(run.in, run.out);
+    if (in == DType::uint8) {
+      __syncthreads();  // the last table is not read any more
+      const float level = run.f(static_cast<float>(threadIdx.x));
+      levels[threadIdx.x] = level;
+      bytes[threadIdx.x] = saturate<uint8_t>(level);
+      __syncthreads();
+    }
+    if (in == DType::uint8 && out == DType::uint8) {
+      map_vectors(static_cast<const uint8_t*>(run.in), static_cast<uint8_t*>(run.out), run.count, tile, batch.across.value,
+                  [&](uint8_t value) { return bytes[value]; });
+    } else {
+      run_tiles(run, in, out, tile, batch.across.value, in == DType::uint8 ? levels : nullptr);
+    }
+  });
 }
 
-// Launches once for all runs, with a row of blocks for each. Every byte is read and written once. According to the machine code all pairs of types
-// are memory-bound, except those with 64-bit types, whose conversions run at an eighth of the rate.
+// Launches once for all runs. Every byte is read and written once. According to the machine code all pairs of types are memory-bound, except those with
+// 64-bit types, whose conversions run at an eighth of the rate.
 template <class F>
-void launch_gpu(const std::string& op, const std::vector<PointwiseRun<F>>& runs, DType in, DType out) {
+void launch_gpu(const std::string& op, const std::vector<PointwiseRun<F>>& all_runs, DType in, DType out) {
+  const auto runs = join_runs(all_runs, [=](PointwiseRun<F>& last, const PointwiseRun<F>& next) {
+    const bool follows = static_cast<const char*>(last.in) + last.count * item_bytes(in) == next.in &&
+                         static_cast<char*>(last.out) + last.count * item_bytes(out) == next.out;
+    if (!follows || std::memcmp(&last.f, &next.f, sizeof(F)) != 0) return false;
+    last.count += next.count;
+    return true;
+  });
   int64_t most = 0;
   for (const auto& run : runs) most = std::max(most, run.count);
   if (most == 0) return;
-  const CudaTable<PointwiseRun<F>> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size());
-  const dim3 grid = batch_grid(most, kThreads * kPerThread, count);
+  const KernelTable<PointwiseRun<F>> table(runs);
+  const int64_t shared = is_costly<F> && in == DType::uint8 ? kTilesOfTable : 1;
+  const int64_t elements = is_costly<F> && !(in == DType::uint8 && out == DType::uint8) ? tiles::elements<kTileRows> : tile_elements(in, out);
+  const BatchTiles batch = batch_tiles(most, shared * elements, static_cast<int64_t>(runs.size()));
   const auto kernel = [] {
     if constexpr (is_costly<F>) return run_costly_gpu<F>;
     else return run_gpu<F>;
   }();
-  kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in, out);
+  kernel<<<resident_blocks(batch, kResident), kVectorThreads, 0, current_cuda_stream()>>>(table.rows(), batch, in, out);
   check_launch(op.c_str());
 }
 #endif

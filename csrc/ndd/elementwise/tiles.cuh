@@ -2,10 +2,9 @@
 // Element-wise loops of device code for types known at run time, with one or more operands. The kernel calls for_each() with a body that loads its
 // operands with load(), computes, and writes with store(), at the place it is given.
 //
-// A block takes tiles of 4096 elements, a thread kRows rows of 4 consecutive elements: neighboring threads access 4 bytes each for uint8 and 16 for
-// float32, so a warp's access takes one wavefront of the L1 cache per 128 bytes. The type is switched on once for all of a thread's elements of a
-// tile, so that its loads are all in flight together: 16 elements in each of 1280 threads are 20 KB per multiprocessor for uint8 and 80 KB for
-// float32 (computed).
+// A block takes tiles, a thread `rows` rows of 4 consecutive elements of them: neighboring threads access 4 bytes each for uint8 and 16 for float32, so
+// a warp's access takes one wavefront of the L1 cache per 128 bytes. The type is switched on once for all of a thread's elements of a tile, so that
+// its loads are all in flight together: four rows in each of 1024 threads are 16 KB per multiprocessor for uint8 and 64 KB for float32 (computed).
 //
 // Guarantees: every element is visited exactly once, and stores are aligned; operands may have any alignment.
 #pragma once
@@ -44,21 +43,32 @@ struct Place {
   __device__ bool has(int g) const { return row(g) < end; }
 };
 
-// Calls body(Place<rows, 4>) for this thread's share of `count` elements, placed such that vectors of `out` (`bytes` per element) are aligned; then
-// body(Place<1, 1>) for single elements before and after the vectors, or for all elements if `one_by_one`.
+// Calls body(Place<rows, 4>) for this thread's part of tile `tile` and of every `across`-th one after it, of `count` elements, placed such that vectors
+// of `out` (`bytes` per element) are aligned; then body(Place<1, 1>) for single elements before and after the vectors, or for all elements if
+// `one_by_one`.
 template <int rows, class Body>
-__device__ __forceinline__ void for_each(const void* out, int64_t bytes, int64_t count, Body body, bool one_by_one = false) {
-  const int64_t vector = kWidth * bytes < 16 ? kWidth * bytes : 16;
-  const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out)) & (vector - 1);
-  const int64_t before = misaligned == 0 ? 0 : (vector - misaligned) / bytes, head = before < count && !one_by_one ? before : count;
+__device__ __forceinline__ void for_each(const void* out, int64_t bytes, int64_t count, uint32_t tile, uint32_t across, Body body,
+                                         bool one_by_one = false) {
+  const auto size = static_cast<uint32_t>(bytes), vector = kWidth * size < 16 ? kWidth * size : 16;
+  const auto misaligned = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out)) & (vector - 1);
+  // Sizes are powers of two; a division would take 20 instructions.
+  const int64_t before = misaligned == 0 ? 0 : (vector - misaligned) >> (size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3);
+  const int64_t head = before < count && !one_by_one ? before : count;
   const int64_t body_count = (count - head) / kWidth * kWidth, end = head + body_count;
-  const int64_t step = gridDim.x * elements<rows>;
-  for (int64_t first = head + blockIdx.x * elements<rows> + threadIdx.x * kWidth; first < end; first += step) body(Place<rows, kWidth>{first, end});
+  const int64_t step = across * elements<rows>;
 #pragma unroll 1
-  for (int64_t n = int64_t{blockIdx.x} * kThreads + threadIdx.x; n < count - body_count; n += int64_t{gridDim.x} * kThreads) {
+  for (int64_t first = head + tile * elements<rows> + threadIdx.x * kWidth; first < end; first += step) body(Place<rows, kWidth>{first, end});
+#pragma unroll 1
+  for (int64_t n = int64_t{tile} * kThreads + threadIdx.x; n < count - body_count; n += int64_t{across} * kThreads) {
     const int64_t e = n < head ? n : n + body_count;
     body(Place<1, 1>{e, e + 1});
   }
+}
+
+// The same for a grid whose blocks along x share a run.
+template <int rows, class Body>
+__device__ __forceinline__ void for_each(const void* out, int64_t bytes, int64_t count, Body body, bool one_by_one = false) {
+  for_each<rows>(out, bytes, count, blockIdx.x, gridDim.x, body, one_by_one);
 }
 
 template <class T>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element-wise loops of device code with 16-byte accesses, the widest available. With 1 or 4 bytes per access, too few bytes are in flight to
-// saturate the memory. uint8 brightness reaches 0.72 of the copy bandwidth of an H100, float32 0.95; tests/test_machine_code.py checks that the
-// machine code contains LDG.E.128 and STG.E.128.
+// saturate the memory. tests/core/native/test_machine_code.py checks that the machine code contains LDG.E.128 and STG.E.128.
 #pragma once
 
 #include <cstdint>
@@ -77,47 +76,72 @@ __device__ __forceinline__ void store_some(const T (&from)[N], int64_t n, T* to)
   }
 }
 
-// out[i] = f(in[i]) for all i, shared by all threads of the blocks along x. A thread processes as many elements at a time as fill 16 bytes of the
-// wider type, so neighboring threads access neighboring bytes on both sides. Any alignment: vectors start where `out` is aligned; if `in` is not
-// aligned there, it is read element by element (a ragged sample that follows one with an odd number of bytes).
+// The vectors of a tile for each thread: loads in flight. Four blocks of 256 threads with 32 bytes each are 32 KB per multiprocessor, twice what covers
+// the latency of an H100's memory at full bandwidth (computed); more vectors would unroll a functor of bytes 64 times.
+constexpr int kVectorThreads = 256, kVectorsInFlight = 2;
+
+// Elements of a vector: 16 bytes of the wider type, so neighboring threads access neighboring bytes on both sides.
+template <class In, class Out>
+constexpr int kVectorElements = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
+
+// out[i] = f(in[i]) for the elements of tile `tile`, of kVectorThreads * kVectorsInFlight vectors, and of every `across`-th one after it. Any alignment:
+// vectors start where `out` is aligned; if `in` is not aligned there, it is read element by element (a view at an odd offset).
 template <class In, class Out, class F>
-__device__ void for_each_vector(const In* in, Out* out, int64_t count, F f) {
-  constexpr int kCount = 16 / (sizeof(In) > sizeof(Out) ? sizeof(In) : sizeof(Out));
+__device__ __forceinline__ void map_vectors(const In* in, Out* out, int64_t count, uint32_t tile, uint32_t across, F f) {
+  constexpr int kCount = kVectorElements<In, Out>;
+  constexpr int64_t kTile = int64_t{kVectorThreads} * kVectorsInFlight;
   using From = AlignedVector<In, kCount>;
   using To = AlignedVector<Out, kCount>;
-  const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) % sizeof(To)) / static_cast<int64_t>(sizeof(Out));
+  const auto misaligned = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(out) % sizeof(To)) / static_cast<uint32_t>(sizeof(Out));
   const int64_t before = misaligned == 0 ? 0 : kCount - misaligned, head = before < count ? before : count;
-  const int64_t vectors = (count - head) / kCount, single = count - vectors * kCount;
-  const int64_t first = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, stride = int64_t{gridDim.x} * blockDim.x;
+  const int64_t vectors = (count - head) / kCount;
   const auto* const from = reinterpret_cast<const From*>(in + head);
   auto* const to = reinterpret_cast<To*>(out + head);
   const bool aligned = reinterpret_cast<uintptr_t>(from) % sizeof(From) == 0;
-  const auto transform = [&](const From& a, To* b) {
-    To result;
+  for (int64_t first = tile * kTile; first < vectors; first += across * kTile) {
+    const int here = static_cast<int>(min(vectors - first, kTile));
+    From loaded[kVectorsInFlight] = {};
+    if (aligned) {
 #pragma unroll
-    for (int e = 0; e < kCount; ++e) result.element[e] = f(a.element[e]);
-    To::store(result, b);
-  };
-  if (aligned) {
-    // Two loads in flight at a time.
-    for (int64_t v = first; v < vectors; v += 2 * stride) {
-      const bool two = v + stride < vectors;
-      const From a = From::load(from + v), b = From::load(from + (two ? v + stride : v));
-      transform(a, to + v);
-      if (two) transform(b, to + v + stride);
+      for (int v = 0; v < kVectorsInFlight; ++v) {
+        const int at = v * kVectorThreads + static_cast<int>(threadIdx.x);
+        if (at < here) loaded[v] = From::load(from + first + at);
+      }
+    } else {
+#pragma unroll
+      for (int v = 0; v < kVectorsInFlight; ++v) {
+        const int at = v * kVectorThreads + static_cast<int>(threadIdx.x);
+        if (at >= here) continue;
+#pragma unroll
+        for (int e = 0; e < kCount; ++e) loaded[v].element[e] = in[head + (first + at) * kCount + e];
+      }
     }
-  } else {
-    for (int64_t v = first; v < vectors; v += stride) {
-      From a;
 #pragma unroll
-      for (int e = 0; e < kCount; ++e) a.element[e] = in[head + v * kCount + e];
-      transform(a, to + v);
+    for (int v = 0; v < kVectorsInFlight; ++v) {
+      const int at = v * kVectorThreads + static_cast<int>(threadIdx.x);
+      if (at >= here) continue;
+      To result;
+#pragma unroll
+      for (int e = 0; e < kCount; ++e) result.element[e] = f(loaded[v].element[e]);
+      To::store(result, to + first + at);
     }
   }
-  for (int64_t i = first; i < single; i += stride) {
-    const int64_t e = i < head ? i : vectors * kCount + i;
+  if (tile > 0) return;
+  // Fewer elements than two vectors have are left, before and after.
+  const int rest = static_cast<int>(count - vectors * kCount);
+  if (static_cast<int>(threadIdx.x) < rest) {
+    const int64_t e = threadIdx.x < head ? threadIdx.x : vectors * kCount + threadIdx.x;
     out[e] = f(in[e]);
   }
+}
+
+// Calls f with a tag of the unsigned integer of the given number of bytes.
+template <class F>
+__device__ __forceinline__ void for_bytes(int64_t bytes, F f) {
+  if (bytes == 1) f(TypeTag<uint8_t>{});
+  else if (bytes == 2) f(TypeTag<uint16_t>{});
+  else if (bytes == 4) f(TypeTag<uint32_t>{});
+  else f(TypeTag<uint64_t>{});
 }
 
 // Calls visit with the tags of both types if they are types that images have on a GPU, for which a specialized loop pays off; otherwise returns

@@ -18,6 +18,9 @@
 #include "ndd/elementwise/rows.h"
 #include "ndd/random/random.h"
 #include "ndd/simd.h"
+#ifdef __CUDACC__
+#include "ndd/elementwise/batch_tiles.cuh"
+#endif
 
 namespace ndd {
 
@@ -85,43 +88,70 @@ struct Run {
   void* out;
 };
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kResident = 3;  // 80 registers for a thread: with 64, some are spilled
+constexpr int kBlocksOfThread = 4;  // Philox blocks, of four elements each, for each tile that a thread begins
+constexpr int kTile = kThreads * kBlocksOfThread * 4;
 
-// Each thread computes one Philox block, four elements. That takes some 300 issue slots, so the kernel is bound by arithmetic: half of the bandwidth
-// for float32, less for narrower types. Every element is read and written once, four at a time.
+// Four elements of any type, which are loaded before their noise is computed.
+struct RawElements {
+  alignas(16) unsigned char bytes[32];
+
+  template <class T>
+  __device__ __forceinline__ void load(const T* from, int64_t n) {
+    T elements[4] = {};
+    load_some(from, n, elements);
+    memcpy(bytes, elements, sizeof(elements));
+  }
+  template <class T>
+  __device__ __forceinline__ void get(T (&elements)[4]) const {
+    memcpy(elements, bytes, sizeof(elements));
+  }
+};
+
+// Each thread computes one Philox block, four elements, at a time. That takes some 300 issue slots, so the kernel is bound by arithmetic: half of the
+// bandwidth for float32, less for narrower types. Every element is read and written once, four at a time.
 template <class F>
-__global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t count, DType dtype) {
-  // Samples along y, their elements along x, both with strides: the grid may be smaller than the batch.
-  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+__global__ void __launch_bounds__(kThreads, kResident) run_gpu(const __grid_constant__ TableRows<Run<F>> runs, BatchTiles batch, DType dtype) {
+  for_each_tile(batch, [&](uint32_t k, uint32_t tile) {
     const Run<F> run = runs[k];
-    const int64_t stride = int64_t{gridDim.x} * kThreads * 4;
-    for (int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * 4; begin < run.count; begin += stride) {
-      float values[4] = {}, noise[4] = {};
-      if (F::kReadsInput) {
+    assume_global(run.in, run.out);
+    const bool keeps = run.f.keeps();
+    for (int64_t first = int64_t{tile} * kTile; first < run.count; first += int64_t{batch.across.value} * kTile) {
+#pragma unroll 1
+      for (int b = 0; b < kBlocksOfThread; ++b) {
+        const int64_t begin = first + (b * kThreads + static_cast<int>(threadIdx.x)) * 4, left = run.count - begin;
+        if (left <= 0) break;
+        RawElements raw;
+        for_bytes(item_bytes(dtype), [&](auto tag) {
+          using Bits = typename decltype(tag)::type;
+          raw.load(static_cast<const Bits*>(run.in) + begin, left);
+        });
+        float values[4] = {}, noise[4] = {};
+        if (F::kReadsInput) {
+          for_dtype(dtype, [&](auto tag) {
+            typename decltype(tag)::type in[4];
+            raw.get(in);
+#pragma unroll
+            for (int e = 0; e < 4; ++e) values[e] = static_cast<float>(in[e]);
+          });
+        }
+        if (!keeps) {
+          uint32_t words[4];
+          run.stream.compute(static_cast<uint32_t>(begin / 4), words);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) run.f(values + e, words + e, 1, noise + e);
+        }
         for_dtype(dtype, [&](auto tag) {
           using T = typename decltype(tag)::type;
-          T in[4] = {};
-          load_some(static_cast<const T*>(run.in) + begin, run.count - begin, in);
+          T in[4], result[4];
+          raw.get(in);
 #pragma unroll
-          for (int e = 0; e < 4; ++e) values[e] = static_cast<float>(in[e]);
+          for (int e = 0; e < 4; ++e) result[e] = keeps ? in[e] : F::combine(in[e], noise[e]);
+          store_some(result, left, static_cast<T*>(run.out) + begin);
         });
       }
-      if (!run.f.keeps()) {
-        uint32_t words[4];
-        run.stream.compute(static_cast<uint32_t>(begin / 4), words);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) run.f(values + e, words + e, 1, noise + e);
-      }
-      for_dtype(dtype, [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        T in[4] = {}, result[4];
-        load_some(static_cast<const T*>(run.in) + begin, run.count - begin, in);
-#pragma unroll
-        for (int e = 0; e < 4; ++e) result[e] = run.f.keeps() ? in[e] : F::combine(in[e], noise[e]);
-        store_some(result, run.count - begin, static_cast<T*>(run.out) + begin);
-      });
     }
-  }
+  });
 }
 
 template <class F>
@@ -129,10 +159,9 @@ void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dt
   int64_t most = 0;
   for (const Run<F>& run : runs) most = std::max(most, run.count);
   if (most == 0) return;
-  const CudaTable<Run<F>> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size());
-  const dim3 grid = batch_grid(most, kThreads * 4, count);
-  run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, dtype);
+  const KernelTable<Run<F>> table(runs);
+  const BatchTiles batch = batch_tiles(most, kTile, static_cast<int64_t>(runs.size()));
+  run_gpu<<<resident_blocks(batch, kResident), kThreads, 0, current_cuda_stream()>>>(table.rows(), batch, dtype);
   check_launch(op.c_str());
 }
 #endif

@@ -93,6 +93,14 @@ NDD_HD float normal_of(uint32_t word) {
   const float w = -log_of(rest * (2.0f - rest));
   // Both polynomials have the same degree, so that selecting coefficients replaces a branch.
   const bool tail = w >= 5.0f;
+#ifdef __CUDA_ARCH__
+  // The same operations, with a branch: one of 290 numbers is in the tail, and selecting every coefficient takes as long as the polynomial.
+  constexpr float kInner[] = {2.123313224f,     0.3488036424f,    -0.005906121861f, -0.001774316865f,
+                              0.0003073595701f, -5.790068204e-6f, -4.505520566e-6f, 4.463724978e-7f};
+  constexpr float kTail[] = {4.717087585f,    1.424626288f,     0.004669332371f,  -0.002849841429f,
+                             0.001411822206f, -0.001096622787f, 0.0007984446187f, -0.0002395587391f};
+  const float p = tail ? polynomial(sqrtf(w) - 3.5f, kTail) : polynomial(w - 2.5f, kInner);
+#else
   const float y = tail ? sqrtf(w) - 3.5f : w - 2.5f;
   float p = tail ? -0.0002395587391f : 4.463724978e-7f;
   p = p * y + (tail ? 0.0007984446187f : -4.505520566e-6f);
@@ -102,6 +110,7 @@ NDD_HD float normal_of(uint32_t word) {
   p = p * y + (tail ? 0.004669332371f : -0.005906121861f);
   p = p * y + (tail ? 1.424626288f : 0.3488036424f);
   p = p * y + (tail ? 4.717087585f : 2.123313224f);
+#endif
   return x * p;
 }
 

@@ -22,6 +22,7 @@
 #include "ndd/stream/stream.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
+#include "ndd/elementwise/batch_tiles.cuh"
 #include "ndd/elementwise/vectors.cuh"
 #endif
 
@@ -97,31 +98,37 @@ struct Run {
   void* out;
 };
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kResident = 4;
+constexpr int kBlocksOfThread = 4;  // Philox blocks for each tile that a thread begins
 
-// Each thread computes one Philox block (80 to 100 issue slots) and stores once. According to the machine code this is bound by arithmetic: about at
-// the memory bandwidth for four float32 (16 bytes), below it for narrower types and for functors with much arithmetic of their own.
+// Each thread computes one Philox block (80 to 100 issue slots) and stores once, at a time. According to the machine code this is bound by arithmetic:
+// about at the memory bandwidth for four float32 (16 bytes), below it for narrower types and for functors with much arithmetic of their own.
 template <class F>
-__global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t count, DType dtype) {
-  constexpr int kEach = static_cast<int>(per_block<F>);
-  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+__global__ void __launch_bounds__(kThreads, kResident) run_gpu(const __grid_constant__ TableRows<Run<F>> runs, BatchTiles batch, DType dtype) {
+  constexpr int kEach = static_cast<int>(per_block<F>), kTile = kThreads * kBlocksOfThread * kEach;
+  for_each_tile(batch, [&](uint32_t k, uint32_t tile) {
     const Run<F> run = runs[k];
-    const int64_t stride = int64_t{gridDim.x} * kThreads * kEach;
-    for (int64_t begin = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * kEach; begin < run.count; begin += stride) {
-      uint32_t words[4];
-      run.stream.compute(static_cast<uint32_t>(begin / kEach), words);
-      typename F::Value values[kEach];
+    assume_global(run.out);
+    for (int64_t first = int64_t{tile} * kTile; first < run.count; first += int64_t{batch.across.value} * kTile) {
+#pragma unroll 1
+      for (int b = 0; b < kBlocksOfThread; ++b) {
+        const int64_t begin = first + (b * kThreads + static_cast<int>(threadIdx.x)) * kEach;
+        if (begin >= run.count) break;
+        uint32_t words[4];
+        run.stream.compute(static_cast<uint32_t>(begin / kEach), words);
+        typename F::Value values[kEach];
 #pragma unroll
-      for (int e = 0; e < kEach; ++e) values[e] = element(run.f, words, e);
-      for_dtype(dtype, [&](auto tag) {
-        using Out = typename decltype(tag)::type;
-        Out result[kEach];
+        for (int e = 0; e < kEach; ++e) values[e] = element(run.f, words, e);
+        for_dtype(dtype, [&](auto tag) {
+          using Out = typename decltype(tag)::type;
+          Out result[kEach];
 #pragma unroll
-        for (int e = 0; e < kEach; ++e) result[e] = saturate<Out>(values[e]);
-        store_some(result, run.count - begin, static_cast<Out*>(run.out) + begin);
-      });
+          for (int e = 0; e < kEach; ++e) result[e] = saturate<Out>(values[e]);
+          store_some(result, run.count - begin, static_cast<Out*>(run.out) + begin);
+        });
+      }
     }
-  }
+  });
 }
 
 template <class F>
@@ -129,10 +136,9 @@ void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dt
   int64_t most = 0;
   for (const Run<F>& run : runs) most = std::max(most, run.count);
   if (most == 0) return;
-  const CudaTable<Run<F>> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size());
-  const dim3 grid = batch_grid(most, kThreads * per_block<F>, count);
-  run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, dtype);
+  const KernelTable<Run<F>> table(runs);
+  const BatchTiles batch = batch_tiles(most, kThreads * kBlocksOfThread * per_block<F>, static_cast<int64_t>(runs.size()));
+  run_gpu<<<resident_blocks(batch, kResident), kThreads, 0, current_cuda_stream()>>>(table.rows(), batch, dtype);
   check_launch(op.c_str());
 }
 #endif

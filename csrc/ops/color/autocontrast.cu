@@ -12,6 +12,7 @@
 #include "ops/color/bytes.h"
 #include "ops/color/levels.h"
 #ifdef __CUDACC__
+#include "ndd/color/pixels.cuh"
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
 #include "ndd/reduce/block.cuh"
@@ -182,10 +183,11 @@ struct Extremes {
 };
 
 // The extremes of each part of a channel. Parts are merged by the next kernel, which saves initialized memory and atomics.
-__global__ void __launch_bounds__(kThreads) extremes_gpu(const Run* runs, int64_t count, DType dtype, Extremes* parts) {
+__global__ void __launch_bounds__(kThreads) extremes_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, Extremes* parts) {
   __shared__ Extremes shared[kThreads];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
+    assume_global(run.in, run.out);
     float low = INFINITY, high = -INFINITY;
     for_dtype(dtype, [&](auto tag) {
       const auto* const from = static_cast<const typename decltype(tag)::type*>(run.in);
@@ -200,9 +202,11 @@ __global__ void __launch_bounds__(kThreads) extremes_gpu(const Run* runs, int64_
   }
 }
 
-__global__ void __launch_bounds__(kThreads) stretch_gpu(const Run* runs, int64_t count, DType dtype, float white, bool whole, const Extremes* parts) {
+__global__ void __launch_bounds__(kThreads)
+    stretch_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, float white, bool whole, const Extremes* parts) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
+    assume_global(run.in, run.out);
     Extremes all = parts[k * kParts];
     for (int part = 1; part < kParts; ++part) all = all.merged_with(parts[k * kParts + part]);
     const Stretch stretch(all.least, all.largest, white, whole);
@@ -216,7 +220,116 @@ __global__ void __launch_bounds__(kThreads) stretch_gpu(const Run* runs, int64_t
   }
 }
 
+// --- Bytes, by ndd/color/pixels.cuh ---------------------------------------------------------------------
+
+struct Nothing {};
+using ByteRun = pixels::PixelRun<Nothing>;
+
+// The extremes of kChannels interleaved channels.
+template <int kChannels>
+struct ByteExtremes {
+  uint32_t (*least)[kChannels], (*largest)[kChannels];
+
+  __device__ __forceinline__ void add(uint32_t level, int c) const {
+    (*least)[c] = min((*least)[c], level);
+    (*largest)[c] = max((*largest)[c], level);
+  }
+  __device__ __forceinline__ void operator()(int64_t, const uint32_t (&in)[kChannels], uint32_t (&)[1]) const {
+#pragma unroll
+    for (int e = 0; e < 4 * kChannels; ++e) add(pixels::byte_of(in[e / 4], e % 4), e % kChannels);
+  }
+  __device__ __forceinline__ void look_at(const uint8_t* in) const {
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c) add(in[c], c);
+  }
+};
+
+template <int kChannels>
+__global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
+    byte_extremes_gpu(const __grid_constant__ TableRows<ByteRun> runs, int64_t count, Extremes* parts) {
+  __shared__ uint4 stages[pixels::kWarps * pixels::kStage];
+  __shared__ Extremes shared[kThreads];
+  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+    const ByteRun run = runs[k];
+    assume_global(run.in);
+    uint32_t least[kChannels], largest[kChannels];
+    for (int c = 0; c < kChannels; ++c) least[c] = 255, largest[c] = 0;
+    const ByteExtremes<kChannels> extremes{&least, &largest};
+    pixels::map_pixels<kChannels, 0>(run.in, nullptr, run.pixels, run.head, blockIdx.x, kParts, stages, extremes);
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c) {
+      const Extremes own{static_cast<float>(least[c]), static_cast<float>(largest[c])};
+      const Extremes all = reduce_block(shared, own, [](const Extremes& a, const Extremes& b) { return a.merged_with(b); });
+      if (threadIdx.x == 0) parts[(k * kChannels + c) * kParts + blockIdx.x] = all;
+    }
+  }
+}
+
+// A table of all levels for each channel takes less than a division for each element. The lanes of a warp find bytes in two wavefronts at most.
+template <int kChannels>
+struct ByteStretch {
+  const uint8_t* tables;
+
+  __device__ __forceinline__ void operator()(int64_t, const uint32_t (&in)[kChannels], uint32_t (&out)[kChannels]) const {
+    pixels::map_each(in, out, [&](const uint32_t (&levels)[kChannels], uint32_t (&stretched)[kChannels]) {
+#pragma unroll
+      for (int c = 0; c < kChannels; ++c) stretched[c] = tables[c * kLevels + levels[c]];
+    });
+  }
+};
+
+// Tiles that share the tables, whose levels take a division of each thread, and two barriers.
+constexpr int kTilesOfTables = 4;
+
+template <int kChannels>
+__global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
+    byte_stretch_gpu(const __grid_constant__ TableRows<ByteRun> runs, BatchTiles batch, const Extremes* parts) {
+  static_assert(kParts == 32 && kThreads == kLevels);  // a lane for each part, a thread for each level
+  __shared__ uint4 stages[pixels::kWarps * pixels::kStage];
+  __shared__ uint8_t tables[kChannels * kLevels];
+  for_each_tile(batch, [&](uint32_t k, uint32_t tile) {
+    const ByteRun run = runs[k];
+    assume_global(run.in, run.out);
+    __syncthreads();  // the last tables are not read any more
+#pragma unroll
+    for (int c = 0; c < kChannels; ++c) {
+      Extremes all = parts[(k * kChannels + c) * kParts + threadIdx.x % 32];
+      for (int d = 1; d < 32; d *= 2)
+        all = all.merged_with({__shfl_xor_sync(0xFFFFFFFFu, all.least, d), __shfl_xor_sync(0xFFFFFFFFu, all.largest, d)});
+      const Stretch stretch(all.least, all.largest, 255.0f, true);
+      tables[c * kLevels + threadIdx.x] = static_cast<uint8_t>(stretch(static_cast<float>(threadIdx.x)));
+    }
+    __syncthreads();
+    pixels::map_pixels<kChannels, kChannels>(run.in, run.out, run.pixels, run.head, tile, batch.across.value, stages, ByteStretch<kChannels>{tables});
+  });
+}
+
+// Returns false, without launching, if not all planes have that number of channels and can be aligned.
+template <int kChannels>
+bool launch_bytes(const Samples& in, const Samples& out, int64_t leading, bool interleaved) {
+  std::vector<ByteRun> runs;
+  for (int64_t i = 0; i < in.size(); ++i) {
+    const PixelPlanes p(in, i, leading, interleaved);
+    if (p.channels != kChannels) return false;
+    for (int64_t k = 0; k < p.planes && p.pixels > 0; ++k)
+      runs.push_back({static_cast<const uint8_t*>(in.data(i)) + k * p.volume(), static_cast<uint8_t*>(out.data(i)) + k * p.volume(), p.pixels, {}});
+  }
+  if (!pixels::align_runs<kChannels, kChannels>(runs)) return false;
+  if (runs.empty()) return true;
+  const auto count = static_cast<int64_t>(runs.size());
+  const KernelTable<ByteRun> table(runs);
+  const CudaBuffer parts(count * kChannels * kParts * static_cast<int64_t>(sizeof(Extremes)));
+  auto* const extremes = static_cast<Extremes*>(parts.data());
+  const BatchTiles batch = batch_tiles(pixels::most_pixels(runs), kTilesOfTables * pixels::kTile, count);
+  const cudaStream_t stream = current_cuda_stream();
+  byte_extremes_gpu<kChannels><<<batch_grid(kParts, 1, count), pixels::kThreads, 0, stream>>>(table.rows(), count, extremes);
+  byte_stretch_gpu<kChannels><<<resident_blocks(batch, pixels::kResident), pixels::kThreads, 0, stream>>>(table.rows(), batch, extremes);
+  return true;
+}
+
 void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bool interleaved) {
+  if (in.dtype() == DType::uint8 && (launch_bytes<3>(in, out, leading, interleaved) || launch_bytes<1>(in, out, leading, interleaved)))
+    return check_launch("autocontrast");
   std::vector<Run> runs;
   int64_t max_pixels = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
@@ -230,12 +343,12 @@ void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bo
   }
   if (runs.empty()) return;
   const auto count = static_cast<int64_t>(runs.size());
-  const CudaTable<Run> table(runs);
+  const KernelTable<Run> table(runs);
   const CudaBuffer parts(count * kParts * static_cast<int64_t>(sizeof(Extremes)));
   const cudaStream_t stream = current_cuda_stream();
-  extremes_gpu<<<batch_grid(kParts, 1, count), kThreads, 0, stream>>>(table.data(), count, in.dtype(), static_cast<Extremes*>(parts.data()));
+  extremes_gpu<<<batch_grid(kParts, 1, count), kThreads, 0, stream>>>(table.rows(), count, in.dtype(), static_cast<Extremes*>(parts.data()));
   stretch_gpu<<<batch_grid(max_pixels, 8 * kThreads, count), kThreads, 0, stream>>>(
-      table.data(), count, in.dtype(), value_range(in.dtype()), !is_floating_dtype(in.dtype()), static_cast<const Extremes*>(parts.data()));
+      table.rows(), count, in.dtype(), value_range(in.dtype()), !is_floating_dtype(in.dtype()), static_cast<const Extremes*>(parts.data()));
   check_launch("autocontrast");
 }
 #endif

@@ -8,6 +8,7 @@
 #include "ndd/stream/stream.h"
 #include "ops/color/levels.h"
 #ifdef __CUDACC__
+#include "ndd/color/pixels.cuh"
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
 #endif
@@ -77,9 +78,34 @@ void run_cpu(const Run& run, DType dtype) {
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
 
-__global__ void __launch_bounds__(kThreads) run_gpu(const Run* runs, int64_t count, DType dtype, bool whole) {
+// Pixels of three bytes.
+template <int kOut>
+struct GrayBytes {
+  __device__ __forceinline__ void operator()(int64_t, const uint32_t (&in)[3], uint32_t (&out)[kOut]) const {
+    pixels::map_each(in, out, [](const uint32_t (&rgb)[3], uint32_t (&level)[kOut]) {
+      const float gray = gray_level<true>(static_cast<float>(rgb[0]), static_cast<float>(rgb[1]), static_cast<float>(rgb[2]));
+#pragma unroll
+      for (uint32_t& value : level) value = static_cast<uint32_t>(gray);
+    });
+  }
+};
+
+// Returns false, without launching, if not all runs are interleaved colors of bytes.
+template <int kOut>
+bool launch_bytes(const std::vector<Run>& runs) {
+  std::vector<pixels::PixelRun<GrayBytes<kOut>>> bytes;
+  for (const Run& run : runs) {
+    if (run.from.planar || run.from.channels != 3 || run.to.channels != kOut) return false;
+    bytes.push_back({static_cast<const uint8_t*>(run.in), static_cast<uint8_t*>(run.out), run.from.pixels, {}});
+  }
+  return pixels::launch<3, kOut>(bytes);
+}
+
+// Any type and any order of channels, a pixel of each thread at a time.
+__global__ void __launch_bounds__(kThreads) run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, bool whole) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
+    assume_global(run.in, run.out);
     for (int64_t p = int64_t{blockIdx.x} * kThreads + threadIdx.x; p < run.from.pixels; p += int64_t{gridDim.x} * kThreads) {
       for_dtype(dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
@@ -120,10 +146,11 @@ void grayscale(const Tensor& input, const MaybeTensor& input_shapes, bool planar
         max_pixels = std::max(max_pixels, run.from.pixels);
       });
     if (runs.empty() || max_pixels == 0) return;
-    const CudaTable<Run> table(runs);
+    if (in.dtype() == DType::uint8 && (launch_bytes<1>(runs) || launch_bytes<3>(runs))) return check_launch("grayscale");
+    const KernelTable<Run> table(runs);
     const auto count = static_cast<int64_t>(runs.size());
     const dim3 grid = batch_grid(max_pixels, 4 * kThreads, count);
-    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.data(), count, in.dtype(), !is_floating_dtype(in.dtype()));
+    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, in.dtype(), !is_floating_dtype(in.dtype()));
     return check_launch("grayscale");
   }
 #endif

@@ -6,6 +6,7 @@
 #include "ndd/kernel.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
+#include "ndd/elementwise/batch_tiles.cuh"
 #include "ndd/elementwise/saturate.h"
 #include "ndd/elementwise/tiles.cuh"
 #include "ndd/elementwise/vectors.cuh"
@@ -30,6 +31,8 @@ void stream_run(const char* from, DType in, int64_t n, char* to, DType out) {
 }
 
 #ifdef __CUDACC__
+constexpr int kResident = 4;  // blocks of a multiprocessor, as in pointwise.h
+
 // Converts through T, which holds every value of the input's type.
 template <class T>
 __device__ void convert_tiles(const void* from, DType in, int64_t n, void* to, DType out) {
@@ -48,15 +51,15 @@ bool is_common(DType in, DType out) {
   return for_common_pair(in, out, [](auto, auto) {});
 }
 
-__global__ void __launch_bounds__(256) convert_gpu(const void* from, DType in, int64_t n, void* to, DType out) {
+__global__ void __launch_bounds__(kVectorThreads, kResident) convert_gpu(const void* from, DType in, int64_t n, void* to, DType out) {
   for_common_pair(in, out, [&](auto in_tag, auto out_tag) {
     using In = typename decltype(in_tag)::type;
     using Out = typename decltype(out_tag)::type;
-    for_each_vector(static_cast<const In*>(from), static_cast<Out*>(to), n, [](In value) { return saturate<Out>(value); });
+    map_vectors(static_cast<const In*>(from), static_cast<Out*>(to), n, blockIdx.x, gridDim.x, [](In value) { return saturate<Out>(value); });
   });
 }
 
-__global__ void __launch_bounds__(256) convert_others_gpu(const void* from, DType in, int64_t n, void* to, DType out) {
+__global__ void __launch_bounds__(kVectorThreads, kResident) convert_others_gpu(const void* from, DType in, int64_t n, void* to, DType out) {
   // The narrowest type that is exact: double does not hold all 64-bit integers, float no 32-bit ones.
   if (in == DType::int64) return convert_tiles<int64_t>(from, in, n, to, out);
   if (in == DType::uint64) return convert_tiles<uint64_t>(from, in, n, to, out);
@@ -70,10 +73,11 @@ void convert_all(const char* op, const Tensor& input, const MaybeTensor& input_s
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     // The samples of a batch lie behind each other in both tensors, in the same places: one run of elements.
-    const int64_t n = input.numel(), blocks = std::min<int64_t>((n + 4095) / 4096, 1 << 16);
+    const int64_t n = input.numel();
     if (n == 0) return;
     const auto kernel = is_common(in.dtype(), out.dtype()) ? convert_gpu : convert_others_gpu;
-    kernel<<<static_cast<unsigned>(blocks), 256, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, output.data_ptr(), out.dtype());
+    const unsigned blocks = resident_blocks(batch_tiles(n, tiles::elements<2>, 1), kResident);
+    kernel<<<blocks, kVectorThreads, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, output.data_ptr(), out.dtype());
     return check_launch(op);
   }
 #endif

@@ -10,7 +10,9 @@
 #include "ndd/kernel.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
+#include "ndd/elementwise/batch_tiles.cuh"
 #include "ndd/elementwise/tiles.cuh"
+#include "ndd/elementwise/vectors.cuh"
 #endif
 
 namespace ndd {
@@ -98,10 +100,11 @@ void stream_run(const char* from, DType in, int64_t n, const Entries& entries, c
 
 #ifdef __CUDACC__
 constexpr int64_t kSharedBytes = 8192;  // of a table: 2047 entries of float32
+constexpr int kResident = 4;  // blocks of a multiprocessor, as in pointwise.h
 
 // Small tables are copied to shared memory, where the 32 lanes of a warp find their entries in 2 to 4 wavefronts; of the first-level cache each would take
 // one for every line of the table.
-__global__ void __launch_bounds__(tiles::kThreads)
+__global__ void __launch_bounds__(tiles::kThreads, kResident)
     look_up_gpu(const void* from, DType in, int64_t n, const __grid_constant__ TableRows<char> entries, int32_t size, int64_t bytes, void* to) {
   __shared__ uint64_t shared[kSharedBytes / sizeof(uint64_t)];
   const char* const table = entries.data();
@@ -110,6 +113,11 @@ __global__ void __launch_bounds__(tiles::kThreads)
   // All threads copy a part; the barrier is outside of any condition.
   for (int64_t k = threadIdx.x; small && k < table_bytes; k += tiles::kThreads) reinterpret_cast<char*>(shared)[k] = table[k];
   __syncthreads();
+  if (in == DType::uint8 && bytes == 1 && small) {  // the table has all levels
+    const auto* const levels = reinterpret_cast<const uint8_t*>(shared);
+    return map_vectors(static_cast<const uint8_t*>(from), static_cast<uint8_t*>(to), n, blockIdx.x, gridDim.x,
+                       [&](uint8_t key) { return levels[key]; });
+  }
   tiles::for_each<2>(to, bytes, n, [&](auto at) {
     constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
     // First the places in the table, in the type of the keys, then the entries in the type of the output.
@@ -140,11 +148,12 @@ void lookup_table(const Tensor& input, const MaybeTensor& input_shapes, const Te
   const auto entries = entries_of(values, default_value, out.dtype(), in.dtype() == DType::uint8);
 #ifdef __CUDACC__
   if (input.is_cuda()) {
-    const int64_t n = input.numel(), blocks = std::min<int64_t>(tiles::blocks<2>(n), 1056);  // 8 for each of 132 processors
+    const int64_t n = input.numel();
     if (n == 0) return;
+    const unsigned blocks = resident_blocks(batch_tiles(n, tiles::elements<2>, 1), kResident);
     const KernelTable<char> table(entries->bytes);
-    look_up_gpu<<<static_cast<unsigned>(blocks), tiles::kThreads, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, table.rows(),
-                                                                                              entries->size, out.item_bytes(), output.data_ptr());
+    look_up_gpu<<<blocks, tiles::kThreads, 0, current_cuda_stream()>>>(input.data_ptr(), in.dtype(), n, table.rows(), entries->size, out.item_bytes(),
+                                                                       output.data_ptr());
     return check_launch("lookup_table");
   }
 #endif

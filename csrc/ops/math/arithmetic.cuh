@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ndd/cuda.h"
+#include "ndd/elementwise/batch_tiles.cuh"
 #include "ndd/elementwise/broadcast.h"
 #include "ndd/elementwise/tiles.cuh"
 #include "ops/math/arithmetic.h"
@@ -114,8 +115,16 @@ __device__ __forceinline__ void clamp_from_below(T (&a)[rows][width], const T (&
     for (int e = 0; e < width; ++e) a[g][e] = a[g][e] < low[g][e] ? low[g][e] : a[g][e];
 }
 
+// Rows of four elements of a thread. Four are 16 bytes of uint8 in flight, for the two types in which most is computed; 64-bit types have no registers
+// for so many, and functions of the C library are bound by instructions.
 template <class T, bool slow>
-inline constexpr int kRows = slow ? 1 : 2;
+inline constexpr int kRows = slow                                                     ? 1
+                             : std::is_same_v<T, float> || std::is_same_v<T, int32_t> ? 4
+                                                                                      : 2;
+
+// Tiles that a block computes for a run at a time: numbers are read once for all of them, at the latency of two loads one after the other.
+constexpr int kTilesOfNumbers = 4;
+constexpr int resident_of(bool slow, size_t bytes) { return slow || bytes == 8 ? 3 : 4; }
 
 // a = op(a, b), element by element. A function of the C library has up to 300 instructions: the loop over the elements is not unrolled, and
 // because registers cannot be indexed, the elements rotate through the first one. All others are unrolled.
@@ -142,10 +151,12 @@ __device__ __forceinline__ void apply(T (&a)[rows][width], T (&b)[rows][width]) 
 
 // The functions of the C library have a separate kernel, because their registers would halve the occupancy of the others.
 template <class T, bool slow>
-__global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 4)
-    run_gpu(const Run* runs, const Broadcast* broadcasts, int64_t count, Types types, Op op, int operands) {
-  for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
+__global__ void __launch_bounds__(tiles::kThreads, resident_of(slow, sizeof(T)))
+    run_gpu(const __grid_constant__ TableRows<Run> runs, const Broadcast* broadcasts, BatchTiles batch, Types types, Op op, int operands) {
+  for_each_tile(batch, [&](uint32_t k, uint32_t tile) {
     const Run& run = runs[k];
+    void* const out = run.out;
+    assume_global(out);
     // Operands that are one number are loaded once by each thread.
     const T first = load_number<T>(run.in[0], types.in[0]), second = operands > 1 ? load_number<T>(run.in[1], types.in[1]) : T{};
     const auto body = [&](auto at) {
@@ -166,33 +177,55 @@ __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 
         constexpr Op kOp = decltype(constant)::value;
         if constexpr (is_slow(kOp) == slow && has_function<T>(kOp)) apply<kOp, slow>(a, b);
       });
-      tiles::store(a, run.out, types.out, at, Store{});
+      tiles::store(a, out, types.out, at, Store{});
     };
-    tiles::for_each<kRows<T, slow>>(run.out, item_bytes(types.out), run.count, body, run.one_by_one);
-  }
+    tiles::for_each<kRows<T, slow>>(out, item_bytes(types.out), run.count, tile, batch.across.value, body, run.one_by_one);
+  });
 }
 
-inline void launch(Op op, DType computed, const Types& types, const std::vector<Run>& runs, std::vector<Broadcast> broadcasts) {
+// Runs whose operands and results continue each other are one: a dense batch, whose second operand is a number that all samples share.
+inline std::vector<Run> join(const std::vector<Run>& runs, const Types& types, int operands) {
+  return join_runs(runs, [&](Run& last, const Run& next) {
+    const auto follows = [&](const void* before, const void* data, DType dtype) {
+      return static_cast<const char*>(before) + last.count * item_bytes(dtype) == data;
+    };
+    bool all = follows(last.out, next.out, types.out) && !last.one_by_one && !next.one_by_one;
+    for (int n = 0; n < operands && all; ++n) {
+      const Operand &a = last.in[n], &b = next.in[n];
+      all = a.order == b.order && (a.order == Order::same         ? follows(a.data, b.data, types.in[n])
+                                   : a.order == Order::one_number ? a.data == b.data
+                                                                  : false);
+    }
+    if (all) last.count += next.count;
+    return all;
+  });
+}
+
+inline void launch(Op op, DType computed, const Types& types, const std::vector<Run>& all_runs, std::vector<Broadcast> broadcasts) {
+  const std::vector<Run> runs = join(all_runs, types, arity(op));
   int64_t max_count = 0;
   for (const Run& run : runs) max_count = std::max(max_count, run.count);
   if (max_count == 0) return;
   // A table must not be empty.
   if (broadcasts.empty()) broadcasts.emplace_back();
-  const CudaTable<Run> table(runs);
+  const KernelTable<Run> table(runs);
   const CudaTable<Broadcast> shapes(broadcasts);
-  const auto count = static_cast<int64_t>(runs.size());
-  const dim3 grid = batch_grid(tiles::blocks<2>(max_count), 1, count);
-  const auto launch = [&](auto kernel) {
-    kernel<<<grid, tiles::kThreads, 0, current_cuda_stream()>>>(table.data(), shapes.data(), count, types, op, arity(op));
+  const auto launch_in = [&](auto tag, auto is_slow_op) {
+    using T = typename decltype(tag)::type;
+    constexpr bool slow = decltype(is_slow_op)::value;
+    const BatchTiles batch = batch_tiles(max_count, kTilesOfNumbers * tiles::elements<kRows<T, slow>>, static_cast<int64_t>(runs.size()));
+    run_gpu<T, slow><<<resident_blocks(batch, resident_of(slow, sizeof(T))), tiles::kThreads, 0, current_cuda_stream()>>>(
+        table.rows(), shapes.data(), batch, types, op, arity(op));
   };
+  const auto launch_floating = [&](auto tag) { is_slow(op) ? launch_in(tag, std::true_type{}) : launch_in(tag, std::false_type{}); };
   switch (computed) {
-    case DType::float32: launch(is_slow(op) ? run_gpu<float, true> : run_gpu<float, false>); break;
-    case DType::float64: launch(is_slow(op) ? run_gpu<double, true> : run_gpu<double, false>); break;
-    case DType::uint32: launch(run_gpu<uint32_t, false>); break;
-    case DType::int64: launch(run_gpu<int64_t, false>); break;
-    case DType::uint64: launch(run_gpu<uint64_t, false>); break;
+    case DType::float32: launch_floating(TypeTag<float>{}); break;
+    case DType::float64: launch_floating(TypeTag<double>{}); break;
+    case DType::uint32: launch_in(TypeTag<uint32_t>{}, std::false_type{}); break;
+    case DType::int64: launch_in(TypeTag<int64_t>{}, std::false_type{}); break;
+    case DType::uint64: launch_in(TypeTag<uint64_t>{}, std::false_type{}); break;
     default:  // int32 and everything narrower
-      launch(run_gpu<int32_t, false>);
+      launch_in(TypeTag<int32_t>{}, std::false_type{});
   }
   check_launch("arithmetic");
 }
