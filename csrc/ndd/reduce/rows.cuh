@@ -19,8 +19,9 @@ namespace ndd::reduce {
 constexpr int kRowThreads = 192, kMaxChannels = 4;
 constexpr int kShortVectors = 256;  // a warp reads rows of up to 4 KB in two turns; a block would keep half of its threads waiting for the others
 // Loads of a thread in flight together. A multiprocessor of an H100 needs some 20 KB in flight to read at full bandwidth (computed); four of 16 bytes
-// in 960 threads are 60 KB, of which a chunk's beginning and end leave half.
+// in 576 threads are 36 KB, of which a chunk's beginning and end leave half. A fourth block would spill registers.
 constexpr int kRowLoads = 4;
+constexpr int kRowBlocks = 3, kMultiprocessors = 132;  // blocks that run concurrently on each multiprocessor, of which an H100 has 132
 
 // Sets rows and channels; false if the shape does not qualify.
 inline bool find_rows(GpuSample& sample) {
@@ -67,6 +68,7 @@ struct Positions {
 #pragma unroll
     for (int k = 0; k < kWidth; ++k) fold.template take<T>(local[k], part.element[k], center[k]);
   }
+  __device__ __forceinline__ void end_of_turn() {}  // after kRowLoads vectors
   __device__ __forceinline__ void finish() {}
 };
 
@@ -98,7 +100,10 @@ struct PackedPositions {
       even[w % 3] += word[w] & 0x00FF00FFu;
       odd[w % 3] += word[w] >> 8 & 0x00FF00FFu;
     }
-    if (++vectors == kMostVectors) finish();
+  }
+  __device__ __forceinline__ void end_of_turn() {
+    vectors += kRowLoads;
+    if (vectors == kMostVectors) finish();
   }
   __device__ __forceinline__ void finish() {
 #pragma unroll
@@ -152,16 +157,17 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
   }
   Kept kept;
   kept.start(fold);
-  const int64_t end = min(vectors, (part + 1) * chunk);
-  int64_t v = thread < threads ? part * chunk + thread : end;
+  const Part* const own = vector + part * chunk;  // of the chunk, whose vectors are fewer than 2^31
+  const int end = static_cast<int>(max(int64_t{0}, min(vectors - part * chunk, chunk)));
 #pragma unroll 1
-  for (; v < end; v += kRowLoads * threads) {
+  for (int v = thread < threads ? thread : end; v < end; v += kRowLoads * threads) {
     Part parts[kRowLoads];
 #pragma unroll
-    for (int k = 0; k < kRowLoads; ++k) parts[k] = Part::load(vector + min(v + k * threads, end - 1));
+    for (int k = 0; k < kRowLoads; ++k) parts[k] = Part::load(own + min(v + k * threads, end - 1));
 #pragma unroll
     for (int k = 0; k < kRowLoads; ++k)
       if (v + k * threads < end) kept.take(fold, parts[k], center);
+    kept.end_of_turn();
   }
   kept.finish();
   // Combines the totals of the positions, which belong to the channels in turn, into one total per channel.
@@ -187,8 +193,9 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
 
 // `finished` counts, for each row, the teams that have stored the totals of their chunks: the last one merges them, which saves a second launch.
 template <class Fold>
-__global__ void __launch_bounds__(kRowThreads, 3) fold_rows(const __grid_constant__ TableRows<GpuSample> table, int64_t count, Fold fold, int size,
-                                                            int64_t chunk, GpuTypes types, typename Fold::Total* partials, uint32_t* finished) {
+__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
+    fold_rows(const __grid_constant__ TableRows<GpuSample> table, int64_t count, Fold fold, int size, int64_t chunk, GpuTypes types,
+              typename Fold::Total* partials, uint32_t* finished) {
   __shared__ typename Fold::Total shared[kRowThreads * kMaxChannels];
   __shared__ double all_centers[kRowThreads / 32 * kMaxChannels];
   __shared__ bool merges;
@@ -253,9 +260,9 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
     longest = std::max(longest, (sample.shape.count * sample.channels + width - 1) / width);
   }
   const int size = longest <= kShortVectors ? 32 : kRowThreads;
-  // Some 1300 blocks, two waves of five for each of 132 multiprocessors, each thread with at least eight vectors. More would spend their time on
+  // Two waves of blocks, each thread with at least eight vectors. More would spend their time on
   // starting and on merging.
-  const int64_t wanted = std::max<int64_t>(2 * step, (vectors / 1320 + step - 1) / step * step);
+  const int64_t wanted = std::max<int64_t>(2 * step, (vectors / (2 * kRowBlocks * kMultiprocessors) + step - 1) / step * step);
   const int64_t chunk = size == 32 ? kShortVectors : std::min<int64_t>(wanted, kRowThreads * kMaxTaken);
   int64_t partials = 0, max_chunks = 1, all_rows = 0;
   for (GpuSample& sample : samples) {
@@ -277,7 +284,7 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
   const cudaStream_t stream = current_cuda_stream();
   if (finished) check_cuda(cudaMemsetAsync(finished, 0, counter_bytes, stream), op);
   // Warps take several rows each, in a single wave.
-  const int64_t most_blocks = size == 32 ? std::max<int64_t>(1, 132 * 5 / count) : 1 << 16;
+  const int64_t most_blocks = size == 32 ? std::max<int64_t>(1, kRowBlocks * kMultiprocessors / count) : 1 << 16;
   const dim3 grid = batch_grid(rows * max_chunks, kRowThreads / size, count, most_blocks);
   fold_rows<Fold><<<grid, kRowThreads, 0, stream>>>(table.rows(), count, fold, size, chunk, types, totals, finished);
   check_launch(op);
