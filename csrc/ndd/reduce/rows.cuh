@@ -78,7 +78,7 @@ template <class Fold>
 struct PackedPositions {
   static constexpr int kWidth = 16, kKept = 12;
   using Part = AlignedVector<uint8_t, kWidth>;
-  static constexpr uint32_t kMostVectors = 128;  // two numbers of up to 255 each: 128 * 2 * 255 < 2^16
+  static constexpr uint32_t kMaxVectors = 128;  // two numbers of up to 255 each: 128 * 2 * 255 < 2^16
   typename Fold::template Local<uint8_t> local[kKept];
   uint32_t even[3], odd[3], vectors;
 
@@ -103,7 +103,7 @@ struct PackedPositions {
   }
   __device__ __forceinline__ void end_of_turn() {
     vectors += kRowLoads;
-    if (vectors == kMostVectors) finish();
+    if (vectors == kMaxVectors) finish();
   }
   __device__ __forceinline__ void finish() {
 #pragma unroll
