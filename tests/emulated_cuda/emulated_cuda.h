@@ -96,8 +96,9 @@ class Kernel {
 
 // A fault of device code: it ends the launch, and check_launch reports it.
 [[noreturn]] void fault(const std::string& what);
-// An atomic access by device code, for emulated_memory.cpp.
+// An atomic access, and a __threadfence(), by device code, for emulated_memory.cpp.
 void atomic_access(const void* at, size_t bytes);
+void fence();
 
 // Waits for the whole block; returns for how many threads `predicate` holds. `line` tells barriers apart.
 int barrier(int line, bool predicate);
@@ -134,6 +135,7 @@ float rounded_product(float a, float b);
 #define __syncthreads() ((void)::ndd_emulator::barrier(__LINE__, false))
 #define __syncthreads_count(predicate) ::ndd_emulator::barrier(__LINE__, (predicate) != 0)
 #define __syncwarp(...) ::ndd_emulator::sync_warp(__LINE__)
+#define __threadfence() ::ndd_emulator::fence()
 #define __ballot_sync(mask, predicate) ::ndd_emulator::ballot(__LINE__, mask, (predicate) != 0)
 #define __shfl_sync(mask, value, from) ::ndd_emulator::shuffled(__LINE__, mask, value, from)
 #define __shfl_down_sync(mask, value, delta) ::ndd_emulator::shuffled(__LINE__, mask, value, ::ndd_emulator::lane() + (delta))

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "cuda_runtime.h"
@@ -43,6 +44,7 @@ std::map<uintptr_t, Memory> memories;
 uint32_t interval = 1, first_of_launch = 1, first_of_block = 1;
 int running = -1;
 uint32_t last_epoch = 0, epochs[32] = {};  // of the warps of the block
+std::unordered_set<uint64_t> fences;  // the intervals and threads of the launch in which a __threadfence() was
 uintptr_t stack_begin = 0, stack_end = 0;
 thread_local bool in_call = false;
 std::string host_error;
@@ -74,10 +76,20 @@ bool unordered(uint32_t then, int32_t thread, uint32_t epoch_then) {
   return then < first_of_block || (then == interval && thread != running && !ordered_in_warp(thread, epoch_then));
 }
 
+uint64_t moment(uint32_t then, int32_t thread) { return uint64_t{then} << 32 | static_cast<uint32_t>(thread); }
+
+// Whether blocks hand a value over: the writer's fence is behind the write, and the reader's before the read. That an atomic access orders the two
+// fences, as a count of the blocks that have finished does, is not checked.
+bool handed_over(const Byte& byte) {
+  return byte.write_interval < first_of_block && fences.count(moment(byte.write_interval, byte.writer)) != 0 &&
+         fences.count(moment(interval, running)) != 0;
+}
+
 // The name of a race, or null.
 const char* note(Byte& byte, Access access) {
   const bool writes = access != Access::read;
-  if (unordered(byte.write_interval, byte.writer, byte.write_epoch) && !(access == Access::atomic && byte.atomic)) return writes ? "a race of two writes" : "a race of a write and this read";
+  const bool ordered = (access == Access::atomic && byte.atomic) || (access == Access::read && handed_over(byte));
+  if (unordered(byte.write_interval, byte.writer, byte.write_epoch) && !ordered) return writes ? "a race of two writes" : "a race of a write and this read";
   if (access == Access::write || (access == Access::atomic && !byte.atomic)) {
     const bool others = byte.read_interval >= first_of_launch &&
                         (byte.read_by_blocks || byte.read_interval < first_of_block ||
@@ -179,7 +191,10 @@ bool is_device_memory(const void* begin, size_t bytes) {
   return bytes == 0 || (found != memories.end() && at + bytes <= found->first + found->second.bytes);
 }
 
-void begin_launch() { first_of_launch = ++interval; }
+void begin_launch() {
+  first_of_launch = ++interval;
+  fences.clear();
+}
 void begin_block() { first_of_block = ++interval; }
 void begin_interval() { ++interval; }
 void begin_epoch(int warp) { epochs[warp] = ++last_epoch; }
@@ -200,6 +215,7 @@ const char* end_call() {
   return host_error.empty() ? nullptr : host_error.c_str();
 }
 
+void fence() { fences.insert(moment(interval, running)); }
 void atomic_access(const void* at, size_t bytes) { check(at, bytes, Access::atomic); }
 
 }  // namespace ndd_emulator

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "ndd/cuda.h"
@@ -24,7 +25,7 @@ struct GpuSample {
   const void* center;  // values of type `types.center`, one for all outputs or one per output; or null
   int64_t centers;
   int64_t first_partial, chunks;  // the position of the totals of its chunks
-  int64_t rows = 0, channels = 0;  // set by rows.cuh
+  int64_t rows = 0, channels = 0, first_row = 0;  // set by rows.cuh
 };
 
 struct GpuTypes {
@@ -32,7 +33,7 @@ struct GpuTypes {
 };
 
 // A fold accumulates elements of type T in a Local<T>, at most kMaxTaken of them (so that narrow locals cannot overflow), and converts it to a Total.
-// `center` is a value of the output. Totals are merged in a fixed order.
+// `center` is a value of the output. Totals are merged in a fixed order. kSumsBytes: of bytes it takes nothing but their sum.
 constexpr int64_t kMaxTaken = 32768;
 
 // Integer sums modulo 2^64.
@@ -40,7 +41,7 @@ struct GpuWholeSum {
   using Total = uint64_t;
   template <class T>
   using Local = std::conditional_t<sizeof(T) <= 2, int32_t, uint64_t>;
-  static constexpr bool kCentered = false;
+  static constexpr bool kCentered = false, kSumsBytes = true;
 
   NDD_HD Total identity(DType) const { return 0; }
   template <class T>
@@ -71,7 +72,7 @@ struct GpuSum {
   using Total = double;
   template <class T>
   using Local = std::conditional_t<sizeof(T) == 1 && !centered, std::conditional_t<squares, uint32_t, int32_t>, double>;
-  static constexpr bool kCentered = centered;
+  static constexpr bool kCentered = centered, kSumsBytes = !centered && !squares;
 
   NDD_HD Total identity(DType) const { return 0.0; }
   template <class T>
@@ -110,7 +111,7 @@ struct GpuMoments {
     Sum sum;
     std::conditional_t<sizeof(T) == 1, uint32_t, double> squares;
   };
-  static constexpr bool kCentered = true;
+  static constexpr bool kCentered = true, kSumsBytes = false;
   int64_t distance;  // offset of the squared distances from the means in the output, in doubles
 
   NDD_HD Total identity(DType) const { return {0.0, 0.0}; }
@@ -150,7 +151,7 @@ struct GpuExtreme {
   using Total = uint64_t;
   template <class T>
   using Local = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
-  static constexpr bool kCentered = false;
+  static constexpr bool kCentered = false, kSumsBytes = false;
   bool maximum;
 
   template <class T>
@@ -200,8 +201,9 @@ NDD_HD double center_of(const GpuSample& sample, const GpuTypes& types, int64_t 
 // elements, so that a warp reads neighboring bytes either way. For shapes that rows.cuh does not handle: few elements per output, or several reduced
 // dimensions.
 template <class Fold>
-__global__ void __launch_bounds__(kThreads)
-    fold_kernel(const GpuSample* samples, int64_t count, Fold fold, int team, int64_t chunk, GpuTypes types, typename Fold::Total* partials) {
+__global__ void __launch_bounds__(kThreads) fold_kernel(const __grid_constant__ TableRows<GpuSample> table, int64_t count, Fold fold, int team,
+                                                        int64_t chunk, GpuTypes types, typename Fold::Total* partials) {
+  const GpuSample* const samples = table.data();
   __shared__ typename Fold::Total shared[kThreads];
   const int teams = kThreads / team, member = static_cast<int>(threadIdx.x) % team, own = static_cast<int>(threadIdx.x) / team;
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
@@ -252,7 +254,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class Fold>
 __global__ void __launch_bounds__(kThreads)
-    merge_kernel(const GpuSample* samples, int64_t count, Fold fold, GpuTypes types, const typename Fold::Total* partials) {
+    merge_kernel(const __grid_constant__ TableRows<GpuSample> table, int64_t count, Fold fold, GpuTypes types, const typename Fold::Total* partials) {
+  const GpuSample* const samples = table.data();
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const GpuSample& sample = samples[k];
     for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < sample.shape.outputs; o += int64_t{gridDim.x} * kThreads) {
@@ -266,13 +269,44 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace reduce
 }  // namespace ndd
 
+#include "ndd/reduce/groups.cuh"
 #include "ndd/reduce/rows.cuh"
 
 namespace ndd {
 namespace reduce {
 
+// Samples of equal shapes, one behind the other, become one sample with one more axis that is kept. The table of a dense batch then fits into the
+// parameters of the launch.
+inline void merge_samples(std::vector<GpuSample>& samples, const GpuTypes& types) {
+  if (samples.size() < 2) return;
+  GpuSample merged = samples[0];
+  Reduction& shape = merged.shape;
+  const int64_t volume = shape.outputs * shape.count, in_step = volume * item_bytes(types.in), out_step = shape.outputs * item_bytes(types.out);
+  const int64_t center_step = merged.centers * item_bytes(types.center), count = static_cast<int64_t>(samples.size());
+  if (volume == 0 || shape.kept == Reduction::kMaxDims || (merged.center && merged.centers != shape.outputs)) return;
+  const auto lies_behind = [](const void* at, const void* first, int64_t bytes) { return static_cast<const char*>(first) + bytes == at; };
+  for (int64_t i = 0; i < count; ++i) {
+    const GpuSample& sample = samples[i];
+    const bool same = std::memcmp(&sample.shape, &shape, sizeof(Reduction)) == 0 && sample.finisher.divisor == merged.finisher.divisor;
+    if (!same || !lies_behind(sample.in, merged.in, i * in_step) || !lies_behind(sample.out, merged.out, i * out_step) ||
+        (merged.center && !lies_behind(sample.center, merged.center, i * center_step)))
+      return;
+  }
+  const int last = shape.kept - 1;
+  if (last >= 0 && shape.kept_extent[last] * shape.kept_stride[last] == volume) {
+    shape.kept_extent[last] *= count;
+  } else {
+    shape.kept_extent[shape.kept] = count;
+    shape.kept_stride[shape.kept++] = volume;
+  }
+  shape.outputs *= count;
+  merged.centers *= count;
+  samples = {merged};
+}
+
 template <class Fold>
 void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold, const GpuTypes& types) {
+  merge_samples(samples, types);
   int64_t outputs = 0, elements = 0, all = 0;
   bool side_by_side = false;
   for (const GpuSample& sample : samples) {
@@ -282,6 +316,7 @@ void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold
     side_by_side = side_by_side || (sample.shape.kept > 0 && sample.shape.kept_stride[0] == 1 && sample.shape.kept_extent[0] >= 32);
   }
   if (outputs == 0) return;
+  if (in_groups(samples, types)) return launch_groups(op, samples, fold, types);
   if (in_rows(samples)) return launch_rows(op, std::move(samples), fold, types);
   const int team = elements <= 64 || side_by_side ? 1 : elements <= 2048 ? 32 : kThreads;
   // Enough threads to fill the device: 2048 for each of 132 multiprocessors.
@@ -293,14 +328,14 @@ void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold
     sample.chunks = std::max<int64_t>(1, (sample.shape.count + chunk - 1) / chunk);
     partials += sample.shape.outputs * sample.chunks;
   }
-  const CudaTable<GpuSample> table(samples);
+  const KernelTable<GpuSample> table(samples);
   const CudaBuffer buffer(chunks > 1 ? partials * static_cast<int64_t>(sizeof(typename Fold::Total)) : 0);
   auto* totals = chunks > 1 ? static_cast<typename Fold::Total*>(buffer.data()) : nullptr;
   const int64_t count = static_cast<int64_t>(samples.size());
   const cudaStream_t stream = current_cuda_stream();
   const dim3 grid = batch_grid(outputs * chunks * team, kThreads, count);
-  fold_kernel<Fold><<<grid, kThreads, 0, stream>>>(table.data(), count, fold, team, chunk, types, totals);
-  if (totals) merge_kernel<Fold><<<batch_grid(outputs, kThreads, count), kThreads, 0, stream>>>(table.data(), count, fold, types, totals);
+  fold_kernel<Fold><<<grid, kThreads, 0, stream>>>(table.rows(), count, fold, team, chunk, types, totals);
+  if (totals) merge_kernel<Fold><<<batch_grid(outputs, kThreads, count), kThreads, 0, stream>>>(table.rows(), count, fold, types, totals);
   check_launch(op);
 }
 

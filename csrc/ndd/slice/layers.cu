@@ -1,161 +1,238 @@
 // SPDX-License-Identifier: Apache-2.0
 // The layers driver on the GPU: each 16 bytes of the output are assembled from the layers that cover them, without writing anything twice.
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "ndd/cuda.h"
 #include "ndd/slice/layers.h"
+#include "ndd/slice/tiles.cuh"
 
 namespace ndd {
 namespace {
 
-// A stack as rows of bytes. A row consists of the trailing axes that every layer covers completely and the axis before them; the leading axes count
-// the rows.
+using slice_gpu::bits_within;
+using slice_gpu::blended;
+using slice_gpu::load_bytes;
+using slice_gpu::load_vector;
+using slice_gpu::misalignment;
+using slice_gpu::shifted;
+using slice_gpu::store_bytes;
+
+constexpr int kVector = 16, kThreads = 256, kWarps = kThreads / 32, kMaxLayers = 32, kMaxLeading = 3;
+constexpr int kSegment = 4096;  // bytes of a row that a warp writes
+// Vectors of a thread whose loads are under way together: with the second loads of shifted vectors, 48 KB per multiprocessor. Four would not fit in registers.
+constexpr int kInFlight = 2;
+constexpr int64_t kBlocks = 132 * 3;  // as many as run concurrently on an H100, so that a launch is a single wave
+
+// A stack as rows of bytes, shared by all samples of the same shape. A row consists of the trailing axes that every layer covers completely and the
+// axis before them; the leading axes count the rows.
+struct Shape {
+  int32_t leading, channel;  // channel: the leading axis along which the fills differ, or -1
+  uint32_t extent[kMaxLeading];
+  int32_t row_bytes, segments, work;  // segments per row, and of all rows
+  int32_t first, count;  // boxes
+  int32_t period, step;  // in bytes: the period after which a row's fills repeat, and the step along `channel`
+};
+
+// The place of a layer in its stack and in its input. Positions are in bytes, `origin` and the readable range [low, high) from the input on.
+struct Box {
+  int64_t origin, low, high, stride[kMaxLeading];
+  int32_t row_begin, row_end;
+  uint32_t begin[kMaxLeading], end[kMaxLeading];  // of the leading axes
+};
+
 struct Stack {
   char* out;
-  int32_t leading, channel;  // channel: the leading axis along which the fills differ, or -1
-  int64_t extent[kSliceDims];
-  int64_t row_bytes, segments, work;  // segments per row, and of all rows
-  int64_t first, count;               // layers
-  int64_t fills, period, step;        // in bytes: the first fill, the period after which a row's fills repeat, and the step along `channel`
+  uint32_t shape, inputs, fills;  // the first of its layers' inputs, and of its bytes of fills
 };
 
-struct ByteLayer {
-  const char* in;  // null for a filled layer
-  int64_t origin, row_begin, row_end;
-  int64_t begin[kSliceDims], end[kSliceDims], stride[kSliceDims];  // of the leading axes
+// The part of a layer that is in a row.
+struct Strip {
+  const char* in;  // the source of position 0 of the row, or null for a filled layer
+  int begin, end;  // positions
+  int low, high;  // positions between which the input can be read
+
+  __device__ Strip of_lane(int lane) const {
+    return {reinterpret_cast<const char*>(__shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(in), lane)),
+            __shfl_sync(0xFFFFFFFFu, begin, lane), __shfl_sync(0xFFFFFFFFu, end, lane), __shfl_sync(0xFFFFFFFFu, low, lane),
+            __shfl_sync(0xFFFFFFFFu, high, lane)};
+  }
 };
 
-constexpr int kVector = 16, kWarps = 8, kMaxLayers = 32;
-constexpr int64_t kSegment = 4096;  // bytes
+// 16 bytes on their way: two aligned loads, of which `shift` selects.
+struct Loaded {
+  uint4 a, b;
+  int shift;
 
-// Expands the four lowest bits to bytes of all ones or zeros.
-__device__ uint32_t spread(uint32_t bits) { return ((bits & 15u) * 0x00204081u & 0x01010101u) * 255u; }
+  __device__ uint4 value() const { return shift == 0 ? a : shifted(a, b, shift); }
+};
 
-__device__ int64_t quotient(int64_t a, int64_t b, bool small) { return small ? static_cast<uint32_t>(a) / static_cast<uint32_t>(b) : a / b; }
+__device__ int clamped(int64_t position) { return static_cast<int>(max(int64_t{INT32_MIN}, min(position, int64_t{INT32_MAX}))); }
 
-// The selected bytes of the 16 bytes at `from`. Only these are read: the others may lie outside the input.
-__device__ uint4 chosen_bytes(const char* from, uint32_t bits) {
-  if (bits == 0xFFFFu && reinterpret_cast<uintptr_t>(from) % kVector == 0) return __ldg(reinterpret_cast<const uint4*>(from));
-  uint32_t word[4];
+// The strip of box `tried` in a row; empty if it does not meet [start, stop).
+__device__ Strip find_strip(const Box& box, const char* in, const uint32_t (&at)[kMaxLeading], int leading, int start, int stop) {
+  bool meets = box.row_begin < stop && box.row_end > start;
+  int64_t from = box.origin - box.row_begin;
 #pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    word[w] = 0;
-#pragma unroll
-    for (int b = 0; b < 4; ++b)
-      if (bits >> (4 * w + b) & 1) word[w] |= static_cast<uint32_t>(__ldg(reinterpret_cast<const unsigned char*>(from) + 4 * w + b)) << 8 * b;
+  for (int d = 0; d < kMaxLeading; ++d) {
+    if (d >= leading) continue;
+    meets = meets && at[d] >= box.begin[d] && at[d] < box.end[d];
+    from += (static_cast<int64_t>(at[d]) - box.begin[d]) * box.stride[d];
   }
-  return {word[0], word[1], word[2], word[3]};
+  if (!meets) return {nullptr, 0, 0, 0, 0};
+  return {in == nullptr ? nullptr : in + from, box.row_begin, box.row_end, clamped(box.low - from), clamped(box.high - from)};
 }
 
-__device__ uint4 filled_bytes(const unsigned char* fills, int64_t at, int64_t period) {
-  int64_t k = at < (int64_t{1} << 31) && period < (int64_t{1} << 31) ? static_cast<uint32_t>(at) % static_cast<uint32_t>(period) : at % period;
-  uint32_t word[4];
-#pragma unroll
-  for (int w = 0; w < 4; ++w) {
-    word[w] = 0;
-#pragma unroll
-    for (int b = 0; b < 4; ++b) {
-      word[w] |= static_cast<uint32_t>(__ldg(fills + k)) << 8 * b;
-      k = k + 1 == period ? 0 : k + 1;
-    }
+// Starts to load the 16 bytes of a strip at position `at`. Only its `bits` are needed.
+__device__ Loaded load_strip(const Strip& strip, int at, uint32_t bits, const unsigned char* fills, int period) {
+  Loaded loaded{{0, 0, 0, 0}, {0, 0, 0, 0}, 0};
+  if (strip.in == nullptr) {
+    // The fills are repeated in memory, so that a vector can begin at each of them; `at` may be less than 0 by up to 15.
+    const uint32_t phase = static_cast<uint32_t>(at + kVector * period) % static_cast<uint32_t>(period);
+    const auto* const from = reinterpret_cast<const uint4*>(fills + phase / kVector * kVector);
+    loaded = {from[0], from[1], static_cast<int>(phase % kVector)};
+    return loaded;
   }
-  return {word[0], word[1], word[2], word[3]};
+  const char* const from = strip.in + at;
+  const int shift = misalignment(from), begin = at - shift;
+  if (begin >= strip.low && begin + (shift == 0 ? kVector : 2 * kVector) <= strip.high) {
+    loaded.a = load_vector(from - shift);
+    if (shift != 0) loaded.b = load_vector(from - shift + kVector);
+    loaded.shift = shift;
+  } else {
+    loaded.a = load_bytes(from, bits);
+  }
+  return loaded;
 }
 
-// Each warp writes a segment of a row. Lane j holds the j-th layer from the top that the row meets, and each thread assembles 16 bytes from those
-// layers, with about 20 instructions per layer and 30 for the rest; at full bandwidth there is time for 190.
-__global__ void __launch_bounds__(kWarps * 32) run_bytes(const Stack* stacks, int64_t count, const ByteLayer* layers, const unsigned char* fills) {
-  const int32_t lane = static_cast<int32_t>(threadIdx.x % 32);
+// Each warp writes a segment of a row. Lane j holds the strip of the j-th layer from the top that the row meets. Each thread takes vectors of 16 bytes
+// from the uppermost strip that covers them: all loads of its vectors are under way before the first is used. Vectors at the borders of strips are
+// assembled one after the other.
+__global__ void __launch_bounds__(kThreads, 3)
+    run_bytes(const __grid_constant__ TableRows<Stack> stacks, int64_t count, const __grid_constant__ TableRows<Shape> shapes,
+              const __grid_constant__ TableRows<Box> box_rows, const __grid_constant__ TableRows<const char*> inputs,
+              const __grid_constant__ TableRows<uint4> fill_rows) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const Box* const boxes = box_rows.data();
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
-    const Stack& s = stacks[i];
-    const int64_t work = s.work, row_bytes = s.row_bytes;
-    const bool small = work < (int64_t{1} << 31);
-    for (int64_t w = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32; w < work; w += int64_t{gridDim.x} * kWarps) {
-      const int64_t row = quotient(w, s.segments, small), start = (w - row * s.segments) * kSegment;
-      const int64_t stop = start + kSegment < row_bytes ? start + kSegment : row_bytes;
-      // Finds the layers that the row meets: 32 are tested at a time, and every hit is handed to the next lane.
-      const char* in = nullptr;
-      int64_t begin = 0, end = 0;
-      int32_t met = 0;
-      for (int64_t last = s.count; last > 0 && met < kMaxLayers; last -= 32) {
-        const int64_t tried = last - 1 - lane;
-        bool meets = tried >= 0;
-        const char* source = nullptr;
-        int64_t from = 0, to = 0;
-        if (meets) {
-          const ByteLayer& layer = layers[s.first + tried];
-          int64_t offset = layer.origin, rest = row;
-          for (int d = s.leading - 1; d >= 0; --d) {
-            const int64_t outer = quotient(rest, s.extent[d], small), at = rest - outer * s.extent[d];
-            rest = outer;
-            meets = meets && at >= layer.begin[d] && at < layer.end[d];
-            offset += (at - layer.begin[d]) * layer.stride[d];
-          }
-          from = layer.row_begin;
-          to = layer.row_end;
-          meets = meets && from < stop && to > start;
-          source = layer.in == nullptr ? nullptr : layer.in + offset - from;
-        }
-        uint32_t found = __ballot_sync(0xFFFFFFFFu, meets);
-        for (; found != 0 && met < kMaxLayers; found &= found - 1, ++met) {
-          const int32_t owner = __popc((found & (0u - found)) - 1u);
-          const auto layer_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(source), owner);
-          const auto layer_begin = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(from), owner);
-          const auto layer_end = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(to), owner);
-          if (lane != met) continue;
-          in = reinterpret_cast<const char*>(layer_in);
-          begin = layer_begin;
-          end = layer_end;
-        }
-      }
-      int64_t fill = s.fills;
-      if (s.channel >= 0) {
-        int64_t rest = row;
-        for (int d = s.leading - 1; d > s.channel; --d) rest = quotient(rest, s.extent[d], small);
-        fill += (rest - quotient(rest, s.extent[s.channel], small) * s.extent[s.channel]) * s.step;
-      }
-      char* const out = s.out + row * row_bytes;
-      const int32_t before = static_cast<int32_t>(reinterpret_cast<uintptr_t>(out + start) % kVector);
-      for (int64_t base = start - before; base < stop; base += 32 * kVector) {
-        const int64_t first = base + lane * kVector;
-        uint32_t wanted = 0xFFFFu;  // bytes that no layer has provided yet
-        if (first < start) wanted &= 0xFFFFu << (start - first);
-        if (first + kVector > stop) wanted &= first < stop ? 0xFFFFu >> (first + kVector - stop) : 0u;
-        const uint32_t written = wanted;
-        uint4 result{0, 0, 0, 0};
-        for (int32_t j = 0; j < met; ++j) {
-          const auto layer_in = __shfl_sync(0xFFFFFFFFu, reinterpret_cast<unsigned long long>(in), j);
-          const auto from = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(begin), j), to = __shfl_sync(0xFFFFFFFFu, static_cast<long long>(end), j);
-          uint32_t bits = from < first + kVector && to > first ? wanted : 0u;
-          if (from > first && bits != 0) bits &= 0xFFFFu << (from - first);
-          if (to < first + kVector && bits != 0) bits &= 0xFFFFu >> (first + kVector - to);
-          if (bits == 0) continue;
-          const uint4 bytes = layer_in == 0 ? filled_bytes(fills + fill, first + kVector * s.period, s.period)
-                                            : chosen_bytes(reinterpret_cast<const char*>(layer_in) + first, bits);
-          result.x |= bytes.x & spread(bits);
-          result.y |= bytes.y & spread(bits >> 4);
-          result.z |= bytes.z & spread(bits >> 8);
-          result.w |= bytes.w & spread(bits >> 12);
-          wanted &= ~bits;
-        }
-        if (written == 0xFFFFu) {
-          *reinterpret_cast<uint4*>(out + first) = result;
-        } else {
-          const uint32_t word[4] = {result.x, result.y, result.z, result.w};
+    const Stack stack = stacks[i];
+    const Shape shape = shapes[stack.shape];
+    const char* const* const sources = inputs.data() + stack.inputs;
+    assume_global(stack.out);
+    for (int w = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / 32); w < shape.work; w += static_cast<int>(gridDim.x * kWarps)) {
+      const uint32_t row = static_cast<uint32_t>(w) / static_cast<uint32_t>(shape.segments);
+      const int start = static_cast<int>(w - row * shape.segments) * kSegment, stop = min(start + kSegment, shape.row_bytes);
+      uint32_t at[kMaxLeading] = {}, rest = row;
 #pragma unroll
-          for (int b = 0; b < kVector; ++b)
-            if (written >> b & 1) out[first + b] = static_cast<char>(word[b / 4] >> b % 4 * 8);
+      for (int d = kMaxLeading - 1; d >= 0; --d) {
+        if (d >= shape.leading) continue;
+        const uint32_t outer = d == 0 ? 0 : rest / shape.extent[d];
+        at[d] = rest - outer * shape.extent[d];
+        rest = outer;
+      }
+      // 32 layers are tested at a time, and every one that the row meets is handed to the next lane.
+      Strip strip{nullptr, 0, 0, 0, 0};
+      int met = 0;
+      for (int last = shape.count; last > 0 && met < kMaxLayers; last -= 32) {
+        const int tried = last - 1 - lane;
+        Strip found{nullptr, 0, 0, 0, 0};
+        if (tried >= 0) found = find_strip(boxes[shape.first + tried], sources[tried], at, shape.leading, start, stop);
+        uint32_t owners = __ballot_sync(0xFFFFFFFFu, found.end > found.begin);
+        for (; owners != 0 && met < kMaxLayers; owners &= owners - 1, ++met) {
+          const Strip next = found.of_lane(__popc((owners & (0u - owners)) - 1u));
+          if (lane == met) strip = next;
+        }
+      }
+      const uint32_t channel = shape.channel < 0 ? 0 : shape.channel == 0 ? at[0] : shape.channel == 1 ? at[1] : at[2];
+      const unsigned char* const fills = reinterpret_cast<const unsigned char*>(fill_rows.data()) + stack.fills + channel * shape.step;
+      char* const out = stack.out + static_cast<int64_t>(row) * shape.row_bytes;
+      const int before = misalignment(out + start);
+      for (int base = start - before; base < stop; base += kInFlight * 32 * kVector) {
+        Loaded loaded[kInFlight] = {};
+        uint32_t written[kInFlight], wanted[kInFlight];  // bytes to write; those that no layer has provided yet
+#pragma unroll
+        for (int k = 0; k < kInFlight; ++k) written[k] = wanted[k] = bits_within(base + (k * 32 + lane) * kVector, start, stop);
+        for (int j = 0; j < met; ++j) {
+          uint32_t left = 0;
+#pragma unroll
+          for (int k = 0; k < kInFlight; ++k) left |= wanted[k];
+          if (__ballot_sync(0xFFFFFFFFu, left != 0) == 0) break;  // the lower layers are covered
+          const Strip from = strip.of_lane(j);
+#pragma unroll
+          for (int k = 0; k < kInFlight; ++k) {
+            const int first = base + (k * 32 + lane) * kVector;
+            const uint32_t bits = wanted[k] & bits_within(first, from.begin, from.end);
+            if (bits == 0) continue;
+            const Loaded part = load_strip(from, first, bits, fills, shape.period);
+            if (bits == written[k]) loaded[k] = part;
+            else loaded[k] = {blended(part.value(), loaded[k].value(), bits), {0, 0, 0, 0}, 0};
+            wanted[k] &= ~bits;
+          }
+        }
+#pragma unroll
+        for (int k = 0; k < kInFlight; ++k) {
+          char* const to = out + base + (k * 32 + lane) * kVector;
+          if (written[k] == 0xFFFFu) __stwb(reinterpret_cast<uint4*>(to), loaded[k].value());
+          else store_bytes(to, loaded[k].value(), written[k]);
         }
       }
     }
   }
 }
 
-// Describes the stack as rows of bytes; false if some layer is not contiguous in its input along those rows.
-bool as_bytes(const Layers& layers, int64_t item, Stack& stack, std::vector<ByteLayer>& byte_layers) {
-  const auto every = [&](auto holds) { return std::all_of(layers.layers.begin(), layers.layers.end(), holds); };
+// The tables of a launch. Shapes and fills that agree with those of the sample before are stored once.
+struct Tables {
+  std::vector<Stack> stacks;
+  std::vector<Shape> shapes;
+  std::vector<Box> boxes;
+  std::vector<const char*> inputs;
+  std::vector<uint4> fills;
+  std::vector<float> last_fills;
+  int64_t most = 0;  // segments of a sample
+};
+
+Box box_of(const Layer& layer, int64_t item, int axis, int64_t inner, int64_t row_bytes, const std::vector<int>& leading, int ndim) {
+  Box box{};
+  int64_t least = 0, greatest = 0;
+  for (int d = 0; d < ndim; ++d) (layer.stride[d] < 0 ? least : greatest) += (layer.end[d] - layer.begin[d] - 1) * layer.stride[d] * item;
+  box.origin = layer.origin * item;
+  box.low = box.origin + least;
+  box.high = box.origin + greatest + item;
+  box.row_begin = static_cast<int32_t>(axis < 0 ? 0 : layer.begin[axis] * inner * item);
+  box.row_end = static_cast<int32_t>(axis < 0 ? row_bytes : layer.end[axis] * inner * item);
+  for (size_t d = 0; d < leading.size(); ++d) {
+    box.begin[d] = static_cast<uint32_t>(layer.begin[leading[d]]);
+    box.end[d] = static_cast<uint32_t>(layer.end[leading[d]]);
+    box.stride[d] = layer.stride[leading[d]] * item;
+  }
+  return box;
+}
+
+// The fills of a stack as bytes, repeated behind their period, which is that of a channel or of a row, such that two vectors can be read from any.
+void add_fills(Tables& tables, const std::vector<float>& fills, DType dtype) {
+  const int64_t item = item_bytes(dtype), period = static_cast<int64_t>(fills.size()) * item;
+  const size_t first = tables.fills.size();
+  tables.fills.resize(first + (period + 3 * kVector - 1) / kVector + 1);
+  auto* const bytes = reinterpret_cast<unsigned char*>(tables.fills.data() + first);
+  for (size_t c = 0; c < fills.size(); ++c) store_element(fills[c], bytes, dtype, static_cast<int64_t>(c));
+  const auto all = static_cast<int64_t>((tables.fills.size() - first) * kVector);
+  for (int64_t b = period; period > 0 && b < all; ++b) bytes[b] = bytes[b - period];
+  tables.last_fills = fills;
+}
+
+// Adds a sample as rows of bytes; false if some layer is not contiguous in its input along those rows, or if something is too large.
+bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
+  const int64_t item = item_bytes(dtype);
+  std::vector<const Layer*> used;
+  for (const Layer& layer : layers.layers) {
+    if (layer.fills != 0) return false;
+    bool empty = false;
+    for (int d = 0; d < layers.ndim; ++d) empty = empty || layer.begin[d] >= layer.end[d];
+    if (!empty) used.push_back(&layer);
+  }
+  const auto every = [&](auto holds) { return std::all_of(used.begin(), used.end(), [&](const Layer* layer) { return holds(*layer); }); };
   int left = layers.ndim;
   int64_t inner = 1;
   const auto contiguous = [&](int d) {
@@ -166,67 +243,66 @@ bool as_bytes(const Layers& layers, int64_t item, Stack& stack, std::vector<Byte
          every([&](const Layer& layer) { return layer.begin[left - 1] == 0 && layer.end[left - 1] == layers.extent[left - 1]; }))
     inner *= layers.extent[--left];
   const int axis = left > 0 && in_row(left - 1) && contiguous(left - 1) ? --left : -1;
-  stack = {static_cast<char*>(layers.out),
-           left,
-           layers.channel < left ? layers.channel : -1,
-           {},
-           inner * item,
-           1,
-           1,
-           static_cast<int64_t>(byte_layers.size()),
-           static_cast<int64_t>(layers.layers.size()),
-           0,
-           item,
-           item};
-  if (layers.channel >= left) stack.period = layers.extent[layers.channel] * item;
-  if (axis >= 0) stack.row_bytes *= layers.extent[axis];
-  for (int d = 0; d < left; ++d) stack.work *= stack.extent[d] = layers.extent[d];
-  stack.segments = (stack.row_bytes + kSegment - 1) / kSegment;
-  stack.work *= stack.segments;
-  std::vector<int64_t> together(left > 0 ? layers.extent[0] : 1);  // the number of layers at each position of the first axis
-  for (const Layer& layer : layers.layers) {
-    ByteLayer byte_layer{static_cast<const char*>(layer.in), layer.origin * item, 0, stack.row_bytes, {}, {}, {}};
-    if (axis >= 0) {
-      byte_layer.row_begin = layer.begin[axis] * inner * item;
-      byte_layer.row_end = layer.end[axis] * inner * item;
-    }
-    for (int d = 0; d < left; ++d) {
-      byte_layer.begin[d] = layer.begin[d];
-      byte_layer.end[d] = layer.end[d];
-      byte_layer.stride[d] = layer.stride[d] * item;
-    }
-    byte_layers.push_back(byte_layer);
-    const int64_t end = left > 0 ? layer.end[0] : 1;
-    for (int64_t k = left > 0 ? layer.begin[0] : 0; layers.layers.size() > kMaxLayers && k < end; ++k)
-      if (++together[k] > kMaxLayers) return false;
-    if (layer.fills != 0) return false;
+  const int64_t row_bytes = inner * item * (axis >= 0 ? layers.extent[axis] : 1);
+  Shape shape{};
+  shape.channel = -1;
+  std::vector<int> leading;
+  int64_t rows = 1;
+  for (int d = 0; d < left; ++d) {
+    rows *= layers.extent[d];
+    if (layers.extent[d] == 1 && d != layers.channel) continue;
+    if (leading.size() == kMaxLeading || layers.extent[d] > INT32_MAX) return false;
+    if (d == layers.channel) shape.channel = static_cast<int32_t>(leading.size());
+    shape.extent[leading.size()] = static_cast<uint32_t>(layers.extent[d]);
+    leading.push_back(d);
   }
+  const int64_t segments = (row_bytes + kSegment - 1) / kSegment;
+  const int64_t period = (layers.channel >= left ? layers.extent[layers.channel] : 1) * item;
+  if (rows == 0 || row_bytes == 0) return true;
+  if (row_bytes > INT32_MAX - 2 * kSegment || rows > INT32_MAX / (2 * segments) || period > INT32_MAX / (2 * kVector)) return false;
+  std::vector<int64_t> together(left > 0 ? layers.extent[0] : 1);  // the number of layers at each position of the first axis
+  std::vector<Box> boxes;
+  tables.stacks.push_back({static_cast<char*>(layers.out), 0, static_cast<uint32_t>(tables.inputs.size()), 0});
+  for (const Layer* layer : used) {
+    boxes.push_back(box_of(*layer, item, axis, inner, row_bytes, leading, layers.ndim));
+    tables.inputs.push_back(static_cast<const char*>(layer->in));
+    const int64_t end = left > 0 ? layer->end[0] : 1;
+    for (int64_t k = left > 0 ? layer->begin[0] : 0; used.size() > kMaxLayers && k < end; ++k)
+      if (++together[k] > kMaxLayers) return false;
+  }
+  shape.leading = static_cast<int32_t>(leading.size());
+  shape.row_bytes = static_cast<int32_t>(row_bytes);
+  shape.segments = static_cast<int32_t>(segments);
+  shape.work = static_cast<int32_t>(rows * segments);
+  shape.count = static_cast<int32_t>(boxes.size());
+  shape.period = static_cast<int32_t>(period);
+  shape.step = static_cast<int32_t>(item);
+  const bool known = !tables.shapes.empty() && tables.shapes.back().count == shape.count &&
+                     std::memcmp(boxes.data(), tables.boxes.data() + tables.shapes.back().first, boxes.size() * sizeof(Box)) == 0;
+  shape.first = known ? tables.shapes.back().first : static_cast<int32_t>(tables.boxes.size());
+  if (!known) tables.boxes.insert(tables.boxes.end(), boxes.begin(), boxes.end());
+  if (!known || std::memcmp(&tables.shapes.back(), &shape, sizeof(Shape)) != 0) tables.shapes.push_back(shape);
+  if (tables.fills.empty() || layers.fills != tables.last_fills) add_fills(tables, layers.fills, dtype);
+  const auto fill_vectors = static_cast<int64_t>((static_cast<int64_t>(layers.fills.size()) * item + 3 * kVector - 1) / kVector + 1);
+  tables.stacks.back().shape = static_cast<uint32_t>(tables.shapes.size() - 1);
+  tables.stacks.back().fills = static_cast<uint32_t>((static_cast<int64_t>(tables.fills.size()) - fill_vectors) * kVector);
+  tables.most = std::max<int64_t>(tables.most, shape.work);
   return true;
 }
 
 bool launch_bytes(const std::string& op, const std::vector<Layers>& stacks, DType dtype) {
-  std::vector<Stack> table;
-  std::vector<ByteLayer> layers;
-  std::vector<unsigned char> fills;
-  const int64_t item = item_bytes(dtype);
-  int64_t most = 0;
-  for (const Layers& source : stacks) {
-    Stack stack;
-    if (!as_bytes(source, item, stack, layers)) return false;
-    stack.fills = static_cast<int64_t>(fills.size());
-    fills.resize(fills.size() + source.fills.size() * item);
-    for (size_t c = 0; c < source.fills.size(); ++c) store_element(source.fills[c], fills.data() + stack.fills, dtype, static_cast<int64_t>(c));
-    most = std::max(most, stack.work);
-    table.push_back(stack);
-  }
-  if (most == 0) return true;
-  if (fills.empty()) fills.push_back(0);
-  const CudaTable<Stack> rows(table);
-  const CudaTable<ByteLayer> boxes(layers);
-  const CudaTable<unsigned char> values(fills);
-  const int64_t count = static_cast<int64_t>(stacks.size());
-  const dim3 grid = batch_grid(most, kWarps, count);
-  run_bytes<<<grid, kWarps * 32, 0, current_cuda_stream()>>>(rows.data(), count, boxes.data(), values.data());
+  Tables tables;
+  for (const Layers& layers : stacks)
+    if (!add_stack(tables, layers, dtype)) return false;
+  if (tables.stacks.empty()) return true;
+  const KernelTable<Stack> rows(tables.stacks);
+  const KernelTable<Shape> shapes(tables.shapes);
+  const KernelTable<Box> boxes(tables.boxes);
+  const KernelTable<const char*> inputs(tables.inputs);
+  const KernelTable<uint4> fills(tables.fills);
+  const auto count = static_cast<int64_t>(tables.stacks.size());
+  const dim3 grid = batch_grid(tables.most, kWarps, count, std::max<int64_t>(1, kBlocks / count));
+  run_bytes<<<grid, kThreads, 0, current_cuda_stream()>>>(rows.rows(), count, shapes.rows(), boxes.rows(), inputs.rows(), fills.rows());
   check_launch(op.c_str());
   return true;
 }
@@ -236,7 +312,7 @@ struct LayersTable {
   int ndim, channel;
   int64_t extent[kSliceDims];
   int64_t first, count, volume;  // layers
-  int64_t fills;                 // index of its first fill
+  int64_t fills;  // index of its first fill
 };
 
 // The general path, for different input and output types, and for more than 32 layers in a row: one element per thread.

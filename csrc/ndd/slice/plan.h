@@ -10,15 +10,19 @@
 
 namespace ndd::slice_gpu {
 
-constexpr int kRowAxes = 3;  // axes that count rows; a batch of 256 plans stays below 64 KB, which the driver copies without waiting for the device
+constexpr int kRowAxes = 4;  // axes that count rows: three of a sample, and the batch
 constexpr int kMaxPixel = 8;  // elements of a pixel
 constexpr int kMaxPitch = 16;  // elements from one pixel to the next in the input
 constexpr int64_t kLeastRow = 16;  // in pixels; shorter rows would leave half a warp idle
 constexpr int kRowBytes = 4096;  // of the output, copied by a warp at a time
-constexpr int kStageBytes = 2048;  // of the input, held by a warp in shared memory
-constexpr int kGroupBytes = 4096;  // of several rows that a warp copies one after the other, to share the 200 instructions of finding them
-constexpr int kPlane = 32;  // rows and columns of a tile that a warp transposes
+constexpr int kRunBytes = 2048;  // of the input's row, so that at least two rows fit in the stage
+constexpr int kStageBytes = 4096;  // of the input, held by a warp in shared memory: several short rows, all of whose loads are in flight together
+constexpr int kGroupBytes =
+    4096;  // of several rows that a warp copies together: eight loads of each thread, and the 200 instructions of finding them
 constexpr int kMisaligned = 32;  // bytes of the stage lost because a row begins and ends within 16-byte units
+constexpr int kPlaneRows = 32;  // rows of a tile that a warp transposes
+constexpr int kPlaneBytes = 96;  // of such a row: 32 pixels of 3 bytes, 8 of 12
+constexpr int kMaxPlanePixel = 24;  // bytes
 
 enum class Kind {
   copy,  // rows that are contiguous on both sides, moved unchanged
@@ -32,23 +36,31 @@ struct RowAxis {
   uint32_t extent, begin, end;
 };
 
-// Strides are in bytes, extents and positions in pixels and elements. A pixel has `pixel` elements, `pixel_in` apart in the input; without pixels it
-// is a single element.
+// What slices of equal shapes share. Strides are in bytes, extents and positions in pixels and elements. A pixel has `pixel` elements, `pixel_in`
+// apart in the input; without pixels it is a single element. Where planes are transposed, `pixel` is in bytes.
 struct Plan {
-  const char* in;  // the source of position 0; may lie outside the input
-  char* out;
-  const char *first, *last;  // the readable range of the input
+  int64_t first, last;  // the readable range of the input, from position 0 on
   int64_t channels;  // index of the slice's first Channel
   int64_t length, begin, end, in_step, out_step;  // of a row, in pixels
   int64_t pixel_in, pixel_out;
   RowAxis axes[kRowAxes];
   uint32_t tiles, tile;  // tiles per row; pixels per tile
   uint32_t groups, group;  // groups of rows along the last axis; rows per group
-  uint32_t units, first_unit;  // tiles of groups of rows; the number of units in earlier slices
+  uint32_t units;  // tiles of groups of rows
   uint32_t inverse;  // for dividing a number below 2^16 by `pixel`: the quotient is the upper half of their product
   int16_t row_axes, pixel, pixel_begin, pixel_end;
   int16_t channel;  // the row axis of the channels, kPixelAxis, or -1
+  int16_t item;  // bytes of an element of the input
   int16_t run_bytes;  // of the stage for each element of a pixel if these lie apart in the input, else 0
+  int16_t row_bytes;  // of the stage for a row
+  int16_t batched;  // whether the first row axis counts samples, each with a readable range of its own
+};
+
+// A slice: all that differs between samples of equal shapes.
+struct Place {
+  const char* in;  // the source of position 0; may lie outside the input
+  char* out;
+  uint32_t plan, first_unit;  // the number of units in earlier slices
 };
 
 constexpr int16_t kPixelAxis = kRowAxes;
@@ -89,17 +101,18 @@ inline int64_t merge_pixel(Axis* axes, int& count, uintptr_t in, uintptr_t out, 
   return bytes;
 }
 
-// Sets the readable range: from the first to the last element that the slice uses. Wide loads must stay inside it.
+// Sets the readable range: from the first to the last element that the slice uses, in one sample if axis 0 counts these. Wide loads must stay
+// inside it.
 inline void set_readable(Plan& plan, const Axis* axes, int count, int64_t item) {
   int64_t least = 0, most = 0;
-  for (const Axis* a = axes; a != axes + count; ++a) {
+  for (const Axis* a = axes + plan.batched; a != axes + count; ++a) {
     if (a->begin >= a->end) return;
     const int64_t first = a->begin * a->in, last = (a->end - 1) * a->in;
     least += std::min(first, last);
     most += std::max(first, last);
   }
-  plan.first = plan.in + least * item;
-  plan.last = plan.in + (most + 1) * item;
+  plan.first = least * item;
+  plan.last = (most + 1) * item;
 }
 
 // Whether the axes form rows of pixels; sets `row`, and `pixel` if there is one.
@@ -123,34 +136,45 @@ inline bool add_row_axis(Plan& plan, const Axis& axis, int64_t in_item, int64_t 
   return true;
 }
 
-// Finds the axis that is contiguous in the input when the last one is contiguous in the output: planes spanned by the two are transposed.
-inline bool find_column(const Axis* axes, int count, int& column) {
-  for (int d = 0; d < count - 1; ++d)
-    if (axes[d].in == 1) column = d;
-  return column >= 0 && column < count - 1 && axes[column].in == 1 && axes[column].extent >= kPlane / 4 && axes[count - 1].extent >= kPlane / 4 &&
-         axes[count - 1].out == 1 && !axes[count - 1].channel;
+// Finds the planes to transpose: `row` is contiguous in the output and `column` in the input, both in steps of a pixel, which is the last axis or a
+// single element.
+inline bool find_planes(const Axis* axes, int count, int64_t item, int& row, int& column, int& pixel) {
+  const Axis& last = axes[count - 1];
+  const bool pixels = count >= 3 && last.extent <= kMaxPixel && last.in == 1 && last.out == 1 && last.begin == 0 && last.end == last.extent;
+  const int64_t elements = pixels ? last.extent : 1;
+  pixel = pixels ? count - 1 : -1;
+  row = pixels ? count - 2 : count - 1;
+  column = -1;
+  for (int d = 0; d < row; ++d)
+    if (axes[d].in == elements) column = d;
+  return column >= 0 && elements * item <= kMaxPlanePixel && axes[column].extent >= kPlaneRows / 4 && axes[row].extent >= kPlaneRows / 4 &&
+         axes[row].out == elements && !axes[row].channel;
 }
 
-// Adds all axes except these two.
-inline bool add_row_axes(Plan& plan, const Axis* axes, int count, int row, int pixel, int64_t in_item, int64_t out_item) {
+// Adds all axes but these.
+inline bool add_row_axes(Plan& plan, const Axis* axes, int count, int row, int pixel, int column, int64_t in_item, int64_t out_item) {
   for (int d = 0; d < count; ++d)
-    if (d != row && d != pixel && !add_row_axis(plan, axes[d], in_item, out_item)) return false;
+    if (d != row && d != pixel && d != column && !add_row_axis(plan, axes[d], in_item, out_item)) return false;
   return true;
 }
 
-// Sets tiles of about equal length, at most `most` pixels and a multiple of 16 so that they are all aligned alike, and groups of rows with about
-// `group` pixels together. False if there are more units than a launch can count.
-inline bool set_units(Plan& plan, int64_t most, int64_t group) {
+// Sets tiles of about equal length, at most `most` pixels and a multiple of 16 so that they are all aligned alike. False if a launch cannot count them.
+inline bool set_tiles(Plan& plan, int64_t most) {
   const int64_t tiles = (plan.length + most - 1) / most;
+  if (tiles > INT32_MAX) return false;
   plan.tile = static_cast<uint32_t>(std::min(most, ((plan.length + tiles - 1) / tiles + 15) / 16 * 16));
   plan.tiles = static_cast<uint32_t>((plan.length + plan.tile - 1) / plan.tile);
+  return true;
+}
+
+// Sets groups of up to `together` rows. False if there are more units than a launch can count.
+inline bool set_groups(Plan& plan, int64_t together) {
   plan.groups = plan.group = 1;
   int64_t units = plan.tiles;
   for (int d = 0; d < plan.row_axes; ++d) {
     const uint32_t extent = plan.axes[d].extent;
     if (d == plan.row_axes - 1) {
-      const int64_t together = std::clamp<int64_t>(group / plan.tile, 1, extent);
-      plan.group = d == plan.channel ? 1 : static_cast<uint32_t>(together);
+      plan.group = d == plan.channel ? 1 : static_cast<uint32_t>(std::clamp<int64_t>(together, 1, extent));
       plan.groups = (extent + plan.group - 1) / plan.group;
       units *= plan.groups;
     } else {
@@ -159,49 +183,44 @@ inline bool set_units(Plan& plan, int64_t most, int64_t group) {
     if (units > INT32_MAX) return false;
   }
   plan.units = static_cast<uint32_t>(units);
-  return tiles <= INT32_MAX;
+  return true;
 }
 
-// Sets `item` to the size of what is moved, if elements are only moved.
-inline Kind make_plan(const Slice& slice, int64_t in_item, int64_t out_item, int64_t& item, Plan& plan) {
-  Axis axes[kSliceDims];
-  int count = merged_axes(slice, axes), row = 0, pixel = 0;
-  plan = Plan{};
-  plan.in = static_cast<const char*>(slice.in) + slice.origin * in_item;
-  plan.out = static_cast<char*>(slice.out);
-  plan.channels = slice.channels;
-  plan.channel = -1;
-  set_readable(plan, axes, count, in_item);
-  item = in_item;
-  const bool contiguous =
-      slice.copies && axes[count - 1].in == 1 && axes[count - 1].out == 1 && axes[count - 1].extent >= kLeastRow && !axes[count - 1].channel;
-  if (slice.copies && !contiguous)
-    item = in_item = out_item = merge_pixel(axes, count, reinterpret_cast<uintptr_t>(plan.in), reinterpret_cast<uintptr_t>(plan.out), in_item);
-  const bool planes = !find_row(axes, count, row, pixel);
-  if (planes) {
-    row = count - 1;
-    if (!slice.copies || item > 4 || !find_column(axes, count, pixel)) return Kind::general;
-  }
-  if (!add_row_axes(plan, axes, count, row, pixel, in_item, out_item)) return Kind::general;
-  const Axis& along = axes[row];
+// A row of single elements along an axis.
+inline void set_row(Plan& plan, const Axis& along, int64_t in_item, int64_t out_item) {
   plan.length = along.extent;
   plan.begin = along.begin;
   plan.end = along.end;
   plan.in_step = along.in * in_item;
   plan.out_step = along.out * out_item;
   plan.pixel = plan.pixel_end = 1;
-  if (contiguous && pixel < 0) {  // from here on in bytes
-    plan.length *= item;
-    plan.begin *= item;
-    plan.end *= item;
-    plan.in_step = plan.out_step = 1;
-    return set_units(plan, kRowBytes, kGroupBytes) ? Kind::copy : Kind::general;
-  }
-  if (planes) {  // a group of rows along the input's last axis
-    plan.pixel = plan.pixel_end = 1;
-    return add_row_axis(plan, axes[pixel], in_item, out_item) && set_units(plan, kPlane, kPlane * kPlane) ? Kind::planes : Kind::general;
-  }
-  int64_t stage = kStageBytes - kMisaligned, row_pixel = 1;
+}
+
+// Rows that are contiguous on both sides, in bytes.
+inline bool plan_copy(Plan& plan, const Axis* axes, int count, int64_t item) {
+  if (!add_row_axes(plan, axes, count, count - 1, -1, -1, item, item)) return false;
+  set_row(plan, axes[count - 1], item, item);
+  plan.length *= item;
+  plan.begin *= item;
+  plan.end *= item;
+  plan.in_step = plan.out_step = 1;
+  return set_tiles(plan, kRowBytes) && set_groups(plan, kGroupBytes / plan.tile);
+}
+
+// Groups of rows are along the input's last axis.
+inline bool plan_planes(Plan& plan, const Axis* axes, int count, int row, int column, int pixel, int64_t item) {
+  if (!add_row_axes(plan, axes, count, row, pixel, column, item, item)) return false;
+  set_row(plan, axes[row], item, item);
+  const int64_t bytes = (pixel < 0 ? 1 : axes[pixel].extent) * item;
+  if (pixel >= 0 && axes[pixel].channel) plan.channel = kPixelAxis;
+  plan.pixel = static_cast<int16_t>(bytes);
+  return add_row_axis(plan, axes[column], item, item) && set_tiles(plan, kPlaneRows) && set_groups(plan, kPlaneBytes / bytes);
+}
+
+inline bool plan_rows(Plan& plan, const Axis* axes, int count, int row, int pixel, int64_t in_item, int64_t out_item) {
+  if (!add_row_axes(plan, axes, count, row, pixel, -1, in_item, out_item)) return false;
+  set_row(plan, axes[row], in_item, out_item);
+  int64_t run = kRunBytes - kMisaligned, row_pixel = 1, runs = 1;
   if (pixel >= 0) {
     const Axis& p = axes[pixel];
     plan.pixel = static_cast<int16_t>(p.extent);
@@ -213,14 +232,50 @@ inline Kind make_plan(const Slice& slice, int64_t in_item, int64_t out_item, int
     if (p.in == 1) {
       row_pixel = p.extent;
     } else {
-      plan.run_bytes = static_cast<int16_t>(kStageBytes / p.extent / 16 * 16);
-      stage = plan.run_bytes - kMisaligned;
+      runs = p.extent;
+      run = kRunBytes / runs / 16 * 16 - kMisaligned;
     }
   }
-  const int64_t pitch = std::abs(plan.in_step), rest = stage - row_pixel * in_item;
   plan.inverse = plan.pixel > 1 ? 0xFFFFFFFFu / static_cast<uint32_t>(plan.pixel) + 1 : 0;
-  return set_units(plan, pitch > 0 ? rest / pitch + 1 : kStageBytes, kGroupBytes / (plan.pixel * std::max(in_item, out_item))) ? Kind::rows
-                                                                                                                               : Kind::general;
+  const int64_t pitch = std::abs(plan.in_step), rest = run - row_pixel * in_item;
+  if (!set_tiles(plan, pitch > 0 ? rest / pitch + 1 : kRowBytes)) return false;
+  // The bytes of a run, which may begin and end anywhere within 16.
+  const int64_t most = std::min<int64_t>(plan.tile, plan.length), span = (most - 1) * pitch + row_pixel * in_item,
+                staged = (span + 15 + 15) / 16 * 16;
+  plan.run_bytes = static_cast<int16_t>(runs > 1 ? staged : 0);
+  plan.row_bytes = static_cast<int16_t>(staged * runs);
+  const int64_t written = kRowBytes * 4 / std::max<int64_t>(1, plan.pixel * out_item * plan.tile);  // up to 16 KB: one byte read may become four
+  return set_groups(plan, std::min<int64_t>(kStageBytes / plan.row_bytes, std::max<int64_t>(1, written)));
+}
+
+// Sets `item` to the size of what is moved, if elements are only moved.
+inline Kind make_plan(const Slice& slice, int64_t in_item, int64_t out_item, int64_t& item, Plan& plan) {
+  Axis axes[kSliceDims];
+  int count = merged_axes(slice, axes), row = 0, pixel = -1, column = -1;
+  plan = Plan{};
+  plan.channels = slice.channels;
+  plan.channel = -1;
+  item = in_item;
+  // Samples one behind the other may have become a single axis, which can be read as a whole.
+  const bool batched = slice.batched && count > 1 && axes[0].extent == slice.extent[0];
+  const auto planned = [&](Kind kind, auto add) {
+    plan.batched = batched && row != 0 && pixel != 0 && column != 0;
+    set_readable(plan, axes, count, in_item);
+    return add() ? kind : Kind::general;
+  };
+  const Axis& last = axes[count - 1];
+  if (slice.copies && last.in == 1 && last.out == 1 && last.extent >= kLeastRow && !last.channel) {
+    row = count - 1;
+    return planned(Kind::copy, [&] { return plan_copy(plan, axes, count, in_item); });
+  }
+  if (slice.copies) {
+    const auto in = reinterpret_cast<uintptr_t>(slice.in) + slice.origin * in_item, out = reinterpret_cast<uintptr_t>(slice.out);
+    item = in_item = out_item = merge_pixel(axes, count, in, out, in_item);
+  }
+  plan.item = static_cast<int16_t>(item);
+  if (find_row(axes, count, row, pixel)) return planned(Kind::rows, [&] { return plan_rows(plan, axes, count, row, pixel, in_item, out_item); });
+  if (!slice.copies || !find_planes(axes, count, item, row, column, pixel)) return Kind::general;
+  return planned(Kind::planes, [&] { return plan_planes(plan, axes, count, row, column, pixel, item); });
 }
 
 }  // namespace ndd::slice_gpu

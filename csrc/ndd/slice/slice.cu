@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slice driver on the GPU. A warp processes a tile of a row at a time; all slices of a batch go in one launch, whatever their sizes. Rows that
-// are only moved are copied in units of 16 bytes, shifted in registers if input and output are aligned differently. Other rows are read in 16-byte
-// units into shared memory, where the order of elements costs nothing, and written in 4-byte words by neighboring threads. Planes are transposed in
-// tiles. The rest goes element by element.
+// The slice driver on the GPU. A warp processes a tile of some rows at a time; all slices of a batch go in one launch, whatever their sizes, and a
+// dense batch is a single slice. Rows that are only moved are copied in units of 16 bytes (copy.cuh). Other rows are read in 16-byte units into shared
+// memory, where the order of elements costs nothing, and written in vectors of four elements. Planes are transposed in tiles (planes.cuh). The rest
+// goes element by element.
 #include "ndd/slice/slice.h"
 
 #include <cstring>
@@ -11,68 +11,27 @@
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
 #include "ndd/elementwise/vectors.cuh"
+#include "ndd/slice/copy.cuh"
 #include "ndd/slice/plan.h"
+#include "ndd/slice/planes.cuh"
 #include "ndd/slice/tiles.cuh"
 
 namespace ndd {
 namespace slice_gpu {
 namespace {
 
-// Four to six times as many as run concurrently on the 132 multiprocessors of an H200, so that all of them finish at about the same time.
-constexpr int64_t kBlocks = 4096;
-
-// Moves a row's bytes, and fills what lies outside the window with the bits of `fills`. `item` is the size of an item in bytes.
-__global__ void __launch_bounds__(kThreads, 5) copy_gpu(const Plan* plans, int count, uint32_t units, const unsigned long long* fills, int item) {
-  __shared__ Tile tiles[kWarps];
-  const int lane = threadIdx.x % kLane;
-  Tile& tile = tiles[threadIdx.x / kLane];
-  for_each_tile(plans, count, units, tile, [&] {
-    const char *const low = tile.low, *const high = tile.high;
-    const int length = tile.count;
-#pragma unroll 1
-    for (int row = 0; row < tile.rows; ++row) {
-      const char* const in = tile.in + row * tile.row_in;
-      char* const out = tile.out + row * tile.row_out;
-      const int begin = tile.begin, end = begin + tile.shown(row), before = misalignment(out), vectors = (before + length + 15) / 16;
-      // The distance between input and output is the same everywhere, and so is the input's misalignment relative to the output's vectors.
-      const int shift = misalignment(in - before), taken = shift == 0 ? 16 : 32;
-      const char* const from = in - shift;
-      const auto whole = [&](int at) { return at >= begin && at + 16 <= end && from + at >= low && from + at + taken <= high; };
-      const auto load = [&](int at) {
-        const uint4 a = load_vector(from + at);
-        return shift == 0 ? a : shifted(a, load_vector(from + at + 16), shift);
-      };
-      const auto store = [&](int at, const uint4& value) { *reinterpret_cast<uint4*>(out + at) = value; };
-      const auto piecewise = [&](int at) {
-#pragma unroll 1
-        for (int b = max(at, 0); b < min(at + 16, length); ++b)
-          out[b] = b >= begin && b < end ? load_byte(in + b) : static_cast<char>(fills[tile.channel] >> 8 * (b & (item - 1)));
-      };
-      // Two at a time, so that both loads are in flight together.
-#pragma unroll 1
-      for (int v = lane; v < vectors; v += 2 * kLane) {
-        const int at = 16 * v - before, next = at + 16 * kLane;
-        const bool first = whole(at), second = whole(next);
-        uint4 a{}, b{};
-        if (first) a = load(at);
-        if (second) b = load(next);
-        if (first) store(at, a);
-        else piecewise(at);
-        if (second) store(next, b);
-        else piecewise(next);
-      }
-    }
-  });
-}
+// As many as run concurrently on the 132 multiprocessors of an H100 or H200, so that a launch is a single wave: each further one would cost 1 to 2 us.
+constexpr int64_t kBlocks = 132 * 4;
 
 // What happens to an element: it is moved, as an item of a given size, or normalized and converted.
 template <class T>
 struct Move {
   using In = T;
   using Out = T;
+  using Row = unsigned long long;
   struct Values {};
   static constexpr bool moves = true;
-  const unsigned long long* fills;  // the bits of each channel's fill
+  const unsigned long long* fills;  // the bits of each channel's fill, repeated to 8 bytes
   __device__ Values values(int64_t) const { return {}; }
   __device__ T fill(int64_t channel) const { return static_cast<T>(fills[channel]); }
   __device__ T operator()(T value, Values) const { return value; }
@@ -82,6 +41,7 @@ template <class From, class To>
 struct Convert {
   using In = From;
   using Out = To;
+  using Row = Channel;
   using Values = Channel;
   static constexpr bool moves = false;
   const Channel* channels;
@@ -90,55 +50,92 @@ struct Convert {
   __device__ To operator()(From value, const Channel& channel) const { return saturate<To>(channel(static_cast<float>(value))); }
 };
 
-// Writes value(0) to value(count - 1), in 4-byte words where these are complete: word(at) makes one.
-template <class Out, class Word, class Value>
+// Elements that a thread writes in one access: 16 bytes of float32. More than four would read pixels of three bytes with bank conflicts.
+template <class Out>
+constexpr int kTogether = sizeof(Out) <= 4 ? 4 : 2;
+
+// Writes value(0) to value(count - 1), in vectors where these are complete: word(at) makes one. Thirteen kernels have several such loops, so each is
+// unrolled no further than pays off: other warps hide the latency.
+template <int unrolled, class Out, class Word, class Value>
 __device__ void write_words(Out* to, int count, int lane, Word word, Value value) {
-  constexpr int kPer = sizeof(Out) < 4 ? 4 / sizeof(Out) : 1;
+  constexpr int kPer = kTogether<Out>;
   using Vector = AlignedVector<Out, kPer>;
   const int before = static_cast<int>(reinterpret_cast<uintptr_t>(to) % sizeof(Vector) / sizeof(Out)), head = min((kPer - before) % kPer, count);
   const int words = (count - head) / kPer, single = count - words * kPer;
   auto* const vectors = reinterpret_cast<Vector*>(to + head);
-  for (int w = lane; w < words; w += kLane) vectors[w] = word(head + w * kPer);
-  if constexpr (kPer > 1) {
+#pragma unroll unrolled
+  for (int w = lane; w < words; w += kLane) Vector::store(word(head + w * kPer), vectors + w);
 #pragma unroll 1
-    for (int i = lane; i < single; i += kLane) {
-      const int e = i < head ? i : words * kPer + i;
-      to[e] = value(e);
-    }
+  for (int i = lane; i < single; i += kLane) {
+    const int e = i < head ? i : words * kPer + i;
+    to[e] = value(e);
   }
 }
 
-template <class Out, class Value>
+template <int unrolled, class Out, class Value>
 __device__ void write_run(Out* to, int count, int lane, Value value) {
-  constexpr int kPer = sizeof(Out) < 4 ? 4 / sizeof(Out) : 1;
+  constexpr int kPer = kTogether<Out>;
   const auto word = [&](int at) {
     AlignedVector<Out, kPer> word;
 #pragma unroll
     for (int k = 0; k < kPer; ++k) word.element[k] = value(at + k);
     return word;
   };
-  write_words(to, count, lane, word, value);
+  write_words<unrolled>(to, count, lane, word, value);
 }
 
-// Reads `bytes` from `low` on into the stage, keeping their position within 16 bytes; two loads are in flight at a time.
-__device__ void read_run(const char* low, int bytes, const char* first, const char* last, uint4* stage, int lane) {
-  const int before = misalignment(low), vectors = (before + bytes + 15) / 16;
-  const char* const from = low - before;
-  const auto whole = [&](int v) { return v < vectors && from + 16 * v >= first && from + 16 * v + 16 <= last; };
-  const auto piecewise = [&](int v) {
+// Writes the same value everywhere, 16 bytes at a time.
+template <class Out>
+__device__ void write_repeated(Out* to, int count, int lane, Out value) {
+  constexpr int kPer = 16 / sizeof(Out);
+  using Vector = AlignedVector<Out, kPer>;
+  Vector pattern;
+#pragma unroll
+  for (int k = 0; k < kPer; ++k) pattern.element[k] = value;
+  const int before = static_cast<int>(reinterpret_cast<uintptr_t>(to) % sizeof(Vector) / sizeof(Out)), head = min((kPer - before) % kPer, count);
+  const int vectors = (count - head) / kPer, single = count - vectors * kPer;
 #pragma unroll 1
-    for (int b = max(16 * v, before); b < min(16 * v + 16, before + bytes); ++b) reinterpret_cast<char*>(stage)[b] = load_byte(from + b);
-  };
+  for (int v = lane; v < vectors; v += kLane) Vector::store(pattern, to + head + v * kPer);
 #pragma unroll 1
-  for (int v = lane; v < vectors; v += 2 * kLane) {
-    const bool first_whole = whole(v), second_whole = whole(v + kLane);
-    uint4 a{}, b{};
-    if (first_whole) a = load_vector(from + 16 * v);
-    if (second_whole) b = load_vector(from + 16 * (v + kLane));
-    if (first_whole) stage[v] = a;
-    else piecewise(v);
-    if (second_whole) stage[v + kLane] = b;
-    else piecewise(v + kLane);
+  for (int i = lane; i < single; i += kLane) to[i < head ? i : vectors * kPer + i] = value;
+}
+
+// Reads a tile's rows into the stage, in aligned units of 16 bytes: each run of bytes keeps its position within 16. All rows are read together, for
+// the reason given at copy_gpu.
+template <int item>
+__device__ void stage_rows(const Tile& tile, uint4* stage, int lane) {
+  const int first = tile.pixel_begin, step = static_cast<int>(tile.in_step), runs = tile.run == 0 ? 1 : tile.pixel;
+  const int shown = tile.end - tile.begin, span = abs(step) * (shown - 1) + (tile.run == 0 ? tile.pixel_end - first : 1) * item;
+  const int units = (tile.run == 0 ? tile.row_bytes : tile.run) / 16, total = tile.rows * runs * units;
+  const uint32_t inverse = inverse_of(units), inverse_runs = inverse_of(runs);
+  const int64_t row_in = tile.row_in;
+  const char* const start = tile.in + static_cast<int64_t>(tile.begin) * step + (step < 0 ? static_cast<int64_t>(shown - 1) * step : 0) +
+                            (tile.run == 0 ? first * item : 0);
+  if (runs == 1 && shown > 0 && units > 1 && all_readable(tile, start, 16 * units, 16)) {
+#pragma unroll 1
+    for (int from = lane; from < total; from += kInFlight * kLane) {
+      uint4 value[kInFlight];
+#pragma unroll
+      for (int k = 0; k < kInFlight; ++k) {
+        const int u = min(from + k * kLane, total - 1), row = quotient(u, inverse);
+        const char* const source = start + row * row_in;
+        value[k] = load_vector(source - misalignment(source) + 16 * (u - row * units));
+      }
+#pragma unroll
+      for (int k = 0; k < kInFlight; ++k)
+        if (from + k * kLane < total) stage[from + k * kLane] = value[k];
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int u = lane; u < total; u += kLane) {
+    const int run = units == 1 ? u : quotient(u, inverse), row = runs == 1 ? run : quotient(run, inverse_runs), c = run - row * runs;
+    const char* const source = start + row * row_in + (runs == 1 ? 0 : c * tile.pixel_in);
+    const int at = 16 * (u - run * units) - misalignment(source);
+    const uint32_t wanted = tile.shown(row) > 0 && (runs == 1 || (c >= first && c < tile.pixel_end)) ? bits_within(at, 0, span) : 0u;
+    if (wanted == 0) continue;
+    if (source + at >= tile.low && source + at + 16 <= tile.high) stage[u] = load_vector(source + at);
+    else stage[u] = load_bytes(source + at, wanted);
   }
 }
 
@@ -166,12 +163,14 @@ struct Staged {
   __device__ void write_plane(Out* to, int c, int lane) const {
     const int from = offset(c), count = tile.count;
     const auto values = f.values(channel(c));
-    if (whole) {
-      write_run(to, count, lane, [&](int p) { return f(load(from + p * step), values); });
+    if (whole && step == 0) {
+      write_repeated(to, count, lane, f(load(from), values));
+    } else if (whole) {
+      write_run<2>(to, count, lane, [&](int p) { return f(load(from + p * step), values); });
     } else {
       const int begin = tile.begin, last = c >= tile.pixel_begin && c < tile.pixel_end ? end : begin;
       const Out fill = f.fill(channel(c));
-      write_run(to, count, lane, [&](int p) { return p >= begin && p < last ? f(load(from + p * step), values) : fill; });
+      write_run<1>(to, count, lane, [&](int p) { return p >= begin && p < last ? f(load(from + p * step), values) : fill; });
     }
   }
 
@@ -190,7 +189,7 @@ struct Staged {
       const int p = pixel_of(e);
       return value(p, e - p * pixel);
     };
-    if (!whole || tile.run != 0) return write_run(to, count, lane, any);
+    if (!whole || tile.run != 0) return write_run<1>(to, count, lane, any);
     if constexpr (F::moves && sizeof(Out) == 1) {
       // Pixels of 3 bytes, as in a flip: the distances from the first byte of a word to the others depend only on its position within a pixel. Takes
       // 22 instructions per word instead of 29.
@@ -198,11 +197,11 @@ struct Staged {
         const int p = pixel_of(e), c = e - 3 * p, at = zero + p * step + c, next = step - 3;
         return AlignedVector<Out, 4>{{load(at), load(c < 2 ? at + 1 : at + 1 + next), load(c < 1 ? at + 2 : at + 2 + next), load(at + 3 + next)}};
       };
-      if (pixel == 3) return write_words(to, count, lane, word, any);
+      if (pixel == 3) return write_words<2>(to, count, lane, word, any);
     }
     const int skip = step - pixel * static_cast<int>(sizeof(In)), each = tile.channel_of_pixel;
     const int64_t first = tile.channel;
-    write_run(to, count, lane, [&](int e) {
+    write_run<1>(to, count, lane, [&](int e) {
       const int p = pixel_of(e);
       return f(load(zero + e * static_cast<int>(sizeof(In)) + p * skip), f.values(first + (e - p * pixel) * each));
     });
@@ -218,40 +217,35 @@ struct Staged {
 };
 
 template <class F>
-__global__ void __launch_bounds__(kThreads, 5) rows_gpu(const Plan* plans, int count, uint32_t units, F f) {
+__global__ void __launch_bounds__(kThreads, 4)
+    rows_gpu(const __grid_constant__ TableRows<Place> places, int count, const __grid_constant__ TableRows<Plan> plans, uint32_t units,
+             const __grid_constant__ TableRows<typename F::Row> values) {
   constexpr int kItem = sizeof(typename F::In);
   using Out = typename F::Out;
   __shared__ uint4 stages[kWarps * kStageBytes / 16];
   __shared__ Tile tiles[kWarps];
+  const F f{values.data()};
   const int lane = threadIdx.x % kLane;
   Tile& tile = tiles[threadIdx.x / kLane];
   uint4* const stage = stages + threadIdx.x / kLane * (kStageBytes / 16);
-  for_each_tile(plans, count, units, tile, [&] {
+  for_each_tile(places, count, plans, units, tile, [&] {
+    stage_rows<kItem>(tile, stage, lane);
+    __syncwarp();
 #pragma unroll 1
     for (int row = 0; row < tile.rows; ++row) {
-      const int shown = tile.shown(row), step = static_cast<int>(tile.in_step), back = step < 0 ? (shown - 1) * step : 0, run = tile.run,
-                pixel = tile.pixel;
+      const int shown = tile.shown(row), step = static_cast<int>(tile.in_step), back = step < 0 ? (shown - 1) * step : 0, pixel = tile.pixel;
       const char* const low = tile.in + row * tile.row_in + static_cast<int64_t>(tile.begin) * step + back;  // the lowest address of the window
       char* const out = tile.out + row * tile.row_out;
-      // `first` is the first element of a pixel that is read.
-      const int first = tile.pixel_begin, shift = first * kItem;
-      if (shown > 0) {
-        const int span = abs(step) * (shown - 1) + kItem;
-        if (run == 0) {
-          read_run(low + shift, span + (tile.pixel_end - 1 - first) * kItem, tile.low, tile.high, stage, lane);
-        } else {
-#pragma unroll 1
-          for (int c = first; c < tile.pixel_end; ++c) read_run(low + c * tile.pixel_in, span, tile.low, tile.high, stage + c * (run / 16), lane);
-        }
-      }
-      __syncwarp();
+      assume_global(out);
+      // The first element of a pixel that is read.
+      const int shift = tile.pixel_begin * kItem;
       const Staged<F> staged{f,
-                             reinterpret_cast<const char*>(stage),
+                             reinterpret_cast<const char*>(stage) + row * tile.row_bytes,
                              tile,
                              tile.begin + shown,
                              step,
                              pixel,
-                             (run == 0 ? misalignment(low + shift) - shift : 0) - (tile.begin * step + back),
+                             (tile.run == 0 ? misalignment(low + shift) - shift : 0) - (tile.begin * step + back),
                              static_cast<unsigned int>(reinterpret_cast<uintptr_t>(low)),
                              shown == tile.count && tile.pixel_begin == 0 && tile.pixel_end == pixel};
       if (tile.out_step == sizeof(Out)) {
@@ -262,38 +256,6 @@ __global__ void __launch_bounds__(kThreads, 5) rows_gpu(const Plan* plans, int c
       } else {
         staged.write_scattered(out, lane);
       }
-      __syncwarp();
-    }
-  });
-}
-
-// Transposes tiles of up to 32 rows and columns: read along one axis, written along the other. Rows of the stage are an odd number of elements apart,
-// so that neither side has bank conflicts.
-template <class F>
-__global__ void __launch_bounds__(kThreads, 5) planes_gpu(const Plan* plans, int count, uint32_t units, F f) {
-  using Item = typename F::Out;
-  __shared__ Item stages[kWarps * kPlane * (kPlane + 1)];
-  __shared__ Tile tiles[kWarps];
-  const int lane = threadIdx.x % kLane;
-  Tile& tile = tiles[threadIdx.x / kLane];
-  Item* const stage = stages + threadIdx.x / kLane * kPlane * (kPlane + 1);
-  for_each_tile(plans, count, units, tile, [&] {
-    const int rows = tile.rows, columns = tile.count;
-    const int rows_begin = tile.rows_begin, rows_end = tile.rows_end;
-    const bool row_shown = lane >= rows_begin && lane < rows_end;
-    const char* const in = tile.in + lane * tile.row_in;
-    const int64_t in_step = tile.in_step;
-    const int begin = tile.begin, end = tile.end;
-#pragma unroll 8
-    for (int p = 0; p < kPlane; ++p)
-      if (row_shown && p >= begin && p < end) stage[p * (kPlane + 1) + lane] = __ldg(reinterpret_cast<const Item*>(in + p * in_step));
-    __syncwarp();
-    const bool column_shown = lane >= begin && lane < end;
-    char* const out = tile.out + lane * tile.out_step;
-    const int64_t row_out = tile.row_out;
-    for (int r = 0; r < rows && lane < columns; ++r) {
-      const bool shown = column_shown && r >= rows_begin && r < rows_end;
-      *reinterpret_cast<Item*>(out + r * row_out) = shown ? stage[lane * (kPlane + 1) + r] : f.fill(tile.channel + (tile.channel_of_row ? r : 0));
     }
   });
 }
@@ -332,23 +294,32 @@ __global__ void general_gpu(const Slice* slices, int64_t count, const Channel* c
   }
 }
 
-// The slices of one kind, with their total number of units.
+// The slices of one kind, with their total number of units. Plans that agree are stored once: those of a batch of crops are a few hundred bytes
+// instead of 120 KB, and travel in the parameters of the launch.
 struct SliceWork {
+  std::vector<Place> places;
   std::vector<Plan> plans;
   int64_t units = 0;
 
   bool has_room(const Plan& plan) const { return units + plan.units <= INT32_MAX; }
-  void add(Plan& plan) {
-    plan.first_unit = static_cast<uint32_t>(units);
+  void add(const Slice& slice, int64_t in_item, const Plan& plan) {
+    // Mirrored and other images may alternate, so a few recent plans are compared.
+    constexpr size_t kRecent = 4;
+    size_t k = plans.size();
+    while (k > 0 && plans.size() - k < kRecent && std::memcmp(&plans[k - 1], &plan, sizeof(Plan)) != 0) --k;
+    if (k == 0 || plans.size() - k == kRecent) plans.push_back(plan), k = plans.size();
+    places.push_back({static_cast<const char*>(slice.in) + slice.origin * in_item, static_cast<char*>(slice.out), static_cast<uint32_t>(k - 1),
+                      static_cast<uint32_t>(units)});
     units += plan.units;
-    plans.push_back(plan);
   }
-  template <class Kernel, class... Arguments>
-  void launch(Kernel kernel, Arguments... arguments) const {
+  template <class Row>
+  void launch(void (*kernel)(TableRows<Place>, int, TableRows<Plan>, uint32_t, TableRows<Row>), const KernelTable<Row>& values) const {
     if (units == 0) return;
-    const CudaTable<Plan> table(plans);
+    const KernelTable<Place> place_table(places);
+    const KernelTable<Plan> plan_table(plans);
     const auto blocks = static_cast<unsigned>(std::min<int64_t>((units + kWarps - 1) / kWarps, kBlocks));
-    kernel<<<blocks, kThreads, 0, current_cuda_stream()>>>(table.data(), static_cast<int>(plans.size()), static_cast<uint32_t>(units), arguments...);
+    kernel<<<blocks, kThreads, 0, current_cuda_stream()>>>(place_table.rows(), static_cast<int>(places.size()), plan_table.rows(),
+                                                           static_cast<uint32_t>(units), values.rows());
   }
 };
 
@@ -365,6 +336,66 @@ std::vector<unsigned long long> fill_bits(const std::vector<Channel>& channels, 
     });
   }
   return bits;
+}
+
+// Stores once the channels that neighboring slices have in common, usually the same for the whole batch.
+void share_channels(std::vector<Slice>& slices, std::vector<Channel>& channels) {
+  if (channels.empty()) return;
+  std::vector<Channel> kept;
+  int64_t before = 0;  // the number of channels of the slice before
+  for (Slice& slice : slices) {
+    const int64_t count = slice.channel < 0 ? 1 : slice.extent[slice.channel];
+    const Channel* const own = channels.data() + slice.channels;
+    if (count != before || std::memcmp(own, kept.data() + kept.size() - count, count * sizeof(Channel)) != 0)
+      kept.insert(kept.end(), own, own + count);
+    slice.channels = static_cast<int64_t>(kept.size()) - count;
+    before = count;
+  }
+  channels = std::move(kept);
+}
+
+bool same_shape(const Slice& a, const Slice& b) {
+  const auto same = [&](const int64_t* x, const int64_t* y) { return std::equal(x, x + a.ndim, y); };
+  return a.ndim == b.ndim && a.channel == b.channel && a.copies == b.copies && a.channels == b.channels && same(a.extent, b.extent) &&
+         same(a.stride, b.stride) && same(a.out_stride, b.out_stride) && same(a.begin, b.begin) && same(a.end, b.end);
+}
+
+// Slices that repeat at equal distances, `period` for each sample, as those of a dense batch do, become slices of the whole batch, with an axis in
+// front. Returns false, and changes nothing, if they do not.
+bool merge_samples(std::vector<Slice>& slices, size_t period, int64_t in_item, int64_t out_item) {
+  const size_t samples = slices.size() / period;
+  if (samples < 2 || slices.size() % period != 0) return false;
+  const auto source = [&](const Slice& s) { return static_cast<int64_t>(reinterpret_cast<intptr_t>(s.in)) + s.origin * in_item; };
+  const auto target = [&](const Slice& s) { return static_cast<int64_t>(reinterpret_cast<intptr_t>(s.out)); };
+  for (size_t k = 0; k < slices.size(); ++k) {
+    const Slice &first = slices[k % period], &second = slices[k % period + period];
+    const auto sample = static_cast<int64_t>(k / period);
+    const int64_t in_step = source(second) - source(first), out_step = target(second) - target(first);
+    if (first.ndim == kSliceDims || in_step % in_item != 0 || out_step % out_item != 0 || !same_shape(first, slices[k]) ||
+        source(slices[k]) != source(first) + sample * in_step || target(slices[k]) != target(first) + sample * out_step)
+      return false;
+  }
+  std::vector<Slice> merged;
+  for (size_t p = 0; p < period; ++p) {
+    const Slice &first = slices[p], &second = slices[p + period];
+    Slice slice = first;
+    slice.ndim = 0;
+    slice.add_axis(static_cast<int64_t>(samples), static_cast<int64_t>(samples), (source(second) - source(first)) / in_item, 0, false);
+    slice.origin = first.origin;
+    slice.out_stride[0] = (target(second) - target(first)) / out_item;
+    const auto behind = [&](const int64_t* from, int64_t* to) { std::copy(from, from + first.ndim, to + 1); };
+    behind(first.extent, slice.extent);
+    behind(first.stride, slice.stride);
+    behind(first.out_stride, slice.out_stride);
+    behind(first.begin, slice.begin);
+    behind(first.end, slice.end);
+    slice.ndim = first.ndim + 1;
+    if (slice.channel >= 0) ++slice.channel;
+    slice.batched = true;
+    merged.push_back(slice);
+  }
+  slices = std::move(merged);
+  return true;
 }
 
 void launch_general(const std::vector<Slice>& general, const std::vector<Channel>& channels, DType in, DType out) {
@@ -384,38 +415,41 @@ void launch_general(const std::vector<Slice>& general, const std::vector<Channel
 // One launch for each kind of slice in the batch, usually a single one.
 void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out) {
   using namespace slice_gpu;
-  SliceWork copied, converted, moved[4], turned[3];
-  std::vector<Slice> general;
+  constexpr size_t kMaxPeriod = 4;  // inputs of cat and stack
+  SliceWork copied, converted, moved[4], turned;
+  std::vector<Slice> general, slices;
+  std::vector<Channel> channels = batch.channels;
+  for (const Slice& slice : batch.slices)
+    if (slice.volume() > 0) slices.push_back(slice);
+  share_channels(slices, channels);
+  for (size_t period = 1; period <= kMaxPeriod; ++period)
+    if (merge_samples(slices, period, item_bytes(in), item_bytes(out))) break;
   bool fills = false;
   const bool convertible = for_common_pair(in, out, [](auto, auto) {});
-  for (const Slice& slice : batch.slices) {
-    if (slice.volume() == 0) continue;
+  for (const Slice& slice : slices) {
     Plan plan;
     int64_t item = 0;
     const Kind kind = make_plan(slice, item_bytes(in), item_bytes(out), item, plan);
     const int power = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
-    SliceWork& work = kind == Kind::copy ? copied : kind == Kind::planes ? turned[power] : slice.copies ? moved[power] : converted;
+    SliceWork& work = kind == Kind::copy ? copied : kind == Kind::planes ? turned : slice.copies ? moved[power] : converted;
     fills = fills || (slice.copies && slice.filled());
     if (kind == Kind::general || !(slice.copies || convertible) || !work.has_room(plan)) general.push_back(slice);
-    else work.add(plan);
+    else work.add(slice, item_bytes(in), plan);
   }
-  const CudaTable<unsigned long long> bits(fills ? fill_bits(batch.channels, out) : std::vector<unsigned long long>());
-  copied.launch(copy_gpu, bits.data(), static_cast<int>(item_bytes(out)));
-  moved[0].launch(rows_gpu<Move<uint8_t>>, Move<uint8_t>{bits.data()});
-  moved[1].launch(rows_gpu<Move<uint16_t>>, Move<uint16_t>{bits.data()});
-  moved[2].launch(rows_gpu<Move<uint32_t>>, Move<uint32_t>{bits.data()});
-  moved[3].launch(rows_gpu<Move<unsigned long long>>, Move<unsigned long long>{bits.data()});
-  turned[0].launch(planes_gpu<Move<uint8_t>>, Move<uint8_t>{bits.data()});
-  turned[1].launch(planes_gpu<Move<uint16_t>>, Move<uint16_t>{bits.data()});
-  turned[2].launch(planes_gpu<Move<uint32_t>>, Move<uint32_t>{bits.data()});
+  const KernelTable<unsigned long long> bits(fills ? fill_bits(channels, out) : std::vector<unsigned long long>());
+  copied.launch(copy_gpu, bits);
+  moved[0].launch(rows_gpu<Move<uint8_t>>, bits);
+  moved[1].launch(rows_gpu<Move<uint16_t>>, bits);
+  moved[2].launch(rows_gpu<Move<uint32_t>>, bits);
+  moved[3].launch(rows_gpu<Move<unsigned long long>>, bits);
+  turned.launch(planes_gpu, bits);
   if (converted.units > 0) {
-    const CudaTable<Channel> channels(batch.channels);
+    const KernelTable<Channel> table(channels);
     for_common_pair(in, out, [&](auto in_tag, auto out_tag) {
-      using F = Convert<typename decltype(in_tag)::type, typename decltype(out_tag)::type>;
-      converted.launch(rows_gpu<F>, F{channels.data()});
+      converted.launch(rows_gpu<Convert<typename decltype(in_tag)::type, typename decltype(out_tag)::type>>, table);
     });
   }
-  launch_general(general, batch.channels, in, out);
+  launch_general(general, channels, in, out);
   check_launch(op.c_str());
 }
 

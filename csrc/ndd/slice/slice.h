@@ -45,6 +45,7 @@ struct Slice {
   bool placed = false;  // the output is a part of something larger
   bool cached = false;  // the output is in the caches: just written, or the whole call's output fits in the last-level cache
   bool copies = true;  // elements are only moved: no arithmetic, equal types
+  bool batched = false;  // axis 0 counts samples, which may be in memory of their own: only what lies between the elements of one may be read
   int64_t channels = 0;  // index of the first of its Channels in SliceBatch::channels: one per channel, or a single one if channel is -1
   int64_t origin = 0;  // the source of position 0 of the output; may lie outside the input
   int64_t extent[kSliceDims];  // of the output

@@ -46,8 +46,26 @@ def test_slices_are_read_in_16_bytes() -> None:
     rows = code_of("slice_gpu", "rows_gpu")
     assert len(rows) == 13  # four sizes of items, nine pairs of types
     for code in rows:
-        assert re.search(r"\bLDG\.E\.128", code)
+        assert len(re.findall(r"\bLDG\.E\.128", code)) >= 4  # several rows in flight together
         assert re.search(r"\bSTS\.128", code)
+        assert "LDL" not in code
+
+
+def test_transposed_planes_are_read_in_16_bytes(cuobjdump: str) -> None:
+    for code in code_of(cuobjdump, "slice_gpu", "planes_gpu"):
+        assert len(re.findall(r"\bLDG\.E\.128", code)) >= 7  # a tile at a time
+        assert "LDL" not in code
+
+
+def test_layers_are_read_and_written_in_16_bytes(cuobjdump: str) -> None:
+    for code in code_of(cuobjdump, "run_bytes"):
+        assert len(re.findall(r"\bLDG\.E\.128", code)) >= 4  # two vectors, each from two aligned ones
+        assert len(re.findall(r"\bSTG\.E\.128", code)) >= 2
+
+
+def test_reductions_keep_four_loads_in_flight(cuobjdump: str) -> None:
+    for code in code_of(cuobjdump, "fold_rows"):
+        assert any(sum("LDG.E.128" in line for line in loop) >= 4 for loop in loops(code))
 
 
 # In tiles in shared memory: windows slide in registers, and spill to local memory if an index is not a compile-time constant or registers run out.
@@ -119,6 +137,7 @@ def test_tiled_kernels_access_16_bytes(kernel: str) -> None:
 def test_kernels_that_read_more_than_they_write_read_16_bytes(kernel: str) -> None:
     for code in code_of(kernel):
         assert len(re.findall(r"\bLDG\.E\.128", code)) >= 3
-        if kernel == "fold_rows":
-            assert "LDL" not in code
-            assert "STL" not in code
+        if kernel == "fold_rows":  # numbers of a row may be on the stack, but nothing in the loops over its elements
+            reading = [loop for loop in loops(code) if any("LDG.E.128" in line for line in loop)]
+            assert reading
+            assert not any(re.search(r"\b(LDL|STL)\b", line) for loop in reading for line in loop)
