@@ -284,7 +284,9 @@ void equalize(const Tensor& input, const MaybeTensor& input_shapes, int64_t lead
 }  // namespace
 
 #ifndef __NVCC__  // of the CPU half alone
-void equalize_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out) { map_equalized(in, pixels, channels, true, out); }
+void equalize_bytes(const uint8_t* in, int64_t pixels, int64_t channels, bool stepped, uint8_t* out) {
+  map_equalized(in, pixels, channels, stepped, out);
+}
 #endif
 
 }  // namespace ndd
