@@ -36,6 +36,10 @@ def images(layout: str, channels: int, ragged: bool, count: int = 6) -> ndd.Batc
     return ndd.batch(samples, layout=layout)
 
 
+def change(batch: ndd.Batch, steps: Any, fill: Any = 128.0, interpolation: types.DALIInterpType = types.INTERP_LINEAR) -> ndd.Batch:
+    return _apply.apply_steps("op", batch, steps, None, None, fill, 0.0, interpolation)[0]
+
+
 def assert_equals_operators(monkeypatch: pytest.MonkeyPatch, apply: Any, uses_kernel: bool = True) -> None:
     calls = []
     with monkeypatch.context() as patch:
@@ -44,7 +48,7 @@ def assert_equals_operators(monkeypatch: pytest.MonkeyPatch, apply: Any, uses_ke
         output = apply()
     assert bool(calls) == uses_kernel
     with monkeypatch.context() as patch:
-        patch.setattr(_apply, "takes", lambda images: False)
+        patch.setattr(_apply, "takes", lambda *arguments: False)
         expected = apply()
     assert (output.shape, output.layout, output.dtype) == (expected.shape, expected.layout, expected.dtype)
     for i, (sample, other) in enumerate(zip(output.cpu(), expected.cpu(), strict=True)):
@@ -65,12 +69,7 @@ def test_step_equals_its_operator(
         if device != "cpu" and interpolation == types.INTERP_CUBIC:
             continue
         for fill in (128.0, None, [float(k + 3) for k in range(channels)]):
-            assert_equals_operators(
-                monkeypatch,
-                functools.partial(
-                    lambda fill, interpolation: _apply.apply_steps("op", batch, steps, None, None, fill, 0.0, interpolation)[0], fill, interpolation
-                ),
-            )
+            assert_equals_operators(monkeypatch, functools.partial(change, batch, steps, fill, interpolation))
             if value.matrix is None:
                 break
 
@@ -83,14 +82,12 @@ def test_step_of_dali_equals_its_operator(name: str, monkeypatch: pytest.MonkeyP
     if name in ("shear", "translate"):
         parameters = [np.array([0.2 * position, 3.0]) for position in positions]
     elif name == "sharpness":
-        parameters = [
-            np.full((3, 3), (1 - 2 * position) / 9, np.float32) + np.diag([0, 2 * position, 0]).astype(np.float32) for position in positions
-        ]
+        parameters = [np.float32(np.full((3, 3), (1 - 2 * position) / 9) + np.diag([0, 2 * position, 0])) for position in positions]
     elif name == "posterize":
         parameters = [np.uint8(0xFF00 >> k & 0xFF) for k in range(batch.batch_size)]
     steps = [[(value, parameter)] for parameter in parameters]
     uses_kernel = device == "cpu" or name != "sharpness"  # on a GPU a filter is an operator
-    assert_equals_operators(monkeypatch, lambda: _apply.apply_steps("op", batch, steps, None, None, 128, 0.0, types.INTERP_LINEAR)[0], uses_kernel)
+    assert_equals_operators(monkeypatch, functools.partial(change, batch, steps), uses_kernel)
 
 
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
@@ -100,12 +97,10 @@ def test_steps_in_sequence_equal_their_operators(n: int, ragged: bool, monkeypat
     assert_equals_operators(monkeypatch, lambda: augment.rand_augment(batch, n=n, probability=0.8, rng=ndd.random.RNG(n)))
 
 
-def test_steps_of_several_lengths_equal_their_operators(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
+@pytest.mark.parametrize("policy", _spaces.POLICIES)
+def test_steps_of_several_lengths_equal_their_operators(policy: Any, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     batch = images("FHWC", 3, True).to_device(device)
-    for policy in ("image_net", "reduced_image_net", "cifar10", "svhn"):
-        assert_equals_operators(
-            monkeypatch, functools.partial(lambda policy: augment.auto_augment(batch, policy=policy, rng=ndd.random.RNG(3)), policy)
-        )
+    assert_equals_operators(monkeypatch, lambda: augment.auto_augment(batch, policy=policy, rng=ndd.random.RNG(3)))
 
 
 def test_kernel_keeps_its_input(device: str) -> None:
@@ -121,9 +116,8 @@ def test_steps_without_an_encoding_are_operators(monkeypatch: pytest.MonkeyPatch
     batch = images("HWC", 3, True).to_device(device)
     inverted = Augmentation("inverted", values=lambda images, _: ndd.invert(images))
     known = augment.RAND_AUGMENT
-    assert_equals_operators(
-        monkeypatch, lambda: augment.rand_augment(batch, augmentations=[inverted, *known], rng=ndd.random.RNG(1)), uses_kernel=False
-    )
+    choices = [inverted, *known]
+    assert_equals_operators(monkeypatch, lambda: augment.rand_augment(batch, augmentations=choices, rng=ndd.random.RNG(1)), uses_kernel=False)
     sharpness = next(value for value in known if value.name == "sharpness")
     assert isinstance(sharpness.values, EncodedValues)
     negative = Augmentation("negative", (-1.0, -1.0), values=sharpness.values)

@@ -11,7 +11,7 @@ import torch
 from .. import types
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.tensor import Tensor
-from ..ops.color._byte_steps import KINDS, NUMBERS, takes, with_steps
+from ..ops.color._byte_steps import KINDS, NUMBERS, takes, takes_kind, with_steps
 from ..ops.geometry.warp import Border, warp_affine, warp_perspective
 from ..ops.shape.reshape import copy
 from ._augmentations import Augmentation, EncodedValues
@@ -72,7 +72,7 @@ def _change_images(
     op: str, images: Batch, steps: Sequence[Sequence[Step]], warps: dict[int, _Warps], fill_value: Any, interp_type: types.DALIInterpType
 ) -> Batch:
     """Return the images after their steps."""
-    if takes(images) and interp_type in (types.INTERP_NN, types.INTERP_LINEAR, types.INTERP_CUBIC):
+    if takes(images, interp_type) and interp_type in (types.INTERP_NN, types.INTERP_LINEAR, types.INTERP_CUBIC):
         fill, table = _as_fill(fill_value, images), _encode_steps(images, steps, warps)
         if fill is not None and table is not None:
             return with_steps(images, table, interp_type, fill, "replicate" if fill_value is None else "constant")
@@ -101,7 +101,7 @@ def _encode_steps(images: Batch, steps: Sequence[Sequence[Step]], warps: dict[in
         for turn, (augmentation, parameter) in enumerate(row):
             if isinstance(augmentation.values, EncodedValues):
                 step = augmentation.values.encode(np.float32(parameter), channels)
-                if step is None:
+                if step is None or not takes_kind(images, step[0]):
                     return None
                 kind, numbers = step
                 table[i, turn, 0] = kind

@@ -107,6 +107,7 @@ class Arguments {
       : in_(in), steps_(steps), fills_(fill_value), interp_(static_cast<Interp>(interp_type)), border_(static_cast<WarpBorder>(border)),
         fades_(fades), planar_(planar) {}
 
+  Interp interp() const { return interp_; }
   int64_t turns() const { return steps_.cols() / kNumbers; }
   int64_t frames(int64_t i) const { return in_.ndim() > 3 ? in_.shape(i)[0] : 1; }
   Image image(int64_t i) const {

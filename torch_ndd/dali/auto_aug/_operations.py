@@ -47,7 +47,7 @@ def _encode_filter(weights: Any, channels: int) -> ByteStep:
     return (KINDS["filter"], weights.reshape(-1).tolist()) if np.shape(weights) == (3, 3) else None
 
 
-def _encode_mask(mask: np.ndarray, channels: int) -> ByteStep:
+def _encode_mask(mask: Any, channels: int) -> ByteStep:
     del channels
     return KINDS["mask_bits"], (mask,)
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that were drawn for each uint8 image of a batch, all in one call of the kernel ``byte_steps`` on the CPU.
+"""Steps that were drawn for each uint8 image of a batch, all in one call of the kernel ``byte_steps``.
 
 One operator call for all images that share a step copies each image for every step and takes 0.1 ms of Python, most of the time of a policy of 14
-augmentations. Here an image goes through all of its steps while it is in the second-level cache.
+augmentations. Here an image goes through all of its steps while it is in the second-level cache; on a GPU, step k of all images takes up to three
+launches.
 """
 
 from collections.abc import Sequence
@@ -12,8 +13,10 @@ import torch
 
 from ..._core import native
 from ..._core.values.batch import Batch
+from ..._core.values.dispatch import output as allocate_output
 from ..._core.values.dispatch import run
 from ..._core.work.pending import SAME_SAMPLE
+from ...types import INTERP_CUBIC
 
 _kernel = native.kernel("byte_steps")
 KINDS = native.numbers("byte_steps.Kind")
@@ -23,11 +26,21 @@ NUMBERS = 10
 _BORDERS = native.numbers("warp.Border")
 
 
-def takes(images: Batch) -> bool:
-    """Return whether the kernel takes these images: uint8, HWC, FHWC or CHW, with at least one channel, on the CPU."""
-    if images.dtype != torch.uint8 or images.layout not in ("HWC", "FHWC", "CHW") or images.buffer.device.type != "cpu":
+_MAX_GPU_CHANNELS = 16
+"""Their histograms fill the shared memory of a block."""
+
+
+def takes(images: Batch, interp_type: int) -> bool:
+    """Return whether the kernel takes these images with this interpolation of warps: uint8, HWC, FHWC or CHW; on a GPU not cubic interpolation."""
+    if images.dtype != torch.uint8 or images.layout not in ("HWC", "FHWC", "CHW") or torch.compiler.is_compiling():
         return False
-    return not torch.compiler.is_compiling() and bool(images.shared_extent(images.layout.index("C")))
+    channels, on_cpu = images.shared_extent(images.layout.index("C")) or 0, images.buffer.device.type == "cpu"
+    return channels > 0 and (on_cpu or (channels <= _MAX_GPU_CHANNELS and interp_type != INTERP_CUBIC))
+
+
+def takes_kind(images: Batch, kind: int) -> bool:
+    """Return whether the kernel takes steps of this kind where the images are: on a GPU, it does not filter."""
+    return images.buffer.device.type == "cpu" or kind != KINDS["filter"]
 
 
 def with_steps(
@@ -52,7 +65,7 @@ def with_steps(
         fade: mix the fill value with the pixels at the border as in :func:`warp_affine`.
     """
     images = images.settle()
-    output = images.with_buffer(native.empty(images.buffer.shape, torch.uint8, images.buffer.device), None)
+    output = images.with_buffer(allocate_output(native.empty, images.buffer.shape, torch.uint8, images.buffer.device), None)
     arguments: tuple[Any, ...] = (
         images.buffer,
         images.ragged_shapes,

@@ -14,6 +14,7 @@ from torchvision.transforms import v2 as reference
 from ..._core.values.batch import Batch, new_batch
 from ...augment import _spaces
 from ...ops.color._byte_steps import KINDS, NUMBERS, takes, with_steps
+from ...types import INTERP_LINEAR
 from .. import tv_tensors
 from .._draws import Draws, to_int
 from .._numbers import batch_of
@@ -116,8 +117,8 @@ class _Policy(Batched):
                 image = apply_step(image, *steps[0], self.interpolation, fill)
             return image
         plain = as_images(self._name, image)
-        # uint8 on the CPU: all steps of an image in one pass. Else one operator call for each augmentation of a turn.
-        if takes(plain) and plain.shared_extent((plain.layout or "").index("C")) in (1, 3):
+        # uint8: all steps of an image in one pass. Else one operator call for each augmentation of a turn.
+        if takes(plain, INTERP_LINEAR) and plain.shared_extent((plain.layout or "").index("C")) in (1, 3):
             filter, values = warp_filter(self._name, self.interpolation), fills(fill, plain, self._name)
             output = with_steps(plain, encode_steps(plain, turns), filter, values or (0.0,), fade=values is not None)
             return image.over(output) if tv_tensors.is_typed(image) else output
