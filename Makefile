@@ -90,7 +90,7 @@ fuzz: $(VENV)/test.stamp build
 # cases take 3 minutes, all properties some 6 more. Tests of work that is still pending fail there: kernels run at the call, as launches do.
 # Behind them the decoders of device="gpu", over streams that are late, in half a minute.
 EMULATED_TESTS ?= $(addprefix tests/,emulated_cuda/cpu_equals_cuda.py test_operators.py::test_equals_its_reference \
-  test_operators.py::test_batch_equals_its_samples_one_by_one)
+  test_operators.py::test_batch_equals_its_samples_one_by_one augment/test_byte_steps.py)
 DECODER_TESTS := $(addprefix tests/decoders/test_,gpu.py errors.py images.py image_windows.py image_types.py) tests/core/test_table_uploads.py
 EMULATED := $(abspath build/emulated_cuda)
 emulated-cuda: $(VENV)/test.stamp
