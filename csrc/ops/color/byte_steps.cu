@@ -182,19 +182,19 @@ __global__ void __launch_bounds__(kThreads) apply_gpu(const Run* runs, int64_t c
       saturate_colors(run);
     } else {
       __syncthreads();  // the tables of the run before are no longer read
-      const int made = make_tables(run, counts + run.counts * kLevels, tables, means);
+      const int count_of_tables = make_tables(run, counts + run.counts * kLevels, tables, means);
       __syncthreads();
       LevelRun levels = run;
-      if (made == 1) {
+      if (count_of_tables == 1) {
         levels.pixels *= levels.channels;
         levels.channels = 1;
       }
-      map_run(levels, tables, made * kLevels);
+      map_run(levels, tables, count_of_tables * kLevels);
     }
   }
 }
 
-// The runs and warps of all turns, in one table each.
+// The steps of a turn: those that depend on histograms, the others, and the warps.
 struct Turn {
   std::vector<Run> counted, others;
   std::vector<WarpItem<2, AffineMap<2>>> warps;
@@ -223,15 +223,16 @@ class Launcher {
     // Steps alternate between the output and this memory, such that the last one writes the output.
     const CudaBuffer scratch(needs_scratch ? bytes : 0);
     const CudaTable<float> fill_table(fills);
-    int64_t begin = 0;
-    for (int64_t i = 0; i < in_.size(); begin += in_.volume(i++)) {
+    int64_t sample_begin = 0;
+    for (int64_t i = 0; i < in_.size(); sample_begin += in_.volume(i++)) {
       const Image image = arguments_.image(i);
       const int64_t volume = image.volume();
       const size_t first = first_fills[i], next = i + 1 < in_.size() ? first_fills[i + 1] : fills.size();
       for (int64_t f = 0; f < arguments_.frames(i) && volume > 0; ++f) {
         const uint8_t* from = static_cast<const uint8_t*>(in_.data(i)) + f * volume;
         for (size_t k = 0; k < steps[i].size(); ++k) {
-          auto* const base = (steps[i].size() - k) % 2 == 1 ? static_cast<uint8_t*>(out_.data(i)) : static_cast<uint8_t*>(scratch.data()) + begin;
+          auto* const base =
+              (steps[i].size() - k) % 2 == 1 ? static_cast<uint8_t*>(out_.data(i)) : static_cast<uint8_t*>(scratch.data()) + sample_begin;
           uint8_t* const to = base + f * volume;
           add(image, steps[i][k], k, fills[first], next - first > 1 ? fill_table.data() + first : nullptr, from, to);
           from = to;

@@ -19,8 +19,7 @@ struct LevelRun {
 };
 
 // f(at, channel, whole) for the bytes of a run, by all threads of the blocks along x: 16 at a time where they are aligned (`whole`), single ones before
-// and behind.
-// It is given the place of the first one and its channel.
+// and behind. `at` is the place of the first byte and `channel` its channel.
 template <class F>
 __device__ void for_levels(const LevelRun& run, F f) {
   const int64_t bytes = run.pixels * run.channels, before = (16 - static_cast<int64_t>(reinterpret_cast<uintptr_t>(run.in) % 16)) % 16;
