@@ -91,7 +91,7 @@ fuzz: $(VENV)/test.stamp build
 # Behind them the decoders of device="gpu", over streams that are late, in half a minute; and calls that run ahead, on a device with such streams under
 # torch: NDD_PROGRAMS=10000 runs as many random programs.
 EMULATED_TESTS ?= $(addprefix tests/,emulated_cuda/cpu_equals_cuda.py emulated_cuda/tile_shapes.py test_operators.py::test_equals_its_reference \
-  test_operators.py::test_batch_equals_its_samples_one_by_one)
+  test_operators.py::test_batch_equals_its_samples_one_by_one augment/test_byte_steps.py)
 DECODER_TESTS := $(addprefix tests/decoders/test_,gpu.py errors.py images.py image_windows.py image_types.py) tests/core/test_table_uploads.py
 EMULATED := $(abspath build/emulated_cuda)
 emulated-cuda: $(VENV)/test.stamp

@@ -9,6 +9,7 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd import augment
+from torch_ndd.augment import _elastic
 
 
 def ramp(height: int, width: int) -> torch.Tensor:
@@ -34,6 +35,14 @@ def test_elastic_moves_pixels_smoothly() -> None:
     assert augment.elastic(ramp(9, 9), sigma=0.0).shape == (9, 9, 3)
     with pytest.raises(ValueError, match="elastic: alpha must be 0 or more"):
         augment.elastic(images, alpha=-1.0)
+
+
+def test_elastic_draws_where_its_images_are(device: str) -> None:
+    images = ndd.batch([ramp(30, 40)], layout="HWC")
+    planes = _elastic.smooth_planes(torch.tensor([[30, 40]]), (3.0, 3.0), images.to_device(device).device, ndd.random.RNG(1))
+    assert [str(plane.device).partition(":")[0] for plane in planes] == [device] * 2
+    moved, expected = (augment.elastic(images.to_device(place), rng=ndd.random.RNG(1)).cpu().torch() for place in (device, "cpu"))
+    torch.testing.assert_close(moved, expected, rtol=0, atol=1e-2)
 
 
 def test_elastic_has_the_spread_of_torchvision() -> None:

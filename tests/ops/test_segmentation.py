@@ -54,6 +54,21 @@ def labels(ragged: bool) -> tuple[Samples, ...]:
     return ([LABELS[i * ragged :].copy() for i in range(COUNT)],)
 
 
+def winding_masks(ragged: bool) -> tuple[Samples, ...]:
+    """Return a spiral, a comb and noise: their objects reach through many rows, or are many."""
+    spiral = np.zeros((41, 47), np.uint8)
+    top, left, bottom, right = 0, 0, 40, 46
+    while top < bottom and left < right:
+        spiral[top, max(left - 2, 0) : right + 1] = spiral[top : bottom + 1, right] = spiral[bottom, left : right + 1] = 3
+        spiral[top + 2 : bottom + 1, left] = 3
+        top, left, bottom, right = top + 2, left + 2, bottom - 2, right - 2
+    comb = np.zeros((41, 47), np.uint8)
+    comb[:, ::2] = 2
+    comb[40] = 2
+    noise = np.random.default_rng(5).integers(0, 3, (41, 47)).astype(np.uint8)
+    return ([mask[i * ragged :].copy() for i, mask in enumerate((spiral, comb, noise))],)
+
+
 CASES = [
     Case("segmentation.select_masks", "numbers kept", masks, reference=select_reference, out_layout=None),
     Case("segmentation.select_masks", "renumbered", masks, {"reindex_masks": True}, reference=select_reference, out_layout=None),
@@ -83,6 +98,16 @@ CASES = [
         "all labels together",
         labels,
         {"ignore_class": True, "k_largest": 4, "threshold": Each([[1, 1], [1, 1], [1, 2]]), "format": "box"},
+        out_layout=None,
+    ),
+    Case(
+        "segmentation.random_object_bbox", "winding", winding_masks, {"foreground_prob": 1.0, "format": "box", "output_class": True}, out_layout=None
+    ),
+    Case(
+        "segmentation.random_object_bbox",
+        "volumes",
+        lambda ragged: ([np.random.default_rng(i).integers(0, 2, (7, 9 + i * ragged, 38)).astype(np.int64) for i in range(COUNT)],),
+        {"foreground_prob": 1.0, "format": "start_end", "k_largest": 2},
         out_layout=None,
     ),
 ]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Applying the steps of every sample of a batch, with one operator call for all samples that share an augmentation."""
+"""Applying the steps of every sample of a batch: all of them in one kernel, or one operator call for all samples that share an augmentation."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import torch
 from .. import types
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.tensor import Tensor
-from ..ops.geometry.warp import warp_affine, warp_perspective
+from ..ops.color._byte_steps import KINDS, NUMBERS, takes, takes_kind, with_steps
+from ..ops.geometry.warp import Border, warp_affine, warp_perspective
 from ..ops.shape.reshape import copy
-from ._augmentations import Augmentation
+from ._augmentations import Augmentation, EncodedValues
 from ._inputs import add_channels, restore_channels
 
 # A step on a sample: an augmentation and its parameter.
@@ -31,22 +33,56 @@ def apply_steps(
 ) -> tuple[Batch, Batch | None, Batch | None]:
     """Return images, boxes and masks after the steps of every sample; None for ``fill_value`` extends the border of moved images."""
     sizes = [shape[-3:-1] for shape in images.shape]
+    warps = _find_warps(op, steps, sizes)
+    if boxes is not None:
+        boxes = copy(boxes)
+        for warp in warps.values():
+            boxes = _move_boxes(boxes, warp.samples, warp.matrices, sizes)
+    if masks is not None:
+        mask_samples = list(add_channels(masks, images))
+        for warp in warps.values():
+            part = _select(mask_samples, warp.samples)
+            part = warp_affine(part, matrix=_float_batch(warp.inverses), fill_value=mask_fill_value, interp_type=types.INTERP_NN)
+            _replace(mask_samples, warp.samples, part)
+        masks = restore_channels(_join(mask_samples, add_channels(masks, images)), masks)
+    return _change_images(op, images, steps, warps, fill_value, interp_type), boxes, masks
+
+
+@dataclass(frozen=True)
+class _Warps:
+    """The samples whose pixels move in a turn, with the matrices of their motion."""
+
+    samples: list[int]
+    matrices: np.ndarray
+    inverses: np.ndarray
+
+
+def _find_warps(op: str, steps: Sequence[Sequence[Step]], sizes: Sequence[Sequence[int]]) -> dict[int, _Warps]:
+    """Return the warps of every turn that has some."""
+    warps = {}
+    for turn in range(max(map(len, steps), default=0)):
+        samples = [i for i, row in enumerate(steps) if turn < len(row) and row[turn][0].matrix is not None]
+        if samples:
+            matrices = np.stack([_augmentation_matrix(op, *steps[i][turn], *sizes[i]) for i in samples])
+            warps[turn] = _Warps(samples, matrices, _invert_matrices(op, matrices))
+    return warps
+
+
+def _change_images(
+    op: str, images: Batch, steps: Sequence[Sequence[Step]], warps: dict[int, _Warps], fill_value: Any, interp_type: types.DALIInterpType
+) -> Batch:
+    """Return the images after their steps."""
+    if takes(images, interp_type) and interp_type in (types.INTERP_NN, types.INTERP_LINEAR, types.INTERP_CUBIC):
+        fill, table = _as_fill(fill_value, images), _encode_steps(images, steps, warps)
+        if fill is not None and table is not None:
+            return with_steps(images, table, interp_type, fill, "replicate" if fill_value is None else "constant")
     samples = list(images)
-    boxes = None if boxes is None else copy(boxes)
-    mask_samples = None if masks is None else list(add_channels(masks, images))
     for turn in range(max(map(len, steps), default=0)):
         # Warps of all kinds are one call, since each sample has its own matrix.
-        moving, groups = _group_samples(steps, turn)
-        if moving:
-            matrices = np.stack([_augmentation_matrix(op, *steps[i][turn], *sizes[i]) for i in moving])
-            inverses = _float_batch(_invert_matrices(op, matrices))
+        if turn in warps:
+            moving, inverses = warps[turn].samples, _float_batch(warps[turn].inverses)
             _replace(samples, moving, _warp(_select(samples, moving), inverses, fill_value, interp_type))
-            if mask_samples is not None:
-                warped = warp_affine(_select(mask_samples, moving), matrix=inverses, fill_value=mask_fill_value, interp_type=types.INTERP_NN)
-                _replace(mask_samples, moving, warped)
-            if boxes is not None:
-                boxes = _move_boxes(boxes, moving, matrices, sizes)
-        for augmentation, indices in groups:
+        for augmentation, indices in _group_values(steps, turn):
             part = _select(samples, indices)
             output = augmentation.values(part, _float_batch([steps[i][turn][1] for i in indices]))  # type: ignore[misc]
             if not isinstance(output, Batch) or output.shape != part.shape or output.dtype != part.dtype:
@@ -54,9 +90,41 @@ def apply_steps(
             _replace(samples, indices, output)
     output = _join(samples, images)
     output.sources = images.sources
-    if masks is not None and mask_samples is not None:
-        masks = restore_channels(_join(mask_samples, add_channels(masks, images)), masks)
-    return output, boxes, masks
+    return output
+
+
+def _encode_steps(images: Batch, steps: Sequence[Sequence[Step]], warps: dict[int, _Warps]) -> torch.Tensor | None:
+    """Return the steps of every sample as numbers for :func:`with_steps`, float64 (N, turns, NUMBERS); None if some are only operators."""
+    channels = images.shared_extent(-1) or 0
+    table = np.zeros((len(steps), max([1, *map(len, steps)]), NUMBERS))
+    for i, row in enumerate(steps):
+        for turn, (augmentation, parameter) in enumerate(row):
+            if isinstance(augmentation.values, EncodedValues):
+                step = augmentation.values.encode(np.float32(parameter), channels)
+                if step is None or not takes_kind(images, step[0]):
+                    return None
+                kind, numbers = step
+                table[i, turn, 0] = kind
+                table[i, turn, 1 : 1 + len(numbers)] = numbers
+            elif augmentation.values is not None:
+                return None
+    for turn, warp in warps.items():
+        table[warp.samples, turn, 0] = KINDS["warp"]
+        # Rounded as an argument of warp_affine is.
+        table[warp.samples, turn, 1:7] = warp.inverses.astype(np.float32).reshape(-1, 6)
+    return torch.from_numpy(table)
+
+
+def _as_fill(fill_value: Any, images: Batch) -> Sequence[float] | None:
+    """Return the fill value as numbers for :func:`with_steps`; None if the operators have to check it."""
+    if fill_value is None:
+        return (0.0,)
+    if not isinstance(fill_value, int | float | list | tuple | np.ndarray):
+        return None
+    numbers = np.asarray(fill_value)
+    if numbers.dtype.kind not in "biuf" or numbers.ndim > 1 or numbers.size not in (1, images.shared_extent(-1)):
+        return None
+    return numbers.reshape(-1).tolist()
 
 
 def _warp(images: Batch, inverses: Batch, fill_value: Any, interp_type: types.DALIInterpType) -> Batch:
@@ -65,21 +133,17 @@ def _warp(images: Batch, inverses: Batch, fill_value: Any, interp_type: types.DA
     # Only the projective warp interpolates cubically.
     rows = inverses.torch()
     projective = torch.cat([rows, torch.tensor([0.0, 0.0, 1.0]).expand(len(rows), 1, 3)], 1)
-    return warp_perspective(images, matrix=new_batch(projective), fill_value=fill_value, interp_type=interp_type)
+    border: Border = "replicate" if fill_value is None else "constant"
+    return warp_perspective(images, matrix=new_batch(projective), border_mode=border, fill_value=fill_value, interp_type=interp_type)
 
 
-def _group_samples(steps: Sequence[Sequence[Step]], turn: int) -> tuple[list[int], list[tuple[Augmentation, list[int]]]]:
-    """Return the samples whose pixels move in a turn, and those whose values change, by augmentation."""
-    moving: list[int] = []
+def _group_values(steps: Sequence[Sequence[Step]], turn: int) -> list[tuple[Augmentation, list[int]]]:
+    """Return the samples whose values change in a turn, by augmentation."""
     groups: dict[int, tuple[Augmentation, list[int]]] = {}
-    for i, sample_steps in enumerate(steps):
-        if turn < len(sample_steps):
-            augmentation = sample_steps[turn][0]
-            if augmentation.matrix is not None:
-                moving.append(i)
-            elif augmentation.values is not None:
-                groups.setdefault(id(augmentation), (augmentation, []))[1].append(i)
-    return moving, list(groups.values())
+    for i, row in enumerate(steps):
+        if turn < len(row) and row[turn][0].values is not None:
+            groups.setdefault(id(row[turn][0]), (row[turn][0], []))[1].append(i)
+    return list(groups.values())
 
 
 def _select(samples: Sequence[Tensor], indices: Sequence[int]) -> Batch:

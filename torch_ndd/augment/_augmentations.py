@@ -8,6 +8,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from .._core.suggestions import similar
 from .._core.values.batch import Batch, as_batch
 from ..ops import reductions
+from ..ops.color._byte_steps import KINDS
 from ..ops.color.adjust import brightness, posterize, saturation
 from ..ops.color.histogram import Rule as HistogramRule
 from ..ops.color.histogram import autocontrast, equalize
@@ -116,6 +118,42 @@ def _convert_back(values: Batch, images: Batch) -> Batch:
     return limited if limited.dtype == images.dtype else cast(limited, dtype=images.dtype)
 
 
+# A step for the kernel ``byte_steps``: a kind and its numbers; None if the operators have to be called.
+ByteStep: TypeAlias = tuple[int, Sequence[float]] | None
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedValues:
+    """The function of an augmentation that the kernel ``byte_steps`` computes as well, for uint8 images.
+
+    Attributes:
+        function: ``function(images, parameters)``, as :attr:`Augmentation.values`.
+        encode: ``encode(parameter, channels)`` returns the step with the same result. The parameter is float32, as in the Batch of the function.
+    """
+
+    function: Callable[[Batch, Batch], Batch]
+    encode: Callable[[Any, int], ByteStep]
+
+    def __call__(self, images: Batch, parameters: Batch) -> Batch:
+        return self.function(images, parameters)
+
+
+def _encode(kind: str) -> Callable[[Any, int], ByteStep]:
+    """Return the encoding of an augmentation without a parameter."""
+    return lambda _, channels: (KINDS[kind], ())
+
+
+def _encode_factor(kind: str, channels: Sequence[int] | None = None, least: float = -inf) -> Callable[[Any, int], ByteStep]:
+    """Return the encoding of a factor from ``least`` on; images with other numbers of channels stay as they are."""
+
+    def encode(factor: Any, count: int) -> ByteStep:
+        if channels is not None and count not in channels:
+            return KINDS["none"], ()
+        return (KINDS[kind], (factor,)) if least <= factor < 1e30 else None
+
+    return encode
+
+
 def _scale_brightness(images: Batch, factors: Batch) -> Batch:
     return _convert_back(brightness(images, brightness=factors), images)
 
@@ -141,16 +179,24 @@ def _sharpen(images: Batch, factors: Batch) -> Batch:
 
 
 def _posterize(images: Batch, bits: Batch, least: int = 1) -> Batch:
-    return posterize(images, bits=as_batch(np.clip(np.rint(bits.torch().numpy()), least, 8).astype(np.int32)))
+    return posterize(images, bits=as_batch(_round_bits(bits.torch().numpy(), least).astype(np.int32)))
+
+
+def _round_bits(bits: Any, least: int) -> Any:
+    return np.clip(np.rint(bits), least, 8)
 
 
 def _solarize(images: Batch, thresholds: Batch) -> Batch:
     """Invert the values of every image from a threshold on, relative to white; a threshold above 1 inverts nothing."""
     limits = thresholds.torch().numpy()
     if not images.dtype.is_floating_point:
-        # Thresholds are float32: without the margin, 128 / 255 would become level 129.
-        limits = np.ceil(limits * 255.0 - 1e-3)
+        limits = _find_levels(limits)
     return solarize(images, threshold=as_batch(limits.astype(np.float32)))
+
+
+def _find_levels(limits: Any) -> Any:
+    # Thresholds are float32: without the margin, 128 / 255 would become level 129.
+    return np.ceil(limits * np.float32(255.0) - np.float32(1e-3))
 
 
 def _brighten_dark(images: Batch, shifts: Batch) -> Batch:
@@ -185,22 +231,22 @@ def _jitter(name: str) -> Callable[[Batch, Batch], Batch]:
 
 
 VALUES: dict[str, Callable[[Batch, Batch], Batch]] = {
-    "brightness": _scale_brightness,
-    "color": _scale_saturation,
-    "contrast": _scale_contrast,
-    "sharpness": _sharpen,
-    "posterize": _posterize,
-    "solarize": _solarize,
-    "solarize_add": _brighten_dark,
-    "invert": _invert,
-    "auto_contrast": _stretch_contrast,
-    "equalize": _equalize,
+    "brightness": EncodedValues(_scale_brightness, _encode_factor("scale_brightness")),
+    "color": EncodedValues(_scale_saturation, _encode_factor("scale_saturation", channels=(3,))),
+    "contrast": EncodedValues(_scale_contrast, _encode_factor("scale_contrast")),
+    "sharpness": EncodedValues(_sharpen, _encode_factor("sharpness", least=0.0)),
+    "posterize": EncodedValues(_posterize, lambda bits, _: (KINDS["posterize"], (_round_bits(bits, 1),))),
+    "solarize": EncodedValues(_solarize, lambda limit, _: (KINDS["solarize"], (_find_levels(limit),))),
+    "solarize_add": EncodedValues(_brighten_dark, lambda shift, _: (KINDS["brighten_dark"], (shift * np.float32(255.0),))),
+    "invert": EncodedValues(_invert, _encode("invert")),
+    "auto_contrast": EncodedValues(_stretch_contrast, _encode("autocontrast")),
+    "equalize": EncodedValues(_equalize, _encode("equalize_opencv")),
 }
 TIMM_VALUES = VALUES | {
-    **{name: _jitter(name) for name in ("brightness", "contrast")},
-    **dict.fromkeys(("color", "desaturate"), _jitter("saturation")),
-    "posterize": functools.partial(_posterize, least=0),
-    "equalize": functools.partial(_equalize, rule="pillow"),
+    **{name: EncodedValues(_jitter(name), _encode_factor(name, (1, 3), 0.0)) for name in ("brightness", "contrast")},
+    **dict.fromkeys(("color", "desaturate"), EncodedValues(_jitter("saturation"), _encode_factor("saturation", (1, 3), 0.0))),
+    "posterize": EncodedValues(functools.partial(_posterize, least=0), lambda bits, _: (KINDS["posterize"], (_round_bits(bits, 0),))),
+    "equalize": EncodedValues(functools.partial(_equalize, rule="pillow"), _encode("equalize")),
     "gaussian_blur": lambda images, sigmas: gaussian_blur(images, sigma=sigmas),
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .. import types
-from .._core.operators.operator import T
+from .._core.operators.operator import DeviceLike, T
 from .._core.values.batch import Batch, as_batch, new_batch
 from ..ops.filters.convolution import gaussian_blur
 from ..ops.geometry.warp import remap
@@ -64,7 +64,7 @@ def elastic(
     axis = (batch.layout or "").index("H")
     sizes = torch.tensor([shape[axis : axis + 2] for shape in batch.shape], dtype=torch.int64).reshape(-1, 2)
     # torchvision's displacements are in units of half the image, and its alpha is divided by the extent.
-    x, y = (plane * (alpha / 2) for plane in smooth_planes(sizes, (sigma, sigma), rng))
+    x, y = (plane * (alpha / 2) for plane in smooth_planes(sizes, (sigma, sigma), batch.device, rng))
     output = remap(batch, x, y, interp=interp_type, relative=True, fill_value=fill_value)
     moved = None
     if mask_batch is not None:
@@ -73,14 +73,14 @@ def elastic(
     return as_results(is_batch, [output, moved])
 
 
-def smooth_planes(sizes: torch.Tensor, sigma: tuple[float, float], rng: Any = None) -> tuple[Batch, Batch]:
-    """Return two Batches (height, width) of uniform numbers from -1 to 1, blurred; ``sizes`` is int64 (N, 2), ``sigma`` along x and y.
+def smooth_planes(sizes: torch.Tensor, sigma: tuple[float, float], device: DeviceLike, rng: Any = None) -> tuple[Batch, Batch]:
+    """Return two Batches (height, width) of uniform numbers from -1 to 1, blurred, on a device; ``sizes`` is int64 (N, 2), ``sigma`` along x and y.
 
     Each of the two is blurred unless its own sigma is 0.
     """
     planes = []
     for deviation in sigma:
-        noise = as_batch(uniform(shape=new_batch(sizes), range=[-1.0, 1.0], batch_size=len(sizes), rng=rng), layout="HW")
+        noise = as_batch(uniform(shape=new_batch(sizes), range=[-1.0, 1.0], batch_size=len(sizes), device=device, rng=rng), layout="HW")
         if deviation > 0.0:
             window = int(8 * deviation + 1) | 1  # torchvision's window, made odd; it blurs with both sigmas
             noise = gaussian_blur(noise, window_size=[window, window], sigma=[float(sigma[1]), float(sigma[0])])

@@ -78,7 +78,7 @@ def trivial_augment(
         return augmentation, augmentation.parameter(int(magnitude * num_magnitude_bins) / (num_magnitude_bins - 1), side < 0.5)
 
     # Three numbers per sample: the augmentation, its magnitude, its side.
-    steps = [[make_step(*row)] for row in draw_numbers(op, rng, inputs[0].batch_size, 3)]
+    steps = [[make_step(*row)] for row in draw_numbers(op, rng, inputs[0].batch_size, 3).tolist()]
     return _apply(op, inputs, steps, fill_value, mask_fill_value, interp_type, return_params)
 
 

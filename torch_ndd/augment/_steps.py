@@ -50,16 +50,18 @@ def draw_magnitude(mean: float, std: float, limit: float, u: float, v: float) ->
 
 def draw_steps(op: str, candidates: Sequence[Sequence[Candidate]], n: int, weights: np.ndarray | None, rng: object = None) -> list[list[Step]]:
     """Return ``n`` steps for every sample, drawn from its candidates with equal probability, or by weight and without repetition."""
-    varied = any(candidate.std > 0 or candidate.probability < 1 for row in candidates for candidate in row)
+    # Most samples share their candidates.
+    different_rows = {id(row): row for row in candidates}.values()
+    varied = any(candidate.std > 0 or candidate.probability < 1 for row in different_rows for candidate in row)
     # Fewer numbers where nothing else is random: the images of a seed must not change between versions.
     per_step = 5 if varied else 2
-    numbers = draw_numbers(op, rng, len(candidates), per_step * n)
+    numbers = draw_numbers(op, rng, len(candidates), per_step * n)[:, : per_step * n].reshape(len(candidates), n, per_step).tolist()
 
-    def sample_steps(candidates: Sequence[Candidate], row: np.ndarray) -> list[Step]:
+    def sample_steps(candidates: Sequence[Candidate], rows: list[list[float]]) -> list[Step]:
         left = None if weights is None else weights.copy()
         steps: list[Step] = []
         # The first number chooses the augmentation, the second its side; the rest the magnitude and whether it acts.
-        for which, side, *more in row[: per_step * n].reshape(n, per_step):
+        for which, side, *more in rows:
             index = int(which * len(candidates)) if left is None else _find_index(which, left)
             if left is not None:
                 left[index] = 0.0
@@ -82,10 +84,11 @@ def draw_sub_policies(op: str, sub_policies: Sequence[Sequence[Candidate]], samp
     longest = max(map(len, sub_policies))
     varied = any(candidate.std > 0 for candidates in sub_policies for candidate in candidates)
     steps = []
-    for row in draw_numbers(op, rng, samples, 1 + (4 if varied else 2) * longest):
-        candidates = sub_policies[int(row[0] * len(sub_policies))]
-        pairs = row[1 : 1 + 2 * longest].reshape(longest, 2)
-        more = row[1 + 2 * longest : 1 + 4 * longest].reshape(longest, 2) if varied else np.zeros((longest, 2))
+    numbers = draw_numbers(op, rng, samples, 1 + (4 if varied else 2) * longest)
+    all_pairs = numbers[:, 1 : 1 + 2 * longest].reshape(samples, longest, 2).tolist()
+    all_more = (numbers[:, 1 + 2 * longest :] if varied else np.zeros((samples, 2 * longest))).reshape(samples, longest, 2).tolist()
+    for which, pairs, more in zip(numbers[:, 0].tolist(), all_pairs, all_more, strict=True):
+        candidates = sub_policies[int(which * len(sub_policies))]
         draws = zip(candidates, pairs, more, strict=False)
         steps.append([candidate.step(side, u, v) for candidate, (coin, side), (u, v) in draws if coin < candidate.probability])
     return steps

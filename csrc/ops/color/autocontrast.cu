@@ -24,22 +24,6 @@ namespace {
 // A VGA image of uint8 takes 0.1 ms.
 constexpr double kNanosecondsPerElement = 0.15;
 
-// (v - low) / divisor, truncated for integers, with torchvision's rounding: the divisor is the range times 1 / white. Flat channels are unchanged.
-struct Stretch {
-  float low, divisor, white;
-  bool whole;
-
-  NDD_HD Stretch(float least, float largest, float white, bool whole) : white(white), whole(whole) {
-    const bool flat = !(largest > least);
-    low = flat ? 0.0f : least;
-    divisor = flat ? 1.0f : (largest - least) * (1.0f / white);
-  }
-  NDD_HD float operator()(float v) const {
-    const float stretched = (v - low) / divisor;
-    return whole ? limit_level<true>(stretched, white) : limit_level<false>(stretched, white);
-  }
-};
-
 // Elements of the rows that are computed at a time: whole pixels, a lane for each element.
 constexpr int64_t kRow = 1536;
 

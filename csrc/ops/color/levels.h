@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The levels of pixels as autocontrast, color_jitter, equalize, grayscale and sharpness see them, on the CPU and the GPU. `whole` stands for integer
+// The levels of pixels as autocontrast, byte_steps, color_jitter, equalize, grayscale and sharpness see them, on the CPU and the GPU. `whole` stands for integer
 // types: torchvision truncates their values after each step, and so do these operators.
 #pragma once
 
@@ -24,6 +24,22 @@ NDD_HD float gray_level(float red, float green, float blue) {
   const float sum = fmaf(blue, 0.114f, fmaf(green, 0.587f, red * 0.2989f));
   return whole ? floorf(sum) : sum;
 }
+
+// (v - low) / divisor, truncated for integers, with torchvision's rounding: the divisor is the range times 1 / white. Flat channels are unchanged.
+struct Stretch {
+  float low, divisor, white;
+  bool whole;
+
+  NDD_HD Stretch(float least, float largest, float white, bool whole) : white(white), whole(whole) {
+    const bool flat = !(largest > least);
+    low = flat ? 0.0f : least;
+    divisor = flat ? 1.0f : (largest - least) * (1.0f / white);
+  }
+  NDD_HD float operator()(float v) const {
+    const float stretched = (v - low) / divisor;
+    return whole ? limit_level<true>(stretched, white) : limit_level<false>(stretched, white);
+  }
+};
 
 // A sample as planes of pixels whose channels are interleaved: the `leading` dimensions count planes, the last one channels if `interleaved`.
 struct PixelPlanes {

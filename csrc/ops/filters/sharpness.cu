@@ -12,7 +12,7 @@
 #include "ndd/stencil/stencil.h"
 #include "ndd/stream/stream.h"
 #include "ops/color/bytes.h"
-#include "ops/color/levels.h"
+#include "ops/filters/sharpness.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
@@ -23,19 +23,6 @@ namespace {
 
 // A VGA image of uint8 takes 0.35 ms.
 constexpr double kNanosecondsPerElement = 0.4;
-
-// `rest` is 1 - factor, rounded once.
-struct Sharpen {
-  float rest, white;
-
-  // `sum` of the eight neighbors and four times the middle. The mean of integers is rounded, the result truncated. 6 / 13 rounds the quotient of
-  // integers; 0.01 keeps exact quotients above their integer after the inexact multiplication.
-  template <bool whole>
-  NDD_HD float value(float middle, float sum) const {
-    const float all = sum + middle, mean = whole ? floorf((all + 6.0f) * (1.0f / 13.0f) + 0.01f) : all * (1.0f / 13.0f);
-    return limit_level<whole>(fmaf(rest, mean - middle, middle), white);
-  }
-};
 
 // An image, on either device.
 struct Run {

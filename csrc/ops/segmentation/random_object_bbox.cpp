@@ -1,181 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-// segmentation.random_object_bbox: a label is drawn, then one of its objects; the box around it.
-#include <algorithm>
-#include <cmath>
-#include <unordered_map>
-#include <vector>
+#include "ops/segmentation/random_object_bbox.h"
 
-#include "ndd/args.h"
 #include "ndd/kernel.h"
-#include "ndd/python_interface.h"
-#include "ndd/random/random.h"
-#include "ops/random/random_window.h"
-#include "ops/segmentation/objects.h"
-#ifdef NDD_CUDA
-#include "ndd/cuda.h"
-#endif
+#include "ndd/stream/stream.h"
 
 namespace ndd {
 namespace {
 
-constexpr int64_t kMissing = INT32_MIN;  // pads lists whose lengths differ between samples
-constexpr int64_t kLowest = INT32_MIN;
+using namespace object_bbox;
 
-struct ObjectRule {
-  double foreground_prob;
-  int64_t background, k_largest;
-  bool ignore_class;
-  bool listed;                               // labels are those of `weights`; else all but the background, equally likely
-  std::unordered_map<int64_t, double> weights;
-  std::vector<int64_t> threshold;            // least extents
-};
-
-struct DrawnObject {
-  std::vector<int64_t> begin, end;
-  int64_t label;
-};
-
-// Draws an object: a foreground decision, then a label by weight among those with a valid object, then one of its objects. Falls back to the whole sample.
 DrawnObject draw_object(const void* data, DType dtype, const int64_t* shape, int64_t ndim, const ObjectRule& rule, Philox stream) {
-  DrawnObject drawn_object{std::vector<int64_t>(ndim, 0), std::vector<int64_t>(shape, shape + ndim), rule.background};
-  if (!(stream.uniform_double() < rule.foreground_prob)) return drawn_object;
+  if (!(stream.uniform_double() < rule.foreground_prob)) return whole_sample(shape, ndim, rule);
   MaskObjects objects;
   for_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (!is_floating<T>) {
-      const auto label_of = [&](T value) {
-        const int64_t label = static_cast<int64_t>(value);
-        if (rule.listed) return rule.weights.count(label) > 0 ? label : kNoObject;
-        return label == rule.background ? kNoObject : label;
-      };
-      objects = find_objects(static_cast<const T*>(data), shape, ndim, label_of);
-    }
+    if constexpr (!is_floating<T>)
+      objects = find_objects(static_cast<const T*>(data), shape, ndim, [&](T value) { return rule.label_of(static_cast<int64_t>(value)); });
   });
-  const auto class_of = [&](int64_t k) { return rule.ignore_class ? 0 : objects.labels[k]; };
-  std::vector<int64_t> valid, labels;  // labels in the order of their first objects
-  std::unordered_map<int64_t, double> weights;
-  double total = 0.0;
-  for (int64_t k = 0; k < objects.size(); ++k) {
-    bool large = true;
-    for (int64_t d = 0; d < ndim && !rule.threshold.empty(); ++d) large = large && objects.extent(k, d) >= rule.threshold[d];
-    if (!large) continue;
-    valid.push_back(k);
-    const double weight = rule.listed ? rule.weights.at(objects.labels[k]) : 1.0;
-    if (weights.emplace(class_of(k), weight).second) {
-      labels.push_back(class_of(k));
-      total += weight;
-    }
-  }
-  if (!(total > 0.0)) return drawn_object;
-  double left = stream.uniform_double() * total;
-  int64_t label = 0;
-  for (const int64_t candidate : labels) {
-    if (!(weights[candidate] > 0.0)) continue;
-    label = candidate;
-    left -= weights[candidate];
-    if (left < 0.0) break;
-  }
-  valid.erase(std::remove_if(valid.begin(), valid.end(), [&](int64_t k) { return class_of(k) != label; }), valid.end());
-  if (rule.k_largest > 0 && rule.k_largest < static_cast<int64_t>(valid.size())) {
-    std::stable_sort(valid.begin(), valid.end(), [&](int64_t a, int64_t b) { return objects.volume(a) > objects.volume(b); });
-    valid.resize(rule.k_largest);
-  }
-  const int64_t chosen = valid[random_window_detail::below(stream.uniform_double(), static_cast<int64_t>(valid.size()))];
-  std::copy_n(objects.begin.begin() + chosen * ndim, ndim, drawn_object.begin.begin());
-  std::copy_n(objects.end.begin() + chosen * ndim, ndim, drawn_object.end.begin());
-  drawn_object.label = label;
-  return drawn_object;
+  return choose_object(objects, shape, ndim, rule, stream);
 }
 
-class Rules {
- public:
-  Rules(const MaybeTensor& background, const MaybeTensor& class_weights, const MaybeTensor& classes, const Tensor& foreground_prob,
-        const MaybeTensor& threshold, int64_t k_largest, bool ignore_class)
-      : foreground_prob_(foreground_prob), k_largest_(k_largest), ignore_class_(ignore_class) {
-    if (background) background_.emplace(*background);
-    if (class_weights) weights_.emplace(*class_weights);
-    if (classes) classes_.emplace(*classes);
-    if (threshold) threshold_.emplace(*threshold);
-  }
-
-  ObjectRule of(int64_t i, int64_t ndim) const {
-    ObjectRule rule{foreground_prob_(i), background_ ? (*background_)(i) : 0, k_largest_, ignore_class_, classes_ || weights_, {}, {}};
-    std::vector<int64_t> labels;
-    std::vector<double> weights;
-    for (int64_t k = 0; classes_ && k < classes_->cols() && (*classes_)(i, k) != kMissing; ++k) labels.push_back((*classes_)(i, k));
-    for (int64_t k = 0; weights_ && k < weights_->cols() && !std::isnan((*weights_)(i, k)); ++k) weights.push_back((*weights_)(i, k));
-    if (classes_ && weights_ && labels.size() != weights.size())
-      fail(error(i), "classes has ", labels.size(), " numbers, class_weights ", weights.size());
-    if (!classes_)
-      for (int64_t label = 0; labels.size() < weights.size(); ++label)
-        if (label != rule.background) labels.push_back(label);
-    const bool clash = std::find(labels.begin(), labels.end(), rule.background) != labels.end();
-    if (clash && background_) fail(error(i), "the background ", rule.background, " is among the classes");
-    if (clash) rule.background = *std::min_element(labels.begin(), labels.end()) - 1;
-    for (size_t k = 0; k < labels.size(); ++k) {
-      const double weight = weights_ ? weights[k] : 1.0;
-      rule.weights[labels[k]] += weight > 0.0 ? weight : 0.0;
-    }
-    for (int64_t d = 0; threshold_ && d < ndim; ++d) rule.threshold.push_back((*threshold_)(i, threshold_->cols() == 1 ? 0 : d));
-    return rule;
-  }
-
- private:
-  static std::string error(int64_t i) { return "segmentation.random_object_bbox: sample " + std::to_string(i) + ": "; }
-
-  std::optional<Args<int64_t>> background_, classes_, threshold_;
-  std::optional<Args<double>> weights_;
-  Args<double> foreground_prob_;
-  int64_t k_largest_;
-  bool ignore_class_;
-};
-
-NDD_ENUM("random_object_bbox.Format", Format, int64_t, anchor_shape, start_end, box);
-
-// `first` is int32 (N, ndim), for a box (N, 2 ndim); `second` (N, ndim), or empty; `labels` (N,).
-void random_object_bbox(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& background, const MaybeTensor& class_weights,
-                        const MaybeTensor& classes, const Tensor& foreground_prob, const MaybeTensor& threshold, int64_t k_largest, bool ignore_class,
-                        int64_t format, const Tensor& words, const Tensor& first, const MaybeTensor&, const Tensor& second, const MaybeTensor&,
-                        const Tensor& labels, const MaybeTensor&) {
+void random_object_bbox_cpu(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& background, const MaybeTensor& class_weights,
+                            const MaybeTensor& classes, const Tensor& foreground_prob, const MaybeTensor& threshold, int64_t k_largest,
+                            bool ignore_class, int64_t format, const Tensor& words, const Tensor& first, const MaybeTensor&, const Tensor& second,
+                            const MaybeTensor&, const Tensor& labels, const MaybeTensor&) {
   const std::string op = "segmentation.random_object_bbox";
   const Samples in(input, input_shapes);
   const int64_t* drawn = drawn_words(op, words);
-  const int64_t ndim = in.ndim(), firsts = static_cast<Format>(format) == Format::box ? 2 * ndim : ndim;
   const Rules rules(background, class_weights, classes, foreground_prob, threshold, k_largest, ignore_class);
-  const auto fill = [=](int64_t i, const void* data, int32_t* to_first, int32_t* to_second, int32_t* to_label) {
-    const DrawnObject drawn_object = draw_object(data, in.dtype(), in.shape(i), ndim, rules.of(i, ndim), Philox(drawn, i));
-    for (int64_t d = 0; d < ndim; ++d) {
-      to_first[i * firsts + d] = static_cast<int32_t>(drawn_object.begin[d]);
-      const int64_t other = static_cast<Format>(format) == Format::anchor_shape ? drawn_object.end[d] - drawn_object.begin[d] : drawn_object.end[d];
-      if (static_cast<Format>(format) == Format::box) to_first[i * firsts + ndim + d] = static_cast<int32_t>(other);
-      else to_second[i * ndim + d] = static_cast<int32_t>(other);
-    }
-    to_label[i] = static_cast<int32_t>(std::max<int64_t>(drawn_object.label, kLowest));
-  };
-#ifdef NDD_CUDA
-  if (input.is_cuda()) {
-    // On the host, which waits for the mask: a union-find of runs has little parallelism for a GPU.
-    const int64_t bytes = input.numel() * in.item_bytes();
-    std::vector<char> mask(std::max<int64_t>(1, bytes));
-    check_cuda(cudaMemcpyAsync(mask.data(), input.data_ptr(), bytes, cudaMemcpyDeviceToHost, current_cuda_stream()), op.c_str());
-    check_cuda(cudaStreamSynchronize(current_cuda_stream()), op.c_str());
-    std::vector<int32_t> host_first(first.numel() + 1), host_second(second.numel() + 1), host_labels(labels.numel() + 1);
-    for (int64_t i = 0; i < in.size(); ++i)
-      fill(i, mask.data() + in.offset(i) * in.item_bytes(), host_first.data(), host_second.data(), host_labels.data());
-    const std::pair<const Tensor*, const std::vector<int32_t>*> copies[] = {{&first, &host_first}, {&second, &host_second}, {&labels, &host_labels}};
-    for (const auto& [to, from] : copies)
-      if (to->numel() > 0)
-        check_cuda(cudaMemcpyAsync(to->data_ptr(), from->data(), to->numel() * sizeof(int32_t), cudaMemcpyHostToDevice, current_cuda_stream()),
-                   op.c_str());
-    return;
-  }
-#endif
-  auto *to_first = static_cast<int32_t*>(first.data_ptr()), *to_second = static_cast<int32_t*>(second.data_ptr()),
-       *to_label = static_cast<int32_t*>(labels.data_ptr());
+  const Boxes boxes{in.ndim(), static_cast<Format>(format), static_cast<int32_t*>(first.data_ptr()), static_cast<int32_t*>(second.data_ptr()),
+                    static_cast<int32_t*>(labels.data_ptr())};
   launch_cpu(op, in.size(), 0.5 * in.mean_volume(), {words, first, second, labels},
-             [=](int64_t i) { fill(i, in.data(i), to_first, to_second, to_label); });
+             [=](int64_t i) { boxes.set(i, draw_object(in.data(i), in.dtype(), in.shape(i), in.ndim(), rules.of(i, in.ndim()), Philox(drawn, i))); });
 }
 
 }  // namespace
 }  // namespace ndd
-NDD_HOST_KERNELS(segmentation_random_object_bbox, ndd::random_object_bbox)
+NDD_KERNEL(segmentation_random_object_bbox, CPU, ndd::random_object_bbox_cpu)

@@ -12,8 +12,9 @@ from ... import types as ndd_types
 from ..._core.values.batch import Batch, as_batch
 from ...augment._apply import Step as AugmentStep
 from ...augment._apply import apply_steps
-from ...augment._augmentations import MATRICES, VALUES, Augmentation
+from ...augment._augmentations import MATRICES, VALUES, Augmentation, ByteStep, EncodedValues
 from ...augment._inputs import draw_numbers
+from ...ops.color._byte_steps import KINDS
 from ...ops.filters.convolution import filter as correlate
 from ...ops.generic.convert import cast
 from .. import types
@@ -41,9 +42,23 @@ def _mask_bits(images: Batch, masks: Batch) -> Batch:
     return images & cast(masks, dtype=torch.uint8).to_device(images.device)
 
 
-def _in_levels(name: str) -> Callable[[Batch, Batch], Batch]:
+def _encode_filter(weights: Any, channels: int) -> ByteStep:
+    del channels
+    return (KINDS["filter"], weights.reshape(-1).tolist()) if np.shape(weights) == (3, 3) else None
+
+
+def _encode_mask(mask: Any, channels: int) -> ByteStep:
+    del channels
+    return KINDS["mask_bits"], (mask,)
+
+
+def _in_levels(name: str) -> EncodedValues:
     """Return the function of an augmentation for a parameter that is a level of 255 in DALI and a fraction in ``augment``."""
-    return lambda images, levels: VALUES[name](images, levels * (1 / 255))
+    values = VALUES[name]
+    assert isinstance(values, EncodedValues)
+    return EncodedValues(
+        lambda images, levels: values(images, levels * (1 / 255)), lambda level, channels: values.encode(level * np.float32(1 / 255), channels)
+    )
 
 
 # By name: functions of images and DALI's parameters, which are numbers, pairs (x, y), 3x3 kernels or bit masks.
@@ -51,8 +66,8 @@ KERNELS = {
     "shear": Augmentation("shear", matrix=_shear_matrix),
     "translate": Augmentation("translate", matrix=_translation_matrix),
     "rotate": Augmentation("rotate", matrix=MATRICES["rotate"]),
-    "sharpness": Augmentation("sharpness", values=_filter),
-    "posterize": Augmentation("posterize", values=_mask_bits),
+    "sharpness": Augmentation("sharpness", values=EncodedValues(_filter, _encode_filter)),
+    "posterize": Augmentation("posterize", values=EncodedValues(_mask_bits, _encode_mask)),
     **{name: Augmentation(name, values=_in_levels(name)) for name in ("solarize", "solarize_add")},
     **{name: Augmentation(name, values=VALUES[name]) for name in ("brightness", "contrast", "color", "invert", "equalize", "auto_contrast")},
     "identity": Augmentation("identity"),

@@ -14,6 +14,7 @@ from torchvision.transforms import v2 as reference
 from ..._core.values.batch import Batch, new_batch
 from ...augment import _spaces
 from ...ops.color._byte_steps import KINDS, NUMBERS, takes, with_steps
+from ...types import INTERP_LINEAR
 from .. import tv_tensors
 from .._draws import Draws, to_int
 from .._numbers import batch_of
@@ -116,10 +117,10 @@ class _Policy(Batched):
                 image = apply_step(image, *steps[0], self.interpolation, fill)
             return image
         plain = as_images(self._name, image)
-        # uint8 on the CPU: all steps of an image in one pass. Else one operator call for each augmentation of a turn.
-        if takes(plain):
-            filter = warp_filter(self._name, self.interpolation)
-            output = with_steps(plain, encode_steps(plain, turns), filter, fills(fill, plain, self._name))
+        # uint8: all steps of an image in one pass. Else one operator call for each augmentation of a turn.
+        if takes(plain, INTERP_LINEAR) and plain.shared_extent((plain.layout or "").index("C")) in (1, 3):
+            filter, values = warp_filter(self._name, self.interpolation), fills(fill, plain, self._name)
+            output = with_steps(plain, encode_steps(plain, turns), filter, values or (0.0,), fade=values is not None)
             return image.over(output) if tv_tensors.is_typed(image) else output
         for steps in turns:
             image = self._apply_by_groups(image, steps, fill)
@@ -220,7 +221,7 @@ def encode_steps(images: Batch, turns: Sequence[Sequence[Step]]) -> torch.Tensor
         matrix = affine_matrix((cx - width * 0.5, cy - height * 0.5), angle, (tx, ty), 1.0, (sx, sy), inverse=True)
         matrices = torch.stack(about_centers(matrix, (height, width), (height, width)), 1).numpy()  # type: ignore[arg-type]
         for row, (k, turn) in zip(matrices, warps, strict=True):
-            numbers[k, turn, 1:] = row
+            numbers[k, turn, 1:7] = row
     return table
 
 

@@ -101,7 +101,7 @@ def smooth_displacements(draws: Draws, height: Column, width: Column, alpha: Any
     """Return blurred uniform numbers from -1 to 1, times ``alpha`` and divided by width and height: a tensor, or a Batch."""
     # The noise is drawn and blurred as two planes per sample, x first.
     sizes = torch.stack([torch.as_tensor(extent).expand(draws.count) for extent in (height, width)], 1).to(torch.int64)
-    x, y = smooth_planes(sizes, (sigma[0], sigma[1]))
+    x, y = smooth_planes(sizes, (sigma[0], sigma[1]), "cpu")
     scales = torch.as_tensor(list(alpha), dtype=torch.float64) / sizes.flip(1)
     displacement = stack(x * batch_of(scales[:, 0].float()), y * batch_of(scales[:, 1].float()), axis=2)
     return displacement.evaluate().select(0).torch()[None] if draws.batch_size is None else displacement
