@@ -90,6 +90,7 @@ class Lhotse(SpeechReader):
             members: _Members | None = None
             for number, line in enumerate(self._lines(manifest)):
                 cut = _parse_cut(self._op, manifest, number, line)
+                # Archives beside the manifest are scanned only if a cut needs them.
                 if cut.source is None and members is None:
                     members = _Members(self._op, manifest, sounds)
                 if cut.duration < shortest or 0 < longest < cut.duration:
@@ -115,6 +116,7 @@ class Lhotse(SpeechReader):
     @override
     def list_costs(self, column: str) -> np.ndarray:
         seconds = super().list_costs(column)
+        # Duration was extended by half a frame above.
         return np.floor(seconds * self._rates) / self._rates  # of whole frames
 
     def _lines(self, manifest: str) -> Iterator[bytes]:
@@ -196,6 +198,7 @@ class _Members:
         """Append the recording of a cut, the one with this number in its manifest, to the table of sounds."""
         (name, kind), k = self._members[number] if number < len(self._members) else (("", ""), 0)
         if name != cut or kind == ".nodata":
+            # Shar writes recordings in the order of the cuts, so the number identifies them, and the name confirms it.
             found = f"{name!r} is in its place" if name and name != cut else "there is none"
             self._sounds.add_missing(f"the recording of cut {cut!r} is not in {self._tar}: {found}", duration)
         else:
@@ -218,6 +221,7 @@ def _decompress(op: str, manifest: str, content: bytes) -> bytes:
                 size += len(part)
                 if size > _MAX_MANIFEST_BYTES:
                     raise RuntimeError(f'{op}: cuts "{manifest}" has more than {_MAX_MANIFEST_BYTES} bytes when it is decompressed')
+                # No output, no input and no end: the stream is truncated.
                 if not part and not content and not stream.eof:
                     raise RuntimeError(f'{op}: cuts "{manifest}" is damaged: the compressed data end early')
                 parts.append(part)
