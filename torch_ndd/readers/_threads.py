@@ -50,7 +50,7 @@ class ThreadedReader(Reader):
         return [pool.submit(self._read, sample) for sample in samples.tolist()]
 
     def finish(self, request: list[Future[Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
-        # A forked child has the futures of its parent, which nobody fulfills here.
+        # The futures of a parent process are never fulfilled in a forked child.
         if self._process != os.getpid():
             request = self.start(samples)
         return self._join_samples([future.result for future in request], samples)

@@ -172,7 +172,7 @@ class RangeRequest(Parts, NativeRequest):
             self._given = (numbers.astype(np.int32).tobytes(), None, heads)
         else:
             parts = [ranges.file[numbers], *(None if column is None else column[numbers] for column in (ranges.begin, ranges.length))]
-            # A negative number indexed an arbitrary file above; -1 tells the native code that the sample is empty.
+            # A negative number indexed an arbitrary file above; to native code, -1 means an empty sample.
             parts[0][numbers < 0] = -1
             kinds = (np.int32, np.int64, np.int64)
             self._given = tuple(None if part is None else part.astype(kind, copy=False).tobytes() for part, kind in zip(parts, kinds, strict=True))
