@@ -185,6 +185,7 @@ def random_object_bbox(
     box = format == "box"
     target, count = mask.buffer.device, mask.batch_size
     first = empty_batch(count, [2 * mask.ndim if box else mask.ndim], torch.int32, target)
+    # The kernel always fills both; for a box the second one is empty.
     second = empty_batch(count, [0 if box else mask.ndim], torch.int32, target)
     label = empty_batch(count, [], torch.int32, target)
     arguments = [background, class_weights, classes, foreground_prob, threshold, k_largest or 0, bool(ignore_class), _FORMATS[format], rng]

@@ -89,6 +89,7 @@ class ConvNext(Plain):
         side = self.settings.size["shortest_edge"]
         if side >= 384:
             return [side, side]
+        # int() as in transformers, which does not round here.
         return fit(extents, shortest=int(side / float(self.settings.get("crop_pct", 224 / 256))))
 
     def crop(self, images: Batch) -> Batch:

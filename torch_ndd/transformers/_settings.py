@@ -40,6 +40,7 @@ class Settings:
         value = self.get(name, {})
         if isinstance(value, int):
             return {"height": value, "width": value}
+        # Some versions have a class in place of the dict.
         pairs = value if isinstance(value, Mapping) else dict(value)
         return {key: int(side) for key, side in pairs.items() if side is not None}
 

@@ -73,6 +73,7 @@ class Whisper(Sound):
         padded = slice(waveforms, start=0, shape=_images.as_sizes(computed[:, None]), axes=[0], out_of_bounds_policy="pad")  # type: ignore[arg-type]
         window = torch.hann_window(self.window).tolist()
         frames = {"nfft": self.window, "window_length": self.window, "window_step": self.hop, "window_fn": window}
+        # Whisper drops the last frame.
         spectra = spectrogram(padded, power=2, **frames).slice[:, :-1]  # type: ignore[arg-type]
         bands = mel_filter_bank(spectra, nfilter=self.bins, sample_rate=self.rate, freq_high=8000.0)
         levels = pad(to_decibels(bands, multiplier=1.0, reference=1.0, cutoff_db=-10.0), axes=[1], shape=[self.length // self.hop], fill_value=-10)

@@ -50,6 +50,7 @@ def perspective(*, source: Any, target: Any) -> Any:
     rows = torch.cat(
         [torch.stack([x, y, one, zero, zero, zero, -u * x, -u * y], 2), torch.stack([zero, zero, zero, x, y, one, -v * x, -v * y], 2)], 1
     )
+    # solve() would raise for the whole batch without naming the sample.
     solved, failed = torch.linalg.solve_ex(rows, torch.cat([u, v], 1)[..., None])
     finite = (failed == 0) & torch.isfinite(solved).all(1)[:, 0]
     if not holds(finite):
