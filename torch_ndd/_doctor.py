@@ -269,6 +269,7 @@ def _problem(attempt: Callable[[], Any]) -> str | None:
     try:
         attempt()
     except Exception as error:
+        # The cause says what is missing; the error on top of it only that decoding failed.
         cause = error.__cause__ or error
         return f"{type(cause).__name__}: {cause}".partition("\n")[0]
     return None

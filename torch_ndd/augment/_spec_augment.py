@@ -101,6 +101,7 @@ def _augment(
         sounds = _warp(sounds, used, np.where(chosen, time_warp, 0), center_draw, target_draw)
     probability = new_batch(torch.from_numpy(chosen.astype(np.float32)))
     fill = mean(as_batch(sounds)) if len(shapes) else 0.0
+    # Masks together cover at most this fraction of the frames.
     widths = np.minimum(time_masks[1], max_time_fraction * used[:, 0] / max(time_masks[0], 1))
     sounds = as_batch(sounds, layout="tf")
     sounds = frequency_mask(sounds, freq_mask_param=freq_masks[1], num_masks=freq_masks[0], mask_value=fill, p=probability, rng=rng)

@@ -145,6 +145,7 @@ def repeated_calls_read_their_inputs(case: Case, ragged: bool, device: str = "cp
         return case.function(*batches, **case.arguments(), **where)
 
     for batches in (inputs, others, inputs):
+        # Alone in a recorder, so that the call is not a repetition.
         expected = FunctionRecorder().run(call, batches)
         for _ in range(4):
             assert_equal(call(batches), expected)
