@@ -129,7 +129,7 @@ class DataLoader:
         The results of ``fn``. Batches of equal shapes are tensors (N, ...); ragged ones are lists of N tensors.
 
     Raises:
-        ValueError: sizes that are no positive whole numbers; ``batch_size`` or ``drop_last`` together with ``batches``.
+        ValueError: sizes that are not positive whole numbers; ``batch_size`` or ``drop_last`` together with ``batches``.
         TypeError: another kind of source; an argument of ``torch.utils.data.DataLoader`` that means nothing here, with what takes its place; when its
             batch is due, an ``fn`` that returns None.
         RuntimeError: a folder or a list of files that does not exist; a loop goes on after another one over the same loader has begun.

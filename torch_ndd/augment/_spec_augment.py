@@ -125,13 +125,13 @@ def _warp(values: Batch, shapes: np.ndarray, widest: np.ndarray, center_draw: np
     if not kept.any():
         return values
     width = width[kept]
-    images = ragged_batch(_packed(values), np.stack([sides[kept], width], 1), "HW")
+    images = ragged_batch(_flatten(values), np.stack([sides[kept], width], 1), "HW")
     sizes = new_batch(torch.from_numpy(np.stack([resized[kept], width], 1).astype(np.float32)))
     moved = resize(images, size=sizes, interp_type=types.INTERP_CUBIC, antialias=False, rule="torch")
     return ragged_batch(moved.wait().reshape(-1), shapes)
 
 
-def _packed(values: Batch) -> torch.Tensor:
+def _flatten(values: Batch) -> torch.Tensor:
     return values.wait().reshape(-1)
 
 
@@ -142,7 +142,7 @@ def _begin_of(values: Batch, shapes: np.ndarray) -> Batch:
 
 def _with_rest(values: Batch, sounds: Batch, shapes: np.ndarray, used: np.ndarray) -> Batch:
     """Return a copy of the values with other beginnings."""
-    result = _packed(values).clone()
+    result = _flatten(values).clone()
     begins = np.cumsum([0, *shapes.prod(1)])[:-1]
     for begin, count, sample in zip(begins.tolist(), used.prod(1).tolist(), sounds, strict=True):
         result[begin : begin + count] = sample.torch().reshape(-1)

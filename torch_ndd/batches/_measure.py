@@ -50,7 +50,7 @@ def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
     size = listed.samples
     here = shard() if _has_process_group() else {"shard_id": 0, "num_shards": 1}
     rank, ranks = here["shard_id"], here["num_shards"]
-    # All ranks must see the file, or some would wait for others that return at once.
+    # All ranks must see the file, or some would wait for others that return immediately.
     if all(_gather(os.path.exists(path))):
         found = np.load(path, mmap_mode="r", allow_pickle=False)
         if len(found) != size:

@@ -130,7 +130,7 @@ class Batches:
 
 
 class _Windowed(Batches):
-    """Cuts each window into units by itself."""
+    """Cuts each window into units, apart from the others."""
 
     defaults: ClassVar[Mapping[str, Any]] = {"window": 4096, "order": "similar", "max_samples": None, "too_long": "raise", "seed": 0}
     _fit: str = "padded"

@@ -66,7 +66,7 @@ class Step(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Return the number of parts that are no repetitions."""
+        """Return the number of parts that are not repetitions."""
         return self.repeated.count(False)
 
     @property

@@ -85,7 +85,7 @@ def audio(
     load()
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
     starts, durations = (_one_per_file(value, files.batch_size) for value in (start, math.inf if duration is None else duration))
-    # Frames, channels and rate of each file, as far as its header tells.
+    # Frames, channels and rate of each file, from its header.
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)
     limits = (on_error == "raise", bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes))
     arguments = (files.buffer, files.ragged_shapes, op, wanted, starts, durations, *limits, table)

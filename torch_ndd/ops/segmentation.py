@@ -147,7 +147,7 @@ def random_object_bbox(
         classes: labels to choose from, by default all except the background.
         foreground_prob: probability of choosing an object.
         format: form of the result: "anchor_shape", "start_end", or "box", start and end in one.
-        ignore_class: choose from the objects of all labels at once.
+        ignore_class: choose from the objects of all labels together.
         k_largest: choose only among this many objects, those with the largest boxes.
         output_class: also return the label, int32.
         threshold: smallest extents of the box, one number or one per dimension.

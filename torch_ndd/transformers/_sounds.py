@@ -56,9 +56,9 @@ class Whisper(Sound):
         self.window, self.hop = int(settings.get("n_fft", 400)), int(settings.get("hop_length", 160))
         self.bins, self.length = int(settings.get("feature_size", 80)), int(settings.get("n_samples", 480_000))
         if settings.get("dither", 0.0):
-            raise settings.unsupported("dither", processor.dither, "it adds noise")
+            raise settings.make_error("dither", processor.dither, "it adds noise")
         if self.length % self.hop:
-            raise settings.unsupported("chunk_length", settings.get("chunk_length", 30), f"its samples must be a multiple of {self.hop}")
+            raise settings.make_error("chunk_length", settings.get("chunk_length", 30), f"its samples must be a multiple of {self.hop}")
         self.steps = [
             f"pad or cut to {self.length / self.rate:g} s",
             f"power spectrogram: Hann window of {self.window}, step {self.hop}",
@@ -93,7 +93,7 @@ class SeamlessM4T(Sound):
         self.filters = torch.from_numpy(np.ascontiguousarray(processor.mel_filters, np.float64))
         self.window = torch.from_numpy(np.ascontiguousarray(processor.window, np.float64))
         if self.filters.shape[0] != BINS or len(self.window) != self.FRAME:
-            raise self.settings.unsupported(
+            raise self.settings.make_error(
                 "mel_filters", tuple(self.filters.shape), f"they must have {BINS} frequencies, the window {self.FRAME} values"
             )
         self.steps = [

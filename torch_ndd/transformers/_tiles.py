@@ -45,7 +45,7 @@ def check_counts(images: Batch, counts: Iterable[Any]) -> list[int]:
 def require_no_crop(translation: Translation) -> None:
     """Raise ValueError for a processor of tiles that crops them."""
     if translation.settings.crops:
-        raise translation.settings.unsupported("do_center_crop", True, "tiles are not cropped")
+        raise translation.settings.make_error("do_center_crop", True, "tiles are not cropped")
 
 
 class LlavaNext(Translation):
@@ -58,7 +58,7 @@ class LlavaNext(Translation):
         side = crop.get("height") or size.get("height") or size.get("shortest_edge")
         whole = size.get("height") or size.get("shortest_edge")
         if not side or side != whole or size.get("width", whole) != whole:
-            raise settings.unsupported("size", size, f"the tile and the whole image must have equal sides; crop_size is {crop}")
+            raise settings.make_error("size", size, f"the tile and the whole image must have equal sides; crop_size is {crop}")
         return int(side)
 
     @property
@@ -134,7 +134,7 @@ class LlavaNext(Translation):
         settings = self.settings
         if not self.divides and not (settings.resizes and ("height" in settings.size or settings.crops)):
             reason = f"canvases must consist of tiles of {self.tile} pixels unless tiles are resized and cropped to one size"
-            raise settings.unsupported("image_grid_pinpoints", self.canvases, reason)
+            raise settings.make_error("image_grid_pinpoints", self.canvases, reason)
         return [f"the whole image and its tiles of {self.tile} pixels on one of {len(self.canvases)} canvases ({self.describe_filter()})"]
 
 
@@ -270,7 +270,7 @@ class Idefics3(Translation):
         require_no_crop(self)
         longest = self.settings.size.get("longest_edge")
         if longest is None:
-            raise self.settings.unsupported("size", self.settings.size, "it must have longest_edge")
+            raise self.settings.make_error("size", self.settings.size, "it must have longest_edge")
         return [f"resize the longer side to {longest}, cut tiles of {self.tile} pixels and the whole image ({self.describe_filter()})"]
 
 

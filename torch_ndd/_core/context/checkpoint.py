@@ -263,7 +263,7 @@ class _Family:
         before, after = self._pattern.format(seq=_Mark()).split(_Mark.text)
         folder, prefix = os.path.split(before)
         rest = after.split(os.sep, 1)
-        # Spaces for formats that pad with them; a number of more digits than the format asks for matches as well.
+        # Spaces for formats that pad with them; more digits than the format has match as well.
         name = re.compile(re.escape(prefix) + r"\s*(\d+)" + re.escape(rest[0]))
         try:
             found = (name.fullmatch(entry) for entry in os.listdir(folder or "."))

@@ -89,15 +89,15 @@ def do_not_convert(func: F) -> F:
         raise ValueError("do_not_convert cannot be used on a pipeline definition: leave out enable_conditionals instead")
     # A function of its own, so that the mark does not appear on the original, which others may use.
     if isinstance(func, types.FunctionType):
-        unconverted = _with_code(func, func.__code__, func.__closure__)
+        keep_unconverted = _with_code(func, func.__code__, func.__closure__)
     else:
 
-        def unconverted(*args: Any, **kwargs: Any) -> Any:
+        def keep_unconverted(*args: Any, **kwargs: Any) -> Any:
             return func(*args, **kwargs)
 
-        functools.update_wrapper(unconverted, func)
-    setattr(unconverted, _MARK, True)
-    return unconverted  # type: ignore[return-value]
+        functools.update_wrapper(keep_unconverted, func)
+    setattr(keep_unconverted, _MARK, True)
+    return keep_unconverted  # type: ignore[return-value]
 
 
 def _convert_function(function: types.FunctionType) -> types.FunctionType:

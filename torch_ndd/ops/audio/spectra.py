@@ -233,7 +233,7 @@ def mfcc(
     if n_mfcc < 1:
         raise RuntimeError(f"mfcc: n_mfcc must be positive, got {n_mfcc}")
     axis %= ndim
-    # There are no more coefficients than bands.
+    # At most as many coefficients as bands.
     out = resized(input, [axis], [smaller(extents_of(input)[axis], n_mfcc)])  # type: ignore[arg-type]
     return launch(out, [axis, dct_type, float(lifter), n_mfcc, normalize])
 

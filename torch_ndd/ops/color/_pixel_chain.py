@@ -42,8 +42,8 @@ def _empty_output(input: torch.Tensor, shapes: torch.Tensor | None, output_layou
 
 
 @torch.library.impl("ndd::pixels_of", "CPU", lib=_library)
-def _(input: torch.Tensor, shapes: torch.Tensor | None, *given: Any) -> torch.Tensor:
-    *arguments, output_layout, dtype = given
+def _(input: torch.Tensor, shapes: torch.Tensor | None, *rest: Any) -> torch.Tensor:
+    *arguments, output_layout, dtype = rest
     out = native.empty(_empty_output(input, shapes, output_layout), dtype, input.device)
     _kernel(input.contiguous(), shapes, *arguments, output_layout, out)
     return out

@@ -29,8 +29,8 @@ def _cast_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor | 
 def cast(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, dtype: torch.dtype) -> T:
     """Convert to another dtype.
 
-    Floating-point numbers are rounded half away from zero and saturated when converted to integers; NaN becomes the smallest integer. A bool tells
-    whether the rounded value is not zero. Integers are converted exactly.
+    Floating-point numbers are rounded half away from zero and saturated when converted to integers; NaN becomes the smallest integer. A bool is True
+    where the rounded value is not zero. Integers are converted exactly.
 
     Args:
         input: anything.

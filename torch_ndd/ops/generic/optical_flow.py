@@ -99,7 +99,7 @@ def optical_flow(
     quality = next(quality for limit, quality in _QUALITIES if preset < limit)
     cv2 = _opencv()
 
-    shapes = [tuple(one.shape) for one in frames]
+    shapes = [tuple(sequence.shape) for sequence in frames]
     sizes = [(f - 1, math.ceil(h / output_grid), math.ceil(w / output_grid), 2) for f, h, w, _ in shapes]
     extents = list(sizes[0]) if len(set(sizes)) == 1 else [torch.tensor(column) for column in zip(*sizes, strict=True)] if sizes else [0, 0, 0, 2]
     out = empty_batch(frames.batch_size, extents, torch.float32, torch.device("cpu"), "FHWC")

@@ -111,8 +111,8 @@ class PythonOperator:
                 raise TypeError(f"python_function: in a compiled graph the argument {next(iter(constants))!r} of {self.name} must be a Batch")
             tensors = [*batches, *per_sample.values()]
             torch.ops.ndd.python_function.default(
-                self._number, len(batches), ",".join(per_sample), [one.buffer for one in tensors], [one.ragged_shapes for one in tensors],
-                [one.layout or "" for one in tensors], words, [one.buffer for one in outs], [one.ragged_shapes for one in outs],
+                self._number, len(batches), ",".join(per_sample), [value.buffer for value in tensors], [value.ragged_shapes for value in tensors],
+                [value.layout or "" for value in tensors], words, [out.buffer for out in outs], [out.ragged_shapes for out in outs],
             )  # fmt: skip
             return as_results(call, outs)
         work = queue("python_function", *columns.filling(outs, size), call.reads, call.external, columns.sources)

@@ -180,7 +180,7 @@ class Layout:
         number, begin, end, *data = (columns[name] for name in numbers)
         videos = {camera: self._files("video_path", columns[names[0]], columns[names[1]], video_key=camera) for camera, names in places.items()}
         begins = {camera: columns[names[2]].astype(np.float64) for camera, names in places.items()}
-        return self._checked(Episodes(number, begin, end - begin, self._files("data_path", *data), videos, begins))
+        return self._check_episodes(Episodes(number, begin, end - begin, self._files("data_path", *data), videos, begins))
 
     def _list_tables(self, folder: str) -> list[str]:
         path = self._path(folder)
@@ -232,9 +232,9 @@ class Layout:
 
         videos = {camera: files("video_path", video_key=camera) for camera in cameras}
         begins = dict.fromkeys(cameras, np.zeros(len(number)))
-        return self._checked(Episodes(number, np.cumsum(length) - length, length, files("data_path"), videos, begins))
+        return self._check_episodes(Episodes(number, np.cumsum(length) - length, length, files("data_path"), videos, begins))
 
-    def _checked(self, episodes: Episodes) -> Episodes:
+    def _check_episodes(self, episodes: Episodes) -> Episodes:
         if not len(episodes.number):
             raise self.error("meta/episodes", "there are no episodes")
         total = episodes.length.sum(dtype=np.float64)

@@ -330,14 +330,14 @@ def _read_index(path: str) -> _Shard:
     sample, extension, begin, length, names, known = [], [], [], [], [], {}
     samples = 0
 
-    def damaged(what: str) -> RuntimeError:
+    def damage_error(what: str) -> RuntimeError:
         return RuntimeError(f'the index "{path}" is damaged: {what}')
 
     try:
         with open_text(read_all(path)) as file:
             header = file.readline().split()
             if len(header) != 2 or header[0] not in (b"v1.1", b"v1.2") or not header[1].isdigit():
-                raise damaged("its first line is not of version v1.1 or v1.2")
+                raise damage_error("its first line is not of version v1.1 or v1.2")
             expected, width = int(header[1]), 4 if header[0] == b"v1.2" else 3
             while samples < expected:
                 line = file.readline()
@@ -346,14 +346,14 @@ def _read_index(path: str) -> _Shard:
                     # Names with blanks break the split, so find the components by their numbers.
                     words = [word for found in _COMPONENT.finditer(line.rstrip(b"\n")) for word in found.groups()]
                 if not words or len(words) % width:
-                    raise damaged(f"line {samples + 2} does not have the extension, begin and size of each file")
+                    raise damage_error(f"line {samples + 2} does not have the extension, begin and size of each file")
                 for k in range(0, len(words), width):
                     ext, first, size = words[k : k + 3]
                     # More than 18 digits might not fit into 64 bits.
                     if not (first.isdigit() and size.isdigit()) or len(first) > 18 or len(size) > 18:
-                        raise damaged(f"line {samples + 2} does not have the extension, begin and size of each file")
+                        raise damage_error(f"line {samples + 2} does not have the extension, begin and size of each file")
                     if int(first) % BLOCK or not int(first):
-                        raise damaged(f"line {samples + 2}: a file begins at byte {int(first)}, which is not a multiple of {BLOCK}")
+                        raise damage_error(f"line {samples + 2}: a file begins at byte {int(first)}, which is not a multiple of {BLOCK}")
                     sample.append(samples)
                     extension.append(known.setdefault(ext, len(known)))
                     begin.append(int(first))
