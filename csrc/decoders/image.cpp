@@ -27,8 +27,8 @@ void check_pixels(const ImageHeader& header, int64_t max_pixels) {
        ", the guard against decompression bombs; pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS");
 }
 
-// Fills `shapes` (N, 3) with height, width and channels, and `kinds` (N): 1 for JPEG 2000, whose size is read by Python, 2 for files that
-// can be decoded at a fraction of their size, else 0. All are zero for a sample with a reason. Files may be incomplete if only the sizes
+// Fills `shapes` (N, 3) with height, width and channels, and `kinds` (N): 1 for formats that Python decodes, whose size it reads, 2 for files
+// that can be decoded at a fraction of their size, else 0. All are zero for a sample with a reason. Files may be incomplete if only the sizes
 // are needed. The headers are not kept: reading that of a JPEG takes 0.8 us, and the file may change before it is decoded.
 void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string output_type, bool adjust_orientation,
                   int64_t max_pixels, bool complete, const MaybeTensor& errors, const Tensor& shapes, const Tensor& kinds) {
@@ -42,7 +42,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
     row[0] = row[1] = row[2] = *kind = 0;
     try_sample(reasons, op, i, [&] {
       const EncodedImage file = encoded_image(files, i);
-      if (is_jpeg2000(file)) {
+      if (format_decoded_by_python(file)) {
         *kind = 1;
         return;
       }

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 namespace ndd {
@@ -83,7 +84,7 @@ void check_same(const ImageHeader& header, const FileHeader& own) {
 }
 
 [[noreturn]] void reject_format(const EncodedImage& file) {
-  codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000)" + other_kind(file.data, file.size));
+  codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000, GIF, AVIF)" + other_kind(file.data, file.size));
 }
 
 // Whether our own parser suffices. It does for the size of most JPEGs: 64 headers take 20 us, with nvImageCodec's parser 70 us, on the
@@ -117,11 +118,25 @@ ImageType image_type_from_name(const std::string& name) {
   fail(Error::Value, "decoders.image: output_type must be RGB, BGR, GRAY, YCbCr or ANY_DATA, got ", name);
 }
 
+namespace {
+
 bool is_jpeg2000(const EncodedImage& image) {
   static constexpr uint8_t kFile[12] = {0, 0, 0, 12, 'j', 'P', ' ', ' ', 13, 10, 0x87, 10};
   static constexpr uint8_t kCodestream[4] = {0xff, 0x4f, 0xff, 0x51};
   // The library's parser accepts a file with the first eight bytes of the signature box, so they must be recognized here.
   return (image.size >= 8 && !std::memcmp(image.data, kFile, 8)) || (image.size >= 4 && !std::memcmp(image.data, kCodestream, 4));
+}
+
+bool begins_with(const EncodedImage& image, size_t at, std::string_view mark) {
+  return image.size >= at + mark.size() && !std::memcmp(image.data + at, mark.data(), mark.size());
+}
+
+}  // namespace
+
+const char* format_decoded_by_python(const EncodedImage& image) {
+  if (is_jpeg2000(image)) return "JPEG 2000";
+  if (begins_with(image, 0, "GIF87a") || begins_with(image, 0, "GIF89a")) return "GIF";
+  return begins_with(image, 4, "ftypavif") || begins_with(image, 4, "ftypavis") ? "AVIF" : nullptr;
 }
 
 bool can_be_scaled(const ImageHeader& header) {
@@ -237,7 +252,7 @@ Codec& ImageDecoder::State::codec_of(const std::string& name, bool by_opencv) {
 ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use) {
   if (encoded.size == 0) codec_error("the file is empty");
   if (is_raw_image(encoded)) return read_raw_header(encoded);
-  if (is_jpeg2000(encoded)) codec_error("JPEG 2000 data were not decoded by the caller");
+  if (const char* format = format_decoded_by_python(encoded)) codec_error(format + std::string(" data were not decoded by the caller"));
   const FileHeader own = read_file_header(encoded, use != ReadFor::peek);
   if (!own.codec) reject_format(encoded);
   check_size(own, encoded, use != ReadFor::peek);

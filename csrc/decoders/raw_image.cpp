@@ -9,7 +9,7 @@
 namespace ndd {
 namespace {
 
-// Written by torch_ndd/decoders/_jpeg2000.py: little-endian, followed by dense rows of interleaved samples. Checked like any other header,
+// Written by torch_ndd/decoders/_raw.py: little-endian, followed by dense rows of interleaved samples. Checked like any other header,
 // because a file of a user may begin with these bytes too.
 struct Prefix {
   char magic[8];

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import write_datasets
+from sample_files import write_datasets
 
 import torch_ndd as ndd
 
