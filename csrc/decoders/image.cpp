@@ -19,6 +19,7 @@ namespace {
 // Guards against decompression bombs. Up to four channels count as one pixel, so that images with more channels cannot exceed the memory
 // that `max_pixels` stands for.
 void check_pixels(const ImageHeader& header, int64_t max_pixels) {
+  // Divisions instead of products, which could overflow.
   const int64_t planes = (header.channels + 3) / 4;
   if (header.height <= max_pixels / header.width / planes) return;
   const std::string channels = planes > 1 ? "x" + std::to_string(header.channels) + ", which count as " : " = ";
@@ -56,6 +57,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       *kind = can_be_scaled(header) ? 2 : 0;
     });
   }
+  // Headers of incomplete files are only peeked at, not decoded.
   if (complete) count_images(files.size(), values);
 }
 
