@@ -116,7 +116,7 @@ def _kernels(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
     kernels = {name: operator.name.replace(".", "_") for name, operator in OPERATORS.items() if operator.kernel is not None}
     lacking = {backend: sorted(n for n, kernel in kernels.items() if (kernel, backend) not in native.KERNELS) for backend in ("CPU", "CUDA")}
     architectures = build["cuda_architectures"]
-    made = {
+    facts = {
         "operators": len(OPERATORS),
         "on the CPU": len(kernels) - len(lacking["CPU"]),
         "on CUDA": len(kernels) - len(lacking["CUDA"]),
@@ -131,8 +131,8 @@ def _kernels(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
             )
         )
     elif lacking["CUDA"]:
-        made["without a CUDA kernel"] = ", ".join(lacking["CUDA"])
-    return made
+        facts["without a CUDA kernel"] = ", ".join(lacking["CUDA"])
+    return facts
 
 
 def _cuda(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def _codecs(missing: list[Missing]) -> dict[str, Any]:
 def _patches(missing: list[Missing]) -> dict[str, Any]:
     patches: dict[str, Any] = {}
     for name, patch in _PATCHES.items():
-        package = next((one for one in patch.packages if _version(one) is not None), None)
+        package = next((package for package in patch.packages if _version(package) is not None), None)
         if package is None:
             patches[name] = None
             continue
@@ -269,6 +269,7 @@ def _problem(attempt: Callable[[], Any]) -> str | None:
     try:
         attempt()
     except Exception as error:
+        # The cause says what is missing; the error on top of it only that decoding failed.
         cause = error.__cause__ or error
         return f"{type(cause).__name__}: {cause}".partition("\n")[0]
     return None

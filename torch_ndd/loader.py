@@ -129,7 +129,7 @@ class DataLoader:
         The results of ``fn``. Batches of equal shapes are tensors (N, ...); ragged ones are lists of N tensors.
 
     Raises:
-        ValueError: sizes that are no positive whole numbers; ``batch_size`` or ``drop_last`` together with ``batches``.
+        ValueError: sizes that are not positive whole numbers; ``batch_size`` or ``drop_last`` together with ``batches``.
         TypeError: another kind of source; an argument of ``torch.utils.data.DataLoader`` that means nothing here, with what takes its place; when its
             batch is due, an ``fn`` that returns None.
         RuntimeError: a folder or a list of files that does not exist; a loop goes on after another one over the same loader has begun.
@@ -178,6 +178,7 @@ class DataLoader:
         batch_size = None if batch_size is None else whole(1, MAX_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
         torch_arguments = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
+        # With batches by cost the loader divides units among ranks, so these options are not the reader's.
         shard = {name: options.pop(name) for name in ("shard_id", "num_shards") if name in options} if batches is not None else {}
         self.reader: Reader | Stream | BatchSource
         self.reader, self._before = reader_of(reader, torch_arguments, options)
@@ -197,6 +198,7 @@ class DataLoader:
         if self.batch_size is None and batches is None:
             raise ValueError("DataLoader: batch_size must be given, here or as the reader's max_batch_size")
         self.prefetch_bytes = prefetch_bytes
+        # From the generator of the calling thread, so that ndd.random.set_seed decides it; 63 bits fit the state.
         self._seed = get_default_rng()() & (2**63 - 1) if seed is None else seed
         self._position: dict[str, Any] | None = None  # after the last yielded batch; None: where the reader is
         self._delivered = False  # whether a batch was yielded since the position was restored or the loop began
@@ -282,6 +284,7 @@ class DataLoader:
             watch.samples += samples
             watch.note_sources(epoch, _sources(outputs))
             with watch.calling(), mode, context, using_rng(generator):
+                # Without functions the user gets the containers of torch's default_collate.
                 plain = self._before is None and self.fn is None
                 result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and plain) else outputs
                 if self._before is not None:
@@ -312,6 +315,7 @@ class DataLoader:
         """Return the random generator of the next batch: a separate part of one sequence for each."""
         epoch, place = self.reader.locate_next_batch()
         generator = RNG(self._seed)
+        # Batches are far apart in the sequence, so that their draws never overlap.
         generator.advance(((epoch << 48) + place) * _WORDS_OF_A_BATCH)
         return generator
 
@@ -332,6 +336,7 @@ class DataLoader:
                 chrome://tracing if the path ends in ``.json``, else a picture. The trace has some 1,000 batches, the picture 2 seconds.
         """
         try:
+            # Number of samples, as batches of one.
             epoch = self.reader.count_batches(1)
         except TypeError:  # a source without a length
             epoch = None
@@ -371,6 +376,7 @@ class DataLoader:
         A running loop ends. Raise ValueError for other dicts, with the key; the loader does not move.
         """
         checked_state = check_state("DataLoader", _STATE, state)
+        # Checked before anything moves: an invalid state leaves the loader as it was.
         restored = self._state_of_reader(checked_state["reader"])
         self._end_loop()
         self.reader.move_to(restored)
@@ -383,6 +389,7 @@ class DataLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Make an epoch the next one; see :meth:`readers.Reader.set_epoch`."""
+        # The loop goes on if nothing changes.
         if epoch != self.state_dict()["reader"]["epoch"]:
             self._end_loop()
             self._position, self._delivered = None, False
@@ -454,6 +461,7 @@ class _Loop(Iterator[Any]):
         if not self._is_latest(loader):
             raise self._stop(loader)
         watch.note_request()
+        # The first batch: begin to prepare ahead.
         if loader.prefetch and not waiting:
             self._submit(loader)
         try:
@@ -461,6 +469,7 @@ class _Loop(Iterator[Any]):
                 prepared = waiting.popleft().result() if waiting else prepare()
         except CancelledError:  # another thread began a loop
             prepared = None
+        # The epoch is over.
         if prepared is None:
             raise self._stop(loader)
         after, result, error, size = prepared
@@ -479,6 +488,7 @@ class _Loop(Iterator[Any]):
 
     def _submit(self, loader: DataLoader) -> None:
         place: Future[_Prepared | None] = Future()
+        # The thread fulfills places in their order, whichever of the calls it runs.
         self._places.append(place)
         self._waiting.append(place)
         call = loader._thread().submit(loader._prepare_next, weakref.ref(self), self._places, self._begin(loader))
@@ -490,6 +500,7 @@ class _Loop(Iterator[Any]):
 
     def _close(self, wait: bool) -> None:
         loader, self._loader = self._loader, None
+        # A later loop may have replaced this one: leave its preparations alone.
         if loader is not None and self._is_latest(loader):
             loader._end_loop(wait)
 
@@ -521,6 +532,7 @@ def _with_plan(result: Any, outputs: Any, plan: Plan) -> Any:
 
 def _is_list_of_parts(result: Any, outputs: Any) -> bool:
     """Return whether a list holds the parts of a data set's items, as torch's ``default_collate`` returns them."""
+    # outputs.value is the list itself only if fn has not replaced it.
     return isinstance(outputs, Items) and result is outputs.value and type(result) is list and outputs[0] is not result
 
 

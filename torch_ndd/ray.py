@@ -46,7 +46,7 @@ def map_batches(
         A lazy dataset.
 
     Raises:
-        TypeError: at once, for anything but a Ray dataset; in the workers, if ``fn`` does not return a dict or a column has an unsupported type.
+        TypeError: immediately, for anything but a Ray dataset; in the workers, if ``fn`` does not return a dict or a column has an unsupported type.
         KeyError: in the workers, for a missing column.
         ValueError: in the workers, for missing values, and for results of another number of rows.
 

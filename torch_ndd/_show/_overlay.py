@@ -22,6 +22,7 @@ def draw_boxes(image: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
         raise ValueError(f"show: the boxes of an image have the shape (boxes, 4), got {tuple(boxes.shape)}")
     out, (height, width) = _in_color(image), image.shape[:2]
     corners = boxes.double()
+    # Boxes from 0 to 1 are relative to the image.
     if float(corners.max()) <= 1:
         corners = corners * torch.tensor([width, height, width, height])
     thick = max(1, min(height, width) // 80)

@@ -20,5 +20,6 @@ def save_picture(picture: Picture, path: str | os.PathLike[str]) -> None:
     formats = Image.registered_extensions()
     if extension not in formats:
         raise ValueError(f"show: {os.fspath(path)!r} does not end in an extension of an image format, such as .png")
+    # Written whole: a picture that is being viewed is never half of one.
     with whole_file(path) as file:
         picture.save(file, formats[extension])

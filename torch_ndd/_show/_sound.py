@@ -16,6 +16,7 @@ def heat_map(values: torch.Tensor) -> torch.Tensor:
     """Return a matrix in colors, the first row at the bottom: uint8 HWC."""
     if values.ndim != 2 or values.numel() == 0:
         raise ValueError(f"show: a spectrogram has two axes, got the shape {tuple(values.shape)}")
+    # The logarithm of silence is minus infinity, which must not spoil the scale.
     finite = torch.nan_to_num(values.flip(0), nan=0.0, posinf=0.0, neginf=float(values[values.isfinite()].min()) if values.isfinite().any() else 0.0)
     least, spread = float(finite.min()), float(finite.max() - finite.min())
     place = (finite - least) / (spread or 1.0) * (len(_HEAT) - 1)
@@ -38,6 +39,7 @@ def _wave(mono: torch.Tensor) -> torch.Tensor:
     """Return the range of values of each column."""
     out = torch.full((_WAVE_HEIGHT, _WIDTH, 3), 255, dtype=torch.uint8)
     largest = float(mono.abs().max()) or 1.0
+    # Each column shows the samples between two edges, at least one.
     edges = torch.linspace(0, len(mono), _WIDTH + 1).long()
     middle, scale = (_WAVE_HEIGHT - 1) / 2, (_WAVE_HEIGHT - 3) / 2 / largest
     for x in range(_WIDTH):
@@ -52,6 +54,7 @@ def _spectrum(mono: torch.Tensor) -> torch.Tensor:
     window = min(512, max(16, len(mono) // 8))
     step = max(1, len(mono) // _WIDTH)
     power = torch.stft(mono, window, step, window=torch.hann_window(window), return_complex=True).abs().square()
+    # 80 dB are shown.
     decibels = 10 * (power / power.max().clamp(min=1e-30)).clamp(min=1e-8).log10()
     colors = heat_map(decibels).permute(2, 0, 1)[None].float()
     scaled = torch.nn.functional.interpolate(colors, size=(_SPECTRUM_HEIGHT, _WIDTH), mode="nearest")

@@ -22,6 +22,7 @@ def next_batch(value: Any) -> tuple[Any, Any]:
     """Return the samples and labels of a reader's or loader's next batch without moving it; any other value unchanged."""
     if not hasattr(value, "state_dict") or isinstance(value, torch.nn.Module):
         return value, None
+    # The loader continues afterwards as if it had not been asked.
     state = value.state_dict()
     try:
         outputs = next(iter(value)) if hasattr(value, "fn") else value(batch_size=value.max_batch_size or 16)
@@ -129,6 +130,7 @@ def _decode(samples: list[torch.Tensor]) -> list[torch.Tensor]:
 def _frames(sample: torch.Tensor, layout: str) -> list[torch.Tensor]:
     axis = max(0, layout.find("F"), layout.find("D"))
     count = sample.shape[axis]
+    # Frames at equal distances, the first and the last among them.
     chosen = sorted({round(k * (count - 1) / max(1, MAX_FRAMES - 1)) for k in range(MAX_FRAMES)}) if count else []
     if not chosen:
         raise ValueError("show: the sequence has no frames")
@@ -154,6 +156,7 @@ def _as_bytes(images: list[torch.Tensor]) -> list[torch.Tensor]:
     if all(image.dtype == torch.uint8 for image in images):
         return images
     floats = [image.float() for image in images]
+    # One range for the whole batch, so that pictures can be compared.
     least = min(float(image.min()) for image in floats)
     spread = max(float(image.max()) for image in floats) - least
     return [((image - least) * (255 / (spread or 1.0))).round().to(torch.uint8) for image in floats]

@@ -159,6 +159,7 @@ def _scale_brightness(images: Batch, factors: Batch) -> Batch:
 
 
 def _scale_saturation(images: Batch, factors: Batch) -> Batch:
+    # Images without three channels have no saturation.
     return images if images.shared_extent(-1) not in (3, None) else _convert_back(saturation(images, saturation=factors), images)
 
 
@@ -225,6 +226,7 @@ def _jitter(name: str) -> Callable[[Batch, Batch], Batch]:
 
     def apply(images: Batch, factors: Batch) -> Batch:
         options: dict[str, Any] = {name: factors}
+        # Other numbers of channels have neither brightness nor contrast in torchvision.
         return color_jitter(images, **options) if images.shared_extent(-1) in (1, 3, None) else images
 
     return apply
@@ -290,6 +292,7 @@ class _RandomBlur(_TimmAugmentation):
     """timm's GaussianBlurRand: the magnitude limits a random sigma."""
 
     def at(self, position: float, side: float) -> float:
+        # timm draws sigma uniformly from 0.1 to twice the parameter; `side` is that random number.
         return 0.1 + (2.0 * self.parameter(position) - 0.1) * side
 
 
@@ -301,6 +304,7 @@ def find_timm_augmentation(timm_name: str, translate_const: float = 250.0, trans
         timm_name: timm's name.
         translate_const, translate_pct: largest translation, in pixels and relative to the image.
     """
+    # "PosterizeIncreasing" is "posterize", "GaussianBlurRand" is "gaussian_blur".
     name = "_".join(re.findall(r"[A-Z][a-z]*", re.sub(r"(Increasing|Original|Rel|Rand)$", "", timm_name))).lower()
     range = _spaces.TIMM[timm_name]
     if range is None:

@@ -110,6 +110,7 @@ def mix_chains(
     numbers = draw_numbers(op, rng, size, width * (1 + per_step * longest)).reshape(size, width, -1)
 
     def make_chain(sample: int, row: np.ndarray) -> list[Step]:
+        # The first number decides the length of the chain, the others its steps.
         turns = row[1 : 1 + per_step * (depth or 1 + int(row[0] * 3))].reshape(-1, per_step)
         return [step for step in (make_step(sample, *turn) for turn in turns) if step is not None]
 
@@ -135,6 +136,7 @@ def _draw_dirichlet(alpha: float, count: int, size: int, rng: Any) -> np.ndarray
     """Return ``count`` numbers per sample that add up to 1, by breaking a stick."""
     left, shares = np.ones(size), np.zeros((size, count))
     for k in range(count - 1):
+        # The first of the remaining shares of a symmetric Dirichlet distribution follows this Beta distribution.
         part = beta(alpha=alpha, beta=alpha * (count - 1 - k), batch_size=size, rng=rng).torch().numpy().astype(np.float64)
         shares[:, k] = left * part
         left = left * (1 - part)

@@ -82,6 +82,7 @@ def random_windows(
     generator = get_default_rng() if rng is None else rng
     parts = []
     for count, area in zip(groups, scale, strict=True):
+        # One draw serves all windows of a group: window k of sample i is row i * count + k.
         drawn = random_crop_windows(extents.repeat_interleave(count, 0), generator.draw(WORDS_PER_CALL), area, ratio, ATTEMPTS, op=op)
         parts.append(drawn.reshape(len(extents), count, 4))
     windows = new_batch(torch.cat(parts, 1), None)
@@ -144,9 +145,11 @@ def multi_crop(
         rows = torch.from_numpy(np.ascontiguousarray(table[:, places].transpose(1, 0, 2).reshape(-1, 4)))
         regions = torch.cat([rows[:, :2], rows[:, :2] + rows[:, 2:]], 1).to(torch.float32)
         numbers = torch.arange(batch.batch_size).repeat(len(places))
+        # 3 << axis: the bits of the height and width axes.
         arguments = (batch.buffer, batch.ragged_shapes, numbers, regions, *filters, bool(antialias), _RULES[rule], 3 << axis, out)
         joined = new_batch(out, None, batch.layout, run(_kernel, arguments, [(batch, ALL_SAMPLES)], out))
         pending = fence(joined, ALL_SAMPLES)
+        # All crops share one launch: waiting for one of them waits for it.
         for j, place in enumerate(places):
             crop = new_batch(out[j * batch.batch_size : (j + 1) * batch.batch_size], None, batch.layout, pending)
             crop.sources = batch.sources

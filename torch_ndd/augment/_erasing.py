@@ -83,6 +83,7 @@ def random_erasing(
         raise ValueError(f'{op}: mode="{mode}" needs floating-point images, got {types.dtype_name(batch.dtype)}; erase after the normalization')
     axis = (batch.layout or "").index("H")
     sizes = np.array([shape[axis : axis + 2] for shape in batch.shape], np.float64).reshape(-1, 2)
+    # For each sample a number that decides whether it is erased; for each box areas, ratios and a position.
     boxes = _erased_boxes(draw_numbers(op, rng, batch.batch_size, 1 + count * (2 * _TRIES + 2)), sizes, area, aspect_ratio, count, probability)
     output = batch
     for k in range(count):
@@ -109,6 +110,7 @@ def _erased_boxes(
     """Return top, left, height and width, int64 (N, count, 4)."""
     acts, rest = numbers[:, 0] < probability, numbers[:, 1:].reshape(len(numbers), count, -1)
     extents = sizes[:, None, :]
+    # Shared among the boxes of an image.
     areas = extents.prod(2, keepdims=True) / count * (area[0] + rest[..., :_TRIES] * (area[1] - area[0]))
     low, high = np.log(aspect[0]), np.log(aspect[1])
     ratios = np.exp(low + rest[..., _TRIES : 2 * _TRIES] * (high - low))

@@ -140,5 +140,6 @@ def as_results(is_batch: bool, values: Sequence[Any]) -> Any:
     """Return the values that are not None, of the only sample unless ``is_batch``: a single value as it is, several as a tuple."""
     results = [value for value in values if value is not None]
     if not is_batch:
+        # Images, boxes and masks are Batches; parameters are lists or tensors with an entry for each sample.
         results = [value.select(0) if isinstance(value, Batch) else value[0] for value in results]
     return results[0] if len(results) == 1 else tuple(results)

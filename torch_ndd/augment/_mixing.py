@@ -123,8 +123,10 @@ def cutmix(
     order, lam = _draw_pairs(op, images.batch_size, alpha, rng, partner, per_batch)
     height, width = (images.buffer.shape[1 + layout.index(letter)] for letter in "HW")
     centers = draw_numbers(op, rng, len(order), 2)
+    # With one draw for the batch, all samples share the center of the first.
     boxes = _cutmix_boxes(np.repeat(centers[:1], len(centers), 0) if per_batch else centers, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    # Boxes are clipped to the image, so that the share follows from the area and not from the draw.
     remaining = (1 - area / max(1, height * width)).astype(np.float32)
     output = paste_boxes(images, order, boxes)
     extra = (torch.from_numpy(boxes),) if return_params else ()
@@ -180,6 +182,7 @@ def mixup_or_cutmix(
         raise ValueError(f"{op}: one of mixup_alpha and cutmix_alpha must be positive, got {mixup_alpha} and {cutmix_alpha}")
     acts, switches = draw_numbers(op, rng, 1, 2)[0]
     shared: dict[str, Any] = {"label_smoothing": label_smoothing, "num_classes": num_classes, "partner": partner, "per_batch": per_batch, "rng": rng}
+    # Labels are converted all the same, so that every batch has labels of one kind.
     if acts >= probability:
         soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
         return images if soft is None else (images, new_batch(soft))
@@ -258,6 +261,7 @@ def paste_boxes(images: Batch, order: torch.Tensor, boxes: np.ndarray) -> Batch:
     count, planes = len(order), math.prod(extents[:first])
     rows = new_batch(images.buffer.reshape(count, planes * height, width, -1), None, "HWC", images.pending, images.caller_owned)
     left, top, right, bottom = boxes.T
+    # Paste the image itself, then one region of its partner for each plane.
     ids = np.stack([np.arange(count)] + [order.numpy()] * planes, 1)
     start, extent = np.zeros((count, 1 + planes, 2), np.int64), np.empty((count, 1 + planes, 2), np.int64)
     extent[:, 0] = planes * height, width

@@ -101,6 +101,7 @@ def _draw_sources(op: str, size: int, rng: Any) -> np.ndarray:
     cycle = batch_permutation(batch_size=size, rng=rng).torch().numpy().astype(np.int64)
     distances = list(range(1, size)) if size >= 4 else [k % size for k in (1, 2, 3)]
     drawn = [distances.pop(int(u * len(distances))) for u in draw_numbers(op, rng, 1, 3)[0]]
+    # Position of each image in the cycle.
     position = np.argsort(cycle)
     return np.stack([np.arange(size), *(cycle[(position + distance) % size] for distance in drawn)], 1)
 
@@ -120,7 +121,9 @@ class _Part:
         sizes = np.array([shape[:2] for shape in images.shape], np.float64)[source]
         self.source = source
         self.start = centers * after
+        # Parts behind the center reach from it to the end of the canvas, those before it from 0 to the center.
         self.extent = np.where(after, np.array(canvas) - centers, centers)
+        # The larger ratio: the image covers its part in both directions.
         self.scale = (self.extent / sizes).max(1, keepdims=True)
         visible = np.minimum(self.extent / self.scale, sizes)
         # The side towards the center is kept: the end of the parts before it, the start of those behind it.
@@ -173,9 +176,11 @@ def _find_visible(part: _Part, boxes: Batch, min_visibility: float) -> _VisibleB
     visible = _VisibleBoxes([], [])
     for i, j in enumerate(part.source):
         (top, left), (y, x), (height, width) = part.roi[0][i], part.start[i], part.extent[i]
+        # From pixels of the image to pixels of the canvas.
         moved = (old[j] - (left, top, left, top)) * part.scale[i] + (x, y, x, y)
         clipped = np.clip(moved, (x, y, x, y), (x + width, y + height, x + width, y + height))
         area, remaining = _areas(moved), _areas(clipped)
+        # A box without any visible area is left out, also with min_visibility=0.
         keep = (remaining > 0) & (remaining >= min_visibility * area)
         visible.boxes.append(clipped[keep])
         visible.keep.append(keep)

@@ -101,6 +101,7 @@ def _augment(
         sounds = _warp(sounds, used, np.where(chosen, time_warp, 0), center_draw, target_draw)
     probability = new_batch(torch.from_numpy(chosen.astype(np.float32)))
     fill = mean(as_batch(sounds)) if len(shapes) else 0.0
+    # Masks together cover at most this fraction of the frames.
     widths = np.minimum(time_masks[1], max_time_fraction * used[:, 0] / max(time_masks[0], 1))
     sounds = as_batch(sounds, layout="tf")
     sounds = frequency_mask(sounds, freq_mask_param=freq_masks[1], num_masks=freq_masks[0], mask_value=fill, p=probability, rng=rng)
@@ -124,13 +125,13 @@ def _warp(values: Batch, shapes: np.ndarray, widest: np.ndarray, center_draw: np
     if not kept.any():
         return values
     width = width[kept]
-    images = ragged_batch(_packed(values), np.stack([sides[kept], width], 1), "HW")
+    images = ragged_batch(_flatten(values), np.stack([sides[kept], width], 1), "HW")
     sizes = new_batch(torch.from_numpy(np.stack([resized[kept], width], 1).astype(np.float32)))
     moved = resize(images, size=sizes, interp_type=types.INTERP_CUBIC, antialias=False, rule="torch")
     return ragged_batch(moved.wait().reshape(-1), shapes)
 
 
-def _packed(values: Batch) -> torch.Tensor:
+def _flatten(values: Batch) -> torch.Tensor:
     return values.wait().reshape(-1)
 
 
@@ -141,7 +142,7 @@ def _begin_of(values: Batch, shapes: np.ndarray) -> Batch:
 
 def _with_rest(values: Batch, sounds: Batch, shapes: np.ndarray, used: np.ndarray) -> Batch:
     """Return a copy of the values with other beginnings."""
-    result = _packed(values).clone()
+    result = _flatten(values).clone()
     begins = np.cumsum([0, *shapes.prod(1)])[:-1]
     for begin, count, sample in zip(begins.tolist(), used.prod(1).tolist(), sounds, strict=True):
         result[begin : begin + count] = sample.torch().reshape(-1)

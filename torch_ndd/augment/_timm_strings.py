@@ -104,6 +104,7 @@ def timm_arguments(config: str) -> dict[str, Any]:
 def magnitude_deviation(kind: str, numbers: Mapping[str, float]) -> float:
     """Return the standard deviation of the magnitude; infinity is a uniform magnitude."""
     deviation = numbers.get("mstd", math.inf if kind == "augmix" else 0.0)
+    # timm takes a deviation above 100 for a uniform magnitude.
     return math.inf if deviation > 100 else deviation
 
 

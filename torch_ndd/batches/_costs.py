@@ -108,6 +108,7 @@ class ReadCosts:
 
     def of(self, samples: np.ndarray) -> np.ndarray:
         """Return the costs of some samples, float64 (n, k). A sample that cannot be read costs nothing: it will be left out."""
+        # NaN marks a sample whose costs were not computed yet.
         unknown = np.unique(samples if self._table is None else samples[np.isnan(self._table[samples, 0])])
         size = _READ if self._head is None else _READ_HEADS
         for begin in range(0, len(unknown), size):
@@ -116,6 +117,7 @@ class ReadCosts:
             if self._table is None:
                 self._kinds = costs.shape[1]
                 self._table = np.full((self._size, self._kinds), np.nan)
+            # 0 for samples that cannot be read; overwritten for the others.
             self._table[part] = 0
             self._table[part[rows]] = costs
         return np.zeros((0, self._kinds or 1)) if self._table is None else self._table[samples]
@@ -125,8 +127,10 @@ class ReadCosts:
         if self._head is not None:
             outputs, rows = self._listed.read(samples, self._head)
             if outputs is None or _are_jpegs(outputs):
+                # The header may be longer than the part that was read.
                 with suppress(RuntimeError):
                     return self._compute(samples, outputs, rows)
+            # More bytes for all later samples; finally whole files.
             self._head = 4 * self._head if self._head < _MAX_HEAD else None
         outputs, rows = self._listed.read(samples)
         try:
@@ -157,6 +161,7 @@ Costs = KnownCosts | ReadCosts
 def resolve_costs(op: str, cost: Any, listed: Listed, kinds: int | None, size: int) -> Costs:
     """Return the costs of the samples of a reader. Raise ValueError for costs of another number of samples."""
     reader = listed.reader
+    # A mix numbers the samples of all its sources, which may be more than an epoch has.
     samples = sum(reader.source_sizes().values()) if isinstance(reader, Mix) else size
     if isinstance(cost, str):
         column = _column(cost, listed)

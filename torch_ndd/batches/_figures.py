@@ -46,6 +46,7 @@ class Totals:
             if not again:
                 self._samples, self._units = self._samples + len(unit.places), self._units + 1
                 self._cost = self._cost + unit.cost
+                # A padded unit takes as much of the budget as if all samples were as long as the longest.
                 self._used = self._used + (unit.longest * len(unit.places) if self._padded else unit.cost)
         self._steps += 1
         if not step.whole and self._compared:

@@ -50,6 +50,7 @@ def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
     size = listed.samples
     here = shard() if _has_process_group() else {"shard_id": 0, "num_shards": 1}
     rank, ranks = here["shard_id"], here["num_shards"]
+    # All ranks must see the file, or some would wait for others that return immediately.
     if all(_gather(os.path.exists(path))):
         found = np.load(path, mmap_mode="r", allow_pickle=False)
         if len(found) != size:
@@ -58,6 +59,7 @@ def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
             )
         check_costs(op, found, None)
         return found
+    # Each rank computes a part of about equal size.
     begin, end = size * rank // ranks, size * (rank + 1) // ranks
     result: np.ndarray | Exception
     try:
@@ -72,9 +74,11 @@ def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
             raise result
     found = np.concatenate([part for part in results if len(part)])
     found = found[:, 0] if found.shape[1] == 1 else found
+    # One process of each machine writes: LOCAL_RANK counts within a machine.
     if int(os.environ.get("LOCAL_RANK", rank)) == 0:
         with whole_file(path) as file:
             np.save(file, found, allow_pickle=False)
+    # Wait until the file exists on all machines.
     if _has_process_group():
         torch.distributed.barrier()
     return found

@@ -30,6 +30,7 @@ def plan_window(costs: np.ndarray, budgets: np.ndarray, max_samples: int | None,
     cut = Cut(np.empty(count, np.int64), np.empty(count, np.int64))
     costs, budgets = _as_doubles(costs), _as_doubles(budgets)
     seed, epoch, window = key
+    # The seed as an unsigned word, as the native generator takes it.
     arguments = max_samples or _UNLIMITED, FITS[fit], ORDERS[order], seed & (2**64 - 1), epoch, window
     return _shorten(cut, native.plan_window(_address(costs), count, kinds, _address(budgets), *arguments, *map(_address, cut)))
 

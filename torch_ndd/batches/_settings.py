@@ -77,6 +77,7 @@ class Batches:
         if self.too_long == "alone":
             return np.ones(len(places), bool)
         within: np.ndarray = np.all(costs <= self.budgets, axis=1)
+        # The first sample that exceeds the budget is named.
         if self.too_long == "raise" and not within.all():
             row = int(np.argmin(within))
             cost, budget = (_readable(values) for values in (costs[row], self.budgets))
@@ -129,7 +130,7 @@ class Batches:
 
 
 class _Windowed(Batches):
-    """Cuts each window into units by itself."""
+    """Cuts each window into units, apart from the others."""
 
     defaults: ClassVar[Mapping[str, Any]] = {"window": 4096, "order": "similar", "max_samples": None, "too_long": "raise", "seed": 0}
     _fit: str = "padded"
@@ -137,13 +138,14 @@ class _Windowed(Batches):
     def __init__(
         self,
         budget: float | Sequence[float],
-        cost: Cost,
-        window: int,
-        order: UnitOrder,
-        max_samples: int | None,
-        too_long: TooLong,
-        end: End,
-        seed: int,
+        cost: Cost = None,
+        *,
+        window: int = 4096,
+        order: UnitOrder = "similar",
+        max_samples: int | None = None,
+        too_long: TooLong = "raise",
+        end: End = "share",
+        seed: int = 0,
     ) -> None:
         super().__init__(cost, end)
         self.budget = _check_budget(self._op, budget)
@@ -214,7 +216,7 @@ class Packed(_Windowed):
         end: End = "share",
         seed: int = 0,
     ) -> None:
-        super().__init__(budget, cost, window, order, max_samples, too_long, end, seed)
+        super().__init__(budget, cost, window=window, order=order, max_samples=max_samples, too_long=too_long, end=end, seed=seed)
         check_choice(self._op, "fit", fit, get_args(Fit), ValueError)
         self.fit = self._fit = fit
 
@@ -243,20 +245,6 @@ class Bucketed(_Windowed):
     """
 
     padded: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        budget: float | Sequence[float],
-        cost: Cost = None,
-        *,
-        window: int = 4096,
-        order: UnitOrder = "similar",
-        max_samples: int | None = None,
-        too_long: TooLong = "raise",
-        end: End = "share",
-        seed: int = 0,
-    ) -> None:
-        super().__init__(budget, cost, window, order, max_samples, too_long, end, seed)
 
 
 class Balanced(Batches):
@@ -329,6 +317,7 @@ def parse_settings(value: Any, name: str) -> Batches:
         raise ValueError(f"{name} must be the settings of {', '.join(KINDS)}")
     arguments = {key: entry for key, entry in value.items() if key != "type"}
     kind = KINDS[value["type"]]
+    # A state is untrusted: bound the number of arguments, and do not evaluate a cost from it.
     if len(arguments) > 16 or not all(isinstance(key, str) for key in arguments) or "cost" in arguments:
         raise ValueError(f"{name} must be the settings of {', '.join(KINDS)}")
     try:

@@ -107,6 +107,7 @@ class BatchSource:
         self.reader, self.batches = reader, batches
         self._listed = Listed(reader)
         self.shard_id, self.num_shards = self._choose_shard(shard_id, num_shards)
+        # Each rank needs a sample of its own in each window.
         if batches.divides and batches.window < self.num_shards:
             raise ValueError(f"batches.Balanced: samples must be at least the number of ranks, {self.num_shards}, got {batches.window}")
         if batches.cost is None:
@@ -165,6 +166,7 @@ class BatchSource:
         if not len(places):
             return places
         first, last = int(places.min()), int(places.max())
+        # Close positions are one request; those of several windows lie far apart, block by block.
         if last - first < 2 * self.batches.window + len(places):
             return self.reader.list_order(epoch, first, last - first + 1)[places - first]
         blocks = [(int(block[0]), len(block)) for block in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)]
@@ -174,6 +176,7 @@ class BatchSource:
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Planned]:
         """Begin the next epoch, or the rest of a restored one, and return its batches."""
+        # Workers would each plan the whole epoch.
         if get_worker_info() is not None:
             raise RuntimeError(f"{self._op}: batches are planned in the process of the loader; use it without a torch DataLoader around it")
         if not self._resumed and self._has_begun(self._position):
@@ -222,6 +225,7 @@ class BatchSource:
             ahead = self._ahead.popleft()
             outputs, rows = self._listed.finish(ahead.request, ahead.samples)
             plan = self._describe(ahead, rows)
+            # Ranks must take the same number of steps, even if no sample of this unit could be read.
             if outputs is None:
                 outputs, plan = self._substitute(ahead, plan)
             self._totals.add(ahead.step)
@@ -254,6 +258,7 @@ class BatchSource:
         epoch, first = self._position.epoch, int(ahead.unit.places[-1]) + 1
         begin, chunk = 0, 1
         while begin < self._size:
+            # Chunks grow, so that a few bad samples cost few requests, and many are passed fast.
             places = (first + np.arange(begin, min(begin + chunk, self._size))) % self._size
             samples = self._samples_at(epoch, places)
             outputs, rows = self._listed.read(samples)
@@ -379,4 +384,5 @@ class BatchSource:
         return self.reader.describe_bottleneck()
 
     def __getstate__(self) -> dict[str, Any]:
+        # Requests in flight belong to this process.
         return {**self.__dict__, "_ahead": deque(), "_steps": None, "_loop": None}

@@ -42,6 +42,7 @@ def cut_units(places: np.ndarray, costs: np.ndarray, cut: _planner.Cut, budgets:
 
     Their sums are computed together, because NumPy calls for each group took ten times as long as planning them.
     """
+    # Empty groups are left out: reduceat would give them the next element.
     begins, ends = np.concatenate([np.zeros(1, np.int64), cut.ends[:-1]]), cut.ends
     begins, ends = begins[begins < ends], ends[begins < ends]
     if not len(begins):
@@ -65,7 +66,7 @@ class Step(NamedTuple):
 
     @property
     def units(self) -> int:
-        """Return the number of parts that are no repetitions."""
+        """Return the number of parts that are not repetitions."""
         return self.repeated.count(False)
 
     @property
@@ -121,6 +122,7 @@ class Remaining(NamedTuple):
         if not cursor.units:
             return self
         units, _ = plan(rules, self, epoch, cursor, costs_of)
+        # What the cursor's window has not delivered comes first; the windows behind it are still whole.
         begin = (cursor.window + 1) * rules.window
         rest = [unit.places for unit in units[cursor.units - cursor.before :]]
         head = np.concatenate([np.sort(np.concatenate(rest)) if rest else np.zeros(0, np.int64), self.head[begin:]])
@@ -168,6 +170,7 @@ class Steps(Iterator[Step]):
         if not count or (count < self._ranks and self._rules.end == "drop"):
             raise StopIteration
         taken = [self._units.popleft() for _ in range(count)]
+        # At the end of an epoch the units are divided further, so that as few ranks as possible repeat samples.
         parts = share([unit for unit, _ in taken], self._ranks, self._rules.budgets)
         missing = self._ranks - len(parts)
         return Step(parts + [parts[-1]] * missing, [False] * len(parts) + [True] * missing, taken[-1][1], count == self._ranks)
@@ -193,6 +196,7 @@ def count_units(rules: Rules, remaining: Remaining, epoch: int, cursor: Cursor, 
     while cursor.window < last:
         planned, _ = plan(rules, remaining, epoch, cursor, costs_of)
         units += len(planned) - (cursor.units - cursor.before)
+        # The checksum belongs to the first window only.
         cursor = Cursor(0, cursor.window + 1)
     return units
 

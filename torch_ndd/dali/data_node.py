@@ -64,6 +64,7 @@ class DataNode(Node):
     """
 
     __array_ufunc__ = None  # NumPy leaves ndarray + DataNode to __radd__
+    # == creates an operation, so nodes cannot be compared as keys.
     __hash__ = None  # type: ignore[assignment]
 
     def gpu(self) -> "DataNode":
@@ -278,6 +279,7 @@ def create(
     operation.inputs, operation.arguments, operation.constants = nodes, keywords, dict(constants or {})
     operation.device, operation.preserve = device, bool(preserve)
     operation.graph_reference = None if graph is None else weakref.ref(graph)
+    # Counts across pipelines, so that the order of serials is an order of dependency in each of them.
     operation.serial, operation.site = next(_serials), _call_site()
     for key, value in attributes.items():
         setattr(operation, key, value)
@@ -302,6 +304,7 @@ def create(
 def _call_site() -> Site:
     """Return the frames of the definition, without those of this package."""
     base = definitions.stack[-1].base if definitions.stack else None
+    # Frame 0 is this function, 1 is create().
     frame, site = sys._getframe(2), Site()
     while frame is not None and len(site) < _SITE_FRAMES:
         if not is_own(frame.f_code):
@@ -353,6 +356,7 @@ def constant_node(
         **options,
     )[0]
     node.dtype, node.ndim, node.layout = to_dali_type(tensor.dtype), tensor.dim(), layout or ""
+    # Members of enumerations are integers with a type of their own, which operators check.
     if isinstance(value, DALIDataType | DALIImageType | DALIInterpType):
         node.dtype = type_id(type(value))
     return node
@@ -386,6 +390,7 @@ def arithmetic(operation: str, *operands: Any, title: str | None = None) -> Data
     if not nodes:
         raise ValueError(f"{title}: one of the operands must be a DataNode, got {', '.join(type(operand).__name__ for operand in operands)}")
     device = "gpu" if any(node.device == "gpu" for node in nodes) else "cpu"
+    # Places of nodes are None; the operation fills them in with the inputs of each iteration.
     template = tuple(None if isinstance(operand, DataNode) else operand for operand in prepared)
     constants = {"operands": tuple(None if isinstance(operand, DataNode) else operand for operand in operands)}
     schema = f"arithmetic.{operation}"
@@ -446,6 +451,7 @@ def subscript(node: DataNode, key: Any) -> DataNode:
     given_names = [name for name in names if name is not None]
     if given_names and len(given_names) != len(names):
         raise ValueError("DataNode: newaxis needs a name for all new axes or for none")
+    # All nodes in the key, in order, become inputs after the first.
     nodes = [bound for part in indices for bound in ((part.start, part.stop, part.step) if isinstance(part, slice) else (part,))]
     nodes = [bound for bound in nodes if isinstance(bound, DataNode)]
     return create(

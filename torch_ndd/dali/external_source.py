@@ -33,6 +33,7 @@ def _check_declarations(title: str, dtype: Any, ndim: Any) -> None:
             raise ValueError(f"{title}: ndim must be an int or a list of them, got {value!r}")
 
 
+# DALI raises different exceptions for arguments that are passed twice.
 _RUNTIME_ERROR_IF_TWICE = ("source", "layout", "dtype", "ndim", "cuda_stream", "use_copy_kernel")
 
 
@@ -85,6 +86,7 @@ class ExternalSource:
             raise ValueError(f"{self._title}: num_outputs cannot be combined with a name: each output is a node with a name of its own")
         self.device = device
         self._num_outputs = num_outputs
+        # locals() holds the arguments of this call.
         self._options = _pick_options(locals())
         self._name, self._cycle, self._repeat_last, self._more = name, cycle, bool(repeat_last), kwargs
         self._source = inspect_source(self._title, source, cycle)
@@ -203,6 +205,7 @@ def _create_nodes(
         node.dtype = declared["dtype"]
         if group is not None:
             assert isinstance(node.source, InputOperation)
+            # Weak: the operations hold their group.
             group.operations.append(weakref.ref(node.source))
         nodes.append(node)
     return nodes if returns_tuple else nodes[0]
@@ -277,6 +280,7 @@ def external_source(
         raise ValueError("fn.external_source: num_outputs is for sources; create a node for each input that is fed")
     if num_outputs is not None and name is not None:
         raise RuntimeError("fn.external_source: num_outputs cannot be combined with a name: each output is a node with a name of its own")
+    # The class checks the arguments; only its messages name the function.
     operator = _Function(
         source,
         num_outputs,

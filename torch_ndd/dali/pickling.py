@@ -63,6 +63,7 @@ def codec(py_callback_pickler: Any = None) -> Codec:
         raise ValueError("py_callback_pickler: a tuple must be the pickler and up to two dicts, the keyword arguments of dumps and loads")
     if not callable(getattr(module, "dumps", None)) or not callable(getattr(module, "loads", None)):
         raise ValueError(f"py_callback_pickler must have the functions dumps and loads, got {module!r}")
+    # Options of dumps, and of loads; missing ones are empty.
     to_bytes, from_bytes = ({**(value or {})} for value in (*options, None, None)[:2])
     return Codec(lambda value: module.dumps(value, **to_bytes), lambda data: module.loads(data, **from_bytes))
 
@@ -84,8 +85,10 @@ class _Pickler(pickle.Pickler):
         if isinstance(obj, types.FunctionType) and _is_sent_by_value(obj):
             return _reduce_function(obj)
         if isinstance(obj, types.ModuleType):
+            # A module is imported in the worker, not copied.
             return importlib.import_module, (obj.__name__,)
         if isinstance(obj, types.CellType):
+            # Cells are made empty and filled afterwards, because a recursive function is in its own cell.
             return _empty_cell, (), _contents(obj), None, None, _fill_cell
         return NotImplemented
 
@@ -101,6 +104,7 @@ def _reduce_function(function: types.FunctionType) -> Any:
     # The state is set afterwards, because a function may refer to itself.
     cells = function.__closure__ or ()
     state = {name: getattr(function, name) for name in _STATE}
+    # Only the globals that the code may use: the whole module could not be pickled, or would take long.
     values = {name: function.__globals__[name] for name in sorted(_find_names(function.__code__)) if name in function.__globals__}
     arguments = marshal.dumps(function.__code__), function.__name__, cells
     return _empty_function, arguments, (state, function.__dict__, values), None, None, _fill_function
@@ -113,6 +117,7 @@ def _find_names(code: types.CodeType) -> set[str]:
 
 
 def _empty_function(code: bytes, name: str, cells: tuple[types.CellType, ...]) -> types.FunctionType:
+    # The worker runs the same Python, so that code can be marshaled.
     return types.FunctionType(marshal.loads(code), {"__builtins__": __builtins__}, name, None, cells)
 
 

@@ -57,16 +57,19 @@ class Cache:
 
     def __init__(self, size: int, folder: Path | None, admission: Admission, threshold: int, shorter: int | None) -> None:
         self.size, self.folder, self.admission, self.threshold, self.shorter = size, folder, admission, threshold, shorter
+        # The native cache gets everything that decides whether stored pixels are the ones that a decoder would return.
         place = b"" if folder is None else os.fsencode(folder)
         handle = native.cache_make(size, place, ADMISSIONS[admission], threshold, shorter or 0, _version().encode())
         if not handle:
             error = MemoryError if folder is None else RuntimeError
             raise error(native.cache_text().decode(errors="replace"))
+        # Kernels get the number, which finds nothing once the cache was released.
         self._handle = native.own_handle(handle, native.OF_CACHE)
         self._number = native.cache_number(handle)
         self._warned = False
 
     def __reduce__(self) -> Any:
+        # A worker opens the same folder; a cache in memory begins empty there.
         return _recreate, (self.size, self.folder, self.admission, self.threshold, self.shorter)
 
     def __repr__(self) -> str:
@@ -88,6 +91,7 @@ class Cache:
 
     def warn_of_trouble(self) -> None:
         """Warn once when the folder takes no more images."""
+        # Once per cache: a full disk would otherwise be reported with every batch.
         if not self._warned and (text := native.cache_trouble(self._number)):
             self._warned = True
             warnings.warn(f"{text.decode(errors='replace')}; images that are not in the cache are decoded", RuntimeWarning, stacklevel=2)
@@ -147,6 +151,7 @@ def cache(
     if shorter is not None and not 1 <= shorter <= 1 << 20:
         raise ValueError(f"decoders.cache: shorter must be from 1 to {1 << 20} pixels, got {shorter}")
     if folder is None:
+        # More than the memory would be refused later, image by image.
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if max_bytes > memory:
             raise MemoryError(f"decoders.cache: the machine has {memory} bytes of memory, too few for size={max_bytes}; use a folder")
@@ -166,13 +171,16 @@ def cache(
 def _check_owner(folder: Path) -> None:
     """Raise RuntimeError for a folder in which another user could replace the cache."""
     status = folder.stat()
+    # Decoded pixels are not checked again: who may write here decides what a model is trained on.
     if status.st_uid not in (os.geteuid(), 0):
         raise RuntimeError(f"decoders.cache: the folder {folder} belongs to another user; choose another folder")
+    # With the sticky bit others may add files to a shared folder such as /tmp, but not replace ours.
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX:
         raise RuntimeError(f"decoders.cache: other users may write to the folder {folder}; run chmod go-w, or choose another folder")
 
 
 def _recreate(size: int, folder: Path | None, admission: Admission, threshold: int, shorter: int | None) -> Cache:
+    # The folder in the arguments is the one that the caller gave; ours is inside it.
     return cache(size, None if folder is None else folder.parent, admission=admission, threshold=threshold, shorter=shorter)
 
 
@@ -215,6 +223,7 @@ class CacheArguments(NamedTuple):
     def select_cache(self, op: str, dtype: torch.dtype, on_gpu: bool) -> Cache | None:
         """Return the cache to use, or None. Raise TypeError or ValueError for arguments that contradict each other."""
         if self.cache is None:
+            # DALI's own arguments, cache_size and so on, mean one cache for the process, and have no effect on a GPU.
             return self._of_process(op) if self.size and not on_gpu else None
         if not isinstance(self.cache, Cache):
             raise TypeError(f"{op}: cache must be created by decoders.cache, got {self.cache!r}")
@@ -245,6 +254,7 @@ def _process_cache(megabytes: int, threshold: int, largest: bool, debug: bool) -
     """Return the cache that all calls of the process with these arguments share."""
     key = megabytes, threshold, largest
     if key not in _caches:
+        # DALI's sizes are in units of 2**20 bytes.
         _caches[key] = cache(megabytes << 20, admission="largest" if largest else "first", threshold=threshold)
     if debug and key not in _reported:
         _reported.add(key)
@@ -262,5 +272,6 @@ def reduced_shapes(shapes: torch.Tensor, shorter: int | None) -> torch.Tensor:
         return shapes
     extents = shapes[:, :2]
     side = extents.amin(1, keepdim=True).clamp(min=1)
+    # Rounded to the nearest pixel, half up, in integers.
     scaled = (2 * extents * shorter + side) // (2 * side)
     return torch.cat([torch.where(side > shorter, scaled, extents), shapes[:, 2:]], 1)

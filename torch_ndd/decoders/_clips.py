@@ -113,6 +113,7 @@ class ClipDecoder:
         with self._lock:
             if self._process != os.getpid():  # a decoder belongs to the process that has opened it
                 self._reset()
+            # A quarter of the files that the process may have open, which leaves some to readers and the program.
             self._max_idle = min(MAX_OPEN * pool.max_workers, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
         request = ClipRequest(clips, os.getpid(), [], {}, {})
         clips_of: dict[str, list[int]] = {}
@@ -122,6 +123,7 @@ class ClipDecoder:
         for path, numbers in clips_of.items():
             with self._lock:
                 facts = self._facts.get(path)
+            # The first clip of a video is chosen by the thread that opens it, since its number of frames is not known before.
             if facts is None:
                 request.pieces.append((path, pool.submit(self._open_and_decode, path, {i: clips[i] for i in numbers})))
                 continue
@@ -130,6 +132,7 @@ class ClipDecoder:
             wanted = self._take_cached(path, _sort_frames(chosen), request.cached)
             if len(wanted):
                 parts.append((path, wanted, *_estimate_work(wanted, facts.keys)))
+        # Two parts per thread, so that one long part does not keep the others waiting at the end.
         share = max(_MIN_WORK, sum(int(work.sum()) for _, _, work, _ in parts) // (2 * pool.max_workers))
         for path, wanted, work, seeks in parts:
             bounds = _divide(work, seeks, share)
@@ -159,6 +162,7 @@ class ClipDecoder:
         with self._lend(path) as video:
             facts = VideoFacts(video.count, video.rate, video.height, video.width, video.find_keys())
         with self._lock:
+            # Two threads may have opened the same video.
             if path not in self._facts:
                 self._facts[path] = facts
                 self._keys += len(facts.keys)
@@ -171,6 +175,7 @@ class ClipDecoder:
 
     def _decode(self, path: str, wanted: np.ndarray) -> _Piece:
         piece = _Piece()
+        # One damaged frame must not take the rest of the video with it.
         while len(piece.frames) < len(wanted):
             begin = len(piece.frames)
             try:
@@ -188,11 +193,13 @@ class ClipDecoder:
     def _lend(self, path: str) -> Iterator[Video]:
         """Lend an open video to the calling thread. After an error it is not used again."""
         with self._lock:
+            # The one used last: its decoder is nearest to the frames wanted next.
             video = next((video for video, its_path in reversed(self._idle.items()) if its_path == path), None)
             if video is not None:
                 del self._idle[video]
         if video is None:
             video = Video(path, max_bytes=self._max_bytes)
+        # Without `finally`: a decoder that has raised an error may be in any state.
         yield video
         surplus = []  # freed without the lock: closing takes time
         with self._lock:
@@ -256,6 +263,7 @@ def _choose(clip: Clip, facts: VideoFacts) -> np.ndarray | Exception:
 
 def _sort_frames(chosen: dict[int, np.ndarray | Exception]) -> np.ndarray:
     """Return the frames of all clips, increasing, each once."""
+    # An empty array first, because there may be none.
     numbers = [np.zeros(0, np.int64), *(numbers for numbers in chosen.values() if not isinstance(numbers, Exception))]
     wanted = np.unique(np.concatenate(numbers))
     return wanted[wanted >= 0]
@@ -271,7 +279,9 @@ def _estimate_work(wanted: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np
     if not len(keys):
         return np.diff(wanted, prepend=-1), np.zeros(len(wanted), bool)
     key = keys[np.maximum(np.searchsorted(keys, wanted, "right") - 1, 0)]
+    # A decoder that was not used before is at no frame: -2 is next to none.
     before = np.concatenate([[-2], wanted[:-1]])
+    # From the frame before, or from the key frame in between, whichever is nearer.
     seeks = (before < key) & (wanted != before + 1)
     return np.where(seeks, wanted - key + 1 + _SEEK, wanted - before), seeks
 

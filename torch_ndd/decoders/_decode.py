@@ -107,6 +107,7 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
     failures = None if arguments.on_error == "raise" else Failures(op, files.batch_size, files.sources)
     options = Options(op, output_type_name(op, arguments.output_type), bool(arguments.adjust_orientation))
     if not torch.compiler.is_compiling():
+        # The loader's advice counts images that its function decodes more than once, or at a reduced scale.
         note_decoding(files.buffer, files.batch_size, arguments.at_least is not None)
     files, shapes, kinds = image_shapes(files, options, max_pixels, failures)
     least = None if arguments.at_least is None else _scale.min_extents(op, arguments.at_least, files.batch_size)
@@ -132,6 +133,7 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
             shapes = torch.cat([windows[:, 2:4], shapes[:, 2:]], 1)
         else:
             shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # in place: the table is not shared
+    # With all extents known, a graph has constant shapes.
     if torch.compiler.is_compiling() and None not in fixed:
         out = empty_batch(files.batch_size, fixed, arguments.dtype, arguments.target.device, "HWC")  # type: ignore[arg-type]
     else:

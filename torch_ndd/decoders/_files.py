@@ -40,6 +40,7 @@ def path_bytes(path: Any) -> Tensor:
     if isinstance(path, Tensor | np.ndarray | torch.Tensor):
         return as_tensor(path)
     name = path if isinstance(path, str | bytes | os.PathLike) else str(path)
+    # A bytearray, because torch warns about memory that cannot be written.
     return as_tensor(np.frombuffer(bytearray(os.fsencode(name)), np.uint8))
 
 

@@ -107,6 +107,7 @@ def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str) -> np.
     """
     header = _header_of(encoded, complete=True)
     _check_pixels(header, max_pixels)
+    # OpenJPEG allocates for each tile that the header promises.
     if header.tiles * _BYTES_OF_A_TILE > len(header.codestream):
         raise RuntimeError(f"the header promises {header.tiles} tiles, which {len(header.codestream)} bytes cannot hold")
     channels = _channels_of(header, _decode_components(header))
@@ -143,6 +144,7 @@ def _decode_components(header: Jpeg2000Header) -> np.ndarray:
     for i, component in enumerate(header.components):
         _extend_to_edges(samples[..., i], -header.y % component.dy, -header.x % component.dx)
         if component.depth.signed:
+            # Signed samples are moved to the unsigned range; the sum wraps around.
             samples[..., i] += samples.dtype.type(1 << (component.depth.bits - 1))
     return samples
 
@@ -190,6 +192,7 @@ def _whole_range(samples: np.ndarray, bits: int) -> np.ndarray:
         return samples.astype(np.uint16, copy=False)
     if bits > 16:
         return (np.minimum(samples, largest).astype(np.uint64) >> np.uint64(bits - 16)).astype(np.uint16)
+    # A table of at most 65,536 entries takes less time than a division per sample.
     table = (np.arange(largest + 1) * 65535 + largest // 2) // largest
     return table.astype(np.uint16)[np.minimum(samples, largest)]
 
@@ -229,5 +232,6 @@ def _rgb_of_ycc(channels: np.ndarray) -> np.ndarray:
 
 def _rgb_of_cmyk(channels: np.ndarray) -> np.ndarray:
     largest = int(np.iinfo(channels.dtype).max)
+    # Wide enough for the product of two samples.
     light = (largest - channels[..., :4].astype(np.uint64)) if channels.dtype != np.uint8 else 255 - channels[..., :4].astype(np.uint32)
     return ((light[..., :3] * light[..., 3:] + largest // 2) // largest).astype(channels.dtype)

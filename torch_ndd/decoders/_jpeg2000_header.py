@@ -100,6 +100,7 @@ def _split_boxes(data: memoryview) -> Iterator[tuple[bytes, int, int]]:
     at = 0
     while at + 8 <= len(data):
         length, name, start = int.from_bytes(data[at : at + 4], "big"), bytes(data[at + 4 : at + 8]), 8
+        # A length of 1 means that a 64-bit length follows the name.
         if length == 1:
             length, start = int.from_bytes(data[at + 8 : at + 16], "big"), 16
         if length == 0:  # up to the end
@@ -115,6 +116,7 @@ def _read_boxes(file: memoryview) -> tuple[dict[bytes, memoryview], int, int]:
     header: dict[bytes, memoryview] = {}
     end = 0
     for name, start, end in _split_boxes(file):
+        # Everything else in the file, such as metadata, does not concern the pixels.
         if name == b"jp2h" and not header:
             content = file[start:end]
             for inner, first, last in _split_boxes(content):
@@ -152,6 +154,7 @@ def _depth_of(code: int) -> Depth:
     bits = (code & 127) + 1
     if bits > 38:
         raise ValueError(f"a component has {bits} bits a sample")
+    # The highest bit is the sign, the others are the bits minus one.
     return Depth(bits, code > 127)
 
 
@@ -199,6 +202,7 @@ def _read_order(boxes: dict[bytes, memoryview], channels: int) -> list[int]:
         channel, kind, color = struct.unpack_from(">HHH", content, at)
         if channel >= channels or channel in places:
             raise ValueError(f"its channel definitions name the channel {channel}, which it does not have or has named before")
+        # Kind 0 is a color; 1 and 2 are opacity. Color 0 means the whole image.
         is_color = kind == 0 and 1 <= color <= channels
         if is_color and color in places.values():
             raise ValueError(f"two of its channels are the color {color}")

@@ -95,6 +95,7 @@ def _folder() -> Path:
 
 
 def _paths(folder: Path, extensions: tuple[str, ...]) -> list[Path]:
+    # At most one file of each, in case a package left several versions.
     return [path for name in extensions for path in sorted(folder.glob(f"extensions/lib{name}_ext.so*"))[:1]]
 
 

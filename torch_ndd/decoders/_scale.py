@@ -48,6 +48,7 @@ def scaled_windows(windows: torch.Tensor, shapes: torch.Tensor, kinds: torch.Ten
     # round(extent * k / 8) >= least where 2 extent * k + 8 >= 16 least
     eighths = _find_smallest_scale(-torch.div(WHOLE // 2 - WHOLE * least, extents, rounding_mode="floor"), kinds)
     size = _round_scaled(extents, eighths).clamp(min=1)
+    # A window at the edge must not leave the scaled image by rounding.
     begin = torch.minimum(_round_scaled(start, eighths), scale_extents(shapes[:, :2], eighths) - size)
     return torch.cat([begin, size, eighths], 1)
 
@@ -62,6 +63,7 @@ def _find_smallest_scale(needed: torch.Tensor, kinds: torch.Tensor) -> torch.Ten
     eighths = torch.full_like(needed, WHOLE)
     for scale in reversed(_SCALES):
         eighths = torch.where(needed <= scale, scale, eighths)
+    # Only JPEG files can be decoded at a scale.
     return torch.where(kinds[:, None] == SCALABLE, eighths, WHOLE)
 
 

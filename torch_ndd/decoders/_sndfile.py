@@ -25,6 +25,7 @@ def load() -> bool:
         release = version()  # raises if it is not installed
         load_sndfile = native.c_function("ndd_load_sndfile")
         patched = ctypes.c_bool()
+        # A release is patched only if it was inspected.
         if (reason := load_sndfile(_path().encode(), release in CHECKED, ctypes.byref(patched))) is not None:
             raise RuntimeError(reason.decode())
         _loaded, _patched = True, patched.value

@@ -55,6 +55,7 @@ def padded_frames(frames: np.ndarray, count: int, mode: str) -> np.ndarray:
         return np.where(outside, -1, frames)
     if mode == "edge":
         return frames.clip(0, count - 1)
+    # "reflect_1001" repeats the frame at the edge, "reflect_101" does not.
     period = 2 * count if mode == "reflect_1001" else max(2 * count - 2, 1)
     frames = frames % period
     return np.where(frames < count, frames, period - frames - (mode == "reflect_1001"))
@@ -124,6 +125,7 @@ class Video:
         self._max_bytes = max_sample_bytes("video", max_bytes)
         begin = self._beginning(source)
         has_times = begin[4:8] in _ISO or begin.startswith(_OTHERS)
+        # None for AVI: it is decided at the first frame.
         self._in_order: bool | None = None if begin.startswith(b"RIFF") else not has_times
         self._promises = has_times and not begin.startswith(b"RIFF")
         self._source = source if self._remote is None else self._remote
@@ -141,6 +143,7 @@ class Video:
             self.count -= int(keys[0]) if len(keys) else self.count
         if self.count < 1 or self.height < 1 or self.width < 1:
             raise RuntimeError("it has no frames that can be decoded")
+        # One frame is always decoded, for its size.
         self.check(1)
 
     def check(self, count: int, item_bytes: int = 1) -> None:
@@ -211,6 +214,7 @@ class Video:
         Raise EndsEarlyError if there are fewer frames than the index of the file says, RuntimeError for a frame of another size.
         """
         for k, frame, time in self._decode_in_order(wanted, 0) if self._decodes_in_order() else self._decode_by_number(wanted):
+            # The size of the output was computed from the first frames.
             if frame.numel() != self.frame_bytes:
                 raise RuntimeError(f"a frame has {frame.shape[0]}x{frame.shape[1]} pixels, and the first ones have {self.height}x{self.width}")
             yield k, frame, time
@@ -244,6 +248,7 @@ class Video:
         return in_order
 
     def _decode_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, float]]:
+        # Frames come in one direction only; an earlier one needs a new beginning.
         if self._next > wanted[first]:
             self._reopen()
         for k in range(first, len(wanted)):
@@ -264,6 +269,7 @@ class Video:
             if self._next and not self._promises:
                 self.count = self._next
             raise EndsEarlyError(self._next, promised) from None
+        # A frame without a time follows the one before.
         seconds = float(time) if abs(float(time)) < _NO_TIME else self._time
         self._next += 1
         self._time = seconds + max(float(duration), 0.0)
@@ -289,6 +295,7 @@ class Video:
                     high = number
                     break
             return high if up else max(high - 1, 0)
+        # A binary search: the times of frames increase.
         while low < high:
             middle = (low + high) // 2
             with self._reading():

@@ -86,6 +86,7 @@ def audio(
     files = load_codecs(files, "sounds")
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
     starts, durations = (_one_per_file(value, files.batch_size) for value in (start, math.inf if duration is None else duration))
+    # Frames, channels and rate of each file, from its header.
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)
     limits = (on_error == "raise", bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes))
     arguments = (files.buffer, files.ragged_shapes, op, wanted, starts, durations, *limits, table)
@@ -93,6 +94,7 @@ def audio(
         _shapes(*arguments)
     else:
         submit(_shapes, arguments, [], True, files.sources)
+    # A rate of 0 keeps that of the file.
     rates = torch.where(wanted > 0, wanted, table[:, 2].to(torch.float64))
     out = empty_packed(table[:, : 1 if downmix else 2].contiguous(), dtype, files.buffer.device)
     out.sources = files.sources
@@ -103,6 +105,7 @@ def lengths(files: Batch, max_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return frames and sampling rates of audio files. Raise RuntimeError for other files, and for sounds of more than ``max_bytes`` bytes."""
     load()
     count = files.batch_size
+    # Without a duration, on whole files, and raising errors only for what the header shows.
     table, zeros, forever = torch.empty((count, 3), dtype=torch.int64), _one_per_file(0, count), _one_per_file(math.inf, count)
     arguments = (files.wait(), files.ragged_shapes, "decoders.audio", zeros, zeros, forever, False, False, 1, max_bytes, table)
     submit(_shapes, arguments, [], True, files.sources)

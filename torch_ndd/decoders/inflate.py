@@ -93,6 +93,7 @@ def inflate(
     if shape is None:
         raise RuntimeError(f"{op}: the argument 'shape' of a decompressed chunk is needed")
     target = files.buffer.device
+    # The libraries decompress host memory.
     files = files.cpu() if target.type != "cpu" else files
     count = files.batch_size
     extents = [sample_numbers(shape, i) or [] for i in range(count)]
@@ -146,10 +147,12 @@ def _chunk_ranges(op: str, files: Batch, i: int, offsets: list[int] | None, size
     if offsets is None and sizes is None:
         return [(0, total)]
     if sizes is not None:
+        # Without offsets the chunks follow one another.
         begins = np.cumsum([0, *sizes[:-1]]).tolist()[: len(sizes)] if offsets is None else offsets
         lengths = sizes
     else:
         begins = offsets or []
+        # Without sizes each chunk reaches up to the next.
         lengths = [end - begin for begin, end in zip(begins, [*begins[1:], total], strict=True)] if begins else []
     if len(begins) != len(lengths):
         raise RuntimeError(f"{op}: {sample_name(files, i)}: {len(begins)} chunk_offsets but {len(lengths)} chunk_sizes")

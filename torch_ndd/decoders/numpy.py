@@ -49,6 +49,7 @@ def numpy(
     if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: arrays are decoded on the CPU; call .cpu() on the input")
     check_encoded(op, files, "encoded arrays")
+    # Type, number of dimensions and extents.
     table = torch.empty((files.batch_size, 2 + _MAX_DIMENSIONS), dtype=torch.int64)
     submit(_shapes, (files.buffer, files.ragged_shapes, op, table), [], True, files.sources)
     kinds, dimensions = (sorted(set(column)) for column in table[:, :2].T.tolist())

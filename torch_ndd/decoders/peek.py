@@ -62,6 +62,7 @@ def peek_image_shape(
     files = load_codecs(files, "images")
     shapes, kinds = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.empty(files.batch_size, dtype=torch.int64)
     options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))
+    # Pixels may be missing: programs pass the beginning of a file.
     read_headers(files, options, _ANY_SIZE, None, shapes, kinds, complete=False)
     if not torch.compiler.is_compiling():
         for i in np.flatnonzero(kinds.numpy() == BY_PYTHON).tolist():

@@ -103,6 +103,7 @@ def video(
             raise kind(f"{op}: {sample_name(files, i)}: {reason(error)}") from None
 
     def open_video(i: int) -> tuple[Video, np.ndarray]:
+        # Few videos leave threads for FFmpeg, which decodes one video with several.
         opened = Video(encoded_files[i], bool(build_index), max(1, threads // len(encoded_files)), max_bytes)
         return opened, choose(i, opened)
 
@@ -125,6 +126,7 @@ def video(
         run = map if pool is None else pool.map
         videos = dict(enumerate(run(lambda i: with_name(i, lambda: open_video(i)), range(count))))
         sizes = [opened.frame_bytes * len(wanted) for opened, wanted in videos.values()]
+        # One buffer for all videos, of which each gets its part: no copy joins them.
         values = native.empty([sum(sizes)], torch.uint8, torch.device("cpu"))
         parts = values.split(sizes)
         decoded: list[torch.Tensor] = list(run(lambda i: with_name(i, lambda: decode_timed(i)), range(count)))

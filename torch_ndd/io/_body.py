@@ -90,6 +90,7 @@ def part_of(content: bytes | Body, begin: int, end: int | None) -> bytes:
 
 def fill(out: memoryview, contents: Sequence[bytes | Body]) -> None:
     """Write contents one after the other to memory of their total size, emptying those in blocks. A content may occur several times."""
+    # The last use of a content may free its blocks; the ones before it must not.
     at, last = 0, {id(content): k for k, content in enumerate(contents)}
 
     def put(part: Part) -> None:

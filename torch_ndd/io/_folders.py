@@ -41,6 +41,7 @@ def walk(root: str | os.PathLike[str], enters: Callable[[str], bool] = lambda na
     while waiting:  # a stack and not recursion: folders may be nested deeper than Python's limit
         folder, above = waiting.pop()
         place = _place(folder)
+        # A link back to a folder above would be walked forever.
         if place in above and folder != root:
             continue
         ways[place] += 1

@@ -66,7 +66,9 @@ class _Response(aiohttp.ClientResponse):
         requested = _RANGE.fullmatch(self.request_info.headers.get("Range", ""))
         counts.ignored_range = "Range" in self.request_info.headers and self.status == 200
         if requested is not None and self.status == 206:
+            # A server that answers a range with more bytes than requested is stopped.
             max_bytes = min(max_bytes, int(requested[2]) - int(requested[1]) + 1)
+        # Rejected by the header, before any byte of the body is read.
         if self.method != "HEAD" and (self.content_length or 0) > counts.max_bytes:
             counts.check_size(self.content_length or 0)
         self.content = _CountedBody(self.content, counts, max_bytes)  # type: ignore[assignment]

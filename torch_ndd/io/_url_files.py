@@ -118,6 +118,7 @@ class RemoteFile(RangeFile):
             content = self._bytes(begin, _BLOCK)
             if number in self._blocks:  # _take_content() has stored the whole file
                 return self._blocks[number]
+            # A short block is the last one, and gives the size of the file.
             if len(content) < _BLOCK and self._size is None:
                 self._size = begin + len(content)
             self._blocks[number] = content

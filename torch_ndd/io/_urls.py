@@ -61,6 +61,7 @@ def filesystem(url: str) -> tuple[Any, str]:
     """Return the fsspec file system of a URL, and the path in it."""
     core = _import_fsspec("core", url)
     try:
+        # URLs may be chained, "zip://a.txt::https://...", so look at every part.
         web = {part.partition("://")[0] for part in url.split("::")} & {"http", "https"}
         options: dict[str, Any] = {protocol: {"get_client": importlib.import_module("torch_ndd.io._http").client} for protocol in web}
         return core.url_to_fs(url, **options)
@@ -74,6 +75,7 @@ def _is_http(fs: Any) -> bool:
 
 def _pause_before_retry(url: str, error: BaseException, attempt: int, counts: Meter) -> float:
     """Return the seconds to wait before the next attempt. Raise RuntimeError naming the URL if another attempt is useless or too late."""
+    # Errors that name the URL already are final.
     if isinstance(error, RuntimeError) and str(error).startswith(url):
         raise error
     cause = error.__cause__
@@ -132,6 +134,7 @@ async def _run_in_time(action: Any, counts: Meter) -> Any:
     finally:
         if not task.done():
             task.cancel()
+            # Wait for the end of the cancelled task: it may still write to the body.
             await asyncio.gather(task, return_exceptions=True)
 
 
@@ -175,6 +178,7 @@ def _run(fs: Any, action: Any) -> Any:
     _running.add(future)
     download.futures.add(future)
     try:
+        # The flags may have been set before the future was known to those who cancel.
         if _exiting or download.is_abandoned:
             future.cancel()
         return future.result()
@@ -199,6 +203,7 @@ def call_filesystem(url: str, method: str, *arguments: Any, kind: str = "file") 
 
 def _is_final(error: BaseException) -> bool:
     status = getattr(error, "status", None)
+    # aiohttp calls it `status`, other libraries `code`.
     if status is None:
         status = getattr(error, "code", None)
     return isinstance(error, _FINAL) or (isinstance(status, int) and 400 <= status < 500 and status not in _LATER)
@@ -221,6 +226,7 @@ def open_file(op: str, argument: str, path: str | bytes | os.PathLike[str]) -> I
     except OSError as error:
         raise RuntimeError(f'{op}: {argument} "{path}" cannot be read: {reason_of(error)}') from None
     except RuntimeError as error:
+        # Raised by the retries for this path, with a reason; other errors are of the caller's block.
         if str(error).startswith(path):
             raise RuntimeError(f"{op}: {argument}: {error}") from None
         raise
@@ -295,6 +301,7 @@ def merge_ranges(wanted: Sequence[Range]) -> list[Range]:
     )
     wholes = [Range(path, begin, -1 if end is None else end - begin) for path, begin, end in zip(paths, begins, ends, strict=True)]
     places = [(whole.path, whole.begin) for whole in wholes]
+    # The last whole range that begins at or before the part.
     containing = [wholes[bisect_right(places, part[:2]) - 1] for part in wanted]
     # fsspec before 2026 loses the end of a range that contains another one: such a part is fetched alone.
     pairs = zip(wanted, containing, strict=True)
@@ -311,6 +318,7 @@ def fetch(wanted: Sequence[Range], as_sent: bool = False) -> list[bytes | Body |
     ``as_sent``: return the whole file if a web server does not support ranges.
     """
     results: list[bytes | Body | Exception] = [EOFError()] * len(wanted)
+    # One event loop call for all URLs of a file system.
     groups: dict[Any, list[tuple[int, Any]]] = {}
     for k, part in enumerate(wanted):
         try:
@@ -348,6 +356,7 @@ async def _fetch_range(fs: Any, name: str, wanted: Range, as_sent: bool) -> byte
     content = await fs._cat_file(name, start=begin, end=end) if begin or end is not None else await fs._cat_file(name)
     if end is None:
         counts.check_size(len(content))
+    # The server sent the whole file: cut the range out of it.
     if counts.ignored_range and not as_sent:
         part = part_of(content, begin, end)
         if isinstance(content, Body):
@@ -385,6 +394,7 @@ async def _fetch_in_steps(fs: Any, name: str, begin: int, end: int | None, count
 
 def _fetch_range_sync(fs: Any, name: str, wanted: Range) -> bytes | Body:
     _check_local(fs, name)
+    # Short ranges in one call; others in parts, so that limits and an abandoned download are noticed in between.
     if 0 <= wanted.length <= _STEP:
         return fs.cat_file(name, start=int(wanted.begin), end=wanted.end)
     body = Body()
@@ -436,6 +446,7 @@ def local_file(path: str, kind: str = "container") -> Iterator[str]:
 
 
 async def _copy_async(fs: Any, name: str, here: str) -> None:
+    # Web servers are measured while the body arrives; other file systems must be asked for the size first.
     if not _is_http(fs) and (counts := meter.get()) is not None:
         counts.check_size(await fs._size(name) or 0)
     await fs._get_file(name, here)

@@ -59,6 +59,7 @@ def read(
         raise RuntimeError(f"{op}: paths must be in host memory; call .cpu() on them")
     if paths.dtype not in (torch.uint8, torch.int8) or paths.ndim != 1:
         raise RuntimeError(f"{op}: Unexpected input data type: paths are uint8 with one dimension, got {paths.dtype} with {paths.ndim}")
+    # In a graph the paths are unknown, and URLs are not supported.
     names = () if torch.compiler.is_compiling() else tuple(bytes(path.buffer.numpy()).decode(errors="replace") for path in paths)
     limits = UrlLimits.from_arguments(op, url_max_bytes, url_stall_seconds, url_max_seconds)
     if any(map(is_url, names)):
@@ -66,6 +67,7 @@ def read(
             out = _download(op, names)
         out.sources = names
         return launch((), also=(out,))
+    # Sizes are read now, because the output is allocated by them; the contents are read by the compute threads.
     sizes = torch.empty((paths.batch_size, 1), dtype=torch.int64)
     if torch.compiler.is_compiling():
         _file_sizes(paths.buffer, paths.ragged_shapes, op, sizes)

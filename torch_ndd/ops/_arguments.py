@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments of functions that are not operators themselves: samples, sides in pixels, counts."""
+"""Checks of arguments: samples, sides in pixels, counts, integers."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from .._core.values.batch import Batch, as_batch
 from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor
+
+INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
 
 
 def as_samples(value: Any, convert: Callable[[Any], Any] = as_batch) -> tuple[Batch, bool]:

@@ -52,6 +52,8 @@ def axes_of_samples(op: str, axes: Any, axis_names: Any, layout: str, ndim: int)
         if torch.compiler.is_compiling():
             raise TypeError(f"{op}: axes must be numbers under torch.compile, not a Tensor or a Batch")
         axes_per_sample = [numbered_axes(op, row, ndim) for row in axes.reshape(len(axes), -1).tolist()]
+        # Usually all samples name the same axes, and one row of arguments serves the kernel.
         return axes_per_sample[:1] if all(row == axes_per_sample[0] for row in axes_per_sample) else axes_per_sample
     axes_per_sample = [numbered_axes(op, axes, ndim)]
+    # An empty list means that the argument was left out.
     return axes_per_sample if axes_per_sample[0] else None

@@ -29,6 +29,7 @@ def is_other(found: int, *wanted: int) -> bool:
         return found not in wanted
     from torch.fx.experimental.symbolic_shapes import guard_or_false  # imports sympy, 0.7 s
 
+    # guard_or_false: only what the graph knows may count as another number; asking for more would fix the size in the graph.
     other = all(guard_or_false(found != count) for count in wanted)
     if not other and len(wanted) == 1:
         torch._check(found == wanted[0])

@@ -76,6 +76,7 @@ def product(columns: Sequence[Column]) -> Column:
 def choose(condition: bool | torch.Tensor, a: Column, b: Column) -> Column:
     """Return ``a`` where the condition holds, else ``b``."""
     if isinstance(condition, torch.Tensor):
+        # Equal numbers stay a number: the result is then known to be equal for all samples.
         return a if type(a) is int and type(b) is int and a == b else torch.where(condition, a, b)
     return a if condition else b
 
@@ -103,6 +104,7 @@ def whole(x: Column) -> Column:
 def nearest(x: Column) -> Column:
     """Round to an integer, half away from zero."""
     if isinstance(x, torch.Tensor):
+        # torch.round would round halves to even.
         return (torch.sign(x) * (abs(x) + 0.5).floor()).to(torch.int64)
     return int(math.copysign(math.floor(abs(x) + 0.5), x))
 
@@ -115,6 +117,7 @@ def nearest_even(x: Column) -> Column:
 def float32(x: float) -> float:
     """Round to float32: 0.3 of 5 pixels is then more than a half, as in DALI."""
     high = x * 536870913.0  # 2^29 + 1 keeps 24 of a double's 53 bits
+    # Veltkamp's splitting: the high part of a double, without a conversion by torch or NumPy.
     return high - (high - x)
 
 

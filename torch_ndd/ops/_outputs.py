@@ -65,5 +65,6 @@ def columns_of(values: Any) -> int:
 def check_per_channel(op: str, name: str, values: Any, channels: Any) -> None:
     """Raise RuntimeError unless an argument has one value, or one per channel if the number of channels is known."""
     count = columns_of(values)
+    # A single value holds for all channels.
     if not isinstance(channels, torch.Tensor) and count != 1 and is_other(channels, count):
         raise RuntimeError(f"{op}: argument {name!r} has {count} values, but there are {channels} channels")

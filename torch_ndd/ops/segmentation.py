@@ -147,7 +147,7 @@ def random_object_bbox(
         classes: labels to choose from, by default all except the background.
         foreground_prob: probability of choosing an object.
         format: form of the result: "anchor_shape", "start_end", or "box", start and end in one.
-        ignore_class: choose from the objects of all labels at once.
+        ignore_class: choose from the objects of all labels together.
         k_largest: choose only among this many objects, those with the largest boxes.
         output_class: also return the label, int32.
         threshold: smallest extents of the box, one number or one per dimension.
@@ -185,6 +185,7 @@ def random_object_bbox(
     box = format == "box"
     target, count = mask.buffer.device, mask.batch_size
     first = empty_batch(count, [2 * mask.ndim if box else mask.ndim], torch.int32, target)
+    # The kernel always fills both; for a box the second one is empty.
     second = empty_batch(count, [0 if box else mask.ndim], torch.int32, target)
     label = empty_batch(count, [], torch.int32, target)
     arguments = [background, class_weights, classes, foreground_prob, threshold, k_largest or 0, bool(ignore_class), _FORMATS[format], rng]

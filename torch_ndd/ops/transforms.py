@@ -245,6 +245,7 @@ class _Maps:
             raise RuntimeError(f"{self.op}: maps of {dims} dimensions are not supported, at most {_MAX_DIMENSIONS}")
         if self.given_dims not in (None, dims):
             raise RuntimeError(f"{self.op}: the input is a map of {self.given_dims} dimensions, the arguments make one of {dims}")
+        # Bits by the position of an argument: those with values for each frame, and those with a single number for all axes.
         frames = single = 0
         for k, (name, value) in enumerate(self.arguments.items()):
             if value is None:

@@ -92,6 +92,7 @@ def pack(
     (2, ['000000.tar', 'classes.txt', 'pack.json'])
     """
     options = Options(format, shorter, quality, per_shard, on_error)
+    # A missing package raises here, before anything is written.
     if shorter is not None:
         encoder()
     where = Path(target)
@@ -106,6 +107,7 @@ def pack(
         records: dict[int, dict[str, Any]] = {}
         for number in range(len(shards)):
             found = read_record(folder, number)
+            # With on_error="fail" a shard that has skipped images is from a run that allowed it, and is written again.
             if found is not None and (on_error == "skip" or not found["skipped"]):
                 records[number] = found
         resumed = len(records)
@@ -129,6 +131,7 @@ def _run(pack_plan: Plan, where: Path, left: list[int], jobs: int | None, ray: b
     threads = jobs if jobs is not None else len(os.sched_getaffinity(0))
     if threads < 1:
         raise ValueError(f"pack: jobs must be positive, got {threads}")
+    # Each thread decodes one image at a time, and the operators inside it share this many threads.
     before = get_num_threads()
     set_num_threads(threads)
     try:
@@ -140,6 +143,7 @@ def _run(pack_plan: Plan, where: Path, left: list[int], jobs: int | None, ray: b
                     for future in done:
                         yield running.pop(future), future.result()
             finally:
+                # After an error or an interruption only the running shards are finished.
                 for future in running:
                     future.cancel()
     finally:
@@ -178,6 +182,7 @@ def _summary(where: Path) -> dict[str, Any] | None:
     path = where / SUMMARY
     try:
         found = json.loads(read_regular(path))
+        # Raises for options that do not exist.
         Options(**found["options"])
         if not all(isinstance(found[key], int) for key in ("images", "bytes", "shards")) or not all(len(each) == 2 for each in found["skipped"]):
             raise ValueError("its numbers are not numbers")
@@ -220,6 +225,7 @@ def _finish(pack_plan: Plan, target: Target, digest: str, records: list[dict[str
         "shards": summary.shards,
         "skipped": skipped,
     }
+    # Last, since a folder with this file is complete.
     target.write(SUMMARY, json.dumps(about, indent=1).encode())
     target.remove_work()
     return summary

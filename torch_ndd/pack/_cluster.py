@@ -13,6 +13,7 @@ _AHEAD = 4  # tasks for each CPU that are known to Ray
 
 
 def _task(source: str, target: str, options: Options, number: int, samples: list[Sample]) -> dict[str, Any]:
+    # Ray starts a task for each CPU: a task must not start threads for all of them.
     if get_num_threads() != 1:
         set_num_threads(1)
     return write_shard(Path(source), Path(target), options, number, samples)
@@ -33,6 +34,7 @@ def run_on_cluster(pack_plan: Plan, where: Path, left: list[int]) -> Iterator[tu
         ray.init(log_to_driver=False)
     task = ray.remote(num_cpus=1, max_retries=3)(_task)
     source, target = str(pack_plan.source.resolve()), str(where.resolve())
+    # Enough tasks to keep all CPUs busy, without holding a record of every shard in memory.
     most = _AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
     shards, waiting = pack_plan.shards(), iter(left)
     running: dict[Any, int] = {}
@@ -48,6 +50,7 @@ def run_on_cluster(pack_plan: Plan, where: Path, left: list[int]) -> Iterator[tu
             except RayTaskError as error:
                 raise RuntimeError(str(error.cause)) from None
             yield running.pop(done[0]), record
+    # If the caller stops early, tasks must not go on writing.
     finally:
         for task in running:
             ray.cancel(task)

@@ -67,11 +67,13 @@ def _scaled_runs(runs: dict[str, Any], original: Size, size: Size) -> dict[str, 
         raise ValueError("the runs of a mask must be whole numbers that are not negative")
     if sum(counts) != height * width:
         raise ValueError(f"the runs of a mask cover {sum(counts)} pixels of {height}x{width}")
+    # Runs go down the columns, so the mask is stored transposed.
     mask = np.repeat(np.arange(len(counts)) % 2, counts).reshape(width, height).T
     rows, columns = (np.minimum((np.arange(new) + 0.5) * old / new, old - 1).astype(int) for new, old in zip(size, original, strict=True))
     flat = mask[np.ix_(rows, columns)].T.ravel()
     edges = np.flatnonzero(np.diff(flat)) + 1
     lengths = np.diff([0, *edges.tolist(), len(flat)]).tolist()
+    # Runs begin with background, perhaps none of it.
     return {"size": [*size], "counts": [0, *lengths] if flat[0] else lengths}
 
 
@@ -91,6 +93,7 @@ def _counts_of(text: str) -> list[int]:
             continue
         if bits & 16:
             value -= 1 << shift
+        # From the third run on, numbers are relative to the run before the last.
         counts.append(value + (counts[-2] if len(counts) > 2 else 0))
         if counts[-1] < 0:
             raise ValueError("a run of a mask has a negative length")

@@ -49,6 +49,7 @@ def encode(pixels: np.ndarray, quality: int) -> bytes:
         file = io.BytesIO()
         Image.fromarray(pixels if channels == 3 else pixels[:, :, 0]).save(file, "JPEG", quality=quality, optimize=True, subsampling=2)
         return file.getvalue()
+    # Guess the size of the file; the encoder returns the size that it needs if this is too little.
     room = _LEAST_ROOM + pixels.size // 2
     while True:
         out = np.empty(room, np.uint8)

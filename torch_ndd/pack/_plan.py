@@ -69,6 +69,7 @@ class Plan:
 
     def digest(self) -> str:
         """Return a hash of everything that the result depends on; images count by size and modification time, not by content."""
+        # on_error may change between runs: a rerun may skip what failed.
         found = hashlib.sha256(json.dumps([{**asdict(self.options), "on_error": ""}, self.classes], sort_keys=True).encode())
         for sample in self.samples:
             state = os.stat(self.source / sample.path)

@@ -26,6 +26,7 @@ def read_record(target: Target, number: int) -> dict[str, Any] | None:
     """Return the record of :func:`write_shard` for a completed shard; None for others."""
     try:
         record = json.loads(target.read(_record(number)) or b"{}")
+        # A record that was cut off by a crash counts as none, and its shard is written again.
         return record if isinstance(record, dict) and record.keys() >= {"images", "bytes", "skipped", "objects"} else None
     except (ValueError, RecursionError):
         return None
@@ -42,6 +43,7 @@ def write_shard(source: Path, path: Path, options: Options, number: int, samples
         RuntimeError: an image that is damaged or cannot be read, unless these are skipped; the message names it.
     """
     record: dict[str, Any] = {"images": 0, "bytes": 0, "skipped": [], "objects": []}
+    # A generator: one image at a time is in memory, and the record is complete when the file is.
     entries = _entries(source, options, samples, record)
     name = name_of(number, options)
     with Target(path) as target:
@@ -91,6 +93,7 @@ def _entry(source: Path, options: Options, sample: Sample) -> Entry:
 
 def _objects(name: str, objects: dict[str, Any], image: Packed) -> dict[str, Any]:
     about = objects["image"]
+    # Annotations without a size are trusted.
     annotated_size = (about.get("height", image.original[0]), about.get("width", image.original[1]))
     if annotated_size != image.original:
         raise ValueError(

@@ -51,6 +51,7 @@ class Target:
     def _parent(self, name: str) -> Iterator[tuple[int, str]]:
         """Yield the descriptor of the folder of a name, and the rest of the name."""
         *folders, last = name.split("/")
+        # A name from a file of annotations could otherwise lead out of the folder.
         if any(part in ("", ".", "..") for part in (*folders, last)) or "\0" in name:
             raise ValueError(f"pack: {name!r} is not a name of a file in {str(self.path)!r}")
         parent = os.dup(self._root)
@@ -70,6 +71,7 @@ class Target:
             with self._parent(name) as (folder, last), whole_file(last, dir_fd=folder, unfinished_dir_fd=self.work) as file:
                 yield file
         except OSError as error:
+            # The error names the file within its folder only.
             if error.filename == name.rpartition("/")[2]:
                 error.filename = os.fspath(self.path / name)
             raise

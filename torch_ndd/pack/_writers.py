@@ -24,6 +24,7 @@ class Entry(NamedTuple):
 
 def write_tar(file: BinaryIO, entries: Iterable[Entry]) -> None:
     """Write a WebDataset archive: the image, ``.cls`` with the label, and ``.json`` with the annotations. Times and owners are zero."""
+    # PAX, because the older formats limit the length of names.
     with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for entry in entries:
             parts = [(entry.ending, entry.content)]
@@ -46,6 +47,7 @@ def write_tfrecord(file: BinaryIO, entries: Iterable[Entry]) -> bytes:
             features["image/class/label"] = _field(3, _field(1, _varint(entry.label)))
         if entry.objects is not None:
             features["image/object/json"] = _bytes(json.dumps(entry.objects).encode())
+        # An Example of TensorFlow (example.proto) in protocol buffers: features, a map from names to lists of values.
         message = _field(1, b"".join(_field(1, _field(1, name.encode()) + _field(2, value)) for name, value in features.items()))
         length = struct.pack("<Q", len(message))
         record = b"".join((length, _checksum(length), message, _checksum(message)))

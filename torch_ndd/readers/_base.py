@@ -63,6 +63,7 @@ def replace_bad(rows: np.ndarray, bad: list[int], good: np.ndarray, groups_of: C
     for group in np.unique(groups[bad]):
         places = np.asarray(bad)[groups[bad] == group]
         alike = good[groups_of_good == group]
+        # np.resize repeats the good rows until every bad place is filled.
         rows[places] = np.resize(alike if len(alike) else good, len(places))
     return rows
 
@@ -76,6 +77,7 @@ class Reader(IterableDataset):
     ``torch.utils.data.DataLoader`` take turns with the batches.
     """
 
+    # The keyword options that __init__ accepts; __init_subclass__ finds them in its annotations.
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
     _brief = ""
     """The source in a few words."""
@@ -121,6 +123,7 @@ class Reader(IterableDataset):
         self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False
         self._order: Order | None = None
+        # Cached for list_order, which plans by cost call for every window; building the order of all shards repeats a shuffle.
         self._whole: tuple[Order, Order] | None = None  # an order, and that of all its shards
         self._size: int | None = None  # of the data set, once scanned
         self._resumed = False  # a state was restored: the next loop of PyTorch's protocol yields the rest of its epoch
@@ -133,6 +136,7 @@ class Reader(IterableDataset):
         own, option_names = with_options(cls.__init__)
         if option_names is not None:
             cls._option_names = option_names
+        # For help(), editors and the checks of arguments: options are parameters, although __init__ takes them as **loader.
         cls.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
         if "__init__" in cls.__dict__:
             cls.__init__ = check_init_arguments(cls.__init__, own)
@@ -237,8 +241,10 @@ class Reader(IterableDataset):
         if not self._can_change:
             return
         with self._lock:
+            # Requests of the old source are useless even if its size stays the same.
             self._ahead.clear()
             self._begin_source()
+            # A pass in progress goes on if a state was restored or the size is unchanged; else its positions mean other samples now.
             if _is_begun(self._state) and (self._resumed or self.scan() == self._state.size):
                 return
             passes = self._state.position.passes + _is_begun(self._state)
@@ -257,6 +263,7 @@ class Reader(IterableDataset):
         order = self.prepare_order()
         if not self._can_change or (size := self.scan()) == order.size:
             return order
+        # The caches belong to the old size; replace() would share them.
         return replace(order, size=size, _passes={}, _spans={})
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
@@ -278,6 +285,7 @@ class Reader(IterableDataset):
                 raise RuntimeError(f"{self._op}: shuffle_after_epoch and {other} exclude each other")
         if not 1 <= self._depth <= MAX_AHEAD:
             raise RuntimeError(f"{self._op}: prefetch_queue_depth must be from 1 to {MAX_AHEAD}, got {self._depth}")
+        # Scanning may download an index, so the limits for URLs apply to it too.
         with using(self._url_limits):
             size = self._size = self.scan()
         if not size:
@@ -291,6 +299,7 @@ class Reader(IterableDataset):
             raise RuntimeError(
                 f"{self._op}: The number of input samples: {size}, needs to be at least equal to the requested number of shards: {self.num_shards}"
             )
+        # A source that can change may have another size in the next pass, but not in the middle of one.
         if self._state.size not in (None, size) and (not self._can_change or _is_begun(self._state)):
             raise RuntimeError(f"{self._op}: the state is for {self._state.size} samples, but the data set has {size}")
         self._state = self._state._replace(size=size)
@@ -376,6 +385,7 @@ class Reader(IterableDataset):
                 raise ValueError(f"{self._op}: batch_size {count} is more than {MAX_PASSES} passes over the {order.size // order.num_shards} samples")
             self._started = True
             ahead, position = self._ahead, self._state.position
+            # In PyTorch's protocol a pass ends for this worker; DALI's protocol goes on into the next pass.
             if walk and not len(order.rest(position, 1, walk)):
                 return None
             process = os.getpid()
@@ -383,14 +393,17 @@ class Reader(IterableDataset):
             if ahead and ahead[0].key != (walk, position, count, process):
                 ahead.clear()
             try:
+                # One more than the depth: the batch to deliver now, and those read ahead of it.
                 while len(ahead) <= self._depth:
                     if ahead:
+                        # Continue from the last request, which may already lie in the next pass.
                         position = ahead[-1].after
                         ended = walk and not len(order.rest(position, 1, walk))
                         if self._can_change and (ended if walk else len(ahead) > left):
                             break
                         if ended:
                             position = Position(position.passes + 1)
+                    # `walk` stays in one pass, `take` crosses into the next one to fill the batch.
                     samples, after = _take(order, position, count, walk)
                     if not len(samples):  # a worker that has no block
                         break
@@ -436,6 +449,7 @@ class Reader(IterableDataset):
             while more and len(ahead) > 1:  # the substitutes were taken from what was read ahead
                 ahead.pop()
             request = self.start(samples)
+        # Bad samples were skipped up to the end of the pass: their request is still the first in the queue.
         ahead.clear()
         return None, after, drawn
 
@@ -446,6 +460,7 @@ class Reader(IterableDataset):
             return found
         if self._on_error == "raise":
             first = min(bad.reasons)
+            # `first` counts within the batch; the path identifies the sample in the data set.
             source = self._source(int(samples[first]))
             raise RuntimeError(f"{self._op}: sample {first} ({source}): {bad.reasons[first]}") from bad.causes.get(first)
         self.note_errors(BadSample(sample, self._source(sample), reason) for sample, reason in found.items())
@@ -471,6 +486,7 @@ class Reader(IterableDataset):
             more, after = _take(self._order, after, len(samples) - len(good), walk)  # type: ignore[arg-type]
             return np.concatenate([good, more]), after, following, len(samples) - len(good)
         if not len(good):
+            # The whole batch is bad. `after` stays, because all ranks must count the same positions; only the search moves on.
             samples, following = self._order.take(following, len(samples))  # type: ignore[union-attr]
             return samples, after, following, 0
         return replace_bad(samples, bad, good, self._replacement_groups), after, following, 0
@@ -554,6 +570,7 @@ class Reader(IterableDataset):
 
         All ranks have the same state, because they take the same number of steps. It fits any number of shards and any batch size.
         """
+        # The shard of this pass: unless the reader sticks to its own, shards rotate from pass to pass.
         with self._lock:
             return encode_state(self._state, self.num_shards, self._shard(self._state.position.passes), self._shuffled)
 
@@ -583,6 +600,7 @@ class Reader(IterableDataset):
         worker = get_worker_info()
         block = None if worker is None else (worker.id, worker.num_workers)
         found = decode_state(self._op, state, None if self._can_change else self._size, self.num_shards, self._shard, block, self._shuffled)
+        # A changed size is an error only if the state lies in the middle of a pass; at its beginning a new pass may have any size.
         if self._can_change and _is_begun(found):  # the size matters in the middle of an epoch
             return decode_state(self._op, state, self._size, self.num_shards, self._shard, block, self._shuffled)
         return found
@@ -594,6 +612,7 @@ class Reader(IterableDataset):
         """
         with self._lock:
             self._ahead.clear()
+            # The order depends on the state's history, so the next step builds it from the new state.
             self._order = None
             self._state, self._resumed = state, True
 
@@ -615,6 +634,7 @@ class Reader(IterableDataset):
                 raise RuntimeError(f"{self._op}: the state is for {state.blocks}, but this worker reads {blocks}")
             if not self._resumed and state.position.offset:  # the last loop was left early, or next_epoch is inside this pass
                 state = state.moved_to(Position(state.position.passes + 1), 0)
+            # Only positions of DataLoader workers are bound to their blocks of samples.
             self._state = state._replace(blocks=blocks if worker else None)
             self._begin_epoch()
             self._build_order()
@@ -624,12 +644,14 @@ class Reader(IterableDataset):
     def _batches(self, batch_size: int | None, blocks: Blocks, loop: object) -> Iterator[Any]:
         errors = self._state.errors
         while True:
+            # Two loops over one reader would each get a part of the batches without noticing.
             if self._loop is not loop:
                 raise RuntimeError(f"{self._op}: another loop over it began before this one had ended; loops at the same time need a reader each")
             outputs = self._step(batch_size, None, blocks)
             if outputs is None:
                 break
             yield outputs
+        # on_error="skip" may leave nothing at all; an empty epoch would hide that.
         if self._size and self._state.errors - errors >= self._size:
             raise RuntimeError(f"{self._op}: none of the {self._size} samples can be read; the last one: {self._errors[-1].reason}")
         with self._lock:
@@ -667,6 +689,7 @@ class Reader(IterableDataset):
         """
         state = self.state_dict()
         *earlier, (shards, taken) = state["taken"]
+        # Count the largest share of any shard in earlier divisions, and let shards take turns: numbers may have gaps but no duplicates.
         before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
         return state["epoch"], before + taken * shards + state["shard"]
 
@@ -700,6 +723,7 @@ class Reader(IterableDataset):
         return self.prepare_order().steps_left(self._state.position, self._batch_size(batch_size), drop_last)
 
     def __getstate__(self) -> dict[str, Any]:
+        # Requests belong to threads of this process, and locks cannot be pickled.
         with self._lock:
             return {**self.__dict__, "_ahead": deque(), "_lock": None}
 
@@ -733,6 +757,7 @@ class Reader(IterableDataset):
 
 def _is_begun(state: State) -> bool:
     """Return whether any sample of this pass was delivered."""
+    # Positions count from zero in every division of a pass, so the earlier divisions count too.
     return state.position.offset > 0 or any(count if isinstance(count, int) else any(count) for _, count in state.history)
 
 

@@ -44,15 +44,18 @@ def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | Non
     recorder, early = LoopRecorder(weakref.ref(owner)), None
     for step in range(steps):
         outputs = _deliver(reader, early)
+        # Nothing was read early, or the reader has been moved since, by load_state_dict for example.
         if outputs is None:
             recorder.discard()
             outputs = reader._step(batch_size, ctx, left=steps - step - 1)
         recorder.begin(outputs)
+        # Calls can be issued ahead once an iteration has recorded them, and only while a batch follows.
         early = _read_early(reader, batch_size, ctx, steps - step - 2) if recorder.has_calls and step + 1 < steps else None
         if early is not None:
             recorder.call_ahead(early.outputs)
         loop.recorder = recorder
         yield outputs
+        # Between two batches no loop body runs: calls then are not part of the recording.
         loop.recorder = None
     with reader._lock:
         reader._state = reader._state._replace(epochs=reader._state.epochs + 1)
@@ -62,6 +65,7 @@ def _read_early(reader: Steps, batch_size: int | None, ctx: EvalContext | None, 
     """Read the next batch before the consumer reaches it; None if that fails, so that reading it in its turn raises the error there."""
     with reader._lock:
         before, errors = reader._state, reader._errors
+        # Bad samples of the early batch are reported when it is delivered.
         reader._errors = deque(maxlen=errors.maxlen)
         try:
             outputs = reader._step(batch_size, ctx, left=left)

@@ -17,6 +17,7 @@ def read_column(op: str, source: InnerSource, name: str, size: int) -> Iterator[
     """Yield a column of all samples, some thousands at a time. Raise ValueError if there is none of this name, RuntimeError for a bad sample."""
     narrow, ahead = source.narrow(name), None
     at_once = _SAMPLES_AT_ONCE if narrow is not source else 256  # whole samples, perhaps images
+    # One more round, without samples, to finish the last request: the next piece is read while this one is processed.
     for begin in [*range(0, size, at_once), size]:
         samples = np.arange(begin, min(begin + at_once, size))
         following = (narrow.start(samples), samples) if len(samples) else None
@@ -46,6 +47,7 @@ def read_values(column: Any) -> np.ndarray:
     """Return numbers, or texts as an array of bytes."""
     if isinstance(column, Batch):
         values = column.export_buffer().numpy()
+        # One number per sample, whether its shape is () or (1,).
         if column.ragged_shapes is None and values.size == len(values):
             return values.reshape(-1)
         return np.array([np.asarray(sample).tobytes() for sample in column.tensors])
@@ -79,10 +81,12 @@ def keys_of(op: str, what: str, column: Any) -> Keys:
     """Return the keys in a column: whole numbers, texts or bytes. Raise ValueError for other values."""
     if isinstance(column, Batch):
         values = column.export_buffer().numpy()
+        # One-dimensional bytes are texts of different lengths, packed one after the other.
         if column.ndim == 1 and values.dtype == np.uint8:
             lengths = column.sample_shapes().numpy()[:, 0]
             return Keys(values.reshape(-1), np.concatenate([[0], np.cumsum(lengths)]), False)
         if column.ragged_shapes is None and values.size == len(values) and values.dtype.kind in "iu":
+            # Numbers become keys of 8 bytes each, so that the table handles one kind.
             return Keys(np.ascontiguousarray(values, "<i8").reshape(-1).view(np.uint8), np.arange(len(values) + 1) * 8, True)
         raise ValueError(f"{op}: {what}: keys must be whole numbers, texts or bytes, got {values.dtype} with {column.ndim} dimensions")
     texts = [value.encode() if isinstance(value, str) else value for value in column]

@@ -8,6 +8,7 @@ import numpy as np
 from ._columns import Keys
 
 MAX_ATTEMPTS = 8  # to find hashes without a collision: with 10^7 keys one attempt in 400,000 fails
+# Odd constants with well-mixed bits: multiplication by them loses no information modulo 2^64.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
@@ -27,6 +28,7 @@ class KeyTable:
 
     def __init__(self, read_keys: Callable[[], Iterator[Keys]], size: int, salt: int, compare: Callable[[int, int], None]) -> None:
         self.is_number = False
+        # Two keys with one hash would be confused; another salt separates them, unless they are the same key, which `compare` reports.
         for attempt in range(MAX_ATTEMPTS):
             self._salt = (salt + attempt) % 2**64
             hashes, at = np.empty(size, np.uint64), 0
@@ -34,6 +36,7 @@ class KeyTable:
                 found = hash_keys(keys, self._salt)
                 hashes[at : at + len(found)] = found
                 at, self.is_number = at + len(found), keys.is_number
+            # Stable, so that `compare` gets the sample that comes first as its first argument.
             self._places = np.argsort(hashes, kind="stable")
             hashes = hashes[self._places]
             equal = np.flatnonzero(hashes[1:] == hashes[:-1])
@@ -46,6 +49,7 @@ class KeyTable:
     def find(self, keys: Keys) -> np.ndarray:
         """Return the sample that may have each key, int64; -1 where there is none."""
         hashes = hash_keys(keys, self._salt)
+        # searchsorted returns the length for a hash behind all others; clip it, the comparison below then fails as it should.
         at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
         return np.where(self._hashes[at] == hashes, self._places[at], -1)
 
@@ -53,10 +57,12 @@ class KeyTable:
 def hash_keys(keys: Keys, salt: int) -> np.ndarray:
     """Return a 64-bit hash of each key."""
     lengths, begins = np.diff(keys.begins), keys.begins[:-1]
+    # The last key may end inside a word, and a word of 8 bytes is read at every position.
     data = np.concatenate([keys.data, np.zeros(8, np.uint8)])
     state = lengths.astype(np.uint64) * _ODD + np.uint64(salt)
     for done in range(0, int(lengths.max(initial=0)), 8):  # a word of every key that is so long
         rows = np.flatnonzero(lengths > done)
+        # One word of each key: (rows, 8) bytes viewed as integers; bytes behind the end of a key are masked off.
         words = data[(begins[rows] + done)[:, None] + _WORD].view("<u8")[:, 0] & _MASKS[np.minimum(lengths[rows] - done, 8)]
         state[rows] = _scramble((state[rows] ^ words) * _ODD)
     return _scramble(state)

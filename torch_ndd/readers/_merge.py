@@ -33,6 +33,7 @@ def merge_outputs(outputs: Sequence[Any], order: np.ndarray) -> Any:
 
 
 def _merge_batches(batches: Sequence[Batch], order: np.ndarray) -> Batch:
+    # Three ways, by cost: native copies, one indexed copy of equal shapes, or a packed copy with a table of shapes.
     first = batches[0]
     # Native threads copy each sample as soon as it is there. For little data that takes longer: 3 us of Python for each.
     if any(batch.pending is not None for batch in batches) or sum(batch.buffer.nbytes for batch in batches) > _MANY_BYTES:
@@ -42,6 +43,7 @@ def _merge_batches(batches: Sequence[Batch], order: np.ndarray) -> Batch:
         merged = new_batch(torch.cat([batch.buffer for batch in batches])[torch.from_numpy(order)], None, first.layout)
     else:
         merged = _merge_unequal(batches, order)
+    # Batches of boxes and key points are rebuilt around the merged values, with the canvas of each sample.
     over = getattr(first, "over", None)  # of batches with a meaning, such as boxes
     if over is None:
         return merged

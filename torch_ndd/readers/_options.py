@@ -87,6 +87,7 @@ def with_options(init: Callable[..., Any]) -> tuple[list[inspect.Parameter], fro
     hint = get_args(parameters[-1].annotation)
     options = (hint[0] if hint and is_typeddict(hint[0]) else LoaderOptions).__annotations__
     known = {parameter.name for parameter in own}
+    # Options of the class itself come before those of all readers in the signature.
     added = [name for name in sorted(options, key=LoaderOptions.__annotations__.__contains__) if name not in known]
     own += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options[name]) for name in added]
     return own, frozenset(options)
@@ -102,6 +103,7 @@ def check_arguments(op: str, parameters: Collection[inspect.Parameter], argument
         value = arguments.get(parameter.name, parameter.default)
         if value is parameter.default or _fits(value, parameter.annotation):
             continue
+        # Users see `Sequence[str]`, not the module that defines it.
         wanted = re.sub(r"(collections\.abc|torch_ndd)\.(_?[a-z]\w*\.)*", "", inspect.formatannotation(parameter.annotation))
         raise TypeError(f"{op}: argument {parameter.name!r} must be {wanted}, got {value!r}")
 
@@ -111,6 +113,7 @@ def check_init_arguments(init: Callable[..., None], parameters: Sequence[inspect
 
     @functools.wraps(init)
     def init_with_checks(self: Any, *args: Any, **kwargs: Any) -> None:
+        # Bind loosely: a wrong call is left to Python, whose TypeError names the constructor.
         names = [parameter.name for parameter in parameters if parameter.kind is not inspect.Parameter.KEYWORD_ONLY]
         arguments = {**dict(zip(names, args, strict=False)), **kwargs}
         check_arguments(f"readers.{type(self).__name__}", parameters, arguments)
@@ -132,12 +135,14 @@ def _fits(value: Any, hint: Any) -> bool:
     if kind is bool:
         return isinstance(value, bool | np.bool_ | int)
     if kind is int:
+        # Every NumPy array has __index__; only those without dimensions are numbers.
         return hasattr(value, "__index__") and not getattr(value, "ndim", 0)
     if kind is float:
         return hasattr(value, "__float__") and not getattr(value, "ndim", 0)
     if kind is os.PathLike:
         return isinstance(value, os.PathLike | bytes)
     if kind in (Sequence, list, tuple):
+        # A string is a sequence of strings too, and a mapping of its keys; neither is what the caller meant.
         if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__") or not hasattr(value, "__len__"):
             return False
         return not inner or all(_fits(element, inner[0]) for element in islice(value, MAX_CHECKED_ELEMENTS))

@@ -37,6 +37,7 @@ class Blocks(NamedTuple):
     def places(self, begin: int, count: int) -> np.ndarray:
         """Return the positions in the shard of the worker's samples ``begin`` to ``begin + count``."""
         own = np.arange(begin, begin + count)
+        # The worker's sample k lies in its block k // size; blocks of all workers alternate in the shard.
         return own if self.workers == 1 else (own // self.size * self.workers + self.worker) * self.size + own % self.size
 
 
@@ -140,6 +141,7 @@ class Order:
         begin = span.begin + offset
         if span.whole and begin + count < span.end:  # the common case, without the table of intervals
             return self._cut(passes, begin, count), Position(passes, offset + count)
+        # A padded batch never crosses into the next pass.
         if self.pad_last_batch:
             if offset >= self._count_delivered(passes):
                 passes, offset = passes + 1, 0
@@ -148,10 +150,12 @@ class Order:
             return samples, Position(passes + 1, 0) if ended else Position(passes, offset + count)
         parts = []
         while count:
+            # Without padding a batch is filled from the passes that follow, several if the shard is smaller than the batch.
             part = self.rest(Position(passes, offset), count)
             parts.append(part)
             count -= len(part)
             offset += len(part)
+            # A shard that other divisions have emptied has no samples in this pass: continue with the next one.
             if offset >= self._span(passes).delivered:
                 passes, offset = passes + 1, 0
         return parts[0] if len(parts) == 1 else np.concatenate(parts), Position(passes, offset)
@@ -167,6 +171,7 @@ class Order:
             return self._cut(passes, span.begin + offset, count)
         places = blocks.places(offset, count)
         inside = places < self._count_delivered(passes)
+        # A batch that begins behind the end stays empty even with padding: the pass is over.
         return self._pad_to_shard(passes, places if self.pad_last_batch and inside[0] else places[inside])
 
     def walk(self, position: Position, count: int, blocks: Blocks) -> tuple[np.ndarray, Position]:
@@ -175,6 +180,7 @@ class Order:
 
     def _cut(self, passes: int, begin: int, count: int) -> np.ndarray:
         """Return samples of a pass that no other number of shards has begun."""
+        # A copy: a view would keep the whole permutation alive, and changes to it would reach later batches.
         return self._table(passes)[begin : begin + count].copy() if self._has_table else np.arange(begin, begin + count)
 
     def _span(self, passes: int) -> "_Span":
@@ -209,15 +215,18 @@ class Order:
         if -1 not in self._passes:  # pass numbers are not negative, so -1 is free for the intervals
             begins, lengths = np.zeros(1, np.int64), np.array([self.size])
             for shards, taken in self.history:
+                # Each entry divides what the previous entries have left.
                 begins, lengths = _left_by(begins, lengths, shards, taken)
             self._passes[-1] = np.stack([begins, lengths])
         begins, lengths = self._passes[-1]
         return begins, lengths
 
     def _samples(self, passes: int, places: np.ndarray) -> np.ndarray:
+        # A shard without samples that begins at 0 has place -1 after _pad_to_shard.
         places = np.maximum(places + self._bounds(passes)[0], 0)
         begun = self._remaining_intervals(passes)
         if begun is not None and len(places):
+            # From numbers among the remaining samples to positions in the whole pass.
             places = _places(*begun, places)
         return self._table(passes)[places] if self._has_table else places
 
@@ -226,20 +235,27 @@ class Order:
         """Whether the samples of a pass are not in the order of their numbers, but in that of :meth:`_table`."""
         return self.random_shuffle or self.shuffle_after_epoch
 
+    def _permute(self, passes: int) -> np.ndarray:
+        """Return all samples in the order of a pass."""
+        samples = np.arange(self.size)
+        if self.shuffle_after_epoch:
+            _shuffle(samples, self.shuffle_after_epoch_seed ^ _SEED_OF_ALL_RANKS, passes)
+            return samples
+        # A pass keeps the permutation of the number of shards that began it, or samples would repeat after a change.
+        shards = self.history[0][0] if passes == self.history_pass and self.history else self.num_shards
+        # First all ranks agree on who gets which sample (a common seed), then each shard is shuffled with the reader's own seed.
+        if shards > 1 and not self.stick_to_shard:
+            _shuffle(samples, _SEED_OF_ALL_RANKS, passes)
+        for shard in range(shards):
+            begin, end = _part(self.size, shard, shards)
+            _shuffle(samples[begin:end], self.seed, passes, shard)
+        return samples
+
     def _table(self, passes: int) -> np.ndarray:
         found = self._passes.get(passes)
         if found is None:
-            found = np.arange(self.size)
-            if self.shuffle_after_epoch:
-                _shuffle(found, self.shuffle_after_epoch_seed ^ _SEED_OF_ALL_RANKS, passes)
-            else:
-                shards = self.history[0][0] if passes == self.history_pass and self.history else self.num_shards
-                # First all ranks agree on who gets which sample (a common seed), then each shard is shuffled with the reader's own seed.
-                if shards > 1 and not self.stick_to_shard:
-                    _shuffle(found, _SEED_OF_ALL_RANKS, passes)
-                for shard in range(shards):
-                    begin, end = _part(self.size, shard, shards)
-                    _shuffle(found[begin:end], self.seed, passes, shard)
+            found = self._permute(passes)
+            # Keep two, because a batch may reach into the next pass; for ten million samples each takes 80 MB.
             for old in [key for key in self._passes if key >= 0][:-1]:
                 del self._passes[old]
             self._passes[passes] = found

@@ -12,16 +12,16 @@ import numpy as np
 from torch.utils.data import get_worker_info
 from typing_extensions import override
 
-from .._core.context.states import MAX_SHARDS, check_state, equal, keys, row, whole
-from .._core.native import MAX_SAMPLES
+from .._core.context.states import check_state, equal, keys, whole
 from ._base import Outputs, Reader, replace_bad
 from ._order import ALL_BLOCKS, Blocks, Order, Position
-from ._state import State
+from ._state import BLOCKS, State
 from .dataset._items import first_sample
 
 # Positions whose samples are computed together: what an interleaved order is shuffled within, and 60 us at a time instead of as much for every batch.
 WINDOW = 4096
 MAX_EPOCH = 1 << 40  # samples; products with weights and numbers of ranks fit 64 bits
+# A batch and those read ahead of it may lie in different windows, even of two epochs.
 _KEPT_WINDOWS = 4
 
 
@@ -56,10 +56,12 @@ class StepOrder(Order):
             raise ValueError(f"the samples before position {origin} of epoch {epoch} were of other weights")
         parts = []
         while begin < end:
+            # Windows begin at `origin`, and positions in front of it have none.
             first = begin - (begin - origin) % WINDOW
             window = self._windows.get((epoch, first))
             if window is None:
                 window = self.compute(epoch, first, min(first + WINDOW, self.count(epoch)))
+                # Dicts keep insertion order: the first key is the oldest window.
                 while len(self._windows) >= _KEPT_WINDOWS:
                     del self._windows[next(iter(self._windows))]
                 self._windows[epoch, first] = window
@@ -71,12 +73,15 @@ class StepOrder(Order):
         """Return begin and end of this rank's part of a step, its length with padding, and the position after the step."""
         epoch, at = position
         length = self.count(epoch)
+        # Workers of one rank take whole steps in turn: worker w the step w, w + workers, ...
         stride = self.num_shards * (count if blocks.workers == 1 else blocks.size)
+        # All ranks compute the same position after the step, whatever part of it they take.
         begin, after = at + blocks.worker * stride, min(at + blocks.workers * stride, length)
         left = max(0, length - begin)
         if left >= stride:
             begin += self.shard_id * (stride // self.num_shards)
             return begin, begin + count, count, after
+        # The incomplete last step is divided into parts whose sizes differ by one at most.
         first, last = (left * shard // self.num_shards for shard in (self.shard_id, self.shard_id + 1))
         width = -(-left // self.num_shards) if self.pad_shards else last - first
         return begin + first, begin + last, width, after
@@ -98,6 +103,7 @@ class StepOrder(Order):
 
     @override
     def take(self, position: Position, count: int) -> tuple[np.ndarray, Position]:
+        # Every rank skips the parts of the ranks before it, and then the whole step.
         (epoch, at), parts, wanted = self._advance(position, self.shard_id * count), [], count
         while wanted:
             part = self.samples_at(epoch, at, at + wanted)
@@ -112,6 +118,7 @@ class StepOrder(Order):
         left = max(0, self.count(epoch) - at)
         if count < left:
             return Position(epoch, at + count)
+        # `size` is the length of every later epoch.
         epochs, at = divmod(count - left, self.size)
         return Position(epoch + 1 + epochs, at)
 
@@ -132,7 +139,6 @@ class StepOrder(Order):
 
 
 # Keys that the states of all these readers have.
-BLOCKS = row(whole(0, MAX_SHARDS), whole(1, MAX_SHARDS), whole(1, MAX_SAMPLES))
 COMMON = {
     "version": equal(1),
     "epoch": whole(),
@@ -195,6 +201,7 @@ class SharedSteps(Reader):
             outputs = super()._step(batch_size, ctx, walk, left)
             if walk:
                 stride = self._batch_size(batch_size) * self.num_shards * walk.workers
+                # Fewer positions than a full step means that the epoch has ended in it.
                 self._short = self._state.position.offset - before.offset < stride
         return outputs
 
@@ -256,6 +263,7 @@ class SharedSteps(Reader):
         blocks, worker = state.get("worker"), get_worker_info()
         if blocks is not None:
             blocks = Blocks(*blocks)
+            # At the beginning of an epoch any division among workers is possible.
             if state["at"] and (worker is None or (worker.id, worker.num_workers) != blocks[:2]):
                 raise ValueError(f"{self._op}: the state belongs to a DataLoader 'worker'; load the state of the StatefulDataLoader instead")
         return state, State((state["seed"], 0), Position(state["epoch"], state["at"]), state["epoch"], blocks=blocks)

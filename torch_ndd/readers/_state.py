@@ -47,11 +47,13 @@ class State(NamedTuple):
         """Return the state at a later position."""
         if position.passes == self.position.passes:  # on the path of every batch; _replace() takes three times as long
             return State(self.seeds, position, self.epochs, self.history, self.skipped + skipped, self.errors, self.size, self.blocks, self.era)
+        # The history of divisions and the skipped samples are those of one pass; another one begins without them.
         return self._replace(position=position, skipped=0, history=())
 
 
 def encode_state(state: State, num_shards: int, shard: int | None, shuffled: str) -> dict[str, Any]:
     """Return the state as a dict of numbers."""
+    # The running division comes last and has this reader's offset; see decode_state.
     taken = [[shards, count if isinstance(count, int) else list(count)] for shards, count in (*state.history, (num_shards, state.position.offset))]
     content: dict[str, Any] = {
         "version": VERSION,
@@ -74,15 +76,16 @@ MAX_SHARD_CHANGES = 1000  # of the number of shards, in one pass
 
 
 def _check_taken(value: Any, name: str) -> Taken:
+    # An int if all shards took the same number, else one number for each of them.
     shards, count = row(whole(1, MAX_SHARDS), anything)(value, name)
     if isinstance(count, list | tuple):
         return shards, rows(whole(), shards, shards)(count, f"{name}[1]")
     return shards, whole()(count, f"{name}[1]")
 
 
-_BLOCKS = row(whole(0, MAX_SHARDS), whole(1, MAX_SHARDS), whole(1, MAX_SAMPLES))
+BLOCKS = row(whole(0, MAX_SHARDS), whole(1, MAX_SHARDS), whole(1, MAX_SAMPLES))
 _STATE = keys(
-    {"worker": _BLOCKS, "shuffled": one_of("no", "random_shuffle", "shuffle_after_epoch")},
+    {"worker": BLOCKS, "shuffled": one_of("no", "random_shuffle", "shuffle_after_epoch")},
     version=equal(VERSION),
     epoch=whole(),
     taken=rows(_check_taken, 1, MAX_SHARD_CHANGES),
@@ -146,7 +149,9 @@ def decode_state(
         if worker != blocks[:2]:
             raise ValueError(f"{op}: the state belongs to a DataLoader 'worker'; load the state of the StatefulDataLoader instead")
     offset = 0
+    # What the old shards took is settled; the rest is divided among the new ones from offset 0.
     if shards != num_shards:
+        # Each shard replaced its own bad samples by later ones, so the state of one shard does not tell where the others are.
         if skipped and isinstance(taken, int):
             raise ValueError(
                 f"{op}: the state is for shard {state['shard']} of {shards} only, which skipped {skipped} bad samples; "
@@ -168,6 +173,7 @@ def decode_state(
 def merge_reader_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Merge the states of all shards of a reader into one. Raise ValueError if they do not belong together."""
     states = [_check_content("merge_states", state) for state in states]
+    # A shard may have ended this epoch while others are in it; it is counted below with all of its samples.
     epoch = min(state["epoch"] for state in states)
     running = [state for state in states if state["epoch"] == epoch]
     first = running[0]
@@ -182,12 +188,14 @@ def merge_reader_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if not same or state["epoch"] > epoch + 1 or (state["epoch"] == epoch and state["taken"][:-1] != first["taken"][:-1]):
             raise ValueError("merge_states: the states are not of one run and one epoch")
         ended = state["epoch"] == epoch + 1
+        # It may have moved past the end of the epoch, but must not have taken anything of the next one.
         if ended and state["taken"][-1][1]:
             raise ValueError("merge_states: a shard is in the next epoch already")
         if not ended:
             counts[state["shard"]] = state["taken"][-1][1]
     if len(counts) != len(running) or len(states) != shards or None in counts or not all(isinstance(state, int) for state in counts.values()):
         raise ValueError(f"merge_states: there must be one state of each of {shards} shards, got those of {sorted(map(str, counts))}")
+    # A shard that has ended took all it had; _left_by cuts this number to the shard's length.
     everything = first["size"] or 0
     taken = [counts.get(shard, everything) for shard in range(shards)]
     history = [[n, count if isinstance(count, int) else list(count)] for n, count in first["taken"][:-1]]

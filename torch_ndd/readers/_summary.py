@@ -21,6 +21,7 @@ def brief(value: Any) -> str:
         value = os.fspath(value)
     if isinstance(value, str | bytes | int | float):
         return _cut(repr(value))
+    # A few names are shown in full; longer lists only by their number of items.
     if (
         isinstance(value, tuple | list)
         and 0 < len(value) <= 4
@@ -30,6 +31,7 @@ def brief(value: Any) -> str:
         return f"{begin}{', '.join(map(brief, value))}{end}"
     if isinstance(value, Mapping) and 0 < len(value) <= 4:
         return "{" + ", ".join(f"{brief(key)}: {brief(item)}" for key, item in value.items()) + "}"
+    # A repr of its own is shown if it is short; data sets of torchvision print several lines.
     kind = type(value)
     if kind.__repr__ is not object.__repr__ and not isinstance(value, list | tuple | Mapping):
         text = repr(value)

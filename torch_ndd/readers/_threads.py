@@ -30,6 +30,7 @@ class ThreadedReader(Reader):
     _layouts: ClassVar[Sequence[str | None]] = ()
     """Layouts of the outputs; missing ones have none."""
     _executor: Workers | None = None
+    # Id of the process that started the executor.
     _process = 0
     _remote = False
     """Whether samples come from URLs; known after :meth:`scan`."""
@@ -45,9 +46,11 @@ class ThreadedReader(Reader):
 
     def start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:
         pool = self._pool()
+        # Plain ints: NumPy's would reach the code of users and error messages.
         return [pool.submit(self._read, sample) for sample in samples.tolist()]
 
     def finish(self, request: list[Future[Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
+        # The futures of a parent process are never fulfilled in a forked child.
         if self._process != os.getpid():
             request = self.start(samples)
         return self._join_samples([future.result for future in request], samples)
@@ -55,6 +58,7 @@ class ThreadedReader(Reader):
     def _join_samples(self, reads: Sequence[Callable[[], Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
         """Join samples into a batch; collect the reasons of all that failed."""
         reasons, rows = {}, []
+        # Wait for all samples, even after a failure: one message then names every bad sample.
         for k, read in enumerate(reads):
             try:
                 rows.append(read())
@@ -73,6 +77,7 @@ class ThreadedReader(Reader):
 
 def pack_samples(samples: Sequence[Array], layout: str | None = None) -> Batch:
     """Copy arrays of one dtype and number of dimensions into a batch."""
+    # "C" and "W" copy only where needed: torch rejects negative strides and warns of read-only memory.
     tensors = [torch.from_numpy(np.require(sample, requirements=["C", "W"])) if isinstance(sample, np.ndarray) else sample for sample in samples]
     if len({tensor.dtype for tensor in tensors}) > 1 or len({tensor.dim() for tensor in tensors}) > 1:
         kinds = sorted({f"{str(tensor.dtype).removeprefix('torch.')} with {tensor.dim()} dimensions" for tensor in tensors})

@@ -85,6 +85,7 @@ class File(Reader):
         self._root = None if file_root is None else os.fsencode(file_root)
         self._list = None if file_list is None else os.fsencode(file_list)
         self._given = None if files is None else pack_paths(as_paths(files))
+        # Paths that a loader checks before it starts; with a list the root may be unused, and given files are not checked one by one.
         self._needs = {"file_list": self._list} if self._list is not None else {"file_root": self._root} if files is None else {}
         self._given_labels = None if labels is None else np.asarray(labels)
         self._filters = _patterns(file_filters)
@@ -140,11 +141,13 @@ class File(Reader):
             raise RuntimeError(f"{self._op}: got {labels.size} labels for {files} files")
         if labels.dtype.kind not in "iub":
             labels = self._integers(labels)
+        # The smallest and the largest label stand for all of them.
         for label in (labels.min(initial=0), labels.max(initial=0)):
             _int32(self._op, int(label))
         return labels.astype(np.int32)
 
     def _integers(self, labels: np.ndarray) -> np.ndarray:
+        # Whole numbers stored as floats, as pandas does for columns with missing values.
         if labels.dtype.kind == "f" and np.array_equal(labels, np.trunc(labels)) and np.all(np.abs(labels) < 2**63):
             return labels.astype(np.int64)
         if labels.dtype.kind == "U":  # as read from a file
@@ -175,6 +178,7 @@ class File(Reader):
         index = self._index
         assert index is not None
         files = request.finish()
+        # Lazily: paths are built only for messages and for callers that ask for them.
         files.sources = Sources(index.ranges.path, samples)
         return files, self._batch_labels(self._labels_of(samples))
 
@@ -192,6 +196,7 @@ class File(Reader):
         """Return the files of all samples if native threads read them; None for URLs."""
         self.scan()
         ranges = None if self._index is None else self._index.ranges
+        # Exactly this class: RemoteRanges is a subclass that reads through fsspec.
         return ranges if type(ranges) is Ranges else None
 
     @override
@@ -205,6 +210,7 @@ class File(Reader):
         """Names of the subdirectories of ``file_root`` in the order of their labels. Raise RuntimeError if the files come from a list."""
         if self._names is None:
             with self._lock:
+                # Scans the folder if that has not happened yet, with the reader's limits.
                 self._build_order()
             self._names = None if self._index is None else self._index.classes
         if self._names is None:
@@ -260,12 +266,14 @@ def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re
         for name in list_names(root, folders, True):
             found = [os.path.join(name, file) for file in list_names(os.path.join(root, name), files, False)]
             packed, ends = pack_paths(found)
+            # Without the leading 0: offsets of all folders are one table, each behind the paths so far.
             offsets.append(ends[1:] + len(parts))
             parts += packed
             counts.append(len(found))
             classes.append(os.fsdecode(name))
     except OSError as error:
         raise RuntimeError(f'{op}: file_root "{os.fsdecode(error.filename)}" cannot be opened: {error.strerror}') from None
+    # Label k is the number of the folder, in the order in which list_names returns them.
     index = _Index(root, bytes(parts), np.concatenate(offsets), np.repeat(np.arange(len(counts), dtype=np.int32), counts))
     index.classes = classes
     return index

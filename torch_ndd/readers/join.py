@@ -84,6 +84,7 @@ class Join(Reader):
     def scan(self) -> int:
         if self._table is None:
             size = self._right.scan()
+            # A random salt, so that no data set can be made whose keys collide.
             self._table = KeyTable(lambda: self._read_keys(size), size, int.from_bytes(os.urandom(8), "little"), self._compare)
         return self._left.scan()
 
@@ -113,6 +114,7 @@ class Join(Reader):
             return self._left.start(samples)
         if self._executor is None or self._process != os.getpid():
             self._executor, self._process = Workers(_THREADS, self._op, self), os.getpid()
+        # The left request starts here, in the order of the batches; the thread waits for it and then reads the right part.
         return self._executor.submit(self._read, self._left.start(samples), samples)
 
     @override
@@ -147,6 +149,7 @@ class Join(Reader):
 
     def _read_right(self, keys: Keys, places: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
         """Return the outputs of the right without the key, and for which of the keys they are."""
+        # Candidates: equal hashes. They are compared below, with the keys that are read along.
         chosen = np.flatnonzero(places >= 0)
         while len(chosen):
             try:
@@ -158,9 +161,11 @@ class Join(Reader):
             same = keys.compare(chosen, theirs)
             if same.all():
                 return {name: column for name, column in outputs.items() if name != self._on}, chosen
+            # Read again without them, so that outputs and keys correspond.
             chosen = chosen[same]  # the hash of a missing key is that of another
         if self._policy_of_missing != "empty":
             return {}, chosen
+        # No sample was found: read the first one of `right` only to learn the types of its outputs.
         if self._template is None:
             sample = np.zeros(1, np.int64)
             self._template = self._right.finish(self._right.start(sample), sample)
@@ -179,6 +184,7 @@ def _spread(column: Any, found: np.ndarray, size: int, name: str) -> Any:
     if not isinstance(column, Batch):
         if isinstance(column, Mapping) or not column or not isinstance(column[0], str | bytes):
             raise ValueError(f"readers.Join: output {name!r} has no empty value for a missing key; use missing='skip'")
+        # The empty value of a type: "" or b"".
         values = [type(column[0])()] * size
         for n, k in enumerate(found.tolist()):
             values[k] = column[n]
@@ -187,9 +193,11 @@ def _spread(column: Any, found: np.ndarray, size: int, name: str) -> Any:
     if column.ndim == 0:
         if not buffer.is_floating_point():
             raise ValueError(f"readers.Join: output {name!r} is a number without an empty value for a missing key; use missing='skip'")
+        # A number cannot be empty; NaN is the missing value of floats.
         numbers = torch.full((size,), float("nan"), dtype=buffer.dtype)
         numbers[torch.from_numpy(found)] = buffer[: len(found)]
         return new_batch(numbers, None, column.layout)
     shapes = np.zeros((size, column.ndim), np.int64)
     shapes[found] = column.sample_shapes().numpy()[: len(found)]
+    # Missing samples have no elements, so the packed values of the found ones are complete.
     return ragged_batch(buffer.reshape(-1)[: int(shapes.prod(1).sum())], shapes, column.layout)

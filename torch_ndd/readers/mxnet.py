@@ -76,6 +76,7 @@ class MXNet(Reader):
         request.wait()
         images = packed_batch(*request.output(0))
         values, lengths = request.output(1)
+        # Four bytes each: the parser returns float32 labels as bytes.
         labels = self._scalars(values, lengths // 4) if self._scalar_labels else packed_batch(values.view(torch.float32), lengths // 4)
         images.sources = Sources(self._written_source, samples)
         return images, labels
@@ -84,6 +85,7 @@ class MXNet(Reader):
     def _scalars(values: torch.Tensor, lengths: np.ndarray) -> Batch:
         """Return labels of one number each as int64 ()."""
         numbers, reasons = np.zeros(len(lengths), np.int64), {}
+        # np.split at the ends of all samples but the last yields one array per sample.
         for k, label in enumerate(np.split(values.view(torch.float32).numpy(), np.cumsum(lengths)[:-1])):
             try:
                 numbers[k] = class_number(label)
@@ -109,5 +111,6 @@ class _ImageRecordRequest(RecordRequest):
 
 def _index(text: bytes, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the keys and offsets in the lines of an index. A record ends at the latest where the next one begins."""
+    # Index files list records by key; sorted offsets give their ends.
     begin = np.sort(columns(text, 2)[:, 1])
     return begin, np.append(begin[1:], max(size, *begin[-1:], 0)) - begin

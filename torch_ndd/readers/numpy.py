@@ -90,6 +90,7 @@ class Numpy(Reader):
         **loader: Unpack[LoaderOptions],
     ) -> None:
         self._target = _target(device)
+        # The files are read on the CPU whatever the device is; `finish` moves the arrays to the target.
         super().__init__(max_batch_size, "cpu", loader)
         self._root = None if file_root is None else os.fsencode(file_root)
         self._list = None if file_list is None else os.fsencode(file_list)
@@ -165,6 +166,7 @@ class Numpy(Reader):
 
     def _roi(self, samples: int) -> "_Roi":
         limits = {**self._limits, **self._now}
+        # A start and an end may each be given in elements or relative to the shape, but not both ways.
         for names in (_STARTS, _ENDS):
             both = [name for name in names if name in limits]
             if len(both) > 1:
@@ -174,6 +176,7 @@ class Numpy(Reader):
         for name, rows in ((start, first), (end, last)):
             if len(rows) not in (0, 1, samples):
                 raise ValueError(f"{self._op}: {name} has {len(rows)} samples for a batch of {samples}")
+        # Relative start, relative end, end is a shape, axes given: the native code reads them in this order.
         flags = [(start or "").startswith("rel"), (end or "").startswith("rel"), (end or "").endswith("shape"), len(self._axes) > 0]
         return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES[self._policy], self._fill)
 
@@ -215,6 +218,7 @@ class _Headers:
         self.handle = native.npy_headers_make()
         self._owner = native.own_handle(self.handle, native.OF_HEADERS)
 
+    # A handle is valid in its process only; a copy begins with an empty cache.
     def __reduce__(self) -> Any:
         return _Headers, ()
 
@@ -224,11 +228,13 @@ class _NpyRequest(NativeRequest):
 
     def __init__(self, ranges: Ranges, roi: _Roi, headers: _Headers | None, samples: np.ndarray) -> None:
         self._ranges, self._roi, self._headers = ranges, roi, headers
+        # Kept as an attribute: native code reads the array until the request has ended.
         self._numbers = samples.astype(np.int32)
         super().__init__(len(samples))
 
     def _begin(self) -> int:
         ranges, roi = self._ranges, self._roi
+        # Address, rows and columns of each limit.
         limits = [word for limit in (roi.start, roi.end) for word in (limit.ctypes.data, *limit.shape)]
         paths = ranges.root, ranges.paths, ranges.path_offsets.ctypes.data, self._numbers.ctypes.data, len(self._numbers)
         headers = None if self._headers is None else self._headers.handle
@@ -238,6 +244,7 @@ class _NpyRequest(NativeRequest):
         """Wait and return the arrays. Raise UnreadableSamples for samples that could not be read."""
         self.wait()
         kind = np.empty(1, np.int64)
+        # Called twice: without a buffer it returns the number of dimensions, by which the buffer is allocated.
         ndim = native.npy_shapes(self._handle, kind.ctypes.data, None)
         shapes = np.empty((self.samples, ndim), np.int64)
         native.npy_shapes(self._handle, kind.ctypes.data, shapes.ctypes.data)
@@ -259,9 +266,11 @@ def _values(op: str, name: str, value: Any) -> np.ndarray:
             rows = np.atleast_1d(np.asarray(value, np.float64))[None]
         except (TypeError, ValueError):
             raise TypeError(f"{op}: {name} must be numbers, got {value!r}") from None
+    # A Batch of scalars is one column.
     if rows.ndim == 1:
         rows = rows[:, None]
     if rows.ndim != 2:
         raise ValueError(f"{op}: {name} must be a number or a list of them, got {value!r}")
+    # Relative limits have the precision of float32; limits in elements are rounded half away from zero.
     rows = rows.astype(np.float32).astype(np.float64) if name.startswith("rel") else np.trunc(rows + np.copysign(0.5, rows))
     return np.ascontiguousarray(rows)

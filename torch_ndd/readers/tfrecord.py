@@ -95,6 +95,7 @@ class TFRecord(Reader):
 
     @override
     def finish(self, request: Any, samples: np.ndarray) -> dict[str, Batch]:
+        # Before waiting: the record of a damaged part does not exist, and its own reason is better than that of the parser.
         refuse(self._damaged, samples)
         request.wait()
         outputs = {}
@@ -120,10 +121,13 @@ def _batch(values: torch.Tensor, lengths: np.ndarray, feature: Feature) -> Batch
     values = values.view(_DTYPES[feature.dtype])
     if feature.has_shape:
         return new_batch(values.view(len(lengths), *feature.shape))
+    # VarLenFeature: the shape is that of a row, and a sample has as many rows as its values fill.
     row = math.prod(feature.shape)
     rows = lengths // (values.dtype.itemsize * max(row, 1))
     if len(rows) and (rows == rows[0]).all():
+        # Equal numbers of rows make a dense batch.
         return new_batch(values.view(len(rows), int(rows[0]), *feature.shape))
+    # copy(), because broadcast_to returns a read-only view of one row.
     shapes = np.broadcast_to(np.array([0, *feature.shape]), (len(rows), 1 + len(feature.shape))).copy()
     shapes[:, 0] = rows
     return new_batch(values, torch.from_numpy(shapes), fixed=(None, *feature.shape))

@@ -102,6 +102,7 @@ class Weighted(SharedSteps):
         with np.errstate(over="ignore", invalid="ignore"):
             totals = np.cumsum(values, dtype=np.float64)
         if not len(totals) or not np.isfinite(totals[-1]) or (values < 0).any():
+            # NaN fails `values >= 0`, but not `values < 0`.
             wrong = np.flatnonzero(~(values >= 0) | np.isinf(values)) if len(values) else []
             found = f"sample {wrong[0]} has {values[wrong[0]]}" if len(wrong) else "they are empty" if not len(totals) else "their sum is infinite"
             raise ValueError(f"{self._op}: weights must be 0 or more, and finite; {found}")
@@ -115,6 +116,7 @@ class Weighted(SharedSteps):
         if self._totals is None:
             labels = self._read_labels(size)
             _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+            # Each class has weight 1 in total. reshape, because NumPy 2.0 returns `inverse` in the shape of its input.
             self._totals = np.cumsum(1 / counts[inverse.reshape(-1)])
         if len(self._totals) != size:
             raise ValueError(f"{self._op}: there are {len(self._totals)} weights, but the source has {size} samples")
@@ -143,6 +145,7 @@ class Weighted(SharedSteps):
             pad_shards=self._pad_shards,
             seed=self._state.seeds[0],
             totals=self._totals,
+            # Every 32nd cumulative weight: the coarse table of the search in `compute`.
             blocks=self._totals[_BLOCK - 1 :: _BLOCK].copy(),
             running=self._state.era or _Running(0, 0),
         )
@@ -184,6 +187,7 @@ class Weighted(SharedSteps):
         self.prepare_order()
         if content["size"] != self._size:
             raise ValueError(f"{self._op}: the source has {self._size} samples, but {content['size']} in the state")
+        # At the beginning of an epoch its length is that of this reader, in the middle that of the saved one.
         return found._replace(era=_Running(content["epoch"], content["length"]) if content["at"] else None)
 
 
@@ -219,7 +223,9 @@ class _WeightedOrder(StepOrder):
         # 0.9 us for each, and 5 us by searching all of them.
         order = np.argsort(places)
         found = places[order]
+        # First the block, then the number of weights in it that are not behind the place.
         begins = np.searchsorted(self.blocks, found, "right") * _BLOCK
+        # The last block may be incomplete: it repeats the total, which is larger than any place.
         rows = np.minimum(begins[:, None] + np.arange(_BLOCK), len(self.totals) - 1)
         samples = np.empty(len(places), np.int64)
         samples[order] = begins + (self.totals[rows] <= found[:, None]).sum(1)

@@ -145,6 +145,7 @@ def repeated_calls_read_their_inputs(case: Case, ragged: bool, device: str = "cp
         return case.function(*batches, **case.arguments(), **where)
 
     for batches in (inputs, others, inputs):
+        # Alone in a recorder, so that the call is not a repetition.
         expected = FunctionRecorder().run(call, batches)
         for _ in range(4):
             assert_equal(call(batches), expected)
@@ -294,7 +295,7 @@ def check_operator(case: Case, device: str = "cpu") -> None:
     """Check an operator on one case, like torch_ndd's own operators.
 
     Dense and ragged batches must equal the reference and the samples one by one, for every number of threads and evaluation mode; inputs and
-    arguments may be pending and keep their values, which repeated calls read anew; shape, dtype, layout and device are known at once; the kernel
+    arguments may be pending and keep their values, which repeated calls read again; shape, dtype, layout and device are known immediately; the kernel
     passes ``torch.library.opcheck``, and the call ``torch.compile(fullgraph=True)``; wrong names, types, numbers of inputs and samples, layouts and
     devices raise errors that name operator and argument. Raise AssertionError for whatever is wrong.
 

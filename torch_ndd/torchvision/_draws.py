@@ -40,6 +40,7 @@ class Draws:
         shape = (self.count, *more)
         total = math.prod(shape)
         # 32 random bits per number, which is more than torch.rand has in float32.
+        # In a graph the draw is an operator that runs each time; get_default_rng() would be called once, while tracing.
         words = compiled_draw(None, total) if torch.compiler.is_compiling() else get_default_rng().draw(total)
         return words.to(torch.float64).mul(2.0**-32).reshape(shape)
 
@@ -63,6 +64,7 @@ class Draws:
 
     def permutations(self, count: int) -> torch.Tensor:
         """Return permutations, int64 (N, count)."""
+        # Sorting uniform numbers gives each order the same probability.
         return self.unit(count).argsort(1)
 
     def normal(self, *more: int) -> torch.Tensor:
@@ -89,10 +91,12 @@ class Draws:
         d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
         c = 1.0 / (9.0 * d) ** 0.5
         numbers = torch.full((self.count, *more), -1.0, dtype=torch.float64)
+        # Bounded, because a graph cannot loop until all are accepted; 64 rounds leave one number in 10^83.
         for _ in range(64):  # each round accepts more than 95 %
             x, u = self.normal(*more), self.unit(*more)
             v = (1.0 + c * x) ** 3
             fits = (v > 0) & (torch.log1p(-u) < 0.5 * x * x + d - d * v + d * torch.log(v.clamp(min=1e-300)))
+            # Numbers that were accepted before keep their value: -1 marks the others.
             numbers = torch.where((numbers < 0) & fits, d * v, numbers)
             if not torch.compiler.is_compiling() and bool((numbers >= 0).all()):
                 break

@@ -86,9 +86,11 @@ class DataLoader(NddLoader):
                 raise TypeError(f"torchvision.DataLoader: {name} is not supported; {advice}")
         if batch_size is None:
             raise ValueError("torchvision.DataLoader: batch_size must be a number, because transforms run on whole batches")
+        # torch's default, None, means no shuffling; an iterable data set takes no order at all.
         arguments: dict[str, Any] = {"shuffle": bool(shuffle) if hasattr(dataset, "__getitem__") else shuffle, "pin_memory": pin_memory}
         arguments |= {"prefetch": prefetch, "device": device, "seed": seed, "drop_last": drop_last, **options}
         flat = flat_dataset(dataset, _as_native)
+        # Files of an ImageFolder are read by native threads; all other data sets call Python.
         if not isinstance(flat, ImageFolder):
             arguments |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
         # A data set of ours is wrapped, so that the loader passes ``unknown`` on to the translation.
@@ -98,6 +100,7 @@ class DataLoader(NddLoader):
 
 def _as_native(dataset: Any) -> Any:
     """Return torchvision's ``ImageFolder`` with the default loader as ours; any other data set unchanged."""
+    # By name, because importing torchvision.datasets takes long, and exactly: a subclass may override __getitem__.
     is_theirs = type(dataset).__module__.startswith("torchvision.datasets.") and type(dataset).__name__ == "ImageFolder"
     return ImageFolder._of(dataset) if is_theirs and getattr(dataset.loader, "__name__", "") == "default_loader" else dataset
 

@@ -47,6 +47,7 @@ def number(op: str, name: str, value: Any, batch_size: int | None) -> Any:
         raise TypeError(f"{op}: {name} must be a number, or a sequence or Batch with one per sample, got {type(value).__name__}")
     if value.dim() == 0:
         return value.item()
+    # A Batch of numbers may have the shape (N,) or (N, 1).
     flat = value.reshape(-1)
     if batch_size is None or len(flat) != batch_size:
         raise ValueError(f"{op}: {name} has {len(flat)} values for {'one sample' if batch_size is None else f'{batch_size} samples'}")
@@ -76,6 +77,7 @@ def numbers(op: str, name: str, value: Any, count: int, batch_size: int | None) 
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise TypeError(f"{op}: {name} should be a sequence of {count} numbers, got {value!r}")
     if len(value) == count and not any(isinstance(element, list | tuple) for element in value):
+        # Elements that are tensors are columns, with a number for each sample.
         return tuple(element if isinstance(element, int | float) else number(op, name, element, batch_size) for element in value)
     if batch_size is not None and len(value) == batch_size and all(isinstance(row, list | tuple) and len(row) == count for row in value):
         return numbers(op, name, torch.tensor([list(row) for row in value]), count, batch_size)

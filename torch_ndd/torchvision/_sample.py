@@ -40,6 +40,7 @@ def kind_of(inpt: Any) -> type:
     """Return the type that selects the kernel for a leaf: for a Batch, the type that its samples would have in torchvision."""
     if not isinstance(inpt, Batch):
         return type(inpt)
+    # A typed Batch knows the class of its samples; other Batches are judged by their layout.
     known = getattr(inpt, "_single", None)
     if known is not None:
         return known

@@ -40,6 +40,7 @@ def join_samples(name: str, samples: Sequence[Any], leaf: Any) -> Any:
     """
     first = samples[0]
     if not isinstance(first, torch.Tensor):
+        # Results that are not tensors, such as labels, stay as they were if nothing has changed them.
         return leaf if all(sample is leaf for sample in samples) else list(samples)
     kinds = {(type(sample), sample.dtype, sample.dim()) if isinstance(sample, torch.Tensor) else (type(sample), None, 0) for sample in samples}
     if len(kinds) > 1:
@@ -48,6 +49,7 @@ def join_samples(name: str, samples: Sequence[Any], leaf: Any) -> Any:
         return leaf  # common to all samples before, and unchanged
     layout = None
     values = [sample.as_subclass(torch.Tensor) for sample in samples]
+    # Images of torchvision have the channels first; the input's order is restored.
     if isinstance(first, single.Image | single.Video):
         layout = ("F" if first.dim() == 4 else "") + "CHW"
         if isinstance(leaf, Batch) and (leaf.layout or "").endswith("HWC"):
@@ -83,6 +85,7 @@ def call_per_sample(
         item = unflatten([sample_at(leaf, i) for leaf in leaves], spec)
         return flatten(function(*item) if has_several else function(item))
 
+    # `each` is `map`, or a map on several threads.
     results = list(each(call, range(batch_size)))
     if not results:
         return sample
@@ -114,6 +117,7 @@ def call_on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, 
         TypeError: an image or an encoded file as a Tensor beside a Batch.
     """
     leaves, spec = flatten(inputs)
+    # A Batch next to the Tensor decides: the sample is a batch, and only images must not be single.
     beside = next((leaf for leaf in leaves if isinstance(leaf, Batch)), None)
     if beside is not None:
         for leaf in leaves:
@@ -128,6 +132,7 @@ def call_on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, 
         if isinstance(leaf, NddTensor):
             batches.append(as_batch([leaf], layout=leaf.layout))
         elif isinstance(leaf, single.TVTensor):
+            # torchvision's objects become batches of one as well, so that all parts of the sample match.
             batches.append(join_samples(name, [leaf], None))
         else:
             batches.append(leaf)
@@ -137,6 +142,7 @@ def call_on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, 
     def take_first(value: Any) -> Any:
         if isinstance(value, Batch):
             original = originals.get(id(value))
+            # A leaf that came back unchanged is returned itself, with its identity and type.
             return original if original is not None else sample_at(value, 0) if tv_tensors.is_typed(value) else value.select(0)
         return value[0] if _is_pil_list(value) else value
 

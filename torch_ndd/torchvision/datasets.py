@@ -116,6 +116,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         endings = tuple(extensions or ())
         hidden = [name for name in subfolders(directory) if is_hidden(name) and name not in class_to_idx]
 
+        # Returns whether the walk goes into a folder, and records those that it skips.
         def enters(name: str) -> bool:
             if is_hidden(name):
                 hidden.append(name)
@@ -339,8 +340,10 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         if any(type(other) is not type(self) or other.transforms is not self.transforms or other.masks != self.masks for other in others):
             return None
         dataset, sets = copy.copy(self), (self, *others)
+        # Number of the first part of each data set among all parts.
         first = np.cumsum([0, *(len(part._parts) for part in sets)])
         dataset._parts = [part for member in sets for part in member._parts]
+        # Parts are numbered through all data sets.
         dataset._which = np.concatenate([member._which + begin for member, begin in zip(sets, first, strict=False)])
         dataset._numbers = np.concatenate([member._numbers for member in sets])
         dataset._length = len(dataset._numbers)

@@ -40,7 +40,7 @@ class Plain(Translation):
             return fit(extents, box=[size["max_height"], size["max_width"]])
         if keys >= {"height", "width"}:
             return [size["height"], size["width"]]
-        raise settings.unsupported("size", size)
+        raise settings.make_error("size", size)
 
     def crop(self, images: Batch) -> Batch:
         return _images.crop_center(images, *self.settings.pair("crop_size"), self.settings) if self.settings.crops else images
@@ -73,7 +73,7 @@ class RescaledFirst(Plain):
 
     def resize(self, images: Batch, size: Any) -> Batch:
         if self.dtype is torch.uint8:
-            raise self.settings.unsupported("dtype", self.dtype, "its images are resized as floats")
+            raise self.settings.make_error("dtype", self.dtype, "its images are resized as floats")
         values = cast(images, dtype=torch.float32)
         return super().resize(values * self.settings.factor if self.settings.rescales else values, size)
 
@@ -89,6 +89,7 @@ class ConvNext(Plain):
         side = self.settings.size["shortest_edge"]
         if side >= 384:
             return [side, side]
+        # int() as in transformers, which does not round here.
         return fit(extents, shortest=int(side / float(self.settings.get("crop_pct", 224 / 256))))
 
     def crop(self, images: Batch) -> Batch:
@@ -121,7 +122,7 @@ class Sam(Plain):
 
     def target_of(self, extents: torch.Tensor) -> Any:
         if "longest_edge" not in self.settings.size:
-            raise self.settings.unsupported("size", self.settings.size, "it must have longest_edge")
+            raise self.settings.make_error("size", self.settings.size, "it must have longest_edge")
         return fit(extents, longest=self.settings.size["longest_edge"], rounding="half_up")
 
 
@@ -131,7 +132,7 @@ class Dpt(Plain):
     def target_of(self, extents: torch.Tensor) -> Any:
         settings = self.settings
         if settings.pads:
-            raise settings.unsupported("do_pad", True)
+            raise settings.make_error("do_pad", True)
         multiple = int(settings.get("ensure_multiple_of", 1))
         target = torch.tensor(settings.pair("size"), dtype=torch.float64)
         scales = target / extents
@@ -158,13 +159,13 @@ class Pixtral(Plain):
         size, patch = self.settings.size, self.patch_size()
         longest = size.get("longest_edge", size.get("height"))
         if longest is None or ("width" in size and size["width"] != longest):
-            raise self.settings.unsupported("size", size, "it must have longest_edge, or equal height and width")
+            raise self.settings.make_error("size", size, "it must have longest_edge, or equal height and width")
         return fit(extents, longest=longest, multiple_of=patch, enlarge=False)
 
     def patch_size(self) -> int:
         height, width = self.settings.pair("patch_size")
         if height != width:
-            raise self.settings.unsupported("patch_size", (height, width), "patches must be square")
+            raise self.settings.make_error("patch_size", (height, width), "patches must be square")
         return height
 
     def count_tokens(self, extents: torch.Tensor) -> torch.Tensor:

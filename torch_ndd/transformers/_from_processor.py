@@ -98,6 +98,7 @@ def from_processor(
     if is_video_processor(processor):
         video = find_translation(processor, VIDEOS, _videos.PlainVideo, VIDEO_BACKENDS)
         if check:
+            # Checked without the options: device, dtype and packing change outputs that the processor has not.
             check_videos(processor, video(processor))
         return video(processor, **options)
     kind = find_translation(processor, TRANSLATIONS, _dense.Plain, IMAGE_BACKENDS)
@@ -147,10 +148,12 @@ def is_video_processor(processor: Any) -> bool:
 def find_translation(processor: Any, known: Mapping[str, Any], plain: Any, backends: set[str]) -> Any:
     """Return the translation of a processor's class, or of its first base class that has one; ``plain`` if no method of the backend is overridden."""
     defined: set[str] = set()
+    # A derived class is translated like its base only if it changes nothing in between.
     for base in type(processor).__mro__:
         if base_name(base) in known:
             return known[base_name(base)]
         if base.__name__ in backends:
+            # Methods that the class adds do not matter, unless the backend calls them by these names.
             overridden = {name for name in defined if callable(getattr(base, name, None))}
             break
         defined |= {name for name, value in vars(base).items() if callable(value) and not isinstance(value, type) and name not in HARMLESS}

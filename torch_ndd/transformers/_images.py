@@ -29,6 +29,7 @@ def decode(images: Any, settings: Settings, device: DeviceLike | None) -> Batch:
     """Return images as a batch ``HWC`` or ``CHW``, decoded if they are files, with the channels that the processor sees."""
     samples, _ = as_samples(images)
     if samples.ndim == 1 and samples.dtype is torch.uint8:
+        # From the headers: an image without alpha is converted by its decoder, which is faster.
         channels = peek_image_shape(samples, image_type=types.ANY_DATA).torch()[:, 2]
         has_alpha = bool(((channels == 2) | (channels == 4)).any())
         kind = types.RGB if settings.converts_to_rgb and not has_alpha else types.ANY_DATA
@@ -42,6 +43,7 @@ def convert_to_rgb(images: Batch) -> Batch:
     """Repeat gray as three channels, and blend images with alpha onto white in float32: ``c * a + 1 - a`` of values from 0 to 1."""
     axis = (images.layout or "HWC").index("C")
     counts = images.sample_shapes()[:, axis].tolist()
+    # Each number of channels has its own rule.
     if len(set(counts)) > 1:
         return as_batch([convert_to_rgb(images.select([k])).tensors[0] for k in range(len(counts))])
     if not counts or counts[0] == 3:
@@ -75,6 +77,7 @@ def normalize(images: Batch, settings: Settings, layout: str, dtype: torch.dtype
     mean, std = [0.0], [1.0]
     if dtype is not torch.uint8:
         if settings.normalizes:
+            # One multiplication instead of two: (x * factor - mean) / std is (x - mean / factor) / (std / factor).
             scale = 1 / settings.factor if settings.rescales else 1.0
             mean, std = [number * scale for number in settings.mean], [number * scale for number in settings.std]
         elif settings.rescales:

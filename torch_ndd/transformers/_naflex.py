@@ -48,6 +48,7 @@ class NaFlex:
             samples = decode_image(samples, output_type=types.RGB, device=options["device"])
         size = patches(samples, patch_size=self.patch_size, max_patches=self.max_seq_len, max_ratio=self.max_ratio)
         resized = resize(samples, size=size, rule="pillow", interp_type=INTERPOLATIONS[options["interpolation"]])
+        # Pixels from 0 to 255 are normalized in one pass, without a division before.
         mean, std = [255 * value for value in options["mean"]], [255 * value for value in options["std"]]
         pixels = crop_mirror_normalize(resized, mean=mean, std=std, dtype=options["dtype"], output_layout="HWC")
         tokens, grid = patchify(pixels, patch_size=self.patch_size, order="HWC")  # type: ignore[arg-type]

@@ -40,6 +40,7 @@ class Settings:
         value = self.get(name, {})
         if isinstance(value, int):
             return {"height": value, "width": value}
+        # Some versions have a class in place of the dict.
         pairs = value if isinstance(value, Mapping) else dict(value)
         return {key: int(side) for key, side in pairs.items() if side is not None}
 
@@ -47,10 +48,10 @@ class Settings:
         """Return height and width of a size that must have both."""
         sides = self.sides(name)
         if set(sides) != {"height", "width"}:
-            raise self.unsupported(name, sides, "it must have height and width")
+            raise self.make_error(name, sides, "it must have height and width")
         return sides["height"], sides["width"]
 
-    def unsupported(self, name: str, value: Any, reason: str = "") -> ValueError:
+    def make_error(self, name: str, value: Any, reason: str = "") -> ValueError:
         """Return the error about a setting that is not translated."""
         return ValueError(f"from_processor: {self.name} with {name}={value!r} is not supported{': ' + reason if reason else ''}")
 
@@ -61,5 +62,5 @@ class Settings:
     def _filter(self) -> int:
         number = int(self.get("resample", 2))
         if self.resizes and number not in FILTERS:
-            raise self.unsupported("resample", number, f"supported are {', '.join(f'{key} ({text})' for key, text in FILTER_NAMES.items())}")
+            raise self.make_error("resample", number, f"supported are {', '.join(f'{key} ({text})' for key, text in FILTER_NAMES.items())}")
         return number

@@ -56,9 +56,9 @@ class Whisper(Sound):
         self.window, self.hop = int(settings.get("n_fft", 400)), int(settings.get("hop_length", 160))
         self.bins, self.length = int(settings.get("feature_size", 80)), int(settings.get("n_samples", 480_000))
         if settings.get("dither", 0.0):
-            raise settings.unsupported("dither", processor.dither, "it adds noise")
+            raise settings.make_error("dither", processor.dither, "it adds noise")
         if self.length % self.hop:
-            raise settings.unsupported("chunk_length", settings.get("chunk_length", 30), f"its samples must be a multiple of {self.hop}")
+            raise settings.make_error("chunk_length", settings.get("chunk_length", 30), f"its samples must be a multiple of {self.hop}")
         self.steps = [
             f"pad or cut to {self.length / self.rate:g} s",
             f"power spectrogram: Hann window of {self.window}, step {self.hop}",
@@ -73,6 +73,7 @@ class Whisper(Sound):
         padded = slice(waveforms, start=0, shape=_images.as_sizes(computed[:, None]), axes=[0], out_of_bounds_policy="pad")  # type: ignore[arg-type]
         window = torch.hann_window(self.window).tolist()
         frames = {"nfft": self.window, "window_length": self.window, "window_step": self.hop, "window_fn": window}
+        # Whisper drops the last frame.
         spectra = spectrogram(padded, power=2, **frames).slice[:, :-1]  # type: ignore[arg-type]
         bands = mel_filter_bank(spectra, nfilter=self.bins, sample_rate=self.rate, freq_high=8000.0)
         levels = pad(to_decibels(bands, multiplier=1.0, reference=1.0, cutoff_db=-10.0), axes=[1], shape=[self.length // self.hop], fill_value=-10)
@@ -92,7 +93,7 @@ class SeamlessM4T(Sound):
         self.filters = torch.from_numpy(np.ascontiguousarray(processor.mel_filters, np.float64))
         self.window = torch.from_numpy(np.ascontiguousarray(processor.window, np.float64))
         if self.filters.shape[0] != BINS or len(self.window) != self.FRAME:
-            raise self.settings.unsupported(
+            raise self.settings.make_error(
                 "mel_filters", tuple(self.filters.shape), f"they must have {BINS} frequencies, the window {self.FRAME} values"
             )
         self.steps = [

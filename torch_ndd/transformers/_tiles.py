@@ -3,7 +3,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ def regroup(images: Batch, counts: Sequence[int]) -> Batch:
     """Return images of equal shape as one sample for each group: ragged (n, ...), in the same memory."""
     shape = images.buffer.shape[1:]
     table = torch.tensor([[count, *shape] for count in counts], dtype=torch.int64).reshape(len(counts), 1 + len(shape))
+    # The tiles of an image follow one another in the buffer already, so that only the shapes change.
     return new_batch(images.buffer.reshape(-1), table, None, fence(images, ALL_SAMPLES)).densify()
 
 
@@ -33,10 +34,18 @@ def join(parts: Sequence[Any]) -> Batch:
     return as_batch(list(parts))
 
 
+def check_counts(images: Batch, counts: Iterable[Any]) -> list[int]:
+    """Return the numbers of images of the samples. Raise ValueError unless they add up to the batch."""
+    numbers = [int(count) for count in counts]
+    if sum(numbers) != images.batch_size:
+        raise ValueError(f"from_processor: counts={numbers!r:.200} are not those of {images.batch_size} images")
+    return numbers
+
+
 def require_no_crop(translation: Translation) -> None:
     """Raise ValueError for a processor of tiles that crops them."""
     if translation.settings.crops:
-        raise translation.settings.unsupported("do_center_crop", True, "tiles are not cropped")
+        raise translation.settings.make_error("do_center_crop", True, "tiles are not cropped")
 
 
 class LlavaNext(Translation):
@@ -49,7 +58,7 @@ class LlavaNext(Translation):
         side = crop.get("height") or size.get("height") or size.get("shortest_edge")
         whole = size.get("height") or size.get("shortest_edge")
         if not side or side != whole or size.get("width", whole) != whole:
-            raise settings.unsupported("size", size, f"the tile and the whole image must have equal sides; crop_size is {crop}")
+            raise settings.make_error("size", size, f"the tile and the whole image must have equal sides; crop_size is {crop}")
         return int(side)
 
     @property
@@ -70,6 +79,7 @@ class LlavaNext(Translation):
         extents = _images.extents_of(images)
         whole = _images.resize_to(images, [self.tile, self.tile], self.settings)
         pictures = self.cut(images, extents, counts)
+        # The whole image is the first tile.
         groups = [[whole.tensors[k], *picture] for k, picture in enumerate(pictures)]
         prepared = self.normalize(join([tile for group in groups for tile in group]))
         nested = regroup(prepared, [len(group) for group in groups])
@@ -113,6 +123,7 @@ class LlavaNext(Translation):
     def center(self, pictures: Batch, sizes: torch.Tensor, canvases: torch.Tensor, fill: Sequence[float] = (0.0,)) -> Batch:
         """Place pictures in the center of their canvases."""
         axes = list(_images.image_axes("from_processor", pictures))
+        # Before the picture, by half of the padding; an odd pixel comes behind it.
         start, shape = _images.as_sizes(-((canvases - sizes) // 2)), _images.as_sizes(canvases)
         return slices.slice(pictures, start=start, shape=shape, axes=axes, out_of_bounds_policy="pad", fill_values=list(fill))  # type: ignore[arg-type]
 
@@ -123,7 +134,7 @@ class LlavaNext(Translation):
         settings = self.settings
         if not self.divides and not (settings.resizes and ("height" in settings.size or settings.crops)):
             reason = f"canvases must consist of tiles of {self.tile} pixels unless tiles are resized and cropped to one size"
-            raise settings.unsupported("image_grid_pinpoints", self.canvases, reason)
+            raise settings.make_error("image_grid_pinpoints", self.canvases, reason)
         return [f"the whole image and its tiles of {self.tile} pixels on one of {len(self.canvases)} canvases ({self.describe_filter()})"]
 
 
@@ -131,9 +142,7 @@ class LlavaOneVision(LlavaNext):
     """LLaVA-OneVision: as LLaVA-NeXT for one image in a sample; several are padded to squares, one tile each."""
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
-        numbers = [1] * images.batch_size if counts is None else [int(count) for count in counts]
-        if sum(numbers) != images.batch_size:
-            raise ValueError(f"from_processor: counts={numbers!r:.200} are not those of {images.batch_size} images")
+        numbers = check_counts(images, [1] * images.batch_size if counts is None else counts)
         several = [number > 1 for number in numbers for _ in range(number)]
         single = [k for k, flag in enumerate(several) if not flag]
         extents = _images.extents_of(images)
@@ -147,6 +156,7 @@ class LlavaOneVision(LlavaNext):
             places = [k for k, flag in enumerate(several) if flag]
             sizes = extents[places]
             squares = sizes.amax(1, keepdim=True).expand(-1, 2)
+            # The color of the mean becomes zero when it is normalized.
             background = [float(int(mean * 255)) for mean in self.settings.mean]
             padded = self.center(images.select(places), sizes, squares, background)
             for place, tile in zip(places, self.resize(padded, [self.tile, self.tile]).tensors, strict=True):
@@ -218,11 +228,10 @@ class Idefics3(Translation):
         return {**outputs, **(info if return_row_col_info or self.settings.get("return_row_col_info", False) else {})}
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
-        numbers = [images.batch_size] if counts is None else [int(count) for count in counts]
-        if sum(numbers) != images.batch_size:
-            raise ValueError(f"from_processor: counts={numbers!r:.200} are not those of {images.batch_size} images")
+        numbers = check_counts(images, [images.batch_size] if counts is None else counts)
         side = self.tile
         first, second = (torch.tensor(list(sizes)) for sizes in zip(*self.sizes(_images.extents_of(images)), strict=True))
+        # Two resizes, as in the processor: one from the first size differs in its pixels.
         resized = self.resize(images, _images.as_sizes(first))
         rows, columns, groups = [], [], []
         if self.settings.get("do_image_splitting", True):
@@ -261,7 +270,7 @@ class Idefics3(Translation):
         require_no_crop(self)
         longest = self.settings.size.get("longest_edge")
         if longest is None:
-            raise self.settings.unsupported("size", self.settings.size, "it must have longest_edge")
+            raise self.settings.make_error("size", self.settings.size, "it must have longest_edge")
         return [f"resize the longer side to {longest}, cut tiles of {self.tile} pixels and the whole image ({self.describe_filter()})"]
 
 
@@ -271,6 +280,7 @@ def _idefics_sizes(height: int, width: int, longest: int | None, tile: int) -> t
         aspect = width / height
         if width >= height:
             width, height = longest, int(longest / aspect)
+            # Even, as the processor makes it.
             height = max(1, height + height % 2)
         else:
             height, width = longest, int(longest * aspect)

@@ -37,7 +37,7 @@ class QwenPatches(Translation):
         """Return the smallest and the largest area, which have the names of edges."""
         size = self.settings.size
         if not size.get("shortest_edge") or not size.get("longest_edge"):
-            raise self.settings.unsupported("size", size, "it must have shortest_edge and longest_edge, which are areas")
+            raise self.settings.make_error("size", size, "it must have shortest_edge and longest_edge, which are areas")
         return size["shortest_edge"], size["longest_edge"]
 
     def cut(self, images: Batch, temporal: int) -> tuple[Batch, Batch]:

@@ -27,6 +27,7 @@ class Translation:
     def __init__(self, processor: Any, device: DeviceLike | None = None, dtype: torch.dtype | None = None, packed: bool = False) -> None:
         self.settings = Settings(processor)
         self.device, self.dtype, self.packed = device, dtype, packed
+        # Computed here, because describing raises for settings that are not translated.
         self.steps = [*self.describe_input(), *self.describe(), *self.describe_output()]
 
     def __call__(self, images: Any, *, counts: Any = None) -> dict[str, Any]:

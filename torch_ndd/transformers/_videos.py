@@ -47,13 +47,16 @@ class Video(Translation):
         return self.choose_frames(total, count)
 
     def count_frames(self, total: int, rate: float, fps: float | None, num_frames: int | None) -> int:
-        number = num_frames if num_frames is not None else self.settings.get("num_frames", None)
-        rate_wanted = fps if fps is not None else self.settings.get("fps", None)
-        if num_frames is None and fps is not None:
-            number = None
+        number, rate_wanted = self.wanted_frames(fps, num_frames)
         if number is None and rate_wanted is not None:
             number = int(total / rate * rate_wanted)
         return total if number is None else int(number)
+
+    def wanted_frames(self, fps: float | None, num_frames: int | None) -> tuple[int | None, float | None]:
+        """Return the number of frames and the rate to use: those of the call, else those of the settings."""
+        # A rate given at the call also precedes a number in the settings.
+        number = num_frames if num_frames is not None else (None if fps is not None else self.settings.get("num_frames", None))
+        return number, fps if fps is not None else self.settings.get("fps", None)
 
     def choose_frames(self, total: int, count: int) -> list[int]:
         return torch.arange(0, total, total / count).int().tolist()
@@ -105,8 +108,7 @@ class QwenVideo(QwenPatches, Video):
         return {"pixel_values_videos": tokens.packed().values, "video_grid_thw": _images.as_numbers(grid.torch())}
 
     def count_frames(self, total: int, rate: float, fps: float | None, num_frames: int | None) -> int:
-        number = num_frames if num_frames is not None else (None if fps is not None else self.settings.get("num_frames", None))
-        rate_wanted = fps if fps is not None else self.settings.get("fps", None)
+        number, rate_wanted = self.wanted_frames(fps, num_frames)
         if number is not None:
             return round(number / self.temporal) * self.temporal
         if rate_wanted is None:
@@ -137,9 +139,8 @@ class Qwen3Video(QwenVideo):
         return budget(extents, multiple_of=self.factor, min_pixels=low, max_pixels=high, frames=frames, temporal=self.temporal).torch()
 
     def count_frames(self, total: int, rate: float, fps: float | None, num_frames: int | None) -> int:
-        number = num_frames if num_frames is not None else (None if fps is not None else self.settings.get("num_frames", None))
+        number, rate_wanted = self.wanted_frames(fps, num_frames)
         least, most = int(self.settings.get("min_frames", 4)), int(self.settings.get("max_frames", 768))
-        rate_wanted = fps if fps is not None else self.settings.get("fps", None)
         if number is None and rate_wanted is not None:
             return min(max(int(total / rate * rate_wanted), least), most, total)
         return int(number) if number is not None else min(max(total, least), most)

@@ -88,20 +88,24 @@ class Checkpoint:
         """
         if name is not None and (not name or name.startswith(_ANONYMOUS)):
             raise ValueError(f'the name of an operator in a checkpoint must not be empty nor begin with "{_ANONYMOUS}", got {name!r}')
+        # An operator may be registered again, with an equal name or without one: the program then need not remember its key.
         known = next((key for key, registered in self._ops.items() if registered is op), None)
         if known is not None:
             if name is not None and name != known:
                 raise RuntimeError(f"the operator is registered in this checkpoint as {known!r}; it cannot be {name!r} as well")
             return known
+        # Without a name the key is the position, so that the same program registers its operators under the same keys after a restart.
         key = f"{_ANONYMOUS}{len(self._ops)}" if name is None else name
         if key in self._ops:
             before, after = type(self._ops[key]).__qualname__, type(op).__qualname__
+            # The object of a restarted loop may replace its predecessor; one of another class cannot have its state.
             if type(self._ops[key]) is not type(op):
                 raise TypeError(f"Cannot replace operator {key!r} of type {before!r} with one of type {after!r}")
         elif self._complete:
             raise RuntimeError(f"the checkpoint is completed: {key!r} comes too late; clear() begins a new one")
         elif self._loaded and key not in self._states:
             raise KeyError(f"Loaded checkpoint has no state for {key!r}; it has {sorted(self._states)}")
+        # Before _enable_checkpointing, so that an operator of the wrong type stays as it was.
         if key in self._dirty:
             self._check_type(key, op)
         if (enable := getattr(op, "_enable_checkpointing", None)) is not None:
@@ -200,6 +204,7 @@ class Checkpoint:
         Processes that save at the same time write a file each; a file is complete whenever it can be seen, and never overwritten.
         """
         text, family = self.serialize(), _Family(pattern)
+        # The folder is listed for the first file only. Later numbers follow, and existing files are skipped.
         number = family.highest() + 1 if self._next is None else self._next
         while True:
             path = family.path(number)
@@ -254,9 +259,11 @@ class _Family:
 
     def highest(self) -> int:
         """Return the largest number of an existing file, -1 if there is none."""
+        # The number may have any format, so that its text is found by formatting a mark that no path can contain.
         before, after = self._pattern.format(seq=_Mark()).split(_Mark.text)
         folder, prefix = os.path.split(before)
         rest = after.split(os.sep, 1)
+        # Spaces for formats that pad with them; more digits than the format has match as well.
         name = re.compile(re.escape(prefix) + r"\s*(\d+)" + re.escape(rest[0]))
         try:
             found = (name.fullmatch(entry) for entry in os.listdir(folder or "."))

@@ -39,6 +39,7 @@ class EvalMode(enum.IntEnum):
         return _local.mode
 
     def __enter__(self) -> "EvalMode":
+        # A member may be entered several times, by nested blocks, so that the mode to return to cannot be an attribute of it.
         _local.modes.append(_local.mode)
         _local.mode = self
         return self
@@ -96,6 +97,7 @@ class EvalContext:
         if thread_pool is not None and not isinstance(thread_pool, ThreadPool):
             raise TypeError(f"EvalContext: thread_pool must be a ThreadPool, got {thread_pool!r}")
         new_stream = stream(stream=cuda_stream, device_id=device_id)
+        # A stream determines the GPU, also for a context that was given no device.
         if new_stream is not None:
             device_id = new_stream.device_id
         self._device = Device.current() if device_id is None else Device("gpu", device_id)
@@ -103,6 +105,7 @@ class EvalContext:
             raise ValueError(f"Device ID clash: the thread pool belongs to GPU {thread_pool.device_id}, the context to {self.device_id}")
         self._pool = ThreadPool(num_threads, device_id=self.device_id) if num_threads is not None else thread_pool
         self._stream = new_stream
+        # A stream set for the thread is used, and otherwise a new one: contexts run side by side unless the program wants them in one order.
         if new_stream is None and self.device_id is not None:
             self._stream = streams.find_set_stream(self.device_id) or Stream(device_id=self.device_id)
         self._is_default = False
@@ -138,6 +141,7 @@ class EvalContext:
     @property
     def cuda_stream(self) -> Stream | None:
         """Stream of GPU operators; None if the context is for the CPU only."""
+        # The program may set another stream for the thread at any time, which applies to its default context.
         if self._is_default and self.device_id is not None:
             return streams.thread_stream(self.device_id)
         return self._stream
@@ -151,6 +155,7 @@ class EvalContext:
     def default() -> "EvalContext":
         """Return the context of the calling thread for its current device when none is entered."""
         device_id = Device.current().device_id
+        # By GPU, because the current device of a thread may change.
         found = _local.defaults.get(device_id)
         if found is None:
             found = _local.defaults[device_id] = _new_default(device_id)
@@ -174,16 +179,19 @@ class EvalContext:
     def evaluate_all(self) -> None:
         """Wait for the work of all calls in this context whose results are in use. Raise the first error that was not raised yet."""
         self._run_invocations()
+        # In the order of the calls, so that the first error is the one that eager code would have raised.
         for call in sorted(self._calls, key=lambda call: call.number):
             call.wait_for_news()
 
     def _run_invocations(self) -> None:
+        # Emptied first: a call that fails is not repeated, and one that registers another does so for the next time.
         registered, self._registered = self._registered, []
         for reference in registered:
             if (invocation := reference()) is not None:
                 invocation.run(self)
 
     def __enter__(self) -> "EvalContext":
+        # The lock is reentrant for the thread that has entered the context.
         if not self._lock.acquire(blocking=False):
             raise RuntimeError("An EvalContext cannot be active in two threads simultaneously.")
         try:
@@ -200,6 +208,7 @@ class EvalContext:
         if self._depth == 0:
             raise RuntimeError("EvalContext: exit without enter")
         try:
+            # Only the outermost exit runs them, and an error in the block would hide behind one of theirs.
             if self._depth == 1 and error[:1] in ((), (None,)):
                 self._run_invocations()
         finally:
@@ -214,6 +223,7 @@ class EvalContext:
 
 
 def _new_default(device_id: int | None) -> EvalContext:
+    # Without __init__, which would create a stream and look for devices; the stream of a default context is found at each use.
     new = EvalContext.__new__(EvalContext)
     new._device, new._pool, new._stream, new._is_default, new._calls = new_device(device_id), None, None, True, _local.calls
     new._prepare()
@@ -221,12 +231,14 @@ def _new_default(device_id: int | None) -> EvalContext:
 
 
 def _enter_pool() -> None:
+    # The native library starts the tasks of this thread's kernels in this pool.
     pool = streams.local.entered[-1]._pool if streams.local.entered else None
     native.pool_enter(None if pool is None else pool._handle)
 
 
 def register(call: Any) -> None:
     """Make the current context's :meth:`EvalContext.evaluate_all` wait for a call, as long as its result is in use."""
+    # Weak and by id: calls are numerous, and one whose result was dropped must not keep its memory.
     (streams.local.entered[-1]._calls if streams.local.entered else _local.calls)[id(call)] = call
 
 

@@ -30,6 +30,7 @@ class Stream:
     def __init__(self, *, stream: Any = create_new, device_id: int | None = None) -> None:
         if stream is None:
             raise ValueError("Stream: stream must not be None; leave it out for a new stream")
+        # Before the question whether there is a GPU, so that a wrong argument raises the same error on every machine.
         known = None if stream is self.create_new else _handle_and_device(stream)
         if (problem := cuda_problem()) is not None:
             raise RuntimeError(f"Stream: no GPU can be used: {problem}")
@@ -43,6 +44,7 @@ class Stream:
             if found is None:  # the CPU is the current device
                 found = torch.cuda.current_device()
         self._device_id = found
+        # Keeps the stream of another library from being destroyed.
         self._owner = stream
         if known is None:
             self._torch = torch.cuda.Stream(found)
@@ -97,6 +99,7 @@ def _handle_and_device(stream: Any) -> tuple[int, int | None]:
         return stream.cuda_stream, stream.device_index
     protocol: Any = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
+        # A method today; in early versions of the protocol it was a property.
         pair: Any = protocol() if callable(protocol) else protocol
         found = getattr(stream, "device_id", None)
         return int(pair[1]), found if isinstance(found, int) and found >= 0 else None

@@ -29,6 +29,7 @@ def cuda_problem() -> str | None:
         return None
     if torch.version.cuda is None:
         return f"the installed torch {torch.__version__} is a build without CUDA"
+    # Initialization fails with the driver's reason, which is_available() hides.
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
@@ -66,6 +67,7 @@ class Device:
     def __init__(self, name: str, device_id: int | None = None) -> None:
         if not isinstance(name, str):
             raise TypeError(f"the name of a Device must be a str, got {name!r}")
+        # "cuda" is torch's name, and "gpu" that of the operators.
         kind, colon, number = name.partition(":")
         if kind not in ("cpu", "gpu", "cuda"):
             raise ValueError(f'Invalid device type "{kind}": it must be "cpu", "gpu" or "cuda"')
@@ -127,6 +129,7 @@ class Device:
 
     def __exit__(self, *error: object) -> None:
         _, guard = _local.stack.pop()
+        # A forked child inherits the entered devices, and CUDA's functions would raise in it.
         if guard is not None and not torch.cuda._is_in_bad_fork():
             guard.__exit__(None, None, None)
 
@@ -165,6 +168,7 @@ def new_device(device_id: int | None) -> Device:
     """Return a Device that is known to exist; None means the CPU."""
     if device_id is None:
         return Device.CPU
+    # Without __init__, which would ask CUDA whether the GPU exists.
     new = Device.__new__(Device)
     new.device_type, new.device_id = "gpu", device_id
     return new
@@ -197,6 +201,7 @@ def device(obj: DeviceLike | None, id: int | None = None) -> Device | None:
     if obj is None:
         return None
     if isinstance(obj, str):
+        # The most frequent argument needs no parsing.
         return Device.CPU if obj == "cpu" and id is None else Device(obj, id)
     if not isinstance(obj, Device | torch.device):
         raise TypeError(f"Cannot convert {type(obj)} to Device")
@@ -211,6 +216,7 @@ def device(obj: DeviceLike | None, id: int | None = None) -> Device | None:
 
 def torch_device(device_: DeviceLike) -> torch.device:
     """Return the torch device of a name, a ``Device`` or a torch device. Raise :func:`device`'s errors, RuntimeError without a usable GPU."""
+    # Devices that torch knows without CUDA.
     if isinstance(device_, torch.device) and device_.type in ("cpu", "meta"):
         return device_ if device_.type == "meta" else CPU
     if device_ is None:

@@ -24,6 +24,7 @@ def _default_threads() -> int:
 
 def available_cpus() -> int:
     """Return this process's share of the CPUs."""
+    # The affinity mask counts: containers and schedulers restrict it.
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, cpus // _processes_here())
 
@@ -31,6 +32,7 @@ def available_cpus() -> int:
 def _processes_here() -> int:
     """Return how many processes share the CPUs: those started by torchrun and similar launchers on this machine, times the DataLoader's workers."""
     text, worker = os.environ.get("LOCAL_WORLD_SIZE", ""), get_worker_info()
+    # The larger of the two, because share_cpus() may count the same processes as the launcher does.
     ranks = int(text) if text.isdecimal() else 1
     return max(1, ranks, _Threads.sharing) * (1 if worker is None else worker.num_workers)
 
@@ -38,12 +40,14 @@ def _processes_here() -> int:
 def check_threads(number: Any, least: int = 1) -> int:
     """Return ``number`` as an int. Raise TypeError or ValueError unless it is a sensible number of threads."""
     try:
+        # True is an index, but a number of threads it is not.
         if isinstance(number, bool):
             raise TypeError
         count = operator.index(number)
     except TypeError:
         raise TypeError(f"the number of threads must be an int, got {number!r}") from None
     cpus = os.cpu_count() or 1
+    # More would exhaust the limits of the system long before it helped.
     if not least <= count <= 100 * cpus:
         raise ValueError(f"the number of threads must be from {least} to {100 * cpus} (100 for each CPU), got {count}")
     return count
@@ -65,6 +69,7 @@ class ThreadPool:
     """
 
     def __init__(self, num_threads: int | None = None, *, device_id: int | None = -1) -> None:
+        # A pool of its own may have no threads: the thread that waits for a result then does the work.
         self._num_threads = get_num_threads() if num_threads is None else check_threads(num_threads, 0)
         self._device_id = _gpu_or_none(device_id)
         self._handle = native.pool_make(self._num_threads)

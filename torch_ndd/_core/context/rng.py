@@ -43,6 +43,7 @@ class RNGState:
         if found is None:
             raise ValueError(f"{format_value(text)} is not a valid state of an RNG; it has the form Philox_<16 hex>_<16 hex>:<16 hex>_<0 to 3>")
         self._key, sequence, counter, phase = (int(group, 16) for group in found.groups())
+        # The sequence is the upper half of the 128-bit counter, as in NVIDIA's format of the state.
         self._position = 4 * (sequence << 64 | counter) + phase  # in words
         self._text = _text(self._key, self._position)
 
@@ -70,6 +71,7 @@ _DEFAULT = torch.tensor(0)
 
 @torch.library.impl("ndd::draw", "CompositeExplicitAutograd", lib=_library)
 def _(generator: torch.Tensor, count: int) -> torch.Tensor:
+    # 0 is the generator of the thread that runs the graph, which differs from the one that traced it.
     number = int(generator)
     rng = get_default_rng() if number == 0 else _generators.get(number)
     if rng is None:
@@ -138,6 +140,7 @@ class RNG:
 
     def _fill(self, address: int, count: int) -> None:
         with self._lock:
+            # Only the position is reserved under the lock.
             key, (block, phase) = self._key, divmod(self._position, 4)
             self._position = (self._position + count) % _PERIOD
         # Outside the lock: a counter-based generator computes any position independently.
@@ -145,6 +148,7 @@ class RNG:
 
     def at(self, position: int) -> "RNG":
         """Return a generator of the same sequence at another position."""
+        # A seed of 0 saves the system's random bits.
         rng = RNG(0)
         rng._key, rng._position = self._key, position % _PERIOD
         return rng
@@ -215,6 +219,7 @@ class RNG:
         self.set_state(value)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # A pickled copy continues at the same position, with a lock and a token of its own.
         return RNG, (None, str(self.state))
 
     def __repr__(self) -> str:
@@ -249,6 +254,7 @@ def get_default_rng() -> RNG:
     True
     """
     rng = _default.rng
+    # The generator of a forked child would repeat the numbers of its parent.
     if rng is None or _default.process != _process:
         rng = _default.rng = _fresh(rng)
         _default.process = _process
@@ -270,7 +276,9 @@ def _fresh(inherited: RNG | None) -> RNG:
     # Only the main thread of a worker runs the data set; other threads are the program's.
     worker = get_worker_info() if threading.current_thread() is threading.main_thread() else None
     if worker is not None:
+        # The seed of set_seed() in the parent still has an effect: each worker mixes it with its own.
         return RNG(worker.seed ^ (inherited._key if inherited is not None and _default.seeded else 0))
+    # In a forked process that is not a worker, a chosen seed is kept: the program asked for these numbers.
     return inherited if inherited is not None and _default.seeded else RNG()
 
 

@@ -69,6 +69,7 @@ def set_default_stream(cuda_stream: Any, /, device_id: int | None = None) -> Non
         _default_streams.pop(device, None)
     else:
         _default_streams[device] = new_stream
+    # Threads notice by the count that their own stream is from before the change.
     _default_changes[device] = _default_changes.get(device, 0) + 1
 
 
@@ -114,6 +115,7 @@ def get_current_stream() -> Stream | None:
 
 def find_set_stream(device_id: int) -> Stream | None:
     """Return the stream set for the thread or the process; None if none is set."""
+    # What the thread has set precedes what the process has.
     return local.streams.get(device_id) or _default_streams.get(device_id)
 
 

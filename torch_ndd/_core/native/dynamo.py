@@ -47,6 +47,7 @@ def disable(function: F, reason: str) -> F:
     >>> disable(lambda x: x + 1, "it is short")(2)
     3
     """
+    # The function in a list, because the compiler may be imported after others have taken the wrapper.
     chosen: list[Callable[..., Any]] = [function]
     _run_when_imported(lambda: chosen.__setitem__(0, torch.compiler.disable(function, reason=reason)))
 
@@ -58,6 +59,7 @@ def disable(function: F, reason: str) -> F:
 
 
 def _run_when_imported(action: Callable[[], Any]) -> None:
+    # The finder is there as long as the compiler is not imported.
     if _finder in sys.meta_path:
         _deferred.append(action)
     else:
@@ -78,6 +80,7 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._loader.exec_module(module)
+        # From here on functions are registered immediately.
         if _finder in sys.meta_path:
             sys.meta_path.remove(_finder)
         while _deferred:
@@ -90,6 +93,7 @@ class _Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != _COMPILER:
             return None
+        # Only the loader is replaced, so that the module's file, its cache and its package stay those of the ordinary import.
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(fullname, path, target)) is not None:
                 if spec.loader is not None:

@@ -43,6 +43,7 @@ def kernel(name: str, writes: Sequence[int] = (-2,)) -> Any:
             )
         types[position] = types[position].replace("Tensor", f"Tensor({chr(97 + letter)}!)")
     schema = f"{name}({', '.join(f'{kind} p{k}' for k, kind in enumerate(types))}) -> ()"
+    # The same schema again is harmless, for example when an extension is reloaded.
     if _schemas.setdefault(name, schema) != schema:
         raise ImportError(f"torch_ndd: operator ndd::{name} is already defined as {_schemas[name]}; choose another name")
     if not hasattr(torch.ops.ndd, name):  # a notebook may run a cell again
@@ -53,6 +54,7 @@ def kernel(name: str, writes: Sequence[int] = (-2,)) -> Any:
 
 def parameters(name: str) -> list[str]:
     """Return the types of a kernel's parameters, as schema types."""
+    # One schema serves both devices, so that Python code need not distinguish them.
     signatures = {KERNELS[name, backend] for backend in ("CPU", "CUDA") if (name, backend) in KERNELS}
     if len(signatures) != 1:
         found = " and ".join(f"({types})" for types in sorted(signatures)) or "none"

@@ -97,6 +97,7 @@ def _allocate_pinned(shape: tuple[int, ...] | list[int], dtype: torch.dtype, siz
     """Return pinned memory if buffers of this size go to a GPU; None if there is none left."""
     if size_class(size) not in pinned_sizes:
         return None
+    # Torch's own allocator keeps pinned memory, since pinning takes longer than the copy that it speeds up.
     try:
         return torch.empty(shape, dtype=dtype, device="cpu", pin_memory=True)
     except RuntimeError:
@@ -108,10 +109,12 @@ def allocate_samples(shapes: torch.Tensor, dtype: torch.dtype, device: torch.dev
     """Return the buffer of a batch with these shapes, int64 (N, ndim), and the shapes; dense and None if they are equal."""
     if torch.compiler.is_compiling():
         return torch.ops.ndd.empty_packed(shapes, dtype, device), shapes
+    # The kernel that counts the elements takes rows one after the other.
     if not shapes.is_contiguous():
         shapes = shapes.contiguous()
     count, ndim = shapes.shape
     elements = _count_elements(shapes.data_ptr(), count, ndim)
+    # Equal shapes make a dense batch, also where the program could not know it before.
     if elements == _EQUAL:
         return empty([count, *shapes[0].tolist()], dtype, device), None
     return empty([volume(shapes, dtype.itemsize) if elements == _TOO_MANY else elements], dtype, device), shapes
@@ -148,6 +151,7 @@ _library.define("empty_equal(SymInt[] shape, Tensor extents, ScalarType dtype, D
 
 @torch.library.impl("ndd::empty_equal", "CompositeExplicitAutograd", lib=_library)
 def _(shape: list[int], extents: torch.Tensor, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    # A batch without samples has no extents at all.
     distinct = set(extents.tolist()) or {0}
     if len(distinct) > 1:
         raise RuntimeError(f"a compiled graph takes samples with equal numbers of channels, got {sorted(distinct)}")

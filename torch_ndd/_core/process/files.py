@@ -31,6 +31,7 @@ def open_regular(path: Path, *, dir_fd: int | None = None, follow: bool = True) 
     # Without O_NONBLOCK opening a pipe waits for its writer; for files it makes no difference.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     descriptor = os.open(path, flags, dir_fd=dir_fd)
+    # Checked after opening, and on the descriptor: between a check of the path and its opening another process could replace the file.
     try:
         _check_regular(os.fstat(descriptor), path)
         return open(descriptor, "rb")
@@ -74,7 +75,9 @@ def whole_file(path: Path, *, dir_fd: int | None = None, unfinished_dir_fd: int 
     """
     name = os.fsdecode(path)
     with contextlib.suppress(FileNotFoundError):
+        # A pipe or a device of this name must not be replaced by a file.
         _check_regular(os.stat(path, dir_fd=dir_fd), path)
+    # Hidden, so that a listing of data files does not show it, and random, so that two writers do not meet.
     unfinished = f".{secrets.token_hex(8)}.part"
     if unfinished_dir_fd is None:
         unfinished, unfinished_dir_fd = os.path.join(os.path.dirname(name), unfinished), dir_fd
@@ -83,6 +86,7 @@ def whole_file(path: Path, *, dir_fd: int | None = None, unfinished_dir_fd: int 
         with open(os.open(unfinished, flags, 0o666, dir_fd=unfinished_dir_fd), "wb") as file:
             yield file
             file.flush()
+            # Before the renaming: otherwise a crash could leave an empty file under the final name.
             os.fsync(file.fileno())
         if replace or not _link_new(unfinished, name, unfinished_dir_fd, dir_fd):
             os.replace(unfinished, name, src_dir_fd=unfinished_dir_fd, dst_dir_fd=dir_fd)
@@ -92,6 +96,7 @@ def whole_file(path: Path, *, dir_fd: int | None = None, unfinished_dir_fd: int 
             raise
         raise OSError(error.errno, error.strerror, name) from None  # the error of a full disk has no file name
     finally:
+        # After a renaming there is nothing left under this name.
         with contextlib.suppress(OSError):
             os.unlink(unfinished, dir_fd=unfinished_dir_fd)
 
@@ -105,6 +110,7 @@ def write_whole(path: Path, content: bytes | str, **options: Any) -> None:
 def _link_new(unfinished: str, name: str, unfinished_dir_fd: int | None, dir_fd: int | None) -> bool:
     """Give a file its name unless it is taken; return False if the file system has no links and the name is free."""
     try:
+        # Unlike a renaming, a link fails if the name is taken.
         os.link(unfinished, name, src_dir_fd=unfinished_dir_fd, dst_dir_fd=dir_fd, follow_symlinks=False)
     except OSError as error:
         if error.errno not in _NO_LINKS or _exists(name, dir_fd):

@@ -16,6 +16,7 @@ def new_lock() -> threading.Lock:
     The state that it guards must be usable in the child at any moment: assign whole values, or drop incomplete changes in the child.
     """
     lock = threading.Lock()
+    # Weak, because locks belong to objects that come and go.
     _locks[id(lock)] = lock
     return lock
 

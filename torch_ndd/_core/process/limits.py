@@ -28,6 +28,7 @@ def limit(op: str, name: str, value: Any, default: int) -> int:
         text = os.environ.get(variable)
         if not text:
             return default
+        # int() would also accept underscores and a sign.
         if not text.strip().isdecimal():
             raise ValueError(f"the environment variable {variable} must be a whole number, got {text!r}")
         source, value = f"the environment variable {variable}", int(text)

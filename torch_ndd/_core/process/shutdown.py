@@ -17,6 +17,7 @@ def park_daemon() -> None:
     torch unregisters the operators before that, and a thread that is ended inside torch's C++ code aborts the process.
     """
     if threading.current_thread().daemon:
+        # An event that is never set.
         threading.Event().wait()
 
 

@@ -26,8 +26,10 @@ class WeakValues(Generic[T]):
         references = self._references
         references[key] = weakref.ref(value)
         if len(references) > self._room:
+            # A copy of the items, since other threads may add entries.
             for gone in [key for key, reference in list(references.items()) if reference() is None]:
                 references.pop(gone, None)
+            # The next search comes when the entries have doubled, so that its cost per entry is constant.
             self._room = max(_FEW, 2 * len(references))
 
     def get(self, key: int) -> T | None:

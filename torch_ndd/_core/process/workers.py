@@ -68,6 +68,7 @@ def _work(gone: "SimpleQueue[Any]") -> None:
 def _start_janitor() -> None:
     global _janitor, _process, _gone
     if _process != os.getpid():  # a forked child has no threads, and its parent's threads were waiting at the queue
+        # The first process keeps the queue of the import, which may have actions already.
         gone: SimpleQueue[Any] = SimpleQueue() if _process else _gone
         thread = threading.Thread(target=_work, args=[gone], name="torch_ndd janitor", daemon=True)
         try:
@@ -148,6 +149,7 @@ class Workers(Executor):
                 self._queue.put(call)
             needs_thread = len(self._threads) < min(self.max_workers, self._open)
         if ended:
+            # At the end of the program the main thread may still be in exit functions that need the result.
             if not ending or threading.current_thread() is not threading.main_thread():
                 raise RuntimeError(f"{self._name}: the program ends" if ending else f"{self._name}: its threads have ended")
             call.run()
@@ -175,6 +177,7 @@ class Workers(Executor):
         if cancel_futures:
             while (call := self._waiting_call()) is not None:
                 call.future.cancel()
+        # One None is enough for all threads.
         self._queue.put(None)
         if wait:
             for thread in list(self._threads):

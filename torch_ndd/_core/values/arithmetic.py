@@ -136,6 +136,7 @@ class Arithmetic(Operand):
 
 def arithmetic(operation: str, *operands: Any) -> Any:
     """Compute ``operation`` on operands, at least one of which is a Tensor or a Batch; see :func:`torch_ndd.ops.math.arithmetic.arithmetic`."""
+    # Looked up once: in a graph it is a constant, and outside it costs a call.
     compiling = torch.compiler.is_compiling()
     if not compiling and (recorder := loop.recorder) is not None:
         return recorder.call("arithmetic", _perform, (operation, *operands), {}, False)
@@ -163,6 +164,7 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     # The result is made like the first operand, unless only another has a type of its own, and like a Batch if there is one.
     like, layout, ragged, external = first, None, False, False
     for value in values:
+        # A plain Operand is a number or an array; the result should have the type that the program works with.
         if type(like) is Operand:
             like = value
         if value._layout is not None:
@@ -184,6 +186,7 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     if compiling:
         _kernel(*arguments)
         return like._result(out, shapes, layout, None, fixed)
+    # The first operand's sources come before those of others; an operand of other kind than the result cannot have them.
     if (sources := like.sources) is UNKNOWN and like is not first:
         sources = _sources_of(values, like._is_batch)
     if target == CPU:
@@ -219,6 +222,7 @@ def _buffers(values: Sequence[Any]) -> list[torch.Tensor | None]:
     """Return values and shapes of three operands, as the kernel takes them."""
     buffers: list[torch.Tensor | None] = []
     for value in values:
+        # The kernel takes batches only: a Tensor is one of a single sample, which is broadcast.
         if value._is_batch:
             buffers += value.buffer, value.ragged_shapes
         else:
@@ -238,11 +242,13 @@ def _to_operand(value: Any, compiling: bool) -> Any:
     if kind in _DTYPES:
         if compiling:
             return _constant(torch.full((), value, dtype=_DTYPES[kind]))
+        # Numbers of a program recur in every iteration, and their tensors are kept. True and 1 are equal too, so that the key has the type.
         key = (kind, value if value else repr(value))  # 0.0 and -0.0 are equal
         operand = _numbers.get(key)
         if operand is None:
             if kind is int and not -(2**31) <= value < 2**31:
                 raise OverflowError(f"arithmetic: {value} is out of range for int32.")
+            # A program that counts up would fill the memory.
             if len(_numbers) > 1000:
                 _numbers.clear()
             operand = _numbers[key] = _constant(torch.tensor(value, dtype=_DTYPES[kind]))
@@ -282,6 +288,7 @@ def _refuse(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> A
 def _on_one_device(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], torch.device]:
     """Move numbers and lists to the device of the other operands."""
     target = next(value.buffer.device for value in values if value.buffer.device.type != "cpu")
+    # Numbers and lists have no device of their own; arrays and tensors do, and moving those silently would hide slow code.
     for operand, value in zip(operands, values, strict=True):
         if value.buffer.device != target and not isinstance(operand, int | float | list | tuple | range):
             raise ValueError(f"{label(operation)}: Cannot mix GPU and CPU inputs.")
@@ -310,6 +317,7 @@ def _number_on_gpu(number: Any, operand: Operand, target: torch.device) -> Opera
 
 
 def _common_layout(operation: str, left: str | None, right: str) -> str:
+    # Layouts match from their ends, like the extents in broadcasting: "C" fits "HWC".
     if left is None or right.endswith(left):
         return right
     if left.endswith(right):
@@ -326,6 +334,7 @@ def _broadcast_shape(operation: str, values: Sequence[Any]) -> list[int]:
             if size is not None and size != shape[0]:
                 raise _wrong_size(operation, size, shape[0])
             size, shape = shape[0], shape[1:]
+        # The usual case, equal shapes, is found without a loop.
         if shape and shape != extents:
             extents = _broadcast_extents(operation, extents, shape) if extents else shape
     return [1 if size is None else size, *extents]
@@ -353,6 +362,7 @@ def _allocate_ragged(operation: str, values: Sequence[Any], computation: Computa
     for value in batches:
         if value.batch_size != size:
             raise _wrong_size(operation, size, value.batch_size)
+    # Numbers do not change the shapes, so that the result shares them and need not look at each sample.
     if len(batches) == 1 and all(value is batches[0] or not value.buffer.shape for value in values):
         value = batches[0]
         return output(native.empty, value.buffer.shape, computation.out, device), value.ragged_shapes, value.shared_extents
@@ -388,6 +398,7 @@ def _shape_rows(value: Any, size: int, ndim: int) -> torch.Tensor:
     if value._is_batch and value.ragged_shapes is not None:
         return torch.nn.functional.pad(value.ragged_shapes, (ndim - value.ragged_shapes.shape[1], 0), value=1)
     shape = value.buffer.shape[1:] if value._is_batch else value.buffer.shape
+    # One row that is repeated without memory.
     return torch.tensor([[1] * (ndim - len(shape)) + list(shape)], dtype=torch.int64).expand(size, ndim)
 
 

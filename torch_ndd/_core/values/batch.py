@@ -56,6 +56,7 @@ class Batch(Arithmetic):
         if tensors is None:
             raise ValueError("Batch: the argument 'tensors' is missing")
         result = (batch if copy else as_batch)(tensors, dtype, device, layout)
+        # A class with two constructors: the functions create, and their result becomes this object.
         self.__dict__.update({**result.__dict__, "_samples": None})
 
     # --- shapes ---
@@ -71,6 +72,7 @@ class Batch(Arithmetic):
         if self.ragged_shapes is None:
             return [tuple(self.buffer.shape[1:])] * self.buffer.shape[0]
         rows = [tuple(row) for row in self.ragged_shapes.tolist()]
+        # The shapes of a compiled graph are data; a shared extent in their place avoids a recompilation.
         if self.shared_extents is not None and torch.compiler.is_compiling():  # a constant in the graph, which need not be read
             rows = [tuple(n if known is None else known for n, known in zip(row, self.shared_extents, strict=True)) for row in rows]
         return rows
@@ -88,6 +90,7 @@ class Batch(Arithmetic):
             return extent
         if torch.compiler.is_compiling() or not len(self.ragged_shapes):
             return None
+        # NumPy, because torch takes several microseconds for each of these operations.
         column = self.ragged_shapes.numpy()[:, axis]
         return int(column[0]) if (column == column[0]).all() else None
 
@@ -110,6 +113,7 @@ class Batch(Arithmetic):
         assert self.ragged_shapes is not None
         offsets = self.__dict__.get("_begins")
         if offsets is None:
+            # Once per batch: the samples of a ragged batch are usually taken one after the other.
             offsets = self.__dict__["_begins"] = [0, *self.ragged_shapes.prod(1).cumsum(0).tolist()]
         return offsets
 
@@ -164,13 +168,16 @@ class Batch(Arithmetic):
             return self
         if not keys:
             keys = range(0)
+        # Consecutive samples are consecutive in the buffer as well and need no copy.
         if isinstance(keys, range) and (keys.step == 1 or len(keys) == 1):
+            # The samples have other numbers here than in the pending work: readers of the part wait for all of it.
             first, last, pending = keys.start, keys.start + len(keys), fence(self, ALL_SAMPLES)
             if self.ragged_shapes is None:
                 result = new_batch(self.buffer[first:last], None, self._layout, pending, self.caller_owned)
             else:
                 begins = self._offsets()
                 values = self.buffer[begins[first] : begins[last]]
+                # Some samples of a ragged batch may have equal shapes.
                 result = new_batch(values, self.ragged_shapes[first:last], self._layout, pending, self.caller_owned, self.shared_extents).densify()
         else:
             index = torch.tensor(keys, dtype=torch.int64)
@@ -196,6 +203,7 @@ class Batch(Arithmetic):
     def copy_values(self) -> "Batch":
         self = self.settle()
         values = self.buffer
+        # A kernel orders the copy after the pending work without waiting here.
         if self.pending is None:
             return self.with_buffer(empty(values.shape, values.dtype, values.device).copy_(values), None)
         result = self.with_buffer(output(empty, values.shape, values.dtype, values.device), None)
@@ -208,8 +216,10 @@ class Batch(Arithmetic):
         return result
 
     def nth(self, i: int) -> Tensor:
+        # In a graph the sample is an operation on the batch, and a cache of objects would not outlive the trace.
         if torch.compiler.is_compiling() and self.ragged_shapes is None:
             return new_tensor(self.settle().buffer[i], self._layout)
+        # Each sample exists once, so that b.tensors[0] is b.tensors[0].
         samples = self._samples
         if samples is None:
             samples = list[Tensor | None]([None] * self.batch_size)
@@ -279,12 +289,14 @@ class Batch(Arithmetic):
         self = self.settle()
         layout = "N" + (self._layout or "") if self._layout or self.ndim == 0 else None
         if self.ragged_shapes is None:
+            # All samples in one array are the buffer.
             return new_tensor(self.buffer, layout, self.pending, ALL_SAMPLES, self.caller_owned)
         if not pad and self.batch_size:
             error = ValueError(
                 f"The batch has a non-uniform shape {shapes_text(self.shape)}: pad=True pads the samples with zeros, .padded() also returns their "
                 "lengths, .nested() keeps them as they are"
             )
+            # The caller's memory may change before the error would be raised, and graphs have no late errors.
             if not lazily or self.caller_owned or torch.compiler.is_compiling():
                 raise error
             return unusable(error, self.dtype, self.ndim + 1, layout, self.device)
@@ -307,6 +319,7 @@ class Batch(Arithmetic):
         >>> values.torch().tolist(), lengths.torch().tolist(), mask.torch().tolist()
         ([[1, 2], [3, -1]], [[2], [1]], [[True, True], [True, False]])
         """
+        # The kernel takes the value as float32.
         if not isinstance(value, int | float) or (value == value and float(np.float32(value)) != value):
             raise ValueError(f"padded: value must be a number that float32 holds exactly, got {value!r}")
         values, extents, device = self.stack(True, float(value)), self.sample_shapes(), self.buffer.device
@@ -363,6 +376,7 @@ class Batch(Arithmetic):
         if takes_all(keys):
             return self
         self = self.settle()
+        # Also checks the keys.
         varying = has_varying(keys, self.batch_size)
         keys = plain_keys(keys, self.ndim, "sample", RuntimeError)
         layout = remaining_layout(self._layout, keys)
@@ -375,6 +389,7 @@ class Batch(Arithmetic):
             view = part.view(values, 1)
             if view is not None and torch.compiler.is_compiling():
                 return new_batch(view.contiguous(), None, layout)
+            # A part of the caller's memory is copied, because the caller may overwrite it.
             if view is not None and view.is_contiguous() and not self.caller_owned:
                 result = new_batch(view, None, layout, self.pending)
             else:
@@ -445,6 +460,7 @@ class Batch(Arithmetic):
             raise ValueError(f"Batch: {len(sources)} sources and the extents {fixed!r:.100} do not fit {size} samples with {ndim} dimensions")
         Operand.__init__(self, values, check_layout("Batch", state["layout"], ndim), None, False)
         self.ragged_shapes, self._samples, self.sources = shapes, None, sources
+        # A file may claim any extents, and a graph would trust them.
         self.shared_extents = None if shapes is None else confirm_extents(fixed, shapes.tolist())
 
     def __repr__(self) -> str:
@@ -463,6 +479,7 @@ def new_batch(
     fixed: Fixed | None = None,
 ) -> Batch:
     """Create a Batch over values and shapes that are valid; ``fixed`` are the extents that ragged samples share."""
+    # Without __init__, which converts: this runs once per result.
     result = Batch.__new__(Batch)
     result.buffer = values
     result.ragged_shapes = shapes
@@ -493,6 +510,7 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
         return new_batch(empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
     fixed: Any = tuple([extent if known else None for extent, known in zip(shape, plain, strict=True)])
     if torch.compiler.is_compiling():
+        # Channels that only the samples determine: a graph takes equal ones, so that the result stays dense.
         unknown = [k for k, extent in enumerate(shape) if isinstance(extent, torch.Tensor)]
         if layout is not None and len(unknown) == 1 and layout[unknown[0]] == "C":
             sizes = [batch_size, *(-1 if isinstance(extent, torch.Tensor) else extent for extent in shape)]
@@ -501,6 +519,7 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
         return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, fixed)
     rows = np.empty((batch_size, len(shape)), np.int64)
     for k, extent in enumerate(shape):
+        # An extent of 2**63 does not fit the table, which would raise OverflowError.
         if not isinstance(extent, torch.Tensor) and extent >= 2**63:
             raise MemoryError(f"not enough memory for an output with an extent of {extent}")
         rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
@@ -522,6 +541,7 @@ def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, lay
     """Create a Batch with its own memory. See :func:`as_batch`."""
     tensors = unwrap(tensors)
     result = _create(tensors, dtype, device, layout, share=False)
+    # What was converted from Python numbers is new already.
     return result.copy_values() if result.caller_owned or result is tensors or isinstance(tensors, Batch | Samples | Tensor) else result
 
 
@@ -559,10 +579,13 @@ def _create(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | N
         array = as_tensor(tensors)
         if array.ndim == 0:
             raise ValueError("Cannot create a batch from a scalar")
+        # A Tensor that is one sample of pending work becomes a batch whose samples have other numbers there.
         pending = array.pending if array.pending is None or array._sample == ALL_SAMPLES else fence(array, array._sample)
+        # The first letter names the dimension that becomes the batch.
         split = new_batch(array.buffer, None, (array.layout or "N")[1:] or None, pending, array.caller_owned)
         return _convert(split, dtype, device, layout)
     samples = list(tensors)
+    # Without samples there is nothing to take the type from.
     if not samples:
         if dtype is None:
             raise ValueError("Element type must be specified when creating an empty batch: pass dtype=")
@@ -598,9 +621,11 @@ def _convert(result: Batch, dtype: Any, device: DeviceLike | None, layout: str |
     if target != result.dtype:
         result = result.settle()
         result = result.with_buffer(*convert_values(result, result.buffer, result.ragged_shapes, SAME_SAMPLE, target))
+    # A new object, because the given batch keeps its layout.
     if layout is not None and check_layout("batch", layout, result.ndim) != result.layout:
         result = result.with_buffer(result.buffer, result.pending, result.caller_owned)  # torch 2.11 cannot trace copy.copy
         result._layout = layout or None
+        # The layout says which axis has the channels, whose number graphs may rely on.
         if result.ragged_shapes is not None and not torch.compiler.is_compiling():
             result.shared_extents = merge_extents(result.shared_extents, find_lasting_extents(result.ragged_shapes.tolist(), result._layout))
     return result

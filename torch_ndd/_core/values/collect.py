@@ -30,6 +30,7 @@ def fence(source: Operand, sample: int) -> Pending | None:
     pending = source.pending
     if pending is None or pending.stays or torch.compiler.is_compiling():
         return pending
+    # A kernel that copies nothing but depends on the source.
     nothing = torch.empty((1, 0), dtype=torch.uint8)
     return run(pack, ([], nothing, None), [(source, sample)], nothing)
 
@@ -41,6 +42,7 @@ def collect(
 
     The first sample determines dtype and device by default. ``share``: use the samples' memory if they are contiguous.
     """
+    # The usual lists of arrays are checked for a common type once, not array by array.
     tensors = _import_arrays(samples) if dtype is None and device is None else None
     tensors = tensors or _convert(samples, dtype, device)
     first = tensors[0]
@@ -54,12 +56,14 @@ def collect(
         extents = [part.shape for part in parts]
         shapes, fixed = torch.tensor(extents, dtype=torch.int64), find_lasting_extents(extents, layout)
         shape = [volume(shapes, first.itemsize)]
+    # Samples that adjoin in one storage, such as consecutive ones of another batch, are a batch already.
     if share and not torch.compiler.is_compiling() and all(tensor.pending is None for tensor in tensors) and _are_adjoining(parts):
         strides = torch.empty(shape, device="meta").stride()
         return parts[0].as_strided(shape, strides), shapes, layout, None, any(tensor.caller_owned for tensor in tensors), fixed, sources
     out = empty(shape, first.dtype, parts[0].device)
     if out.device.type == "cpu" and not torch.compiler.is_compiling():
         return out, shapes, layout, run(pack, (parts, out, shapes), [(tensor, tensor._sample) for tensor in tensors], out), False, fixed, sources
+    # On a GPU, or in a graph, where torch orders the work.
     torch.cat([tensor.wait().reshape(-1) for tensor in tensors], out=out.view(-1))
     return out, shapes, layout, None, False, fixed, sources
 

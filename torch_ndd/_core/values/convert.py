@@ -23,9 +23,11 @@ def saturate(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         return torch.from_numpy(_saturate_array(values.cpu(), dtype)).to(values.device)
     limits = torch.iinfo(dtype)
     if not values.dtype.is_floating_point:
+        # Every integer type but uint64 fits int64, where clamping is exact.
         return values.to(torch.int64).clamp(limits.min, limits.max).to(dtype)
     rounded = _round(values)
     whole = torch.nan_to_num(rounded, nan=float(limits.min)).clamp(float(limits.min), min(float(limits.max), _BELOW_2_63))
+    # The upper limit of int64 is not a float, and is chosen by comparison.
     return torch.where(rounded >= float(limits.max), limits.max, whole.to(torch.int64)).to(dtype)
 
 

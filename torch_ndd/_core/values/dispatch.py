@@ -32,6 +32,7 @@ def submit(
     if pools.unsettled:
         pools.settle()
     mode = EvalMode.sync_cpu if external else current_mode()
+    # On the CPU the two synchronous modes are one.
     level = 3 if mode >= EvalMode.sync_cpu else mode
     try:
         if reads:

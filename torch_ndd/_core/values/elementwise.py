@@ -79,6 +79,7 @@ def find_computation(operation: str, dtypes: Sequence[torch.dtype]) -> Computati
     """Return the computation for operands of these dtypes. Raise RuntimeError if the operation does not support them."""
     key = (operation, *dtypes)
     computation = _computations.get(key)
+    # Deriving takes longer than many a kernel.
     if computation is None:
         computation = _computations[key] = _derive_computation(operation, dtypes)
     return computation
@@ -112,6 +113,7 @@ def _where_greater(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _clamp(value: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
+    # In this order NaN passes, as in the kernel.
     limited = torch.where(value < low, low, value)
     return torch.where(limited > high, high, limited)
 
@@ -162,6 +164,7 @@ def _formula(name: str, dtype: torch.dtype, dtypes: Sequence[torch.dtype]) -> Fo
     if name in ("lshift", "rshift"):
         if dtype.itemsize < 4:
             computed = torch.int32
+        # Modulo 32 or 64, as in the kernel, which computes narrow types in int32.
         count = 63 if dtype.itemsize == 8 else 31
         return lambda a, b: function(a.to(computed), b.to(computed) & count).to(out)
     return lambda *operands: function(*(operand.to(computed) for operand in operands)).to(out)

@@ -23,6 +23,7 @@ def find_lasting_extents(shapes: Sequence[Sequence[int]], layout: str | None) ->
     extents: list[int | None] = [None] * ndim
     for axis in range(ndim - 1, 0, -1) if layout is None else [axis for axis, letter in enumerate(layout[:ndim]) if letter == "C"]:
         extent = shapes[0][axis]
+        # Without a layout the axes are looked at from the last one on, up to the first that is long or differs.
         if any(shape[axis] != extent for shape in shapes) or (layout is None and extent > _MAX_UNNAMED):
             break
         extents[axis] = extent

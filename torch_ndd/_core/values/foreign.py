@@ -22,6 +22,7 @@ def import_values(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
     """Return the values and whether the memory is the caller's, which may be overwritten at any time. ``wide``: keep the width of Python numbers."""
     if isinstance(data, torch.Tensor):
         return from_torch(data)
+    # NumPy's numbers are also Python's in part: np.float64 is a float.
     if isinstance(data, np.ndarray):
         return from_numpy(data)
     if is_python(data):
@@ -78,6 +79,7 @@ def from_numpy(array: np.ndarray) -> tuple[torch.Tensor, bool]:
 
 def from_python(data: Any, wide: bool = False) -> torch.Tensor:
     """Convert numbers and nested lists to int32, uint32 if necessary, float32 or bool, or as ``wide`` as in NumPy. Raise OverflowError beyond."""
+    # NumPy would convert the elements one number at a time.
     if isinstance(data, list | tuple) and any(isinstance(element, Operand | torch.Tensor) for element in data):
         if any(_on_gpu(element) for element in data):
             return torch.stack([element.wait() if isinstance(element, Operand) else torch.as_tensor(element) for element in data])
@@ -142,9 +144,11 @@ def _from_producer(data: Any) -> tuple[torch.Tensor, bool]:
     if kind not in (_CPU, _CUDA, _PINNED):
         raise ValueError(f"Unsupported device type {kind} of a {type(data).__name__}: a Tensor is in memory of the CPU or of an NVIDIA GPU")
     if kind != _PINNED and hasattr(data, "__dlpack__"):
+        # Pinned memory goes another way, since torch does not import it through DLPack.
         try:
             values, read_only = _from_dlpack(data, kind)
             tensor, shared = from_torch(values)
+            # Torch has no read-only tensors.
             return (tensor.clone(), False) if read_only and shared else (tensor, shared)
         except (BufferError, TypeError):
             if not hasattr(data, "__array__") and not hasattr(data, "__cuda_array_interface__"):

@@ -48,6 +48,7 @@ def _unwrap_key(key: Any) -> Any:
         return key
     if type(key) is slice:
         bounds = (key.start, key.stop, key.step)
+        # Without a pipeline's values a slice is kept, because a new one costs as much as the rest.
         return key if all(type(bound) in PLAIN_BOUNDS for bound in bounds) else slice(*map(unwrap, bounds))
     return unwrap(key)
 
@@ -192,6 +193,7 @@ def _range(size: torch.Tensor, key: slice) -> tuple[torch.Tensor, torch.Tensor, 
         first = _within(_count_from_start(size, key.start), -back, size - back)
     if key.stop is not None:
         last = _within(_count_from_start(size, key.stop), -back, size - back)
+    # The number of steps from first to last, rounded up: `step - sign` is the largest remainder.
     extent = (last - first + step - sign).div(step, rounding_mode="trunc").clamp(min=0)
     return torch.where(extent > 0, first, 0), step, extent
 
@@ -204,6 +206,7 @@ def _within(position: torch.Tensor, low: Any, high: torch.Tensor) -> torch.Tenso
 def _count_from_start(size: torch.Tensor, position: Any) -> torch.Tensor:
     """Return positions counted from the start, converting those that count from the end."""
     if isinstance(position, int):
+        # Python accepts any integer as a bound; in int64 it would overflow.
         position = min(max(position, -_FAR), _FAR)
         return size + position if position < 0 else torch.full_like(size, position)
     return torch.where(position < 0, position + size, position)

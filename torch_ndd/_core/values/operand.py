@@ -225,6 +225,7 @@ def unwrap(value: Any) -> Any:
     if isinstance(value, PipelineValue):
         return value._operand()
     kind = type(value)
+    # By name, so that NVIDIA's package need not be imported.
     if kind.__name__ in _NAMES and kind.__module__.startswith(_NVIDIA):
         assert _importer is not None
         return _importer(value)

@@ -68,10 +68,12 @@ def nest(values: torch.Tensor, shapes: torch.Tensor | None, ndim: int) -> torch.
     if ndim == 0:
         raise ValueError("nested: samples without dimensions cannot be nested; use .torch()")
     if shapes is None:
+        # Equal shapes: the offsets are multiples of the extent.
         size, extent = values.shape[:2]
         return torch.nested.nested_tensor_from_jagged(values.flatten(0, 1), torch.arange(size + 1, device=values.device) * extent)
     ragged = [axis for axis in range(ndim) if len(shapes) and bool((shapes[:, axis] != shapes[0, axis]).any())]
     samples = [part.view(shape) for part, shape in zip(values.split(shapes.prod(1).tolist()), shapes.tolist(), strict=True)]
+    # The jagged layout has a single ragged dimension.
     if len(ragged) > 1:
         return torch.nested.nested_tensor(samples, layout=torch.strided)
     axis = ragged[0] if ragged else 0
@@ -81,6 +83,7 @@ def nest(values: torch.Tensor, shapes: torch.Tensor | None, ndim: int) -> torch.
         _offsets[shapes] = offsets
     outer = shapes[0, :axis].tolist() if len(shapes) else [0] * axis
     inner = shapes[0, axis + 1 :].tolist() if len(shapes) else [0] * (ndim - 1 - axis)
+    # Samples follow one another in the buffer, which is their concatenation if the ragged dimension is the outermost.
     joined = values.view(*outer, -1, *inner) if all(extent == 1 for extent in outer) and 0 not in inner else torch.cat(samples, axis)
     return torch.nested.nested_tensor_from_jagged(joined, offsets, jagged_dim=axis + 1)
 

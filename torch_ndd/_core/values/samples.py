@@ -71,6 +71,7 @@ class Samples(Sequence[Tensor], Generic[BatchT]):
         return self._owner.nth(self._indices[sample_index(key, len(self))])
 
     def __contains__(self, value: Any) -> bool:
+        # By identity: == of Tensors is elementwise.
         return any(sample is value for sample in self)
 
     def tolist(self) -> list[Tensor]:
@@ -99,6 +100,7 @@ class SampleSlicer(Generic[BatchT]):
     def __getitem__(self, key: Any) -> BatchT:
         keys = as_keys(key)
         if (recorder := loop.recorder) is not None and not torch.compiler.is_compiling():
+            # A loop records keys that are the same in each iteration.
             plain = [_plain(part) for part in keys]
             if None not in plain:
                 return recorder.call("Batch.slice", _perform, (self._owner, plain), {}, False)

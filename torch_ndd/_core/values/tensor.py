@@ -42,6 +42,7 @@ class Tensor(Arithmetic):
         if data is None:
             raise ValueError("Tensor: the argument 'data' is missing")
         original, data = data, unwrap(data)
+        # A tensor list of a pipeline is stacked; a Batch raises below, with advice.
         if data is not original and data._is_batch:
             data = data.stack(lazily=False)
         if isinstance(data, Tensor):
@@ -58,6 +59,7 @@ class Tensor(Arithmetic):
         if device is not None and (target := torch_device(device)) != self.buffer.device:
             self.buffer, self.pending = copy_to_device(self.buffer, self.pending, self.caller_owned, target)
             self.caller_owned = False
+        # Anything else was copied by its conversion.
         if copy and (self.caller_owned or isinstance(data, Tensor)):
             result = self.copy_values()
             self.buffer, self.pending, self._sample, self.caller_owned = result.buffer, result.pending, 0, False

@@ -56,12 +56,14 @@ def convert(function: Any) -> Any:
     if kind is functools.partial:
         converted = convert(function.func)
         return function if converted is function.func else functools.partial(converted, *function.args, **function.keywords)
+    # Methods of lists, dicts and sets are builtins: changing one of them in a branch would reach the other branch.
     if kind is types.BuiltinFunctionType or kind is types.MethodWrapperType:
         refuse_mutation(function)
         return _convert_arguments(function) if any(function is builtin for builtin in _HIGHER_ORDER) else function
     if isinstance(function, type):
         return _convert_arguments(function) if any(function is builtin for builtin in _HIGHER_ORDER) else function
     call = getattr(kind, "__call__", None)  # noqa: B004
+    # An object whose class defines __call__ in Python; types.MethodType binds the converted function to it.
     if isinstance(call, types.FunctionType) and not hasattr(function, _MARK):
         converted = _convert_function(call)
         return function if converted is call else types.MethodType(converted, function)
@@ -85,16 +87,17 @@ def do_not_convert(func: F) -> F:
     """
     if hasattr(func, "_is_pipeline_def"):
         raise ValueError("do_not_convert cannot be used on a pipeline definition: leave out enable_conditionals instead")
+    # A function of its own, so that the mark does not appear on the original, which others may use.
     if isinstance(func, types.FunctionType):
-        unconverted = _with_code(func, func.__code__, func.__closure__)
+        keep_unconverted = _with_code(func, func.__code__, func.__closure__)
     else:
 
-        def unconverted(*args: Any, **kwargs: Any) -> Any:
+        def keep_unconverted(*args: Any, **kwargs: Any) -> Any:
             return func(*args, **kwargs)
 
-        functools.update_wrapper(unconverted, func)
-    setattr(unconverted, _MARK, True)
-    return unconverted  # type: ignore[return-value]
+        functools.update_wrapper(keep_unconverted, func)
+    setattr(keep_unconverted, _MARK, True)
+    return keep_unconverted  # type: ignore[return-value]
 
 
 def _convert_function(function: types.FunctionType) -> types.FunctionType:
@@ -104,11 +107,13 @@ def _convert_function(function: types.FunctionType) -> types.FunctionType:
     marks = function.__dict__
     if _MARK in marks or _CONVERTED in marks or "_is_pipeline_def" in marks:
         return function
+    # Generators and coroutines are suspended inside branches; their bodies run when the scope is another one.
     if function.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         return function
     code = _convert_code(function.__code__.co_filename, function.__code__, _Owner(function))
     if code is None:
         return function
+    # The rewritten code has the free variables of the original plus the runtime, in an order of its own: pass cells by name.
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells[_rewrite.RUNTIME] = _RUNTIME
     converted = _with_code(function, code, tuple(cells[name] for name in code.co_freevars))
@@ -144,10 +149,12 @@ class _Owner:
 @functools.lru_cache(maxsize=4096)
 def _convert_code(filename: str, code: types.CodeType, owner: _Owner) -> types.CodeType | None:
     """Return the code of the rewritten function; None if its source is not found."""
+    # Drop the reference: a cached function would never be freed, nor would anything that its closure holds.
     function, owner.function = owner.function, None  # type: ignore[assignment]  # the cache keeps its arguments alive
     try:
         tree = _rewrite.rewrite(definition_of(function), _class_name(function), code.co_freevars)
         with warnings.catch_warnings():
+            # The source was compiled before; its warnings were shown then.
             warnings.simplefilter("ignore")
             compiled = compile(ast.fix_missing_locations(tree), filename, "exec", code.co_flags & _FUTURE_FLAGS, dont_inherit=True)
         converted = _innermost(compiled, _rewrite.depth(_class_name(function)))
@@ -162,12 +169,14 @@ def _convert_code(filename: str, code: types.CodeType, owner: _Owner) -> types.C
             error,
         )
         return None
+    # Tracebacks and the default names of operators show the original name.
     converted = converted.replace(co_name=code.co_name)
     return converted.replace(co_qualname=code.co_qualname) if sys.version_info >= (3, 11) else converted
 
 
 def _innermost(code: types.CodeType, depth: int) -> types.CodeType:
     for _ in range(depth):
+        # Each wrapper, a class body or the factory, has the code of the next one among its constants.
         code = next(constant for constant in code.co_consts if isinstance(constant, types.CodeType))
     return code
 

@@ -42,6 +42,7 @@ class _Merge(Operation):
             raise RuntimeError(
                 f"{self.title}: the branches gave {first.batch_size} and {second.batch_size} samples, but received {sizes[0]} and {sizes[1]}"
             )
+        # The dtype of an empty batch means nothing, so it takes no part in the comparison below.
         if not second.batch_size:
             return (first,)
         if not first.batch_size:
@@ -71,6 +72,7 @@ def interleave(first: Batch, second: Batch, truth: np.ndarray) -> Batch:
         shapes[side] = batch.sample_shapes().numpy()
     out = empty_packed(torch.from_numpy(shapes), dtype, device, layout, find_lasting_extents(shapes.tolist(), layout))
     sides = iter(_samples(first)), iter(_samples(second))
+    # Samples of each side come in their order; the truth values tell from which side to take the next one.
     parts = [next(sides[0] if which else sides[1]) for which in truth.tolist()]
     if device.type == "cpu":
         out.pending = run(pack, (parts, out.buffer, out.ragged_shapes), [(first, ALL_SAMPLES), (second, ALL_SAMPLES)], out.buffer)
@@ -150,6 +152,7 @@ def split(node: DataNode, condition: DataNode) -> list[DataNode]:
         output_device=node.device,
     )
     for part in parts:
+        # A part has the type of the whole, which arithmetic and indexing check at definition.
         part.ndim, part.dtype, part.layout = node.ndim, node.dtype, node.layout
     return parts
 

@@ -40,6 +40,7 @@ def rewrite(definition: Definition, class_name: str | None, free: Sequence[str])
     else:
         _remove_defaults(function.args)
         function.body = rewriter.visit(function.body)
+        # A lambda is an expression, which the factory returns.
         body = [ast.Return(function)]
     factory = _parse_at(f"def {RUNTIME}factory({', '.join([*free, RUNTIME])}): pass", function)[0]
     assert isinstance(factory, ast.FunctionDef)
@@ -184,6 +185,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def function(self, function: ast.FunctionDef) -> ast.FunctionDef:
         """Rewrite the function, and remove the parts that are evaluated at its definition: decorators, defaults, annotations."""
+        # A function returns from a branch if a return depends on a node, directly or because a jump that does leaves a loop around it.
         loops = any(isinstance(node, ast.For | ast.While) and self._jumps(node) for node in _walk(function.body))
         returns = any(isinstance(node, ast.Return) for node in _walk(function.body))
         if _contains_in_if(function.body, (ast.Return,), _SCOPES) or (loops and returns):
@@ -194,6 +196,7 @@ class _Rewriter(ast.NodeTransformer):
         if hasattr(function, "type_params"):
             function.type_params = []  # type: ignore[attr-defined]
         _remove_defaults(function.args)
+        # A docstring must stay the first statement.
         documented = function.body[:1] if ast.get_docstring(function, clean=False) is not None else []
         body = self._rewrite_block(function.body[len(documented) :])
         if self._frame is not None:
@@ -214,11 +217,13 @@ class _Rewriter(ast.NodeTransformer):
         return rewrite
 
     def _mangle(self, name: str) -> str:
+        # The rewritten names appear as strings, in which Python does not mangle private names, so mangle them here.
         if self._class_name is None or not name.startswith("__") or name.endswith("__"):
             return name
         return f"_{self._class_name.lstrip('_')}{name}"
 
     def _variables_code(self, names: Iterable[str]) -> str:
+        # Global names are looked up in globals(), which is copied only for functions that assign some.
         return f"{{**{RUNTIME}.globals(), **{RUNTIME}.locals()}}" if self._global.intersection(names) else f"{RUNTIME}.locals()"
 
     def _restore_code(self, source: str, names: Iterable[str], indent: str) -> str:
@@ -261,6 +266,7 @@ class _Rewriter(ast.NodeTransformer):
         # Sorted: the merges, and with them the default names of operators, must not depend on the order of a set.
         names = sorted(_find_assigned([*node.body, *node.orelse]) | self._shared)
         variables, condition = self._variables_code(names), self._new_name("if")
+        # An `elif` is an `if` as the only statement of `else`: its condition continues the chain instead of opening a new statement.
         chain = len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If)
         kept = tuple(map(self._mangle, names))
         test = self.visit(node.test)
@@ -324,6 +330,7 @@ if {loop}.jumped:
         looped = ast.parse("while True:\n" + text.replace("\n", "\n    ")).body[0]
         assert isinstance(looped, ast.While)
         filler = _Filler({"BODY": body}, {})
+        # Line numbers of the added statements: debuggers and tracebacks show the loop.
         place = node.iter if isinstance(node, ast.For) else node.test
         for inner in looped.body:
             for part in ast.walk(inner):
@@ -332,11 +339,13 @@ if {loop}.jumped:
         node.body = [filler.visit(inner) for inner in looped.body]
         node.orelse = self._rewrite_block(node.orelse)
         before = f"{loop} = {RUNTIME}.Loop({tuple(map(self._mangle, names))})"
+        # Behind the loop, and so behind its `else`, which is part of the node.
         after = f"if {loop}.close({variables}):\n    {self._restore_code(loop, names, '    ')}\nif {loop}.dead: raise {RUNTIME}.Exit"
         return [*_parse_at(before, place), node, *_parse_at(after, place)]
 
     def _rewrite_jump(self, node: ast.Break | ast.Continue) -> Any:
         loop = self._loops[-1] if self._loops else None
+        # No jump of this loop depends on a node.
         if loop is None:
             return node
         return [*_parse_at(f"{loop}.leave({isinstance(node, ast.Break)}, {self._variables_code([])})", node), node]
@@ -357,6 +366,7 @@ if {loop}.jumped:
 
     def visit_Try(self, node: ast.Try) -> Any:
         node.body, node.orelse, node.finalbody = self._rewrite_block(node.body), self._rewrite_block(node.orelse), self._rewrite_block(node.finalbody)
+        # Without handlers, only `finally` runs, which Exit may pass through.
         if not node.handlers:
             return node
         place = self._new_name("try")
@@ -371,6 +381,7 @@ if {loop}.jumped:
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:
         node.value, target = self.visit(node.value), node.target
         if isinstance(target, ast.Name):
+            # `+=` would change a list in place that other branches see too: work on a copy.
             return [*_parse_at(f"{target.id} = {RUNTIME}.fresh({target.id})", node), node]
         if isinstance(target, ast.Attribute):
             target.value = self._call_runtime("updated_attribute_holder", self.visit(target.value), ast.Constant(self._mangle(target.attr)))
@@ -404,6 +415,7 @@ if {loop}.jumped:
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        # super() needs its cell, locals() and globals() their frame: a call through the runtime would break them.
         plain = isinstance(node.func, ast.Name) and node.func.id in ("super", "locals", "globals")
         self.generic_visit(node)
         if not plain:
@@ -411,11 +423,13 @@ if {loop}.jumped:
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        # The right operand moves into a lambda, so that it is traced only for the samples that need it.
         movable = not _is_python_value(node) and not _cannot_move(node.values[1:])
         self.generic_visit(node)
         if not movable:
             return node
         expression = node.values[-1]
+        # From the right, so that `a and b and c` groups as (a and (b and c)); the result is the same.
         for left in node.values[-2::-1]:
             expression = self._call_runtime("and_" if isinstance(node.op, ast.And) else "or_", left, self._delay(expression))
         return ast.copy_location(expression, node)

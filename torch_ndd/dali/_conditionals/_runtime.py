@@ -40,6 +40,7 @@ def load(value: Any) -> Any:
 class _Plain:
     """A condition that is a Python value: one branch runs."""
 
+    # Tested by the rewritten statements: after a plain condition nothing is merged.
     node = dead = False
 
     def __init__(self, truth: bool) -> None:
@@ -63,6 +64,7 @@ class _PlainInChain(_Plain):
     """A condition of an `elif` chain that is a Python value."""
 
     def __exit__(self, kind: Any, *_: object) -> bool:
+        # A branch of the chain that ended by Exit lets no sample go on after the statement.
         self.dead = kind is Exit
         return self.dead
 
@@ -101,10 +103,12 @@ class _Condition:
 
     def __enter__(self) -> None:
         trace.scope = self._parting.sides[self._side]
+        # Changes of attributes and items are recorded, so that they can be undone for the other branch.
         self._changes = Changes(self._variables)
         trace.changes.append(self._changes)
 
     def __exit__(self, kind: Any, *_: object) -> bool:
+        # Also the records of inner statements that an exception left behind.
         del trace.changes[trace.changes.index(self._changes) :]
         self._changes.undo()  # the other branch begins with the old values
         trace.scope = self._scope
@@ -146,6 +150,7 @@ def _join_arrivals(below: Scope, arrivals: list[Arrival], names: Sequence[str]) 
         if any(name in arrival.values for arrival in arrivals):
             try:
                 values[name] = meeting.pick(lambda arrival, name=name: arrival.values.get(name, UNDEFINED), f"the variable {name!r}")
+            # Stored as the value: a variable that is not read after the statement need not be mergeable.
             except (RuntimeError, ValueError, TypeError) as error:
                 values[name] = Failed(error)
     assign_merged_slots(arrivals, meeting.pick)
@@ -206,6 +211,7 @@ class _Place:
         """Return to the scope of the beginning."""
         if self._changes in trace.changes:
             del trace.changes[trace.changes.index(self._changes) :]
+        # The changes belong to the samples that have arrived; those that continue see the old values.
         if self.arrivals:
             self._changes.undo()
         trace.scope = self.scope
@@ -223,6 +229,7 @@ class Frame:
 
     def leave(self, value: Any = None) -> Any:
         """Return the value for a `return` statement; if only some samples return here, end the branch."""
+        # All samples of the frame return here: a plain return.
         if not self._end.is_partial():
             return value
         self._end.arrive({"": value})
@@ -282,6 +289,7 @@ class Loop:
         if self._next.is_partial():
             (self._end if ends else self._next).arrive(self._pick_variables(variables))
             raise Exit
+        # All remaining samples of the iteration break: they meet those that have left the loop before.
         if ends and self._end.is_partial():
             self._end.arrive(self._pick_variables(variables))
             self._runs = False
@@ -303,10 +311,12 @@ class Loop:
     def close(self, variables: dict[str, Any]) -> bool:
         """Continue after the loop. Return whether variables have other values than those of the last iteration."""
         arrivals = self._end.arrivals
+        # The loop ended normally for the samples that did not break.
         if arrivals and self._runs:
             self._end.arrive(self._pick_variables(variables))
         if not arrivals:
             self.dead = not self._runs
+            # No sample broke, so the record of the loop was never needed.
             trace.changes.remove(self._end._changes)
             return False
         self._end.leave()
@@ -339,6 +349,7 @@ def _logical(name: str, left: DataNode, right: Callable[[], Any], side: bool) ->
         other = check_operand(other, name, "right")
     finally:
         back(place)
+    # For `and`, where the left side holds the result is the right side, elsewhere False; for `or` the other way round.
     values, scopes = [other, not side], [parting.sides[side], parting.sides[not side]]
     order = 1 if side else -1
     return merge_values(values[::order], scopes[::order], parting.condition, scope, f"the result of `{name}`", ("", ""))
@@ -379,6 +390,7 @@ def updated_attribute_holder(holder: Any, name: str) -> Any:
     """Record the attribute that is updated next, as by ``+=``, and return its object."""
     if trace.changes and not isinstance(holder, DataNode):
         record_change(Slot(holder, "attribute", name))
+        # The object is replaced by a copy, so that the augmented assignment does not change the one that other branches have.
         value = getattr(holder, name)
         if fresh(value) is not value:
             setattr(holder, name, fresh(value))

@@ -44,6 +44,7 @@ class Parting:
             with unscoped():
                 parts = split(node, self.condition)
             self._split[id(node)] = node, dict(zip((True, False), parts, strict=True))
+            # Both parts belong to their sides from now on; `bring` finds them there.
             for which, part in self._split[id(node)][1].items():
                 trace.put(part, self.sides[which])
         return self._split[id(node)][1][side]
@@ -93,6 +94,7 @@ class Trace(threading.local):
 
     def bring(self, node: DataNode, scope: Scope) -> DataNode:
         """Return the part of a node that the samples of a scope have."""
+        # Split step by step, from the scope that has the node down to the one that needs it.
         for inner in scope.path(self.owner(node)):
             assert inner.parting is not None
             node = inner.parting.split(node, inner.side)
@@ -106,6 +108,7 @@ class scope:
     """``with scope():`` around a definition whose conditions may be nodes."""
 
     def __enter__(self) -> None:
+        # Definitions may nest: the outer one continues with its own scopes afterwards.
         self._before = dict(trace.__dict__)
         trace.__init__()  # type: ignore[misc]
         trace.scope = trace.root
@@ -154,6 +157,7 @@ class TracedBranches(Branches):
         if here is None or trace.raw or here is trace.root or not outputs:
             return
         source = outputs[0].source
+        # An operation without inputs, such as a constant, has all samples and is split where it is used.
         if source is not None and (source.inputs or source.arguments):
             for node in outputs:
                 trace.put(node, here)
@@ -164,6 +168,7 @@ def find_branch_size() -> list[DataNode]:
     here = trace.scope
     if here is None or trace.raw or here.parting is None:
         return []
+    # The truth values of this side: a node that has exactly the samples of the branch.
     return [here.parting.split(here.parting.condition, here.side)]
 
 
@@ -179,6 +184,7 @@ def _bring_nested(value: Any, here: Scope) -> Any:
 
 
 def _is_constant(value: Any) -> bool:
+    # Strings must be equal on both sides: no node can hold them.
     if isinstance(value, str | bytes):
         return False
     if isinstance(value, bool | int | float | np.ndarray | np.generic | torch.Tensor | dali_types.ScalarConstant):
@@ -209,6 +215,7 @@ def merge_values(values: Sequence[Any], scopes: Sequence[Scope], condition: Data
         TypeError: one of them is, or contains, something that cannot be a value of a graph.
     """
     a, b = values
+    # Equal values need no merge, and stay Python values.
     if a is b or (not isinstance(a, DataNode) and not isinstance(b, DataNode) and _are_equal(a, b)):
         return a
     for value, name in zip(values, names, strict=True):
@@ -317,6 +324,7 @@ def meet(below: Scope, arrivals: Iterable[Arrival], everything: bool = False) ->
     groups: dict[int, list[Arrival]] = {}
     for arrival in arrivals:
         path = arrival.scope.path(below)
+        # All samples of `below` have arrived by one path.
         if not path:
             return Meeting(below, None, lambda get, what, arrival=arrival: get(arrival))
         groups.setdefault(id(path[0].parting), []).append(arrival)
@@ -336,10 +344,12 @@ def _meet_sides(below: Scope, group: list[Arrival]) -> Meeting:
     if len(meetings) == 1:
         ((side, only),) = meetings.items()
         return Meeting(only.scope, _lift_mask(parting, side, only.mask), only.pick)
+    # No mask means all samples of a side: both sides are complete, and the condition selects between them.
     if all(arrival.mask is None for arrival in meetings.values()):
         return Meeting(below, None, _make_picker(meetings[True], meetings[False], parting.condition, below))
     masks = [True if meetings[side].mask is None else meetings[side].mask for side in (True, False)]
     mask = merge_values(masks, list(parting.sides.values()), parting.condition, below, "a mask", ("", ""))
+    # Only some samples have arrived: they get a scope of their own, split off by the mask.
     target = Parting(below, mask).sides[True]
     condition = trace.bring(parting.condition, target)
     return Meeting(target, mask, _make_picker(meetings[True], meetings[False], condition, target))
@@ -347,6 +357,7 @@ def _meet_sides(below: Scope, group: list[Arrival]) -> Meeting:
 
 def _lift_mask(parting: Parting, side: bool, mask: DataNode | None) -> DataNode:
     """Convert a mask of one side, None for all of it, to a mask of the scope that was split."""
+    # The samples of the other side have not arrived.
     masks = [mask if mask is not None else True, False][:: 1 if side else -1]
     return merge_values(masks, list(parting.sides.values()), parting.condition, parting.scope, "a mask", ("", ""))
 

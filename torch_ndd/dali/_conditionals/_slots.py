@@ -21,6 +21,7 @@ _MUTATORS = {
     dict: {"update", "pop", "popitem", "clear", "setdefault", "__setitem__", "__delitem__"},
     set: {"add", "discard", "remove", "pop", "clear", "update", "difference_update", "intersection_update", "symmetric_difference_update"},
 }
+# Values that are not followed in search of further objects.
 _OPAQUE = (
     DataNode,
     str,
@@ -90,6 +91,7 @@ class Changes:
     def _add_known(self, value: Any, depth: int) -> None:
         if isinstance(value, _OPAQUE) or value is None or id(value) in self.known or len(self.known) >= _MAX_KNOWN:
             return
+        # By id, with the object as value, so that the id stays valid.
         self.known[id(value)] = value
         if depth == _MAX_DEPTH:
             return
@@ -105,6 +107,7 @@ class Changes:
 
     def record_change(self, slot: Slot) -> None:
         """Store the value of a slot before it changes."""
+        # Only the first change: the old value is that from before the branch.
         if slot.identity not in self.old:
             self.old[slot.identity] = slot, slot.get()
         if id(program_frame()) == self._frame:
@@ -155,6 +158,7 @@ def assign_merged_slots(arrivals: list[Arrival], pick: Any) -> None:
         else:
             merged.append((slot, pick(value, str(slot))))
     for slot, value in merged:
+        # An outer branch must be able to undo the merged value too.
         record_change(slot)
         slot.set(value)
 
@@ -185,6 +189,7 @@ class Items:
                     "a slice of a list cannot be assigned in a branch of an `if` on a DataNode: assign single items, or a new list to the variable"
                 )
             return
+        # -1 and len - 1 are the same slot.
         if isinstance(key, int) and isinstance(self._holder, list) and key < 0:
             key += len(self._holder)
         record_change(Slot(self._holder, "item", key))

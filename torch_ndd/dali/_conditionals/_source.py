@@ -26,6 +26,7 @@ def definition_of(function: types.FunctionType) -> Definition:
         tree = _parse(code.co_filename, "".join(lines))
     except SyntaxError as error:
         raise NoSource(f"the source of {code.co_filename} cannot be parsed: {error}") from None
+    # Several lambdas may begin in one line, all with the name "<lambda>".
     if code.co_name == "<lambda>":
         lambdas = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]
         return lambdas[0] if len(lambdas) == 1 else _lambda_at(code, lambdas)
@@ -52,6 +53,7 @@ def _lambda_at(code: types.CodeType, lambdas: list[ast.Lambda]) -> ast.Lambda:
     """Return the lambda expression, of several in one line, that a code object was compiled from."""
     # Since Python 3.11 instructions have columns. The innermost expression that contains all of them is the right one.
     if hasattr(code, "co_positions"):
+        # Instructions that the compiler added have no columns, or an end column of 0.
         spans = [span for span in code.co_positions() if None not in span and span[3]]  # type: ignore[attr-defined]
         around = [node for node in lambdas if all(_within(span, node.body) for span in spans)]
         if around:
@@ -77,6 +79,7 @@ def _length(node: ast.Lambda) -> tuple[int, int]:
 
 
 def _count_parameters(code: types.CodeType) -> int:
+    # Flags count one parameter each for *args and **kwargs.
     return code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
 
 

@@ -42,6 +42,7 @@ def call(
         raise ValueError(f"{title}: the operator takes {wanted} inputs by position, got {len(inputs)}")
     keywords = _resolve_names(schema, title, arguments)
     graph = current_graph()
+    # Debug mode: batches of the program become nodes with data.
     if graph is not None and graph.runs_immediately:
         inputs = [graph.adopt(title, value) for value in inputs]
         keywords = {key: graph.adopt(title, value) if key in schema.nodes else value for key, value in keywords.items()}
@@ -96,6 +97,7 @@ def has_nodes(value: Any) -> bool:
 
 def input_sets(title: str, inputs: Sequence[Any]) -> list[list[Any]]:
     """Return the inputs of each operator that a call creates: several if an input is a list of nodes."""
+    # A list of nodes means one operator for each of its elements.
     lengths = {len(value) for value in inputs if has_nodes(value)}
     if len(lengths) > 1:
         raise ValueError(f"{title}: input sets must have equal lengths, got {sorted(lengths)}")
@@ -147,6 +149,7 @@ def _resolve_names(schema: Schema, title: str, passed: Mapping[str, Any]) -> dic
             if not present and key != "masks":
                 continue
             key = present or key
+        # DALI's default stands for "not given", for which our operators use None.
         if key in schema.unset and not isinstance(value, DataNode | np.ndarray | torch.Tensor) and value == schema.unset[key]:
             continue
         resolved[key] = value
@@ -161,6 +164,7 @@ def _split_arguments(schema: Schema, title: str, arguments: Mapping[str, Any]) -
         if isinstance(value, DataNode):
             if key not in schema.nodes:
                 raise TypeError(f"{title}: the argument {key!r} should not be a 'DataNode': it is the same for all samples")
+            # Per-sample arguments are read on the host.
             if value.device != "cpu":
                 raise ValueError(f"{title}: the argument {key!r} must be on the CPU, but {value.name!r} is on the GPU; use .cpu()")
             nodes[key] = value

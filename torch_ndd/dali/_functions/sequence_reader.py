@@ -72,6 +72,7 @@ class Sequence(Reader):
         try:
             for folder in sorted(list_names(self._root, _ALL, True)):
                 paths = [os.path.join(folder, name) for name in sorted(list_names(os.path.join(self._root, folder), _ALL, False))]
+                # Only complete sequences: the last one begins where all of its frames still exist.
                 begins.append(len(names) + np.arange(0, max(0, len(paths) - (self._per_sequence - 1) * self._stride), self._distance))
                 names += paths
         except OSError as error:
@@ -97,9 +98,11 @@ class Sequence(Reader):
         try:
             files = request.finish()
         except UnreadableSamples as bad:
+            # Frames are requested in one row; `//` maps a frame to its sequence.
             raise UnreadableSamples({frame // self._per_sequence: reason for frame, reason in bad.reasons.items()}) from None
         files.sources = Sources(self._frames.path, self._numbers(samples))
         images = decoders.image(files, output_type=self._image_type).evaluate()
+        # All frames of the batch have one size.
         if images.ragged_shapes is None:
             frames = new_batch(images.buffer.view(len(samples), self._per_sequence, *images.buffer.shape[1:]), None, "FHWC")
         else:

@@ -12,6 +12,7 @@ def set_in_module(package: str, name: str, value: Any) -> None:
     module, full_name = sys.modules[package], package
     for part in path:
         full_name = f"{full_name}.{part}"
+        # A real module of the package, such as ops.readers, is kept.
         if full_name not in sys.modules:
             submodule = ModuleType(full_name, f"Operators of pipelines: ``{full_name.partition('.dali.')[2]}``.")
             submodule.__path__ = []  # makes it a package, from which further submodules can be imported

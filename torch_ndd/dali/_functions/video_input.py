@@ -36,6 +36,7 @@ class VideoInputOperation(Operation):
         """Create the queue of videos."""
         self._size = graph.settings.max_batch_size
         self._target = target_device(self, graph)
+        # Videos that were fed and not begun; `_video` is the one that is being read, from frame `_position` on.
         self._fed: deque[torch.Tensor] = deque()
         self._video: Video | None = None
         self._position = 0
@@ -59,6 +60,7 @@ class VideoInputOperation(Operation):
                 self._video, self._position = Video(self._fed.popleft()), 0
             video, begin = self._video, self._position
             end = min(begin + self._size * self.frames, video.count)
+            # Before decoding: a header may promise any number of pixels.
             video.check(end - begin)
             values, _ = video.frames(np.arange(begin, end), _BLACK)
         except Exception as error:
@@ -78,6 +80,7 @@ class VideoInputOperation(Operation):
             missing = 0
         if not missing:
             return new_batch(values.contiguous().view(sequences, self.frames, *size), None, "FHWC")
+        # Only the last sequence is shorter, so the batch is ragged.
         lengths = torch.full((sequences, 1), self.frames, dtype=torch.int64)
         lengths[-1] -= missing
         shapes = torch.cat([lengths, torch.tensor([list(size)]).expand(sequences, -1)], 1)

@@ -57,6 +57,7 @@ class ScalarConstant:
     5:DALIDataType.UINT8
     """
 
+    # Makes NumPy return NotImplemented for `array + constant`, so that __radd__ is called.
     __array_ufunc__ = None
 
     def __init__(self, value: Any, dtype: Any = None) -> None:
@@ -225,6 +226,7 @@ class ScalarConstant:
     def __ge__(self, other: Any) -> Any:
         return self._with("le", other, self)
 
+    # == creates an operation, so constants cannot be keys.
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
@@ -286,6 +288,7 @@ def _saturate(values: np.ndarray, dtype: torch.dtype) -> torch.Tensor:
     """Return numbers as a tensor of a type; integer types round and saturate."""
     if dtype.is_floating_point or dtype is torch.bool:
         return torch.from_numpy(np.atleast_1d(values).copy()).to(dtype).reshape(values.shape)
+    # In Python's integers, which have no overflow.
     info = torch.iinfo(dtype)
     plain = [min(max(round(value), info.min), info.max) for value in values.ravel().tolist()]
     return torch.from_numpy(np.array(plain, str(dtype).removeprefix("torch.")).reshape(values.shape))
@@ -299,6 +302,7 @@ def _list_tensor(values: list[Any], dtype: torch.dtype | None) -> torch.Tensor:
     if dtype is None:
         integers = all(isinstance(value, builtins.int | np.integer) for value in plain)
         flags = all(isinstance(value, builtins.bool | np.bool_) for value in plain)
+        # DALI's types of constants: float unless all values are integers or all are booleans.
         dtype = torch.float32 if not plain or not (integers or flags) else torch.bool if flags else torch.int32
     return _saturate(np.array(plain), dtype)
 
@@ -314,6 +318,7 @@ def _array_tensor(value: Any, dtype: torch.dtype | None) -> torch.Tensor:
         raise TypeError(f"types.Constant: an array of {array.dtype} is not numeric")
     if dtype is not None:
         return _saturate(array, dtype)
+    # NumPy's default types have 64 bits; constants have 32, as in DALI.
     narrow = _NARROW.get(array.dtype)
     if narrow is None:
         return torch.from_numpy(array.copy())

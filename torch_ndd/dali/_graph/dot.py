@@ -22,6 +22,7 @@ def write(filename: Any, operations: Sequence[Operation], outputs: Sequence[Node
                 lines.append(f"  {_quote(operation.name)} -> {_tensor_id(node)}")
     for operation in operations:
         for label, node in [("", node) for node in operation.inputs] + list(operation.arguments.items()):
+            # Without ellipses for results, arrows go from operator to operator.
             begin = _tensor_id(node) if show_tensors else _quote(node.source.name if node.source else node.name)
             lines.append(f"  {begin} -> {_quote(operation.name)}" + (f" [label={_quote(label)}]" if label else ""))
     for k, node in enumerate(outputs):

@@ -15,6 +15,7 @@ from .graph import Operation
 class UnknownArgumentError(KeyError, TypeError):
     """An argument that the operator does not have."""
 
+    # KeyError shows the repr of its argument: quotes and escaped line breaks.
     __str__ = Exception.__str__
 
 
@@ -27,6 +28,7 @@ class _MultilineKeyError(KeyError):
 def warn_deprecated(text: str) -> None:
     """Warn at the line of the program that called this package."""
     frame: FrameType | None = sys._getframe(1)
+    # Counts the frames of this package, so that the warning names the line of the program.
     level = 2
     while frame is not None and is_own(frame.f_code):
         frame, level = frame.f_back, level + 1

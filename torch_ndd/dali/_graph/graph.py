@@ -240,6 +240,7 @@ class Graph:
         Raises:
             RuntimeError: two operators of one name, or an operator of another pipeline.
         """
+        # Results that nothing uses are still computed if the program asked for it, or if they are side effects.
         kept = [operation for operation in self.created if operation.preserve or operation.always_kept or not operation.outputs]
         operations = _find_reachable([*outputs, *self.sinks], kept)
         self._check(operations)  # before they are stored: a refused graph must not be built by the next attempt
@@ -254,6 +255,7 @@ class Graph:
                     raise RuntimeError(
                         f"Pipeline: the operator {operation.name!r} was defined outside the pipeline scope, so that it has no checkpoint"
                     )
+                # A Python function has an effect, so it must know its pipeline.
                 if operation.graph is None and operation.always_kept:
                     raise RuntimeError(f"{operation.title}: Current Pipeline not set: define it inside the pipeline")
                 if operation.belongs_to_pipeline:
@@ -269,6 +271,7 @@ class Graph:
     def seed_operations(self) -> None:
         """Give random operators without a seed one that follows from the pipeline's seed and their place in the graph."""
         generator = RNG(self.settings.seed)
+        # By place, not by name: pipelines with the same operators draw the same numbers whatever their names are.
         for place, operation in enumerate(self.operations):
             if operation.random and operation.seed is None:
                 operation.seed = operation.twin.seed if operation.twin is not None else draw_seed(generator, place)
@@ -276,6 +279,7 @@ class Graph:
 
 def draw_seed(generator: RNG, place: int) -> int:
     """Return the seed of the operation at a place of the graph, 63 bits."""
+    # Positions in the generator are counted by words, so each place has words of its own.
     low, high = generator.at(_SEED_WORDS * place).draw(_SEED_WORDS).tolist()
     return low | (high & 0x7FFFFFFF) << 32
 

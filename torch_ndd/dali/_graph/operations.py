@@ -26,6 +26,7 @@ def target_device(operation: Operation, graph: Graph) -> str | None:
     """Return the device of an operation's results: None to decide by its inputs, which are on the CPU of a machine without a GPU."""
     global _warned_of_no_gpu
     if operation.device == "cpu":
+        # On a machine without a GPU everything is on the CPU already; None avoids the check of each batch.
         return "cpu" if gpu_count() else None
     if not gpu_count():
         if not _warned_of_no_gpu:
@@ -56,6 +57,7 @@ class RandomState(Operation):
         if self._generator is None:
             assert self.seed is not None
             self._generator = RNG(self.seed)
+        # A call may draw WORDS_PER_CALL words, so iterations do not overlap.
         self._generator._position = step.number * WORDS_PER_CALL
         return self._generator
 
@@ -141,11 +143,13 @@ class ReaderOperation(Operation):
         lazy = constants.get("lazy_init")
         constants["seed"] = self.seed
         self.reader = self.call(max_batch_size=self._size, **constants)
+        # Listing the files now reports missing ones when the pipeline is built.
         if not lazy:
             self.reader.prepare_order()
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Read a batch."""
+        # Readers always give full batches, which other inputs must match.
         if step.batch_size != self._size:
             raise RuntimeError(f"Batch size clash: the inputs of this iteration have {step.batch_size} samples, but readers give {self._size}")
         for key, batch in arguments.items():

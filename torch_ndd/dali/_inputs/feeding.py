@@ -71,6 +71,7 @@ def import_batch(title: str, data: Any, max_samples: int, share: bool) -> Batch:
     if not share and not copied:
         return batch(samples)
     values = as_batch(samples)
+    # A shallow copy, because the mark must not change on the user's own batch.
     if values.caller_owned:
         values = copy.copy(values)
         values.caller_owned = False  # the user has promised not to write to it
@@ -152,6 +153,7 @@ class Expected:
         """
         if not values.batch_size:
             return values
+        # The layout of the call comes before that of the data; a declared one comes before both if it overrides.
         own = layout or values.layout
         wanted = self.layout if overrides or not own else own
         wanted = wanted or own
@@ -166,6 +168,7 @@ class Expected:
     def check(self, values: Batch) -> Batch:
         """Return the batch. Raise RuntimeError unless it is as declared and like the one before."""
         if not values.batch_size:
+            # An empty batch has the type of the one before, so that operators that accept it see a usable type.
             return values if values is EMPTY or self._last is None else _empty_batch(self._last)
         title = self._title
         if self._dtype is not None and values.dtype != self._dtype:

@@ -72,6 +72,7 @@ class ParallelGroup(Group):
 
     def layout(self, workers: int, batch_size: int) -> Layout:
         """Return the shared memory that the source needs: for the batch that is being received, and those that are computed ahead."""
+        # A batch comes from one worker; single samples are divided among all of them.
         parts = 1 if self.batch else workers
         samples = -(-batch_size // parts)
         return Layout(self._depth + 1, parts, samples, (self._hint or 0) * samples)
@@ -91,10 +92,12 @@ class ParallelGroup(Group):
         self._pulled += 1
         results = self._pool.receive(self._index, self._restarts, number)
         parts = len(results)
+        # Worker k has samples k, k + parts, ...: this is the position of the failed one in the batch.
         failed = [(k + result.failed_at * parts, result.error) for k, result in enumerate(results) if result.error is not None]
         if failed:
             self._expected = None  # the next call restarts the source
             _, error = min(failed)  # the first sample in the batch: as without workers
+            # An empty text stands for StopIteration in the worker.
             if error:
                 raise Exception(f"{self.title}: the source raised an exception in a worker process:\n\n{error}")
             raise StopIteration
@@ -103,6 +106,7 @@ class ParallelGroup(Group):
         items = [self._pool.items(self._index, result) for result in results]
         if self.batch:
             return items[0][0]
+        # Sample k was computed by worker k % parts.
         return [items[k % parts][k // parts] for k in range(size)]
 
     def _send_until(self, end: int, epoch: int, size: int) -> None:

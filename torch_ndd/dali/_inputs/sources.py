@@ -54,6 +54,7 @@ def inspect_source(title: str, source: Any, cycle: Any) -> Source | None:
         if cycle:
             raise ValueError(f"{title}: cycle is for iterable sources, but source is None")
         return None
+    # A callable object may have a generator function as its __call__.
     function = source if inspect.isgeneratorfunction(source) else getattr(source, "__call__", None)  # noqa: B004
     if inspect.isgeneratorfunction(function):
         return Source(source, _iterate(title, function, cycle), False, True, cycle)
@@ -110,6 +111,7 @@ class Group:
     def item(self, step: Step, size: int) -> Any:
         """Return the source's data for an iteration: with ``batch`` its item, else a list of ``size`` items."""
         # Every output of the source needs the item of the same step, but the source is called once.
+        # Compared by identity: each iteration has a Step object of its own.
         if self._step is not step:
             self._step, self._item = None, None  # also if the source raises: its next call is for the next iteration
             try:
@@ -223,6 +225,7 @@ class InputOperation(Operation):
         """Return the next batch."""
         if self.group is None:
             batch = self._last = self._fed.popleft() if self._fed else self._last
+            # Keep no batch alive that will not be repeated.
             if not self.repeat_last:
                 self._last = None
         else:

@@ -101,6 +101,7 @@ class Memory:
                 _check_free(grown - before)
                 # Allocates the pages now: a page that is missing later ends the process with SIGBUS.
                 os.posix_fallocate(self.descriptor, 0, grown - grown % -mmap.PAGESIZE)
+            # The file may have grown in the other process too: map all of it.
             self._map = mmap.mmap(self.descriptor, 0)  # arrays over the old map keep it
         return self._map
 
@@ -171,6 +172,7 @@ def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], S
     try:
         while True:
             task = Task(*connection.recv())
+            # A source that could not be unpickled: every task reports it.
             if failure is not None:
                 result = _failure(task, 0, failure)
             elif ended.get(task.source) == task.epoch:
@@ -180,6 +182,7 @@ def run(connection: Connection, descriptors: Sequence[Any], load: Callable[[], S
             if result.error == "":
                 ended[task.source] = task.epoch
             connection.send(tuple(result))
+            # Arrays of the user must not stay alive while the worker waits.
             del task, result
     except (EOFError, OSError):  # the parent has closed the connection, or ended
         pass
@@ -210,6 +213,7 @@ def _compute(task: Task, call: Callable[..., Any], outputs: int | None, memory: 
             items.append(_to_arrays(call(*arguments), outputs, task.per_sample))
         placed, size = _write(items, memory)
     except StopIteration:
+        # An empty text stands for the end of the data.
         return _failure(task, len(items), "")
     except BaseException:
         return _failure(task, len(items), traceback.format_exc())
@@ -246,6 +250,7 @@ def _place(data: Any, arrays: list[np.ndarray], places: list[Placed]) -> Any:
         return [_place(part, arrays, places) for part in data]
     if data.dtype.hasobject or data.dtype.kind not in "biuf":
         raise TypeError(f"a source must return arrays of numbers, got the type {data.dtype}")
+    # Arrays lie one after the other, aligned.
     end = places[-1].offset + arrays[-1].nbytes if places else 0
     placed = Placed(data.dtype.str, data.shape, end + -end % ALIGNMENT)
     arrays.append(data)

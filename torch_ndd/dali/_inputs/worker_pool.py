@@ -214,6 +214,7 @@ class WorkerPool:
     def items(self, source: int, result: Result) -> list[Any]:
         """Return the items of a result, with arrays over shared memory, which are valid until the memory is written again."""
         layout = self._layouts[source]
+        # Slots are used in turn, so that results are valid while the next ones are computed.
         memory = self._memories[self._first_memory[source] + result.number % layout.slots * layout.parts + result.part]
         shared = memory.reserve(result.size) if result.size else None
         return _view_items(shared, result.items)
@@ -281,6 +282,7 @@ class WorkerPool:
 
     def kill(self) -> None:
         """Kill the remaining processes without waiting for their end."""
+        # In a forked child these are not children, and their ids may belong to other processes.
         if self._process == os.getpid():
             for process in self._workers:
                 process.kill()

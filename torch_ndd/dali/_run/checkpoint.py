@@ -33,6 +33,7 @@ def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, A
     cannot be used then.
     """
     if not isinstance(data, bytes | bytearray | str):
+        # The pipeline must not run from its beginning after a failed restore.
         raise executor.fail(TypeError(f"Pipeline: checkpoint= takes the bytes that Pipeline.checkpoint returned, got {type(data).__name__}"))
     try:
         if not enabled:
@@ -42,6 +43,7 @@ def restore(executor: Executor, enabled: bool, data: bytes | str) -> dict[str, A
         operations = state.get("operations") if isinstance(state, dict) else None
         if not isinstance(operations, dict):
             raise ValueError("not a valid checkpoint: the states of the operators are missing")
+        # An operator without a state would start from its beginning.
         lacking = sorted(set(executor.state_dict()["operations"]) - set(operations))
         if lacking:
             raise ValueError(f"the checkpoint is of another graph: it has no state of the operator {lacking[0]!r}")

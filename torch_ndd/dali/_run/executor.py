@@ -31,6 +31,7 @@ def _enter(context: EvalContext) -> None:
         context.__enter__()
 
 
+# States of operations are checked by the operations themselves.
 _COUNTERS = keys(number=whole(), iteration=whole(), epoch=whole(), operations=lambda value, name: value)
 
 
@@ -71,6 +72,7 @@ class Executor:
         self._depth = depth
         self._checkpointing = settings.enable_checkpointing
         # The values of an iteration are a list: operations find their inputs by index, without looking up names.
+        # One slot per output, numbered in the order of the graph.
         slots: dict[tuple[int, int], int] = {}
         for operation in operations:
             for k in range(len(operation.outputs)):
@@ -95,6 +97,7 @@ class Executor:
         # Readers first, so that they read while another operation waits, for example a Python function for its inputs.
         self._order = sorted((item for item in scheduled if not item.operation.pulls), key=lambda item: bool(item.inputs or item.arguments))
         self._outputs = [slot(item) for item in graph.outputs]
+        # By identity of the list: pending work stores the site of the call that launched it.
         self._by_site = {id(operation.site): operation for operation in operations}
         self._stateful = [item.operation for item in scheduled]
         uses_gpu = gpu_count() and any(operation.device != "cpu" for operation in operations)
@@ -122,6 +125,7 @@ class Executor:
         if self._ended:
             return
         self._stopped = None
+        # The first call fills the queue; later ones replace the iteration that was delivered.
         self._owed += 1 if self._begun else self._depth
         self._begun = True
         try:
@@ -131,6 +135,7 @@ class Executor:
         except IndexError:  # no input was taken: the user may feed and run again
             # With iterations left to deliver, a missing input is not an error yet: the next call issues what is owed.
             if not self._queue:
+                # The failed iteration was counted by this call, which the user repeats after feeding.
                 self._owed = max(1, self._owed) - 1
                 raise
 
@@ -146,6 +151,7 @@ class Executor:
             if iter_setup is not None:
                 iter_setup()
             for source in self._sources:
+                # Waiting for a feed while results are undelivered would keep them from the user, who may feed only after them.
                 source.operation.check(step, wait=not self._queue)
         except StopIteration:
             self._ended = True
@@ -171,6 +177,7 @@ class Executor:
         # The thread starts with the first iteration: a process that forks before it may still run the pipeline in the child.
         if self._workers is None:
             self._workers, self._process = Workers(1, "torch_ndd.dali pipeline", self, partial(_enter, self._context)), os.getpid()
+        # From here on the user's thread is free; operators are called on the executor's thread.
         issued.outputs = self._workers.submit(self._issue, step, values, issued.states)
         self._queue.append(issued)
 
@@ -193,6 +200,7 @@ class Executor:
             if ended:
                 continue
             for slot, batch in zip(source.outputs, batches, strict=True):
+                # The first source decides the batch size of the iteration.
                 if first is None:
                     first, step.batch_size = source.operation, batch.batch_size
                 elif batch.batch_size != step.batch_size:
@@ -237,6 +245,7 @@ class Executor:
     def _attribute_error(self, operation: Operation, inputs: list[Batch], error: BaseException) -> Exception:
         """Return an error that names the operator that caused it: the operator that was called, or one whose results it waited for."""
         if isinstance(error, Exception):
+            # A failed input is the cause; the called operator only waited for it.
             for batch in inputs:
                 if batch.pending is not None and getattr(batch.pending, "_status", None):
                     return self._attribute_pending_error(batch.pending, error)
@@ -258,6 +267,7 @@ class Executor:
         issued = self._queue.popleft()
         try:
             if issued.error is not None:
+                # The error is delivered, so the next schedule() may pull the sources again.
                 self._ended, self._stopped = False, _copy_without_traceback(issued.error)
                 raise issued.error
             assert issued.outputs is not None
@@ -266,7 +276,9 @@ class Executor:
             for batch in outputs:
                 self._wait(batch)
             step = issued.step
+            # A checkpoint counts an iteration only from here on.
             self._delivered = (step.number + 1, step.iteration + 1, step.epoch)
+            # States from the time when this iteration was issued, not those of iterations ahead of it.
             self._states.update(issued.states)
             return outputs
         except KeyboardInterrupt:
@@ -301,6 +313,7 @@ class Executor:
 
     def reset(self) -> None:
         """Begin a new epoch if the data has ended and everything was delivered; otherwise do nothing."""
+        # An epoch begins only after everything of the last one was delivered.
         if not self._ended or self._queue or self._failure is not None:
             return
         self._ended, self._begun, self._owed, self._iteration = False, False, 0, 0
@@ -338,6 +351,7 @@ class Executor:
 
 def _copy_without_traceback(error: BaseException) -> BaseException:
     """Return an error without its traceback, whose frames refer to the pipeline: stored in it, they would be a cycle."""
+    # Errors whose constructor takes other arguments cannot be copied.
     try:
         copied = copy.copy(error)
     except Exception:

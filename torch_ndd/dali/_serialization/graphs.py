@@ -41,6 +41,7 @@ def save(graph: Graph, arguments: Mapping[str, Any], filename: str | None = None
     Raises:
         RuntimeError: the graph has Python functions, operators that write files, or arguments that JSON cannot represent.
     """
+    # Operators refer to each other by their place in the list, which is one of dependency.
     places = {operation.serial: k for k, operation in enumerate(graph.operations)}
 
     def reference(node: Node) -> list[int]:
@@ -162,6 +163,7 @@ def define(content: Mapping[str, Any]) -> tuple[list[DataNode], list[DataNode]]:
 
     def resolve(reference: Any) -> DataNode:
         place, index = _REFERENCE(reference, "a node")
+        # Only to operators before: a reference to a later one could be a cycle.
         if place >= len(nodes) or index >= len(nodes[place]):
             raise ValueError(f"there is no output {index} of an operator {place} before operator {len(nodes)}")
         return nodes[place][index]
@@ -183,6 +185,7 @@ def _create(stored: Mapping[str, Any], resolve: Callable[[Any], DataNode]) -> li
     arguments = {key: resolve(reference) for key, reference in stored["arguments"].items()}
     constants = {key: values.decode(value, resolve) for key, value in stored["constants"].items()}
     schema = stored["schema"]
+    # Checked again: the text may come from anyone.
     if (cause := _find_writing_argument(schema, {**arguments, **constants})) is not None:
         raise ValueError(f"it writes files ({cause}), which a graph from a file must not")
     if schema.startswith("arithmetic."):

@@ -32,11 +32,14 @@ _NUMBERS = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8
 
 def encode(value: Any, reference: Callable[[DataNode], Any] | None = None) -> Any:
     """Return a value in JSON's types. ``reference`` returns the stored form of a node. Raise TypeError for a value that cannot be stored."""
+    # Exactly bool or int: enumerations are ints too, and are stored by name below.
     if value is None or type(value) in (bool, int):
         return value
     if isinstance(value, str):
+        # Of a subclass of str only the text is stored.
         return str.__str__(value)
     if type(value) is float:
+        # JSON has no infinities and no NaN.
         return value if math.isfinite(value) else {"is": "float", "value": str(value)}
     if type(value) is list:
         return [encode(item, reference) for item in value]
@@ -76,6 +79,7 @@ def _encode_array(value: Any) -> dict[str, Any]:
         value = value.torch()
     library = "numpy" if isinstance(value, np.ndarray) else "torch"
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        # torch rejects other byte orders.
         value = torch.from_numpy(value.astype(value.dtype.newbyteorder("=")))
     if not isinstance(value, torch.Tensor) or isinstance(value, Operand):
         raise TypeError(f"a {type(value).__name__} cannot be stored: {value!r:.60}")
@@ -108,7 +112,7 @@ _SHAPES: dict[str, Callable[[Any, str], dict[str, Any]]] = {
 
 
 def decode(value: Any, node: Callable[[Any], DataNode] | None = None) -> Any:
-    """Return what :func:`encoded` was given. ``node`` returns the node that something stands for. Raise ValueError for anything else."""
+    """Return the value that :func:`encode` converted. ``node`` returns the node of a stored form. Raise ValueError for anything else."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list):
@@ -171,6 +175,7 @@ def _decode_number(fields: dict[str, Any]) -> np.generic:
 
 def _decode_array(fields: dict[str, Any]) -> Any:
     values = fields["values"]
+    # Compared before the tensor is made: a shape may promise any size.
     if not isinstance(values, list) or len(values) != math.prod(fields["shape"]):
         raise ValueError(f"an array of shape {list(fields['shape'])} must have {math.prod(fields['shape'])} values")
     numbers = [decode(number) for number in values]

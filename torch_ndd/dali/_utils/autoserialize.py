@@ -33,6 +33,7 @@ def _find_marked(module: ModuleType, folder: str | None, visited: set[int]) -> d
     definitions: dict[int, Callable[..., Any]] = {}
     for value in vars(module).values():
         if isinstance(value, ModuleType):
+            # Only modules beside the model: others may import half of the system.
             inside = folder is not None and (_folder(value) or "").startswith(folder)
             if inside and id(value) not in visited:
                 definitions |= _find_marked(value, folder, visited)

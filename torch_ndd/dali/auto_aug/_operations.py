@@ -194,6 +194,7 @@ class Choices:
         for augmentation in augmentations:
             if augmentation.mag_range is None:
                 tables.append(None)
+            # A table with a row for each magnitude, twice as many if each has its negative.
             else:
                 tables.append(
                     augmentation.signed_params(num_magnitude_bins) if augmentation.randomly_negate else augmentation.all_params(num_magnitude_bins)
@@ -222,6 +223,7 @@ def _trivial(row: Sequence[float], choices: Choices, bins: int) -> list[tuple[Ke
 
 def _auto(row: Sequence[float], choices: Choices, sub_policies: Sequence[Sequence[Sequence[Any]]]) -> list[tuple[Kernel, Any]]:
     # One number chooses the sub-policy, then a coin and a side for each step; short sub-policies ignore the last ones.
+    # Numbers 1, 3, ... are coins, 2, 4, ... are sides.
     steps = zip(sub_policies[int(row[0] * len(sub_policies))], row[1::2], row[2::2], strict=False)
     return [choices.step(which, magnitude, side) for (which, probability, magnitude), coin, side in steps if coin < probability]
 
@@ -246,6 +248,7 @@ class _Policy(OperatorOperation):
 
     def prepare(self, pipeline: Any) -> None:
         """Bind only the generator."""
+        # No operator is bound: issue() calls several, as the draws require.
         self._generator = None
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
@@ -281,6 +284,7 @@ def policy(form: str, data: Any, choices: Choices, settings: Mapping[str, Any], 
 
 def policy_again(data: DataNode, seed: int | None, form: str, kernels: Any, tables: Any, settings: Any, **options: Any) -> DataNode:
     """Return the :func:`policy` of a serialized graph."""
+    # The graph may come from a file: only known policies run.
     if form not in _FORMS or any(name not in KERNELS for name, _, _ in kernels):
         raise ValueError(f"unknown policy {form!r} or augmentation")
     return policy(form, data, Choices(kernels, tables), settings, seed, options)
@@ -302,6 +306,7 @@ def is_known(augmentations: Sequence[Any], arguments: Mapping[str, Any]) -> bool
     # Per-sample fill values and other arguments of custom functions need the graph of conditions.
     if set(arguments) - {"shape", "fill_value", "interp_type"} or isinstance(arguments.get("fill_value"), DataNode):
         return False
+    # Relative offsets need the shapes of the images.
     return arguments.get("shape") is not None or not any(kernel.relative for kernel in kernels if kernel is not None)
 
 

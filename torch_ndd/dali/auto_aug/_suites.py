@@ -26,6 +26,7 @@ def make_suite(space: Space, use_shape: bool = False, max_translate_abs: Any = N
         augmentation = getattr(a, name)
         if name in limits:
             last = limits[name]
+            # The default limit is that of the space.
             suite.append(augmentation.augmentation(mag_range=(0, range.last if last is None and range is not None else last)))
         elif range is None:
             suite.append(augmentation)
@@ -51,6 +52,7 @@ def _translation_limits(use_shape: bool, max_translate_abs: Any, max_translate_r
     if len(pair) != 2:
         raise Exception(f"The argument `max_translate_{kind}` must be one number, or two for the height and the width. Got {limit!r}")
     suffix = "" if use_shape else "_no_shape"
+    # Pairs are (height, width), as for shapes: x is the second.
     return {f"translate_x{suffix}": pair[1], f"translate_y{suffix}": pair[0]}
 
 

@@ -100,6 +100,7 @@ class Compose:
         """Add the operators to the graph; ``arguments`` are those of the first operator."""
         result = self._operators[0](*inputs, **arguments)
         for operator in self._operators[1:]:
+            # Several outputs are several inputs of the next operator.
             result = operator(*result) if isinstance(result, list | tuple) else operator(result)
         return result
 

@@ -98,12 +98,14 @@ class DebugGraph(Graph):
     def add(self, operation: Operation) -> None:
         """Run an operation, and store the results in its nodes."""
         # The operators of the first run are the reference: a source or reader is found again only by its place.
+        # The operators of the first run are the list that later runs are compared with.
         new = self._place == len(self.operations)
         if new and self.step.number:
             self._refuse(f"{operation.title} is called in addition to the {self._place} operators of the first run")
         before = operation if new else self.operations[self._place]
         if before.schema != operation.schema or len(before.outputs) != len(operation.outputs):
             self._refuse(f"call {self._place} is {operation.title} instead of {before.title}")
+        # Sources and readers go on from the last run, so the operation of the first run runs again; others are new in each run.
         keeps_position = operation.pulls or isinstance(operation, ReaderOperation)
         runs = before if keeps_position else operation
         if operation.random and operation.seed is None:
@@ -127,6 +129,7 @@ class DebugGraph(Graph):
         if isinstance(value, list | tuple) and value and all(is_batch(item) for item in value):
             return [self.adopt(title, item) for item in value]
         if not is_batch(value) and not (isinstance(value, list | tuple) and value and all(is_array(item) for item in value)):
+            # Anything else becomes a constant, or is rejected, as in other pipelines.
             return value
         if self.branches is not None:
             raise ValueError(
@@ -158,6 +161,7 @@ class DebugGraph(Graph):
             self._check_size(operation, operation.batch)
         inputs = [_get_batch(node) for node in operation.inputs]
         arguments = {key: _get_batch(node) for key, node in operation.arguments.items()}
+        # Errors of work that runs later name the definition.
         fixed.site = operation.site
         try:
             batches = runs.run(self.step, inputs, arguments)
@@ -167,6 +171,7 @@ class DebugGraph(Graph):
             raise wrap_error(operation, error) from error
         finally:
             fixed.site = None
+        # An operation without inputs has used the largest size, which the others must now match.
         if not inputs and not arguments:
             self._size = self.step.batch_size
         return batches
@@ -213,6 +218,7 @@ class PipelineDebug(Pipeline):
         """Run the definition and return its outputs, see :meth:`Pipeline.run`."""
         for name, data in pipeline_inputs.items():
             self.feed_input(name, data)
+        # An iteration that ran only to define the readers is delivered first.
         if self._first_outputs is not None:
             outputs, self._first_outputs = self._first_outputs, None
             return outputs
@@ -221,6 +227,7 @@ class PipelineDebug(Pipeline):
     def _run_definition(self) -> tuple[Any, ...]:
         self.build()
         if self._error is not None:
+            # An error may have left sources at different positions, so the pipeline does not go on.
             raise self._error
         if self._ended:
             raise StopIteration
@@ -279,6 +286,7 @@ class PipelineDebug(Pipeline):
         name = data_node.name if isinstance(data_node, DataNode) else data_node
         if not isinstance(name, str):
             raise TypeError(f"Pipeline.feed_input takes a DataNode or its name, got {data_node!r}")
+        # Before the first run no input exists; the data waits for the operation with this name.
         if self._graph.find(name) is None and not self._graph.step.number:
             self._graph.feed(name, data, layout)
             return

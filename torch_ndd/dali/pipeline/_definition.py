@@ -87,6 +87,7 @@ def _make_pipeline(
     chosen = {key: bool(kwargs.get(key, default)) for key, default in modes.items()}
     pipeline_arguments, function_arguments = dict(decorator_arguments), {}
     for key, value in kwargs.items():
+        # An argument of the function comes first, although it hides one of the pipeline.
         if key in own:
             function_arguments[key] = value
             if key in accepted:
@@ -98,6 +99,7 @@ def _make_pipeline(
             raise TypeError(f"{name}: {key!r} is an argument neither of the definition nor of Pipeline")
 
     def define(pipeline: Pipeline) -> Any:
+        # Frames above this one belong to the definition; errors show them.
         definitions.push_function(pipeline, pipeline._graph)
         try:
             if not chosen["enable_conditionals"]:
@@ -115,5 +117,6 @@ def _make_pipeline(
     pipeline = Pipeline(**pipeline_arguments)
     pipeline._graph.branches = branches
     outputs = define(pipeline)
+    # A single node, None or a tuple may be returned.
     pipeline.set_outputs(*(outputs if isinstance(outputs, tuple) else () if outputs is None else (outputs,)))
     return pipeline

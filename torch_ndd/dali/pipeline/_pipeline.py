@@ -91,6 +91,7 @@ class Pipeline:
         stream_policy: Any = None,
         concurrency: Any = None,
     ) -> None:
+        # All arguments, for serialization and the properties below; locals() before any other variable exists.
         self._arguments: dict[str, Any] = {key: value for key, value in locals().items() if key not in ("self", "__class__")}
         for key, value in (("max_streams", max_streams), ("default_cuda_stream_priority", default_cuda_stream_priority)):
             if value is not None:
@@ -110,6 +111,7 @@ class Pipeline:
         if py_callback_pickler is not None and py_start_method == "fork":
             raise ValueError('Pipeline: py_callback_pickler is for py_start_method="spawn"')
         self._queue_sizes = sizes
+        # With two queue sizes the larger one counts: all devices share a queue here.
         self._depth = max(sizes) if exec_pipelined else 1  # iterations issued ahead
         self._seed, self._exec_dynamic = int(seed) if isinstance(seed, bool) else seed, exec_dynamic
         self._declarations = OutputDeclarations(output_dtype, output_ndim, output_layout)
@@ -311,6 +313,7 @@ class Pipeline:
             TypeError: an output that is neither a node nor a constant, or a size that is not an integer.
             RuntimeError: two operators of one name, a missing argument, or readers that find nothing.
         """
+        # Building may ask for something that builds, such as the number of outputs.
         if self._executor is not None or self._building:
             return
         self._building = True
@@ -560,6 +563,7 @@ class Pipeline:
         try:
             pipeline = cls(**{**graphs.read_arguments(content), **kwargs})
         except graphs.REFUSALS as error:
+            # The user's own arguments may be the cause.
             cls(**kwargs)  # raises the user's error, if these arguments cause it
             raise graphs.argument_error("deserialize", error) from error
         pipeline._define_and_build(content, "deserialize")

@@ -34,6 +34,7 @@ class Epochs:
     def __init__(self, pipelines: int, batch_size: int) -> None:
         self.pipelines, self.batch_size = pipelines, batch_size
 
+    # -1: unknown.
     size = -1
 
     def is_over(self) -> bool:
@@ -80,6 +81,7 @@ class SizedEpochs(Epochs):
 
     @property
     def _step(self) -> int:
+        # How much one step takes, over all pipelines.
         return self.pipelines * self.batch_size
 
     def step(self) -> Sequence[int]:
@@ -87,6 +89,7 @@ class SizedEpochs(Epochs):
         before, self.taken = self.taken, self.taken + self._step
         if self.policy is not LastBatchPolicy.PARTIAL or self.taken <= self.size:
             return super().step()
+        # Pipelines take consecutive batches: the first ones are full, one may have a part, the others nothing.
         full, rest = divmod(self.size - before, self.batch_size)
         return [self.batch_size] * full + [rest] * (rest > 0)
 
@@ -141,12 +144,14 @@ class ReaderEpochs(Epochs):
         self.epoch, self.taken = epoch, 0
         self.left = left  # samples of the epoch for all ranks; fewer if a run with another number of shards began it
         self.ahead = ahead  # samples of this epoch that each rank delivered in the epoch before
+        # The size of an epoch is that of one rank; all ranks take the same number of batches.
         if self.policy is LastBatchPolicy.DROP:
             self.size = left // self.shards
         elif self.padded:
             self.size = -(-left // self.shards)
         else:
             samples = max(0, self._max_left()) if self._fills else -(-left // self.shards)
+            # Rounded up to full batches.
             self.size = samples + -samples % self.batch_size
 
     @property
@@ -156,6 +161,7 @@ class ReaderEpochs(Epochs):
 
     def _length(self, rank: int) -> int:
         """Return how many samples the shard of this rank has in this epoch."""
+        # Unless readers stick to their shards, they move on by one in each epoch.
         shard = rank if self.sticks else (rank + self.epoch) % self.shards
         return self.left * (shard + 1) // self.shards - self.left * shard // self.shards
 
@@ -173,6 +179,7 @@ class ReaderEpochs(Epochs):
         before, self.taken = self.taken, self.taken + self.batch_size
         if self.policy is not LastBatchPolicy.PARTIAL or not self.is_over():
             return super().step()
+        # A rank whose shard is shorter has fewer samples in the last batch, perhaps none.
         return [max(0, min(self.batch_size, self._length(rank) - before)) for rank in self.ranks]
 
     def restart(self) -> int:
@@ -207,12 +214,14 @@ class ReaderEpochs(Epochs):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a place. The rest of an epoch of another number of shards is divided among the present ones."""
         own_shards, ahead = self.shards, list(state["ahead"])
+        # A restored state is checked: restart() would loop once for each epoch that a batch spans.
         if max(ahead) + state["taken"] > self.samples + _MAX_EPOCHS * max(1, self.samples // len(ahead)):
             raise ValueError(f"'taken' and 'ahead' describe a batch with samples of more than {_MAX_EPOCHS} epochs")
         self.shards = len(ahead)
         self._begin(state["epoch"], state["left"], ahead)
         self.taken = state["taken"]
         if self.shards != own_shards:
+            # What the ranks of the saved run had not delivered; samples beyond the epoch count as none.
             left = sum(max(0, -beyond) for beyond in self._beyond())
             self.shards = own_shards
             self._begin(self.epoch, left, [0] * own_shards)

@@ -114,6 +114,7 @@ class BaseIterator:
     def __next__(self) -> Any:
         """Return the next batch of each pipeline. Raise StopIteration at the end of the epoch."""
         first, self._first_batch, self._initial = self._first_batch, None, None
+        # The batch that the constructor prepared comes first.
         return self._produce() if first is None else first
 
     def next(self) -> Any:
@@ -144,6 +145,7 @@ class BaseIterator:
             try:
                 with _use(pipe):
                     outputs.append(pipe.share_outputs())
+            # The data ended: the epoch is over for all pipelines.
             except StopIteration:
                 self._end()
             except Exception as error:  # the other pipelines must take this iteration too, to stay in step
@@ -159,6 +161,7 @@ class BaseIterator:
                 del failed  # its traceback refers to this frame: the cycle would keep the pipelines alive
         if self._epochs.counts:
             sizes = [len(output) for outputs_of_pipe in outputs for output in outputs_of_pipe]
+            # Counting samples needs full batches: a shorter one would end the epoch in the wrong place.
             if any(size != self.batch_size for size in sizes):
                 wanted = f"with reader_name or size each batch must have {self.batch_size} samples"
                 raise AssertionError(f"{self._op}: {wanted}, got {sizes}; give neither to let them vary")
@@ -167,6 +170,7 @@ class BaseIterator:
     def _is_over(self) -> bool:
         """Return whether all batches of the epoch were taken."""
         exhausted = self._scheduled and all(pipe.empty() for pipe in self._pipes)
+        # The first batch, if it was prepared, is still to be taken.
         return self._ended or (self._first_batch is None and (exhausted or self._epochs.is_over()))
 
     def _schedule(self) -> None:
@@ -195,6 +199,7 @@ class BaseIterator:
         for pipe in self._pipes:
             pipe.reset()
         self._schedule()
+        # With DROP, the incomplete last batch of each pipeline is taken and thrown away.
         for _ in range(skipped):
             self._outputs()
 
@@ -222,6 +227,7 @@ class BaseIterator:
         """
         if not self._checkpointing:
             raise ValueError(f"{self._op}.checkpoints: checkpointing is not enabled; give the pipelines enable_checkpointing=True")
+        # Before the first next(), the state is that from before the prepared batch.
         return self._initial if self._initial is not None else self._states()
 
     def _states(self) -> list[bytes]:

@@ -53,6 +53,7 @@ class _TensorList(Memory):
             if not array.ndim:
                 raise RuntimeError(f"{name}: the first dimension of an array counts samples, but this one has no dimensions")
             batch = as_batch(array)
+            # The letter of the first dimension is dropped with it; an empty layout removes the rest.
             return as_batch(batch, layout=check_layout(name, layout, batch.ndim) or "")
         return as_batch(batch, layout=check_layout(name, layout, batch.ndim)) if layout else batch
 

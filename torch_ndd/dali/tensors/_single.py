@@ -30,6 +30,7 @@ def import_capsule(capsule: Any) -> Tensor:
         values, shared = foreign.from_torch(torch.from_dlpack(capsule))
     except (RuntimeError, BufferError) as error:
         raise RuntimeError(f"this DLPack capsule cannot be used, or was used before: {error}") from None
+    # A copy is not the caller's memory.
     return new_tensor(values.clone() if read_only and shared else values, external=shared and not read_only)
 
 
@@ -61,6 +62,7 @@ class Memory(PipelineValue):
     def set_layout(self, layout: str | None) -> None:
         """Change the layout; an empty one removes it. Raise ValueError unless it has a letter for each dimension."""
         operand = self._operand()
+        # A new object: operators that have taken the old one keep its layout.
         relabeled = copy.copy(operand)
         relabeled.relabel(check_layout(f"{self._name()}.set_layout", layout, operand.ndim))
         self._replace(relabeled)
@@ -85,6 +87,7 @@ class Memory(PipelineValue):
         values = self._operand().export_buffer()
         if values.device.type != "cpu":
             try:
+                # Torch copies between devices through an object that describes the address.
                 torch.as_tensor(_Address(address, values.nbytes), device=values.device).copy_(values.reshape(-1).view(torch.uint8))
                 torch.cuda.synchronize(values.device)
                 return
@@ -123,6 +126,7 @@ def import_tensor(name: str, data: Any) -> Tensor:
         data = np.frombuffer(data, np.uint8)
     if isinstance(unwrapped, Batch | str) or foreign.is_python(data) or data is None:
         raise TypeError(f"{name} takes an array, a buffer or a DLPack capsule, got {describe_type(data)}")
+    # NumPy accepts objects that have only this older protocol.
     if hasattr(data, "__array_interface__") and not hasattr(data, "__array__"):
         data = np.asarray(data)
     return as_tensor(data)
@@ -188,6 +192,7 @@ class SampleTensor(Memory):
         return {"source_info": self.source_info(), "layout": self.layout()}.get(key) or None
 
     def __dlpack__(self, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None) -> Any:
+        # DALI's callers pass a stream also for host memory, where torch refuses it.
         if self._device == "cpu":
             stream = None
         return self._value.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)

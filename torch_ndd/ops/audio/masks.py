@@ -18,6 +18,7 @@ def _launch_masks(op: str, letter: str, axis: int, input: Batch, widest: Any, ma
         raise RuntimeError(f'{op}: the input must have an axis "{letter}", got a scalar')
     if input.layout is not None and letter not in input.layout:
         raise RuntimeError(f'{op}: the layout must have an axis "{letter}", got {input.layout!r}')
+    # Inputs without a layout are taken as (..., frequency, time).
     at = max(0, input.ndim - axis) if input.layout is None else input.layout.index(letter)
     mean = isinstance(mask_value, str)
     if mean and mask_value != "mean":

@@ -51,6 +51,7 @@ def power_spectrum(
     axis %= ndim
     length = max(0, nfft or 0)
     extent = extents_of(input)[axis]  # type: ignore[arg-type]
+    # Empty batches and graphs have nothing to check; the kernel checks what a graph does not know.
     if not torch.compiler.is_compiling() and input.batch_size and not holds(extent > 0):  # type: ignore[union-attr]
         raise RuntimeError(f"power_spectrum: the input has no elements along axis {axis}")
     bins = length // 2 + 1 if length else extent // 2 + 1
@@ -171,6 +172,7 @@ def audio_resample(
         before, after = (_round_lengths(rate) for rate in rates)
         _check_rates("scale" if in_rate is None else "in_rate and out_rate", before, after)
         outputs = _ceil(lengths, after, before)
+        # Only the ratio reaches the kernel: lengths are known here already.
         ratio = _row(before, after)
     else:
         outputs = out_length.reshape(-1).to(torch.int64) if isinstance(out_length, torch.Tensor) else out_length

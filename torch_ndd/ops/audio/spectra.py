@@ -124,6 +124,7 @@ def _frequency_axis(op: str, input: Batch) -> int:
     if input.ndim == 0:
         raise RuntimeError(f"{op}: the input must have a frequency axis, got a scalar")
     if layout is None:
+        # Without a layout the last axis is time.
         return max(0, input.ndim - 2)
     if "f" not in layout:
         raise RuntimeError(f'{op}: the layout must have an axis "f", got {layout!r}')
@@ -170,6 +171,7 @@ def mel_filter_bank(
         raise RuntimeError(f"mel_filter_bank: nfilter must be positive, got {nfilter}")
     if not sample_rate > 0:
         raise RuntimeError(f"mel_filter_bank: sample_rate must be positive, got {sample_rate}")
+    # 0 means up to half of the sampling rate.
     high = sample_rate / 2 if freq_high <= 0 else freq_high
     if not 0 <= freq_low < high <= sample_rate / 2:
         raise RuntimeError(
@@ -231,6 +233,7 @@ def mfcc(
     if n_mfcc < 1:
         raise RuntimeError(f"mfcc: n_mfcc must be positive, got {n_mfcc}")
     axis %= ndim
+    # At most as many coefficients as bands.
     out = resized(input, [axis], [smaller(extents_of(input)[axis], n_mfcc)])  # type: ignore[arg-type]
     return launch(out, [axis, dct_type, float(lifter), n_mfcc, normalize])
 

@@ -81,6 +81,7 @@ class _Known:
     chains: Any = field(default_factory=WeakTensorKeyDictionary)
 
     def of(self, input: torch.Tensor, shapes: torch.Tensor | None) -> _Chain:
+        # A tensor that was moved to pool memory is known by the values that it came from.
         found, version = self.chains.get(pooled_from.get(input, input)) or (None, 0)
         if found is None or found.base._version != found.version or input._version != version:  # one of them has been written to
             return _Chain(input, shapes, input._version, input if shapes is None else None)
@@ -144,6 +145,7 @@ def linear(
         if isinstance(input, Packed) or dtype is torch.uint8:
             return _add_stage(*_buffers(input), stage, dtype)
     elif isinstance(input, Packed) or (is_native(input) and dtype is torch.uint8):
+        # Ragged bytes that change their type have no formula; the kernel takes them.
         return None
     else:
         stage = None
@@ -184,6 +186,7 @@ def _add_line(input: torch.Tensor, factor: _formulas.Number, term: _formulas.Num
     if chain.values is None:
         return _add_stage(input, None, stage, torch.float32)
     output = values = factor * input + term
+    # The stages of a chain precede its flips; a formula of mirrored values differs from that of the stages alone.
     if any(all_samples or each is not None for _, all_samples, each in _flips(chain)):
         values = factor * chain.values + term
     chain = replace(chain, values=values, stages=(*chain.stages, (stage, torch.float32)))
@@ -253,6 +256,7 @@ def _normalize_chain(
     if output_layout[-1] == "C":
         output = normal(chain.values, _LAYOUT, *(_formulas.per_channel(argument, 4, 3) for argument in (mean, std))).contiguous()
     else:
+        # One expression for each plane, so that Inductor vectorizes along the rows.
         planes = [normal(chain.values.select(-1, c), "HW", _of_channel(mean, c), _of_channel(std, c)) for c in range(input.shape[-1])]
         output = stack_parts(planes, 1 + output_layout.index("C"))
     in_pool[output] = None

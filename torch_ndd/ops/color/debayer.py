@@ -67,6 +67,7 @@ def debayer(
     if layout.endswith("C") and any(is_other(found, 1) for found in channels_of(images)):
         raise RuntimeError(f"debayer: the input must have one channel, got {channels_of(images)}; the layout of sequences is FHW")
     extents = extents_of(images)[: first + 2]
+    # The mosaic consists of squares of 2 x 2 pixels.
     if any(not isinstance(extent, torch.Tensor) and extent % 2 for extent in extents[first:]):
         raise RuntimeError(f"debayer: height and width must be even, got {sample_shape(extents[first:], 0)}")
     channels = 1 if name == "gray_ocv" else 3

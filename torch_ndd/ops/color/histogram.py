@@ -118,6 +118,7 @@ def clahe(
             raise ValueError(f"clahe: {name} must be 1 to {_MAX_TILES}, got {tiles}")
     if tiles_x * tiles_y > _MAX_TILES:
         raise ValueError(f"clahe: tiles_x * tiles_y must be at most {_MAX_TILES}, got {tiles_x * tiles_y}")
+    # NaN.
     if clip_limit != clip_limit:
         raise ValueError(f"clahe: clip_limit must be a number, got {clip_limit}")
     return launch(like(images), [clip_limit, luma_only, tiles_x, tiles_y])

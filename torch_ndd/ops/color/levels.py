@@ -18,6 +18,7 @@ def _check_type(op: str, dtype: torch.dtype) -> None:
 
 def _invert_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     most = value_range(dtype)
+    # Each sign is inverted on its own: the sign bit stays.
     if dtype in (torch.int8, torch.int16):
         return torch.where(values < 0, -most - 2.0, most) - values
     return most - values
@@ -78,6 +79,7 @@ def _gamma_formula(input: torch.Tensor, gain: Number, gamma: Number, *, dtype: t
         return None  # a table of 256 or 65536 values is faster, and its last bit decides where fractions are cut off
     factor, exponent = (per_sample(x, input.dim(), torch.float32, input.device) for x in (gain, gamma))
     powers = input.float().clamp(min=0.0) ** exponent * factor
+    # torchvision clamps only after a gain other than 1.
     limit = torch.where(torch.as_tensor(factor) == 1.0, float("inf"), 1.0)
     return torch.minimum(powers, limit.to(input.device)).to(dtype)
 

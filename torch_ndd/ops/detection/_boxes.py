@@ -91,6 +91,7 @@ class Kept:
         if torch.compiler.is_compiling():
             shapes = torch.stack([self.counts, *(torch.full_like(self.counts, extent) for extent in trailing)], 1)
             selected = new_batch(left.reshape(-1), shapes, fixed=(None, *trailing))
+        # Usually all boxes remain, and the shapes need not be made.
         elif len(left) == len(self.mask):
             selected = new_batch(left.view(like.buffer.shape), like.ragged_shapes, fixed=like.shared_extents)
         else:

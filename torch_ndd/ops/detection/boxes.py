@@ -239,6 +239,7 @@ def bbox_transform(
     maps = numbers(MT)
     if maps.shape[1] != 6:
         raise RuntimeError(f"{op}: MT must be 2 by 3, got {maps.shape[1]} numbers")
+    # Pixels need no sizes: with 1 for all of them the kernel divides and multiplies by 1.
     unit = torch.ones(1, dtype=torch.float64)
     height, width = (unit, unit) if input_shape is None else plane_extents(op, "input_shape", input_shape, shape_layout).unbind(1)
     rows, columns = (unit, unit) if output_shape is None else plane_extents(op, "output_shape", output_shape, shape_layout).unbind(1)
@@ -307,6 +308,7 @@ class _AnchorTable:
             return _sides(torch.tensor(anchors, dtype=torch.float32).reshape(-1)).to(device)
         if isinstance(anchors, list | tuple):
             known = self._lists.get(id(anchors))
+            # The same list may have new contents, and another list the number of one that was freed.
             if known is None or known[0] != anchors:
                 if len(self._lists) > 8:
                     self._lists.clear()

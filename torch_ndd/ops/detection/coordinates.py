@@ -149,6 +149,7 @@ def coord_transform(
     def output(frames: Any) -> Batch:
         if has_frames and frames is not None and not holds(frames == there):
             raise RuntimeError(f"{op}: the matrices are for {shown(frames)} frames, the input has {shown(there)}")
+        # Points without frames are repeated for the matrices of the frames.
         repeated = for_frames and not has_frames
         extents = [frames, *shape] if repeated else shape
         return empty_batch(points.batch_size, extents, dtype or torch.float32, points.buffer.device, None if repeated else points.layout)

@@ -29,8 +29,8 @@ def _cast_formula(input: torch.Tensor, *, dtype: torch.dtype) -> torch.Tensor | 
 def cast(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, dtype: torch.dtype) -> T:
     """Convert to another dtype.
 
-    Floating-point numbers are rounded half away from zero and saturated when converted to integers; NaN becomes the smallest integer. A bool tells
-    whether the rounded value is not zero. Integers are converted exactly.
+    Floating-point numbers are rounded half away from zero and saturated when converted to integers; NaN becomes the smallest integer. A bool is True
+    where the rounded value is not zero. Integers are converted exactly.
 
     Args:
         input: anything.
@@ -92,6 +92,7 @@ _cached_table = functools.lru_cache(64)(_table)
 @_pixel_chain.by_level
 def _looked_up(input: torch.Tensor, table: torch.Tensor, default_value: float, *, dtype: torch.dtype) -> torch.Tensor:
     outside = torch.full((1,), default_value, dtype=torch.float32, device=input.device)
+    # The default value stands behind the table, and all other keys are sent there: one lookup instead of a choice.
     table = torch.cat([table[0].to(input.device), outside])
     size = len(table) - 1
     key = input.long()

@@ -59,6 +59,7 @@ def _parameter(name: str, value: Any) -> tuple[torch.Tensor, list[Shape]] | None
             values = torch.as_tensor(value)
         except (TypeError, ValueError, RuntimeError):
             raise TypeError(f"normalize: argument {name!r} must be numbers, a Tensor or a Batch, got {value!r}") from None
+        # A copy, since the caller may change the array before the kernel runs.
         values = values.detach().cpu().clone()
     return values.reshape(-1).float(), [tuple(values.shape)]
 
@@ -79,6 +80,7 @@ def _axes(images: Batch, axes: Any, axis_names: Any, parameters: list[tuple[torc
         found = numbered_axes("normalize", axes if isinstance(axes, int) else list(axes) if isinstance(axes, Sequence) else axes, images.ndim)
     else:
         for parameter in parameters:
+            # Parameters show by their extents of 1 along which axes they are equal.
             if parameter is not None and not _is_number(parameter[1]) and len(parameter[1][0]) == images.ndim:
                 return tuple(d for d in range(images.ndim) if all(shape[d] == 1 for shape in parameter[1]))
         return tuple(range(images.ndim))

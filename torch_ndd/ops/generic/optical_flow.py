@@ -99,7 +99,7 @@ def optical_flow(
     quality = next(quality for limit, quality in _QUALITIES if preset < limit)
     cv2 = _opencv()
 
-    shapes = [tuple(one.shape) for one in frames]
+    shapes = [tuple(sequence.shape) for sequence in frames]
     sizes = [(f - 1, math.ceil(h / output_grid), math.ceil(w / output_grid), 2) for f, h, w, _ in shapes]
     extents = list(sizes[0]) if len(set(sizes)) == 1 else [torch.tensor(column) for column in zip(*sizes, strict=True)] if sizes else [0, 0, 0, 2]
     out = empty_batch(frames.batch_size, extents, torch.float32, torch.device("cpu"), "FHWC")
@@ -119,6 +119,7 @@ def optical_flow(
         try:
             for done in [pool.submit(task) for task in work()]:
                 done.result()
+        # Tasks that have not begun are dropped after an error.
         finally:
             pool.shutdown(cancel_futures=True)
     return launch((), also=(out,))
@@ -144,6 +145,7 @@ class _Sequence:
 
     def tasks(self, temporal: bool) -> Iterator[Callable[[], None]]:
         """Return the tasks that can run in parallel."""
+        # With temporal hints each field starts from the one before.
         if temporal and self.hints is None:
             yield self._one_after_the_other
         else:
@@ -202,6 +204,7 @@ class _Sequence:
                 np.pad(field, ((0, -height % n), (0, -width % n), (0, 0)), "constant", constant_values=np.nan) if height % n or width % n else field
             )
             cells = field.reshape(field.shape[0] // n, n, field.shape[1] // n, n, 2)
+            # NaN in the padding leaves it out of the means.
             field = np.nanmean(cells, (1, 3)) if height % n or width % n else cells.mean((1, 3))
         self.fields[f] = field
 

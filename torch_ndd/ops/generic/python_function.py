@@ -53,6 +53,7 @@ class PythonOperator:
         self.shapes = _per_output("shape", shape, num_outputs)
         self.dtypes = [None if entry is None else types.to_dtype(entry) for entry in _per_output("dtype", dtype, num_outputs)]
         self.layouts = _per_output("layout", layout, num_outputs)
+        # Without the shapes the call has to wait for the results.
         self.queued = all(entry is not None for entry in self.shapes)
         self._number = next(_numbers)
         _functions[self._number] = self
@@ -110,8 +111,8 @@ class PythonOperator:
                 raise TypeError(f"python_function: in a compiled graph the argument {next(iter(constants))!r} of {self.name} must be a Batch")
             tensors = [*batches, *per_sample.values()]
             torch.ops.ndd.python_function.default(
-                self._number, len(batches), ",".join(per_sample), [one.buffer for one in tensors], [one.ragged_shapes for one in tensors],
-                [one.layout or "" for one in tensors], words, [one.buffer for one in outs], [one.ragged_shapes for one in outs],
+                self._number, len(batches), ",".join(per_sample), [value.buffer for value in tensors], [value.ragged_shapes for value in tensors],
+                [value.layout or "" for value in tensors], words, [out.buffer for out in outs], [out.ragged_shapes for out in outs],
             )  # fmt: skip
             return as_results(call, outs)
         work = queue("python_function", *columns.filling(outs, size), call.reads, call.external, columns.sources)
@@ -278,6 +279,7 @@ def _array(values: torch.Tensor, form: str | None) -> Any:
     if values.device.type == "cuda":
         raise TypeError('python_function: the inputs are on a GPU; give form="torch" or form="cupy", or device="cpu"')
     array = values.float().numpy() if values.dtype == torch.bfloat16 else values.numpy()
+    # A number, not an array of no dimensions, is what a function expects.
     if not array.ndim:
         return array[()]
     array.flags.writeable = False  # other operators may read the same memory
@@ -301,6 +303,7 @@ def _check_dtype(what: str, value: Any, dtype: torch.dtype) -> None:
 def _fill(what: str, out: torch.Tensor, value: Any) -> None:
     # Python numbers take the output's type.
     value = torch.tensor(value, dtype=out.dtype) if isinstance(value, bool | int | float) else _as_array(value)
+    # NumPy would broadcast silently.
     if tuple(value.shape) != tuple(out.shape):
         raise ValueError(f"{what} has the shape {tuple(value.shape)}, expected {tuple(out.shape)}; pass the right shape=")
     _check_dtype(what, value, out.dtype)

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from .._columns import choose
 from ._resize_plan import single
 
 
@@ -35,7 +36,8 @@ def rotated_canvas(size: Sequence[Any], angle: Any, axis: Sequence[Any] | None =
                 extent = extent + weight * size[k] if axis is None else single(extent + single(weight * size[k]))
             if k != i:
                 larger = weight > most
-                shown, most = _choose(larger, size[k], shown), _choose(larger, weight, most)
+                shown, most = choose(larger, size[k], shown), choose(larger, weight, most)
+        # Minus 0.01: rounding must not add a pixel to a rotation by 90 degrees.
         whole = (extent - 0.01).ceil().long() if isinstance(extent, torch.Tensor) else math.ceil(extent - 0.01)
         canvas.append(whole + (whole + shown) % 2)
     return canvas
@@ -59,9 +61,3 @@ def _volume_weights(cos: Any, sin: Any, axis: Sequence[Any]) -> list[tuple[Any, 
         (entry(x, y, zs), entry(y, y, cos), entry(y, z, -xs)),
         (entry(x, z, -ys), entry(y, z, xs), entry(z, z, cos)),
     ]
-
-
-def _choose(condition: Any, a: Any, b: Any) -> Any:
-    if isinstance(condition, torch.Tensor):
-        return torch.where(condition, a, b)
-    return a if condition else b

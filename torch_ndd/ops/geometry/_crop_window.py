@@ -72,6 +72,7 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
     ((380, 220, 0), (100, 200, 3))
     """
     layout = input.layout or ""
+    # Lists cannot be keys of the cache.
     if isinstance(arguments.crop, list):
         if any(isinstance(size, tuple) for size in arguments.crop):
             raise RuntimeError(
@@ -98,6 +99,7 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
             begin, size = 0, length
         else:
             requested = sizes.get(axis)
+            # A size of 0 or less means the whole axis.
             size = length if requested is None else choose(requested > 0, whole(requested), length)
             name = f"crop_pos_{axis}"
             position = _one_column(op, name, getattr(arguments, name))
@@ -109,7 +111,8 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
         if axis and policy == "trim_to_shape":
             begin, size = trim(begin, size, length)
         elif axis and policy == "error":
-            _check_inside(op, letter, axis, begin, size, length)
+            name = f"crop_{'whd'['xyz'.index(axis)]}"
+            check_inside(op, letter, begin, size, length, f" (arguments crop, {name} and crop_pos_{axis})")
         start.append(begin)
         extent.append(size)
     return CropWindow(tuple(start), tuple(extent), rows(start))
@@ -160,13 +163,14 @@ def _one_column(op: str, name: str, value: Any) -> Column:
     return columns[0]
 
 
-def _check_inside(op: str, letter: str, axis: str, begin: Column, size: Column, length: Column) -> None:
+def check_inside(op: str, axis: str, begin: Column, size: Column, length: Column, arguments: str = "") -> None:
+    """Raise RuntimeError for a window that leaves a sample along an axis, naming the arguments that give it."""
     inside = (begin >= 0) & (begin + size <= length)
     if holds(inside):
         return
     sample = first_failure(inside)
     begin, size, length = (at_sample(v, sample) for v in (begin, size, length))
     raise RuntimeError(
-        f"{op}: sample {sample}: the window [{begin}, {begin + size}) exceeds axis {letter} of extent {length} "
-        f'(arguments crop, crop_{"whd"["xyz".index(axis)]} and crop_pos_{axis}); out_of_bounds_policy="pad" or "trim_to_shape" allows it'
+        f"{op}: sample {sample}: the window [{begin}, {begin + size}) exceeds axis {axis} of extent {length}{arguments}; "
+        'out_of_bounds_policy="pad" or "trim_to_shape" allows it'
     )

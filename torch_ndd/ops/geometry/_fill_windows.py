@@ -39,6 +39,7 @@ def noise_windows(images: Batch, windows: torch.Tensor) -> None:
         windows: as for :func:`fill_windows`.
     """
     count = windows[:, 2] * windows[:, 3] * (images.shared_extent((images.layout or "").index("C")) or 1)
+    # Windows have consecutive parts of one sequence of numbers.
     rows = torch.cat([windows, (count.cumsum(0) - count)[:, None]], 1)
     arguments = (images.buffer, images.ragged_shapes, rows, get_default_rng().draw(WORDS_PER_CALL), images.layout == "CHW")
     images.pending = run(_noise, arguments, [(images, SAME_SAMPLE)], images.buffer)

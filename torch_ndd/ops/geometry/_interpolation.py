@@ -19,6 +19,7 @@ def _filter_rows(op: str, argument: str, value: Any) -> torch.Tensor:
         return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(value))
     if not torch.compiler.is_compiling():
         known = value.to(torch.float64)
+        # Written so that NaN is wrong as well.
         wrong = value[~((known >= 0) & (known <= 5))]
         if len(wrong):
             raise _unknown_filter(op, argument, wrong.flatten()[0].item())

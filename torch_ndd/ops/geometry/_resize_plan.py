@@ -169,6 +169,7 @@ def _plan(
     if (roi_start is None) != (roi_end is None):
         raise RuntimeError(f"{op}: roi_start and roi_end must be given together")
     full = [_real(e) for e in extents]
+    # The usual case: given whole sizes need no scale.
     if roi_start is None and limit is None and scales is None and mode in ("default", "stretch") and all(_is_whole(w) for w in wanted):
         return [_unless_empty(e, w) for e, w in zip(full, wanted, strict=True)], [0.0] * axes, full, True
     start, end = [0.0] * axes, full

@@ -94,8 +94,8 @@ def _normalized_formula(
     axes, channel = input.dim(), 1 + layout.index("C")
     wanted = mirror.reshape(-1, *(1,) * (axes - 1)) if isinstance(mirror, torch.Tensor) else mirror
     mean, std = (per_channel(values, axes, channel, input.device) for values in (mean, std))
-    made = normal(mirror_axis(input, 1 + layout.index("W"), wanted), mean, std, scale, shift)
-    return saturate(made.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
+    normalized = normal(mirror_axis(input, 1 + layout.index("W"), wanted), mean, std, scale, shift)
+    return saturate(normalized.permute(0, *(1 + layout.index(letter) for letter in output_layout)), dtype).contiguous()
 
 
 _MAX_LOOPS = 4  # channels

@@ -59,6 +59,7 @@ def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: An
     layout = batch.layout or {2: "HW", 3: "HWC"}.get(batch.ndim, "")
     if "H" not in layout or "W" not in layout or "D" in layout:
         raise RuntimeError(f"transforms.of: images must have a height and a width, got the layout {layout!r}")
+    # Arguments may still be computed; the map is computed from them here.
     for pending, _ in call.reads:
         pending.wait()
     rows = read(op, batch, layout, launch)
@@ -112,6 +113,7 @@ def _read_resize(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Ro
             k = dimensions.index(d)
             first, whole = part[:, k].to(torch.float64), part[:, k + len(dimensions)].to(torch.float64)
         scale = whole / (end - start) if d in dimensions else 1.0
+        # "0.0 -", because a minus sign would make -0.0 of 0.
         shift = 0.0 - start * scale - first
         rows.append([scale, 0.0, shift] if letter == "W" else [0.0, scale, shift])
     return rows

@@ -36,20 +36,21 @@ def perspective(*, source: Any, target: Any) -> Any:
     """
     first, second = _points("source", source), _points("target", target)
     several = first.dim() == 3 or second.dim() == 3
-    count = next((len(one) for one in (first, second) if one.dim() == 3), 1)
-    for name, one in (("source", first), ("target", second)):
-        if one.dim() == 3 and len(one) != count:
-            raise ValueError(f"transforms.perspective: source and target must have as many samples, but {name} has {len(one)} of {count}")
+    count = next((len(points) for points in (first, second) if points.dim() == 3), 1)
+    for name, points in (("source", first), ("target", second)):
+        if points.dim() == 3 and len(points) != count:
+            raise ValueError(f"transforms.perspective: source and target must have as many samples, but {name} has {len(points)} of {count}")
     apart = ~(_on_a_line(first) | _on_a_line(second)).expand(count)
     if not holds(apart):
         raise ValueError(f"transforms.perspective: in sample {first_failure(apart)} three points are on a line: there is no such map")
     x, y = first.expand(count, 4, 2).unbind(2)
     u, v = second.expand(count, 4, 2).unbind(2)
-    one, zero = torch.ones_like(x), torch.zeros_like(x)
+    ones, zeros = torch.ones_like(x), torch.zeros_like(x)
     # Two rows for each point: u (g x + h y + 1) = a x + b y + c, and v alike. Eight numbers a sample, for which torch's solver is as good as any.
     rows = torch.cat(
-        [torch.stack([x, y, one, zero, zero, zero, -u * x, -u * y], 2), torch.stack([zero, zero, zero, x, y, one, -v * x, -v * y], 2)], 1
+        [torch.stack([x, y, ones, zeros, zeros, zeros, -u * x, -u * y], 2), torch.stack([zeros, zeros, zeros, x, y, ones, -v * x, -v * y], 2)], 1
     )
+    # solve() would raise for the whole batch without naming the sample.
     solved, failed = torch.linalg.solve_ex(rows, torch.cat([u, v], 1)[..., None])
     finite = (failed == 0) & torch.isfinite(solved).all(1)[:, 0]
     if not holds(finite):

@@ -399,6 +399,7 @@ def _window_plan(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, 
     flips = _flips(mirror, axes)
     whole = plan.whole and not isinstance(mirror, torch.Tensor) and not any(flips)
     start, end, part = plan.start, plan.end, None
+    # By DALI's rule the window is a region of the source; by the others it consists of pixels of the resized image.
     if rule == 0:
         whole = whole and all(not isinstance(n, torch.Tensor) and n == size for n, size in zip(shown.extent, plan.extents, strict=True))
         start, end = _source_of(plan, shown)
@@ -415,6 +416,7 @@ def _source_of(plan: ResizePlan, shown: CropWindow) -> tuple[list[Any], list[Any
     start, end = [], []
     for a, b, begin, extent, whole in zip(plan.start, plan.end, shown.start, shown.extent, plan.extents, strict=True):
         count = _array(whole)
+        # An empty axis has no step.
         step = (b - a) / (count + (count == 0))
         start.append(a + _array(begin) * step)
         end.append(a + (_array(begin) + _array(extent)) * step)

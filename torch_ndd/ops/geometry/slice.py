@@ -10,6 +10,7 @@ import torch
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
+from .._arguments import INTEGERS
 from .._axes import axes_of_samples, named_axes, usual_layout
 from .._columns import (
     Column,
@@ -29,9 +30,7 @@ from .._columns import (
     whole,
 )
 from .._outputs import check_per_channel, output_type
-from ._crop_window import POLICIES, CropWindow, Policy, trim
-
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.uint16, torch.int32, torch.uint32, torch.int64, torch.uint64)
+from ._crop_window import POLICIES, CropWindow, Policy, check_inside, trim
 
 
 class _Limit(NamedTuple):
@@ -53,6 +52,7 @@ class _Limit(NamedTuple):
         found_columns = []
         for value, length in zip(values, lengths, strict=True):
             column = real(value.to(torch.float32) if isinstance(value, torch.Tensor) and value.is_floating_point() else value)
+            # Arguments are float32 in DALI.
             if isinstance(value, float):
                 column = float32(value)
             finite = (column == column) & (abs(column) < 2.0**53)
@@ -64,7 +64,7 @@ class _Limit(NamedTuple):
 
 def _is_integral(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
-        return value.dtype in _INTEGERS
+        return value.dtype in INTEGERS
     return all(isinstance(v, int) and not isinstance(v, bool) for v in column_list(value))
 
 
@@ -102,24 +102,12 @@ def _window(
         if policy == "trim_to_shape":
             at, size = trim(at, size, length)
         elif policy == "error":
-            _check_inside(op, layout[axis] if layout else str(axis), at, size, length)
+            check_inside(op, layout[axis] if layout else str(axis), at, size, length)
         start[axis], extent[axis] = at, size
     return CropWindow(tuple(start), tuple(extent), rows(start))
 
 
 _plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch has the same window in every call
-
-
-def _check_inside(op: str, axis: str, begin: Column, size: Column, length: Column) -> None:
-    inside = (begin >= 0) & (begin + size <= length)
-    if holds(inside):
-        return
-    sample = first_failure(inside)
-    begin, size, length = (at_sample(v, sample) for v in (begin, size, length))
-    raise RuntimeError(
-        f"{op}: sample {sample}: the window [{begin}, {begin + size}) exceeds axis {axis} of extent {length}; "
-        f'out_of_bounds_policy="pad" or "trim_to_shape" allows it'
-    )
 
 
 def _of_sample(limit: _Limit | None, sample: int) -> _Limit | None:
@@ -186,10 +174,12 @@ def slice_window(op: str, arrays: Batch, arguments: SliceArguments, policy: str)
 
     layout, axes, axis_names = usual_layout(arrays), arguments.axes, arguments.axis_names
     chosen = axes_of_samples(op, axes, axis_names, layout, arrays.ndim)
+    # By position, the axes are those of width and height, as in DALI; an empty list of axes means all.
     if chosen is None:
         chosen = [tuple(range(arrays.ndim)) if axes is not None or axis_names is not None else named_axes(op, "WH", layout)]
     extents = extents_of(arrays)
     values = [limit.value for limit in (begin, stop) if limit]
+    # Samples that name their own axes are handled one by one.
     if len(chosen) > 1:
         table = rows(extents).tolist()
         windows = [

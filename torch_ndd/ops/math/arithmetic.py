@@ -33,6 +33,7 @@ def arithmetic(operation: str, *operands: Any) -> Any:
     operands = tuple(map(unwrap, operands))
     if any(isinstance(operand, Operand) for operand in operands):
         return core.arithmetic(operation, *operands)
+    # Numbers and arrays alone give an operand without a type of its own.
     result = core.compute(operation, operands, torch.compiler.is_compiling())
     return new_tensor(result.buffer, result.layout, result.pending)
 

@@ -9,10 +9,9 @@ import torch
 from ... import types
 from ..._core.operators.operator import DeviceLike, PerSample, Random, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
+from .._arguments import INTEGERS
 from .._outputs import like
 from ..geometry._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, check_ranges
-
-_INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
 
 
 @operator()
@@ -49,7 +48,7 @@ def random_crop_generator(
     ([0, 0], [480, 640])
     """
     shapes: Batch = input  # type: ignore[assignment]
-    if shapes.dtype not in _INTEGERS:
+    if shapes.dtype not in INTEGERS:
         raise RuntimeError(f"random_crop_generator: input 0 must have integers, got {shapes.dtype}")
     if shapes.ndim != 1 or not _two_or_three(shapes):
         raise RuntimeError(f"random_crop_generator: input 0 must be the shape of an image, 2 or 3 integers, got shape {shapes.shape}")

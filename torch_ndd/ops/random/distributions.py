@@ -10,6 +10,7 @@ from ..._core import native
 from ..._core.operators.operator import DeviceLike, PerSample, Random, ShapeArg, T, Varying, launch, operator
 from ..._core.values.batch import Batch, empty_batch, empty_packed, new_batch
 from ..._core.values.tensor import as_tensor
+from .._arguments import INTEGERS
 from .._columns import extents_of
 
 
@@ -183,7 +184,7 @@ def choice(
     """
     elements: Batch = a  # type: ignore[assignment]
     size, ndim, where = elements.batch_size, elements.ndim, elements.buffer.device
-    if ndim == 0 and elements.dtype not in _INTEGERS:
+    if ndim == 0 and elements.dtype not in INTEGERS:
         raise RuntimeError(f"random.choice: a single number must be an integer, got {elements.dtype}")
     if ndim > 0 and elements.ragged_shapes is None and elements.buffer.shape[1] == 0:
         raise RuntimeError("random.choice: there is nothing to choose from: input 0 is empty")
@@ -195,9 +196,6 @@ def choice(
         letters = letters if out.ndim == ndim else letters[1:] if out.ndim == ndim - 1 else None
         out.relabel(letters or None)
     return launch(out, [p, rng])
-
-
-_INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
 
 
 def _join(choices: Batch, elements: Batch) -> Batch:
@@ -242,4 +240,5 @@ def _choices(op: str, values: Any) -> torch.Tensor | None:
     if not rows or min(len(row) for row in rows) == 0:
         return None
     longest = max(len(row) for row in rows)
+    # Rows of different lengths are padded with zeros, which the count excludes.
     return torch.stack([torch.cat([row.new_tensor([len(row)]), row, row.new_zeros(longest - len(row))]) for row in rows])

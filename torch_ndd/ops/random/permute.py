@@ -120,5 +120,6 @@ def permute_channels(input: T, /, *, batch_size: int | None = None, device: Devi
     """
     images: Batch = input  # type: ignore[assignment]
     axis = (images.layout or "").index("C")
+    # The kernel has a fast loop for pixels of three interleaved channels.
     pixels_of_three = axis == images.ndim - 1 and channels_of(images) == [3]
     return launch(like(images), [permutation, axis, pixels_of_three])

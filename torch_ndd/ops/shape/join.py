@@ -95,6 +95,7 @@ def cat(
             )
         total = total + choose(fits, shape[at], 0)
     out = empty_batch(first.batch_size, [*reference[:at], total, *reference[at + 1 :]], first.dtype, first.buffer.device, first.layout)
+    # torch.cat does not accept inputs without elements whose other extents differ.
     fusable = all(shape[:at] + shape[at + 1 :] == reference[:at] + reference[at + 1 :] for shape in extents) if out.ragged_shapes is None else False
     return launch(out, (at,), fusable=fusable)
 

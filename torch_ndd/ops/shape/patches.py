@@ -161,6 +161,7 @@ def tiles(images: Any, /, *, tile: int | Sequence[int]) -> tuple[Batch, torch.Te
     extent = int(channels[0]) if len(channels) else 0
     shape = (height, width, extent) if layout == "HWC" else (extent, height, width)
     parts = tokens.packed().values
+    # Tokens become tiles, whose numbers differ from those of the pending work.
     result = new_batch(parts.buffer.view(-1, *shape), None, batch.layout, fence(parts, ALL_SAMPLES))
     result.sources = select_sources(batch.sources, np.repeat(np.arange(len(counts)), counts))
     return result, counts

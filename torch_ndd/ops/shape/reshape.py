@@ -147,6 +147,7 @@ def _source_extents(op: str, data: Batch, extents: Sequence[Column], sources: Se
             raise RuntimeError(f"{op}: src_dims[{k}] is out of bounds: axes of the input are 0 to {data.ndim - 1}, -1 inserts a new one")
     if not any(isinstance(source, torch.Tensor) for source in sources):
         return [1 if source < 0 else extents[int(source)] for source in sources]
+    # Column `ndim` of the table has the extent 1 of a new axis.
     table = rows([*extents, 1]).expand(data.batch_size, -1)
     places = rows([choose(whole(source) < 0, data.ndim, whole(source)) for source in sources]).expand(data.batch_size, -1)
     return list(table.gather(1, places).unbind(1))

@@ -16,8 +16,10 @@ from .remote import ranges_of
 def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges:
     """Return the files of some paths, which start at ``root`` unless they are absolute."""
     root = b"" if not root else os.path.join(root, b"")
+    # First bytes of the paths that are not empty: an empty one would index the next path, or the end.
     begins = offsets[:-1][offsets[:-1] < offsets[1:]]
     if root and (np.frombuffer(paths, np.uint8)[begins] == ord("/")).any():
+        # Absolute paths must not get the root in front: join each one, and use no common root.
         joined = [os.path.join(root, paths[begin:end]) for begin, end in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
         return ranges_of(b"", *pack_paths(joined))
     return ranges_of(root, paths, offsets)
@@ -39,6 +41,7 @@ def files_below(op: str, root: bytes, *patterns: str) -> Ranges:
     fits = re.compile(os.fsencode("|".join(map(fnmatch.translate, patterns))))
     names: list[bytes] = []
     try:
+        # The root itself is among the folders; joined to a URL, "." would become part of the path.
         here = b"" if is_url(root) else b"."
         for folder in sorted([here, *list_names(root, re.compile(b""), True)]):
             names += [os.path.join(folder, name) for name in list_names(os.path.join(root, folder), fits, False)]

@@ -43,6 +43,7 @@ class Ranges:
         length: np.ndarray | None = None,
     ) -> None:
         self.root, self.paths, self.path_offsets = root, paths, np.ascontiguousarray(path_offsets, np.int64)
+        # Native code reads the table at this address for every batch; `path_offsets` keeps it alive.
         self.offsets_address = self.path_offsets.ctypes.data
         self.file, self.begin, self.length = file, begin, length
         self._files: OpenFiles | None = None
@@ -76,6 +77,7 @@ class Ranges:
         """Return the native handle of the open files; None for whole files."""
         if self.file is None:
             return None
+        # Threads that hold locks of the parent's handle do not exist in a forked child, so it opens files of its own.
         if self._files is None or self._files.process != os.getpid():
             self._files = OpenFiles()
         return self._files.handle
@@ -90,6 +92,7 @@ class Ranges:
 
 def start_files(tables: Sequence[Ranges], which: np.ndarray, numbers: np.ndarray) -> "RangeRequest":
     """Start reading whole files into one batch: sample k is file ``numbers[k]`` of table ``which[k]``."""
+    # dtype object, so that paths of any length are assigned in place by index arrays.
     paths = np.empty(len(which), object)
     for k in np.unique(which).tolist():
         table, chosen = tables[k], np.flatnonzero(which == k)
@@ -124,6 +127,7 @@ class NativeRequest:
     def wait(self) -> None:
         """Wait until everything is read. Raise UnreadableSamples with the reason for each sample that could not be read."""
         if self._process != os.getpid():  # the child has no reading threads: begin again here
+            # Of this class, not the subclass: the arguments are prepared already, only the request is started again.
             NativeRequest.__init__(self, self.samples)
         while (failed := native.read_wait(self._handle)) < 0:
             pass  # returns every 100 ms, so that Python handles Ctrl-C
@@ -133,6 +137,7 @@ class NativeRequest:
             part = np.empty(1, np.int64)
             for k in range(failed):
                 reason = native.read_failure(self._handle, k, part.ctypes.data).decode(errors="replace")
+                # All components of a sample count as one: part % samples is its number, and its first reason is reported.
                 reasons.setdefault(int(part[0]) % self.samples, reason)
             raise UnreadableSamples(reasons)
 
@@ -167,6 +172,7 @@ class RangeRequest(Parts, NativeRequest):
             self._given = (numbers.astype(np.int32).tobytes(), None, heads)
         else:
             parts = [ranges.file[numbers], *(None if column is None else column[numbers] for column in (ranges.begin, ranges.length))]
+            # A negative number indexed an arbitrary file above; to native code, -1 means an empty sample.
             parts[0][numbers < 0] = -1
             kinds = (np.int32, np.int64, np.int64)
             self._given = tuple(None if part is None else part.astype(kind, copy=False).tobytes() for part, kind in zip(parts, kinds, strict=True))
@@ -185,18 +191,21 @@ class RangeRequest(Parts, NativeRequest):
         if self._components != 1:
             return super().finish()
         self.wait()
+        # The native operator fills in the lengths and hands its buffer over without a copy.
         lengths = torch.empty((self.samples, 1), dtype=torch.int64)
         return _packed_batch(_range_bytes(self._handle, lengths), lengths)
 
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
         """Return the concatenated bytes of all samples and their lengths, for each component."""
         self.wait()
+        # One allocation for both tables: native code writes lengths first, then offsets.
         lengths, offsets = tables = np.empty((2, self._components, self.samples), np.int64)
         address = _address(tables)
         native.ranges_parts(self._handle, address, address + lengths.nbytes)
         data = _range_bytes(self._handle, None)
         if self._components == 1:
             return [(data, lengths[0])]
+        # All components are in one buffer, one after the other.
         begins, ends = offsets[:, 0].tolist(), (offsets[:, -1] + lengths[:, -1]).tolist()
         return [(data[begin:end], row) for begin, end, row in zip(begins, ends, lengths, strict=True)]
 
@@ -222,6 +231,7 @@ def packed_batch(values: torch.Tensor, lengths: np.ndarray) -> Batch:
 
 def _packed_batch(values: torch.Tensor, shapes: torch.Tensor) -> Batch:
     lengths = shapes.numpy()
+    # Equal lengths make a dense batch. Comparing the first and the last finds most ragged ones without a pass over all.
     if len(lengths) and lengths.item(0) == lengths.item(-1) and (lengths == lengths[0]).all():
         return new_batch(values.view(len(lengths), lengths.item(0)))
     return new_batch(values, shapes)

@@ -14,6 +14,7 @@ from ...io._urls import file_size, local_file, read_all
 from .ranges import Ranges, pack_paths
 from .remote import ranges_of
 
+# Numbered as in csrc/readers/scan.cpp.
 TFRECORD, RECORDIO, TAR, LMDB, UNCHECKED_TFRECORD = range(5)
 Parsed = tuple[np.ndarray, np.ndarray]  # offsets and lengths
 
@@ -31,6 +32,7 @@ class Scan(NamedTuple):
 
 def scan(kind: int, path: str) -> Scan:
     """Find the records of a file. Raise RuntimeError if none can be read."""
+    # The native parser needs a file; one at a URL is downloaded for the scan.
     with local_file(path) as here:
         handle = native.scan(kind, os.fsencode(here))
     try:
@@ -42,6 +44,7 @@ def scan(kind: int, path: str) -> Scan:
         native.scan_ranges(handle, begin.ctypes.data, length.ctypes.data)
         names, offsets = np.empty(0, np.uint8), np.zeros(size + 1, np.int64)
         if kind in (TAR, LMDB):
+            # Called twice: without a buffer it returns the offsets, whose last one is the size of the buffer.
             native.scan_names(handle, offsets.ctypes.data, None)
             names = np.empty(int(offsets[-1]), np.uint8)
             native.scan_names(handle, offsets.ctypes.data, names.ctypes.data)
@@ -69,6 +72,7 @@ def record_ranges(
                 found = scan(kind, path)
                 begin, length = found.begin, found.length
                 if found.damaged >= 0:
+                    # The rest of a damaged file becomes one sample without bytes, whose reason is known, so that on_error applies to it.
                     begin, length = np.append(begin, found.damaged), np.append(length, 0)
                     damaged[size + len(begin) - 1] = found.reason
         except OSError as error:
@@ -81,6 +85,7 @@ def record_ranges(
         lengths.append(length)
         size += len(begin)
     file = np.repeat(np.arange(len(paths), dtype=np.int32), [len(begin) for begin in begins])
+    # An empty array in front, because np.concatenate rejects an empty list.
     begin, length = (np.concatenate([np.empty(0, np.int64), *parts]) for parts in (begins, lengths))
     return ranges_of(b"", *pack_paths(paths), file, begin, length), damaged
 

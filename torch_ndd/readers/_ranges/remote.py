@@ -57,12 +57,14 @@ class RemoteRanges(Ranges):
 
     def _fetch(self, numbers: np.ndarray) -> list[bytes | Body | Exception]:
         wanted = [self._range(number) for number in numbers.tolist()]
+        # Neighboring ranges are fetched as one: `known` numbers the distinct requests, `place` holds the one that serves each range.
         known: dict[Range, int] = {}
         place = [
             known.setdefault(whole, len(known)) if part_range.path else -1 for part_range, whole in zip(wanted, merge_ranges(wanted), strict=True)
         ]
         wholes = list(known)
         contents = fetch(wholes)
+        # Each range is cut out of the bytes that were fetched for it; errors are passed on, and empty samples get no bytes.
         return [
             b"" if k < 0 else part if isinstance(part := contents[k], Exception) else part_range.of(wholes[k], part)
             for part_range, k in zip(wanted, place, strict=True)
@@ -88,7 +90,9 @@ class RemoteRequest(Parts):
 
     def _submit(self) -> "Future[list[bytes | Body | Exception]]":
         download = Download()
+        # A discarded request, after load_state_dict for example, stops downloading.
         call_when_freed(self, download.abandon)
+        # The thread pool copies the context of the submitter, and with it this download, into the job.
         token = current_download.set(download)
         try:
             return self._ranges.fetch(self._numbers)
@@ -104,6 +108,7 @@ class RemoteRequest(Parts):
         reasons: dict[int, str] = {}
         for k, content in enumerate(fetched):
             if isinstance(content, Exception):
+                # Ranges are ordered by component, each with one range per sample.
                 reasons.setdefault(k % samples, reason_of(content))
         if reasons:
             raise UnreadableSamples(reasons)
@@ -112,6 +117,7 @@ class RemoteRequest(Parts):
     def parts(self) -> list[tuple[torch.Tensor, np.ndarray]]:
         """Return the concatenated bytes of all samples and their lengths, for each component."""
         contents, samples, parts = self.contents(), self._numbers.shape[-1], []
+        # max() because range() rejects a step of 0.
         for first in range(0, len(contents), max(samples, 1)):
             component = contents[first : first + samples]
             lengths = np.array([len(each) for each in component], np.int64)
@@ -141,6 +147,7 @@ class RemoteNative(Generic[R]):
         """Wait for the bytes and for the native request. Raise UnreadableSamples for what could not be read."""
         contents = self._fetching.contents()
         lengths = np.array([len(content) for content in contents], np.int64)
+        # Whole files become one memory file each; ranges are joined into a single one.
         parts = [[content] for content in contents] if self._whole else [contents]
         self._files = [_InMemory(part) for part in parts]
         paths = pack_paths([file.path for file in self._files])
@@ -154,6 +161,7 @@ class RemoteNative(Generic[R]):
         self._files = []  # the request has read them
 
     def __getattr__(self, name: str) -> Any:
+        # Also during unpickling, when `_request` does not exist yet: without this check the lookup would recurse.
         if name.startswith("_"):
             raise AttributeError(name)
         if self._request is None:
@@ -165,6 +173,7 @@ class _InMemory:
     """A file in memory, closed with this object."""
 
     def __init__(self, contents: Sequence[bytes | Body]) -> None:
+        # Native parsers open paths, so the bytes get one: /proc gives a descriptor without a name a path.
         descriptor = os.memfd_create("torch_ndd")
         self._owner = native.own_handle(descriptor, native.OF_DESCRIPTOR)
         self.path = f"/proc/self/fd/{descriptor}"

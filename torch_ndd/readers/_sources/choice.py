@@ -79,6 +79,7 @@ def reader_of(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Ch
     """
     for name, value in options.items():
         if name in _ELSEWHERE:
+            # in_order=True is what happens anyway; every other argument must be unset.
             if value is not True if name == "in_order" else _is_set(value):
                 raise TypeError(f"DataLoader: {name}: {_ELSEWHERE[name]}")
         elif name not in _OPTIONS:
@@ -102,15 +103,18 @@ def reader_of(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Ch
 def _check_reader(reader: Reader, arguments: OfTorch, options: Mapping[str, Any]) -> Reader:
     shuffles = reader._random_shuffle or reader._shuffle_after_epoch
     for name, value in arguments.of_data_sets().items():
+        # For `shuffle`, a value equal to the reader's own order does no harm.
         if not _is_set(value) if name != "shuffle" else value is None or bool(value) == shuffles:
             continue
         raise TypeError(f"DataLoader: {name}: {_OF_READERS[name]}")
     for argument, path in reader._needs.items():
         if path is not None and not is_url(path):
+            # Checked here, in the constructor of the loader: otherwise the error would come from a background thread in the first batch.
             try:
                 os.stat(path)
             except OSError as error:
                 raise RuntimeError(f'{reader._op}: {argument} "{os.fsdecode(path)}" cannot be opened: {error.strerror}') from None
+    # Any option is one too many: a reader was constructed with its own.
     for name in options:
         raise TypeError(f"DataLoader: {name} is an argument of the reader: {reader._op}(..., {name}={options[name]!r})")
     return reader
@@ -142,6 +146,7 @@ def _in_step(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Cho
         if first is not None:
             before[name] = first
     reader = InStep(parts if named else tuple(parts.values()))
+    # Each part may need a function of its own, such as decoding; `_Each` applies them to their parts.
     return Chosen(reader, _Each(before, named) if before else None)
 
 
@@ -162,6 +167,7 @@ class _Each:
 
 
 def _of_dataset(dataset: Any, arguments: OfTorch, options: Mapping[str, Any]) -> "Reader | Stream":
+    # An object with both protocols is map-style: random access allows shuffling, shards and parallel reads.
     if isinstance(dataset, IterableDataset) or (hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")):
         return _iterable(dataset, arguments, options)
     if not hasattr(dataset, "__getitem__") or not (hasattr(dataset, "__len__") or arguments.sampler is not None) or isinstance(dataset, str | bytes):
@@ -191,8 +197,10 @@ def with_order(arguments: OfTorch, options: Mapping[str, Any]) -> dict[str, Any]
         options = {"seed": arguments.seed, **options}
     if arguments.shuffle is None:
         return dict(options)
+    # Both spellings may be given if they agree.
     if options.get("random_shuffle") not in (None, bool(arguments.shuffle)):
         raise ValueError("DataLoader: shuffle and random_shuffle contradict each other")
+    # shuffle_after_epoch shuffles already, and the two exclude each other.
     return {**options, "random_shuffle": bool(arguments.shuffle) and not options.get("shuffle_after_epoch")}
 
 

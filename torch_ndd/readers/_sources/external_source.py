@@ -83,6 +83,7 @@ class ExternalSource:
             raise TypeError(f"ExternalSource: num_outputs must be an int, got {num_outputs!r}")
         if num_outputs <= 0:
             raise ValueError(f"ExternalSource: num_outputs must be positive, got {num_outputs}")
+        # Functions show their name, other sources a summary.
         self._count, self._brief = operator.index(num_outputs), getattr(source, "__qualname__", "") or brief(source)
         self._per_sample = bool(per_sample)
         self._layouts = self._for_each("layout", layout)
@@ -95,6 +96,7 @@ class ExternalSource:
             self._check_parameters(source, 0)
             self._begin = source
         elif hasattr(source, "__iter__") and not isinstance(source, type):
+            # A generator cannot start again, but a generator function can.
             if inspect.isgenerator(source) and self._cycle != "no":
                 raise TypeError("ExternalSource: Cannot cycle through a generator; pass the generator function instead of what it returned")
             self._begin = lambda: iter(source)  # type: ignore[arg-type]
@@ -185,8 +187,10 @@ class ExternalSource:
 
     def _taken_early(self, batch_size: int, ctx: EvalContext | None) -> Any:
         """Take the next batch early; None if that fails: the same items are then taken in their turn, which raises the error there."""
+        # One list under two names: outcomes are recorded in it, and given back from it if the batch is not delivered.
         self._noted = self._taken = []
         try:
+            # A copy, because the source may reuse its buffer for the next item before this one is delivered.
             with ctx or nullcontext():
                 return _copy_outputs(self._next(batch_size))
         except Exception:
@@ -198,6 +202,7 @@ class ExternalSource:
 
     def _give_back(self, items: "list[_Outcome]") -> None:
         with self._lock:
+            # extendleft() inserts one by one at the left, so it reverses what it is given.
             self._returned.extendleft(reversed(items))
 
     def _next(self, batch_size: int | None) -> Any:
@@ -217,12 +222,14 @@ class ExternalSource:
             outcome = self._returned.popleft()
         else:
             try:
+                # Errors are kept as well: taken early, they must be raised in the batch to which they belong.
                 outcome = _Outcome(ask(), None)
             except Exception as error:
                 outcome = _Outcome(None, error, error.__traceback__)
         if self._noted is not None:
             self._noted.append(outcome)
         if outcome.error is not None:
+            # The original traceback, or each delivery would append frames to the stored exception.
             raise outcome.error.with_traceback(outcome.traceback)
         return outcome.item
 
@@ -234,6 +241,7 @@ class ExternalSource:
         except StopIteration:
             if self._cycle == "no":
                 raise
+            # Also with cycle="raise": the call after the end begins again.
             self._items = None
             if self._cycle == "raise":
                 raise
@@ -249,6 +257,7 @@ class ExternalSource:
             try:
                 # A source starts again only between batches, so that every pass ends with its remainder.
                 rows.append(self._parts(self._outcome(partial(next, self._items)) if rows and self._items is not None else self._item()))
+            # A remainder is delivered as a smaller batch; the end is raised by the next call.
             except StopIteration:
                 if not rows:
                     raise
@@ -302,6 +311,7 @@ class ExternalSource:
         if any(p.kind in _VARIADIC for p in parameters if p.default is p.empty):
             raise TypeError("ExternalSource: source must have no parameters, not *args, **kwargs or keyword-only ones")
         positional = [p for p in parameters if p.kind not in _VARIADIC]
+        # Parameters with defaults do no harm in a generator function, which is called without arguments.
         if len(positional) > most and not (inspect.isgeneratorfunction(source) and all(p.default is not p.empty for p in positional)):
             most_text = "at most one parameter, the number of the sample" if most else "no parameters"
             raise ValueError(f"ExternalSource: source must be a callable with {most_text}, got {inspect.signature(source)}")
@@ -342,6 +352,7 @@ class _Steps:
             raise StopIteration
         try:
             return self._step()
+        # Any error ends the loop, Ctrl-C too, so that the source can be used again.
         except BaseException:
             self.end()
             raise
@@ -349,6 +360,7 @@ class _Steps:
     def end(self) -> None:
         """End the loop; items taken early become the next ones."""
         self._over, self._early = True, None
+        # Another loop may have begun meanwhile; its recorder stays.
         if self._recorder is not None and running.recorder is self._recorder:
             running.recorder = None
         if self._source._loop is self._loop:
@@ -364,11 +376,13 @@ class _Steps:
         else:
             running.recorder = None
         recorder = self._recorder
+        # First step, or taking early failed: take in turn, which raises the error in this iteration.
         if self._early is None:
             recorder.discard()
             with self._ctx or nullcontext():
                 outputs = source._next(self._batch_size)
         else:
+            # Delivered now, so the outcomes need not be given back any more.
             outputs, self._early, source._taken = self._early, None, []
         outputs = _copy_outputs(outputs)  # the source may reuse its buffer for the next item
         recorder.begin(outputs)

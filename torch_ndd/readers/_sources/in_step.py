@@ -13,6 +13,7 @@ from .._shared_steps import SharedSteps
 from .._summary import brief
 from ..dataset._items import Items, first_sample
 
+# Attributes that must be equal, with the names of their options for messages.
 _SAME = {
     "num_shards": "num_shards",
     "shard_id": "shard_id",
@@ -62,7 +63,8 @@ class InStep(Reader):
                 raise ValueError(f"readers in step: the reader {name!r} has already begun; create another for the loader")
         super().__init__(first.max_batch_size, "cpu", {})
         self._op, self._brief = "readers in step", brief(readers)
-        for attribute in (*_SAME, "_shuffle_after_epoch", "_url_limits", "_state"):
+        # This reader steps like the first one; the parts are only asked for samples by number.
+        for attribute in (*_SAME, "_url_limits", "_state"):
             setattr(self, attribute, getattr(first, attribute))
         self._parts, self._named = parts, isinstance(readers, Mapping)
         self._can_change = any(reader._can_change for reader in parts.values())
@@ -70,6 +72,7 @@ class InStep(Reader):
     def scan(self) -> int:
         sizes = {name: reader.scan() if reader._size is None or reader._can_change else reader._size for name, reader in self._parts.items()}
         for name, reader in self._parts.items():
+            # The parts are never stepped, so their sizes are set here, for messages and checks.
             reader._size = sizes[name]
         if len(set(sizes.values())) > 1:
             raise RuntimeError(f"{self._op}: all must have the same number of samples, got {sizes}")
@@ -77,6 +80,7 @@ class InStep(Reader):
 
     def list_costs(self, column: str) -> np.ndarray:
         for reader in self._parts.values():
+            # The first part that has the column.
             with suppress(ValueError):
                 return reader.list_costs(column)
         return super().list_costs(column)
@@ -100,6 +104,7 @@ class InStep(Reader):
                 results[name] = _alone(reader.finish(request[name], samples))
             except UnreadableSamples as bad:
                 for k, reason in bad.reasons.items():
+                    # Finish all parts before raising, so that no request is left half-finished; the first reason per sample is reported.
                     reasons.setdefault(k, f"{name!r}: {reader._source(int(samples[k]))}: {reason}")
                 causes |= {k: cause for k, cause in bad.causes.items() if k not in causes}
         if reasons:
@@ -111,6 +116,7 @@ class InStep(Reader):
 
     def describe_bottleneck(self) -> tuple[str, str]:
         advice = [reader.describe_bottleneck() for reader in self._parts.values()]
+        # Advice about Python code helps more than advice about files.
         return next((pair for pair in advice if pair[0] != "files"), advice[0])
 
 

@@ -82,6 +82,7 @@ def inner_reader(op: str, what: str, source: Any) -> tuple[Reader, list[Fn]]:
     if isinstance(reader, SharedSteps):
         raise TypeError(f"{op}: {what} is a {reader._op}, which determines the order of its samples itself; give its sources")
     for attribute, (option, default) in _OF_OUTER.items():
+        # Options of order and shards would be ignored in here, so reject them.
         if (value := getattr(reader, attribute)) != default:
             raise ValueError(f"{op}: {what} has {option}={value!r}, which belongs here: {op}(..., {option}={value!r})")
     if getattr(reader, "_sampler", None) is not None:
@@ -127,6 +128,7 @@ class InnerSource:
 
     def narrow(self, column: str) -> "InnerSource":
         """Return a source that reads only this column, if samples can be read in part; else this one."""
+        # Functions may need all outputs, so a source with functions cannot be read in part.
         reader = self.reader if self._functions else self.reader.narrow(column)
         if reader is self.reader:
             return self
@@ -143,6 +145,7 @@ class InnerSource:
         """Return the outputs: a tuple or a dict of Batches and other columns. Raise UnreadableSamples for bad samples."""
         with self._apply_limits():
             outputs = self.reader.finish(request, samples)
+        # A collate_fn wraps its result, to carry the number of samples.
         outputs = outputs.value if isinstance(outputs, Collated) else outputs
         for function in self._functions:
             outputs = function(*outputs) if isinstance(outputs, tuple) else function(outputs)
@@ -150,6 +153,7 @@ class InnerSource:
             found: Any = {name: _as_column(column) for name, column in outputs.items()}
         else:
             found = tuple([_as_column(column) for column in (outputs if isinstance(outputs, tuple) else (outputs,))])
+        # A function that changes the number of samples would assign later ones to wrong rows.
         for key in found if isinstance(found, dict) else range(len(found)):
             column = found[key]
             count = column.batch_size if isinstance(column, Batch) else count_of(column)
@@ -161,6 +165,7 @@ class InnerSource:
         """Return the outputs for the first sample; None if it cannot be read. Random numbers that are drawn for it are not those of a batch."""
         sample = np.zeros(1, np.int64)
         try:
+            # A generator of its own: the probe must not change the random numbers of the program.
             with using_rng(RNG(0)):
                 return self.finish(self.start(sample), sample)
         except UnreadableSamples:

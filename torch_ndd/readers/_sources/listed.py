@@ -31,6 +31,7 @@ class Listed:
         """Prepare the source for an epoch, and return its number of samples."""
         reader = self.reader
         with reader._lock, using(reader._url_limits):
+            # The order of the epoch may depend on the epoch, so the reader moves there before its source begins.
             self.follow(epoch)
             reader._begin_epoch()
             reader._started = True
@@ -42,6 +43,7 @@ class Listed:
         with reader._lock:
             if reader._state.position != Position(epoch):
                 reader._state = reader._state.moved_to(Position(epoch))
+                # A source that can change is counted again for each epoch.
                 reader._order = None if reader._can_change else reader._order
 
     @property

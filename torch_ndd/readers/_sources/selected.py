@@ -21,11 +21,13 @@ def flat_dataset(source: Any, native: Any = None) -> Any:
     ``native`` converts a data set to a native one if possible.
     """
     kind = type(source)
+    # Only these exact types: a subclass may override __getitem__.
     if kind is Subset:
         inner = flat_dataset(source.dataset, native)
         return inner.select_samples(_indices(source.indices, len(inner))) if hasattr(inner, "select_samples") else source
     if kind is ConcatDataset:
         parts = [flat_dataset(part, native) for part in source.datasets]
+        # All or nothing: parts that cannot be read together stay a torch data set.
         joined = parts[0].join_with(parts[1:]) if all(hasattr(part, "join_with") for part in parts) else None
         return source if joined is None else joined
     return source if native is None else native(source)
@@ -36,6 +38,7 @@ def _indices(indices: Any, size: int) -> np.ndarray:
     outside = found[(found < -size) | (found >= size)]
     if len(outside):
         raise IndexError(f"DataLoader: the Subset has index {outside[0]}, but its data set has only {size} items")
+    # Negative indices count from the end, as in a list.
     return found % size if size else found
 
 
@@ -58,6 +61,7 @@ class Selected(Reader):
     def list_costs(self, column: str) -> np.ndarray:
         costs = [part.list_costs(column) for part in self._parts]
         begins = np.cumsum([0, *map(len, costs)])
+        # Costs of all parts one after the other; `begins` is where those of each part start.
         return np.concatenate(costs)[begins[self._which] + self._numbers]
 
     def start(self, samples: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
@@ -80,6 +84,7 @@ class Selected(Reader):
             raise UnreadableSamples(reasons, causes)
         if len(found) == 1:
             return found[0][1]
+        # The parts deliver their samples grouped; argsort of the places restores the order of the batch.
         merged = merge_outputs([outputs for _, outputs in found], np.argsort(np.concatenate([places for places, _ in found])))
         for k, batch in enumerate(merged):
             if any(outputs[k].sources for _, outputs in found):

@@ -61,6 +61,7 @@ class Stream:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position, equal on all ranks."""
+        # The form of a reader's state with one shard: all items together, so that any number of shards can continue.
         return {"version": 1, "epoch": self._epoch, "taken": [[1, self._position]], "shard": 0}
 
     def parse_state(self, state: Any) -> tuple[int, int]:
@@ -100,18 +101,21 @@ class Numbered:
 
     def __getitem__(self, key: tuple[int, int]) -> Any:
         epoch, number = key
+        # Iterables cannot go back, so an earlier item begins a new iteration.
         if self._items is None or epoch != self._at[0] or number < self._at[1]:
             if hasattr(self._dataset, "set_epoch"):
                 self._dataset.set_epoch(epoch)
             self._items, self._at = iter(self._dataset), (epoch, 0)
         items: Any = self._items
         try:
+            # Drop the items of other shards, and those before a restored position.
             for _ in range(self._at[1], number):
                 next(items)
             item = next(items)
         except StopIteration:
             self._items = None
             return Ended()
+        # After an error the iterator's position is unknown: begin again.
         except BaseException:
             self._items = None
             raise
@@ -144,12 +148,14 @@ class IterableReader(Stream):
         processes = self._processes
         if processes is not None and not self._keeps_process:  # the data set may have changed
             self._processes = None
+            # In the background, because a process may take seconds to end.
             processes._group.end_in_background()
         return super().begin_pass(batch_size)
 
     def _item(self, number: int) -> Any:
         key = (self._epoch, number)
         try:
+            # Started with the first item: a loader that is only constructed needs no process.
             if self._context is not None:
                 if self._processes is None:
                     self._processes = Processes(self._context, 1, self._items, self._collate is not None, self)
@@ -174,6 +180,7 @@ class IterableReader(Stream):
                 items.append(item)
                 number += self.num_shards
             if items:
+                # Counted as a full batch even if shorter, so that all shards agree on the position.
                 yield self._join_samples(items), batch_size
 
     def _join_samples(self, items: list[Any]) -> Any:
@@ -191,6 +198,7 @@ class IterableReader(Stream):
         if not hasattr(self._dataset, "__len__"):
             return super().count_batches(batch_size, drop_last)
         assert batch_size is not None
+        # Items of this shard from the position on: those with a number k + i * shards below the length.
         count = (max(0, len(self._dataset) - position) + self.num_shards - 1 - self.shard_id) // self.num_shards
         return count // batch_size if drop_last else -(-count // batch_size)
 
@@ -216,10 +224,12 @@ class ExternalReader(Stream):
             self._source._items = None  # an iterable and a generator function begin again
             self._asked = 0
         with contextlib.suppress(StopIteration):
+            # A restored position is reached by taking batches and dropping them.
             while self._asked < wanted:
                 self._next(batch_size)
             while True:
                 yield self._next(batch_size), 1
+        # The source has ended: the next epoch begins with its first item.
         self._asked = 0
         self._source._items = None
 

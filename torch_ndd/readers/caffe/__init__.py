@@ -65,6 +65,7 @@ class Caffe(LmdbReader):
         return super().scan()
 
     def _parse(self, value: memoryview) -> Sequence[np.ndarray]:
+        # Field numbers of Datum: 1 to 3 are channels, height and width, 4 the data, 5 the label, 7 whether the data are encoded.
         extents, data, label, encoded = {1: 0, 2: 0, 3: 0}, memoryview(b""), np.zeros(0, np.int32), True
         for number, wire, content in fields(value):
             if not isinstance(content, int):
@@ -91,6 +92,7 @@ class Caffe(LmdbReader):
 
 
 SINGLE_LABEL, MULTI_LABEL_SPARSE, MULTI_LABEL_DENSE, MULTI_LABEL_WEIGHTED_SPARSE, NO_LABEL = range(5)
+# Data types of a TensorProto, as numbered in its schema.
 _FLOAT, _INT32, _BYTE, _STRING = 1, 2, 3, 4
 
 
@@ -158,6 +160,7 @@ class Caffe2(LmdbReader):
         return super().scan()
 
     def _parse(self, value: memoryview) -> Sequence[np.ndarray]:
+        # skip
         protos = [_TensorProto.of(content) for number, wire, content in fields(value) if number == 1 and wire == BYTES]  # type: ignore[arg-type]
         place = 0
 
@@ -192,6 +195,7 @@ class Caffe2(LmdbReader):
             return label
         if proto.kind != _INT32:
             raise ValueError(f"the numbers of classes are int32, not of data type {proto.kind}")
+        # Class numbers index `dense` below, and come from the file.
         if len(label) and not (label.min() >= 0 and label.max() < self._labels):
             raise ValueError(f"class {label.min() if label.min() < 0 else label.max()} is not among num_labels={self._labels}")
         weights = np.ones(len(label), np.float32)
@@ -216,9 +220,11 @@ class _TensorProto:
     @staticmethod
     def of(message: memoryview) -> "_TensorProto":
         tensor = _TensorProto()
+        # Numbers of a TensorProto: 1 extents, 2 data type, 3 floats, 4 int32s, 5 bytes, 6 strings. A writer may pack repeated ones or not.
         for number, wire, content in fields(message):
             if isinstance(content, int):
                 if number == 1:
+                    # Varints are unsigned: the sign bit means a negative extent, which is rejected later.
                     tensor.extents.append(content if content < 2**63 else -1)
                 elif number == 2:
                     tensor.kind = int32(content)
@@ -243,6 +249,7 @@ class _TensorProto:
             return np.frombuffer(self.strings[0], np.uint8)
         if self.kind != _BYTE:
             raise ValueError(f"an image is a string or bytes, not of data type {self.kind}")
+        # Two extents are height and width of a gray image.
         shape = (*self.extents[:3], *[1] * (3 - len(self.extents))) if len(self.extents) == 2 else tuple(self.extents)
         if len(shape) != 3 or min(shape) < 0 or shape[0] * shape[1] * shape[2] != len(self.data):
             raise ValueError(f"the image has {len(self.data)} bytes and the extents {self.extents}")

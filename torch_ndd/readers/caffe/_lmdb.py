@@ -30,6 +30,7 @@ class _Database(NamedTuple):
 
 def _stamp(file: str) -> tuple[int, int, int]:
     found = os.stat(file)
+    # Inode, size and time: a writer changes pages in place, so that recorded offsets may point to anything.
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
@@ -85,6 +86,7 @@ class LmdbReader(Reader):
             # Parsing messages needs the GIL: one task per sample took 6 times as long as one per batch.
             self._executor, self._process = Workers(1, self._op, self), os.getpid()
         assert self._ranges is not None
+        # Bytes are read ahead by native threads; only parsing waits for the Python thread.
         return self._executor.submit(self._read, self._ranges.start(samples), samples)
 
     def finish(self, request: "Future[tuple[Batch, ...]]", samples: np.ndarray) -> tuple[Batch, ...]:
@@ -136,5 +138,6 @@ class LmdbReader(Reader):
 
 def _pack(arrays: Sequence[np.ndarray]) -> Batch:
     if any(array.ndim != 1 or array.dtype != arrays[0].dtype for array in arrays):
+        # pack_samples handles images of more dimensions, and reports mixed dtypes.
         return pack_samples(arrays)
     return packed_batch(torch.from_numpy(np.concatenate(arrays)), np.fromiter(map(len, arrays), np.int64, len(arrays)))

@@ -35,6 +35,7 @@ def fields(message: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
             length = 8 if wire == FIXED64 else 4
         else:
             raise ValueError(f"wire type {wire} at byte {at}")
+        # Lengths come from the file: a slice would silently be shorter.
         if length > end - at:
             raise ValueError(f"field {number} at byte {at} has {length} bytes, {end - at} are left")
         yield number, wire, message[at : at + length]
@@ -53,6 +54,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 
 def int32(value: int) -> int:
     """Decode a varint as int32."""
+    # Negative numbers are stored as 64-bit two's complement; wrap to 32 bits.
     return (value + 2**31) % 2**32 - 2**31
 
 
@@ -64,10 +66,13 @@ def packed_int32(values: memoryview) -> np.ndarray:
     last = np.flatnonzero(data < 0x80)
     if not len(last) or last[-1] != len(data) - 1:
         raise ValueError("the last of the packed numbers has no end")
+    # A byte below 0x80 ends a number; the next one begins behind it.
     first = np.concatenate([[0], last[:-1] + 1])
     if (last - first).max() >= _MOST:
         raise ValueError("one of the packed numbers has no end")
+    # Position of each byte in its number: each byte holds 7 bits, the lowest first.
     shift = np.arange(len(data)) - np.repeat(first, last - first + 1)
+    # Bytes from the sixth on do not reach the lower 32 bits.
     bits = np.where(shift < 5, (data & 0x7F).astype(np.uint64) << (7 * np.minimum(shift, 5)).astype(np.uint64), np.uint64(0))
     return np.bitwise_or.reduceat(bits, first).astype(np.uint32).view(np.int32)
 

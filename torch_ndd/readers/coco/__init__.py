@@ -24,6 +24,7 @@ from .._threads import pack_samples
 from ._index import NOTHING, POLYGONS, CocoIndex, Masks, Wanted, from_json, run_lengths, spans
 from ._preprocessed import load, save
 
+# Arguments that have no effect on preprocessed annotations, so they are rejected together with them.
 _PARSED = "annotations_file", "images", "ltrb", "ratio", "skip_empty", "size_threshold", "avoid_class_remapping", "save_preprocessed_annotations"
 
 
@@ -157,8 +158,10 @@ class COCO(Reader):
                 assert self._save_to is not None
                 save(self._op, self._save_to, index, self._ids)
             self._ranges = whole_files(os.fsencode(self._root), *pack_paths(index.names))
+            # The paths are in `_ranges` now; a list of Python strings would take several times their memory.
             index.names = []
             if self._legacy:
+                # The old argument `masks` counts coordinates, of which a vertex has two.
                 index.polygons = index.polygons * np.array([1, 2, 2], np.int32)
             self.index = index
         return self._ranges.size
@@ -189,6 +192,7 @@ class COCO(Reader):
         masks = []
         if self._wanted.pixelwise:
             if self._painter is None or self._process != os.getpid():
+                # Painting holds the GIL most of the time, so more threads would not help.
                 self._painter, self._process = Workers(1, self._op, self), os.getpid()
             assert self.index is not None
             masks = [self._painter.submit(self._paint, self.index, sample, self._max_sample_bytes) for sample in samples.tolist()]
@@ -230,6 +234,7 @@ def _path(path: Path | None) -> str | None:
 def _rows(values: np.ndarray, offsets: np.ndarray, samples: np.ndarray) -> Batch:
     """Return the rows of an array for each sample."""
     counts = offsets[samples + 1] - offsets[samples]
+    # Rows of all samples, gathered by one index array.
     chosen = torch.from_numpy(values[spans(offsets[samples], counts)[1]])
     if (counts == counts[0]).all():
         return new_batch(chosen.view(len(samples), int(counts[0]), *values.shape[1:]))
@@ -267,6 +272,7 @@ def _paint(index: CocoIndex, sample: int, most: int) -> np.ndarray:
     columns = np.zeros(width * height, np.int32)  # column by column, like the run lengths
     for row in (first + np.argsort(index.labels[first:last], kind="stable")).tolist():
         ends = np.cumsum(_lengths_of(masks, row, height, width))
+        # Run lengths alternate, background first, so foreground runs are from every other end to the next one.
         for begin, end in zip(ends[:-1:2].tolist(), ends[1::2].tolist(), strict=True):
             columns[begin:end] = index.labels[row]
     return np.ascontiguousarray(columns.reshape(width, height).T)[..., None]
@@ -281,6 +287,7 @@ def _paint_objects(index: CocoIndex, sample: int, most: int) -> np.ndarray:
     check_sample(f"{last - first} masks of {height} x {width} pixels have", (last - first) * height * width, most)
     columns = np.zeros((last - first, width * height), np.uint8)
     for row in range(first, last):
+        # skip
         ends = np.cumsum(_lengths_of(masks, row, height, width))
         for begin, end in zip(ends[:-1:2].tolist(), ends[1::2].tolist(), strict=True):
             columns[row - first, begin:end] = 1
@@ -299,6 +306,7 @@ def _lengths_of(masks: Masks, row: int, height: int, width: int) -> np.ndarray:
     """Return the run lengths of a mask, starting with background. Empty if there are none."""
     kind = masks.kinds[row]
     if kind == POLYGONS:
+        # A polygon needs three vertices; pycocotools takes fewer as a box.
         polygons = [part for part in masks.parts(row) if len(part) >= 6]
         if any(not np.isfinite(part).all() or np.abs(part).max() > 1e6 for part in polygons):
             raise ValueError("a polygon goes far beyond the image")

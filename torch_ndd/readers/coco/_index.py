@@ -117,10 +117,12 @@ def from_json(op: str, path: str, wanted: Wanted) -> CocoIndex:
             raise ValueError(f'{op}: Invalid COCO annotation in "{path}": {reason}')
         if kind > _INVALID:
             raise RuntimeError(f'{op}: annotations_file "{path}" is not a COCO file: {reason}')
+        # The parser has copied what it needs; a file of hundreds of megabytes need not stay.
         del content
         return _build_index(
             _Columns(**{name: _column(handle, number, _COLUMN_TYPES.get(name, np.int64)) for name, number in _COLUMN_NUMBERS.items()}), wanted
         )
+    # Other ValueErrors are bugs here, and keep their traceback.
     except _Invalid as error:
         raise ValueError(f'{op}: Invalid COCO annotation in "{path}": {error}') from None
     finally:
@@ -137,6 +139,7 @@ def _column(handle: int, number: int, dtype: Any) -> np.ndarray:
     count = native.coco_column(handle, number, ctypes.byref(place))
     if not count:
         return np.empty(0, dtype)
+    # All that _build_index keeps is a copy: the view ends with the handle.
     return np.frombuffer((ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(place.value or 0), dtype)
 
 
@@ -161,6 +164,7 @@ def _build_index(columns: _Columns, wanted: Wanted) -> CocoIndex:
     if (wanted.ratio or wanted.pixelwise) and order.size and sizes[order].min() <= 0:
         raise _Invalid("images need a width and a height for ratio and pixelwise_masks")
     boxes = columns.boxes.reshape(-1, 4)
+    # Minus infinity marks a missing box, which passes a threshold of minus infinity; NaN fails the comparison.
     kept = (boxes[:, 2:] >= np.float32(wanted.size_threshold)).all(1) & (boxes[:, 2] > -np.inf)
     if not wanted.include_iscrowd:
         kept &= columns.crowds == 0
@@ -172,6 +176,7 @@ def _build_index(columns: _Columns, wanted: Wanted) -> CocoIndex:
     # Annotations grouped by image, in file order.
     by_id = np.argsort(image_of, kind="stable")
     ordered = image_of[by_id]
+    # Annotations sorted by image id: those of an image are between two binary searches.
     first, last = np.searchsorted(ordered, ids[order], "left"), np.searchsorted(ordered, ids[order], "right")
     if wanted.skip_empty:
         order, first, last = order[first < last], first[first < last], last[first < last]
@@ -210,9 +215,10 @@ def _labels(columns: _Columns, wanted: Wanted) -> np.ndarray:
         return columns.labels
     if (columns.categories == _MISSING).any():
         raise _Invalid("id is missing in a category")
-    known = {one: k + 1 for k, one in enumerate(columns.categories.tolist())}
+    # Labels count from 1 in the order of the categories; 0 stands for a category that is not listed.
+    known = {category: k + 1 for k, category in enumerate(columns.categories.tolist())}
     distinct, inverse = np.unique(columns.labels, return_inverse=True)
-    return np.array([known.get(one, 0) for one in distinct.tolist()], np.int64)[inverse]
+    return np.array([known.get(category, 0) for category in distinct.tolist()], np.int64)[inverse]
 
 
 def _convert_boxes(boxes: np.ndarray, sizes: np.ndarray, wanted: Wanted) -> np.ndarray:
@@ -248,11 +254,14 @@ class Polygons:
 
 def polygons_of(annotations: np.ndarray, values: np.ndarray, of_row: np.ndarray, begin: np.ndarray, lengths: np.ndarray) -> Polygons:
     """Build from parts: the annotation of each, the start of its values and their number. `annotations`: where those of each image begin."""
+    # From the annotation of each part to its image.
     owner = np.repeat(np.arange(len(annotations) - 1), np.diff(annotations))[of_row]
     counts = lengths // 2
     offsets = offsets_of(np.cumsum(np.bincount(owner, minlength=len(annotations) - 1)))
     ends = offsets_of(np.cumsum(counts))
+    # Vertices count from 0 in each image.
     first = ends[:-1] - ends[offsets][owner]
+    # Coordinates beyond float32 become infinite, without a warning.
     with np.errstate(over="ignore"):
         vertices = gather_ranges(values, begin, counts * 2).astype(np.float32).reshape(-1, 2)
     rows = np.stack([of_row - annotations[owner], first, first + counts], 1).astype(np.int32).reshape(-1, 3)
@@ -281,6 +290,7 @@ def spans(first: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
     (array([0, 2, 5]), array([7, 8, 2, 3, 4]))
     """
     offsets = np.concatenate([[0], np.cumsum(counts)])
+    # Index i of a range is i plus the distance between where it begins and where it lands.
     return offsets, np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], counts)
 
 
@@ -296,6 +306,7 @@ def run_lengths(text: bytes) -> np.ndarray:
             digit = text[k] - 48
             value |= (digit & 0x1F) << shift
             more, shift, k = bool(digit & 0x20), shift + 5, k + 1
+            # The fifth bit of the last character is the sign.
             if not more and digit & 0x10:
                 value -= 1 << shift
         counts.append(value + counts[-2] if len(counts) > 2 else value)

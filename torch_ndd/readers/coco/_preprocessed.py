@@ -40,6 +40,7 @@ def save(op: str, folder: str, index: CocoIndex, ids: bool) -> None:
         arrays["original_ids"] = index.ids
     try:
         for name, array in arrays.items():
+            # DALI counts boxes by their numbers, four each, all other arrays by their rows.
             length = array.size if name == "boxes" else len(array)
             write_whole(os.path.join(folder, name + ".dat"), np.uint32(length).tobytes() + array.tobytes())
         if index.masks is not None:
@@ -72,6 +73,7 @@ def _run_lengths(index: CocoIndex, masks: Masks) -> bytes:
     parts = [np.uint32(len(rows)).tobytes()]
     for row in rows.tolist():
         counts = masks.lengths(row)
+        # DALI stores lengths as uint32.
         parts += [np.array([*masks.sizes[row], len(counts)], np.int64).tobytes(), (counts & _LARGEST).astype(np.uint32).tobytes()]
     return b"".join(parts)
 
@@ -123,6 +125,7 @@ class _Folder:
         rows = self._rows(offsets, image, number, "polygon_data")
         begin, length = (polygons.vertex_offsets[image] + first) * 2, (last - first) * 2
 
+        # A folder without run lengths may lack the files that describe them.
         of_lengths = self._array("masks_rles_idx", np.int32) if self._array("mask_count", np.int64).any() else np.zeros(0, np.int32)
         by_image = self._ranges("masks_offset", "mask_count", np.int64, len(of_lengths))
         rows_in_lengths = self._rows(offsets, np.repeat(np.arange(self.images), np.diff(by_image)), of_lengths, "masks_rles_idx")
@@ -130,10 +133,12 @@ class _Folder:
 
         annotations = int(offsets[-1])
         kinds, sizes = np.full(annotations, NOTHING, np.uint8), np.zeros((annotations, 2), np.int32)
+        # Run lengths overwrite polygons, which the check below detects.
         kinds[rows], kinds[rows_in_lengths] = POLYGONS, COUNTS
         sizes[rows_in_lengths] = shapes
         if (kinds[rows] != POLYGONS).any() or len(np.unique(rows_in_lengths)) < len(rows_in_lengths):
             raise self._unfit("an annotation has several masks")
+        # Polygons and run lengths become parts of one table, sorted by annotation.
         values = np.concatenate([polygons.vertices.ravel().astype(np.float64), lengths])
         rows = np.concatenate([rows, rows_in_lengths])
         begin = np.concatenate([begin, polygons.vertices.size + ends[:-1]])
@@ -156,6 +161,7 @@ class _Folder:
         content, at = self._content("masks_rles") if count else b"\0\0\0\0", 4
         shapes, parts = np.zeros((count, 2), np.int32), []
         for k in range(count):
+            # Padding with 0xff makes a truncated header negative, which the check rejects.
             height, width, length = np.frombuffer(content[at : at + 24].ljust(24, b"\xff"), np.int64).tolist()
             at += 24
             if not (0 <= height < 2**31 and 0 <= width < 2**31 and 0 <= length <= (len(content) - at) // 4):
@@ -174,6 +180,7 @@ class _Folder:
     def _array(self, name: str, dtype: Any, columns: int = 0) -> np.ndarray:
         content = self._content(name)
         stored = int(np.frombuffer(content[:4], np.uint32)[0]) if len(content) >= 4 else -1
+        # The count in the file must match its size exactly: it decides how much is read.
         body = len(content) - 4
         size = stored if name == "boxes" else stored * max(columns, 1)
         if stored < 0 or body != size * np.dtype(dtype).itemsize or size % max(columns, 1):

@@ -91,6 +91,7 @@ class Dataset(ThreadedReader):
         self._begun = False  # an epoch
         self._activity = Activity()
 
+    # `len(dataset)` is asked for in every epoch, because a data set or sampler may have grown.
     _can_change = True
 
     def _begin_source(self) -> None:
@@ -139,6 +140,7 @@ class Dataset(ThreadedReader):
         generator = getattr(sampler, "generator", None)
         seeded = hasattr(sampler, "generator")
         if seeded:
+            # The sampler's generator is replaced for this epoch, so that its indices are a function of seed and epoch, and a state can return to it.
             first = self._state.seeds[0] if generator is None else generator.initial_seed()
             sampler.generator = torch.Generator().manual_seed((first + 1_000_003 * epoch) % 2**63)
         try:
@@ -146,6 +148,7 @@ class Dataset(ThreadedReader):
         finally:
             if seeded:
                 sampler.generator = generator
+        # The size was counted from len(sampler), and positions rely on it.
         if len(found) != self._size:
             raise RuntimeError(f"{self._op}: the sampler yields {len(found)} indices, but its length is {self._size}")
         if not all(hasattr(index, "__index__") for index in found):
@@ -171,6 +174,7 @@ class Dataset(ThreadedReader):
 
     def _pool(self) -> Workers:
         if self._lender is not None:
+            # For `finish`, which compares it with the process that it runs in.
             self._process = os.getpid()
             return self._lender._pool()
         if self._executor is None or self._process != os.getpid():
@@ -187,6 +191,7 @@ class Dataset(ThreadedReader):
 
     def _read(self, sample: int, processes: Processes | None = None) -> Any:
         with self._activity:
+            # A thread waits for the process; the item was prepared there.
             if processes is not None:
                 return processes.item(sample)
             item = self._dataset[sample]
@@ -206,6 +211,7 @@ class Dataset(ThreadedReader):
     def _list_reads(self, request: Any, samples: np.ndarray) -> list[Callable[[], Any]]:
         """Return a function for each sample of a request that waits for its item, or makes it."""
         if request is not None and self._process != os.getpid():
+            # The parent's threads have no counterpart in this process: start again with own ones.
             request = self.start(samples)
         return [partial(self._read, sample) for sample in samples.tolist()] if request is None else [future.result for future in request]
 
@@ -229,6 +235,7 @@ class Dataset(ThreadedReader):
             advice = "give it more processes (num_workers), or let it return paths, whose files are read and decoded by native threads"
         elif self._workers == 0:
             advice = "give it threads (num_workers)"
+        # About one busy core for several threads means that they wait for the GIL.
         elif workers > 1 and 0.4 < cores < 1.3:
             advice = f"its Python code holds the GIL: {workers} threads use {cores:.1f} cores; run it in processes (multiprocessing_context)"
         else:
@@ -271,14 +278,9 @@ class SampledOrder(Order):
     def _has_table(self) -> bool:
         return True
 
-    def _table(self, passes: int) -> np.ndarray:
-        found = self._passes.get(passes)
-        if found is None:
-            found = self.indices(passes)
-            for old in [key for key in self._passes if key >= 0][:-1]:
-                del self._passes[old]
-            self._passes[passes] = found
-        return found
+    @override
+    def _permute(self, passes: int) -> np.ndarray:
+        return self.indices(passes)
 
 
 class Activity:
@@ -291,9 +293,11 @@ class Activity:
         self._local = threading.local()
 
     def __enter__(self) -> None:
+        # Per thread: several calls overlap, and thread_time counts only the own CPU time.
         self._local.cpu = time.thread_time()
         with self._lock:
             if not self._active:
+                # The clock runs from the first call that enters until the last one leaves.
                 self._since = time.perf_counter()
             self._active += 1
 
@@ -311,6 +315,7 @@ class Activity:
             return self._cpu / elapsed if elapsed else 0.0
 
     def __getstate__(self) -> dict[str, Any]:
+        # Locks cannot be pickled, and measurements belong to a process.
         return {}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -66,6 +66,7 @@ class _Group:
         if self.parent != os.getpid():  # in a forked child the processes are not children, and another thread may have held the lock
             return []
         with self.lock:
+            # Set under the lock, so that a thread that is starting a process sees it before or is seen here.
             self.ended = True
             stopped = list(self.running.values())
             self.running.clear()
@@ -103,6 +104,7 @@ def _end_of_program() -> None:
     _kill(stopped, EXIT_SECONDS_AT_END)
 
 
+# Private, but the only hook before the interpreter joins its threads; concurrent.futures uses it too.
 threading._register_atexit(_end_of_program)  # type: ignore[attr-defined]
 
 
@@ -123,9 +125,11 @@ class Processes:
     def __init__(self, context: Context, count: int, dataset: Any, raw: bool, owner: Any) -> None:
         self._context: Any = multiprocessing.get_context(context) if isinstance(context, str) else context
         self._dataset, self._raw = dataset, raw
+        # Processes must not draw the same random numbers, also if the parent was seeded.
         self._seed = int.from_bytes(os.urandom(4), "little")
         self._group = _Group()
         _groups.add(self._group)
+        # Numbers of idle processes: a thread takes one for the duration of an item.
         self._idle: SimpleQueue[int] = SimpleQueue()
         self._served: set[int] = set()  # processes that have begun to serve
         self._failed_starts = 0  # since the last process that began to serve
@@ -183,12 +187,14 @@ class Processes:
                     raise WorkerFailure(_ENDED)
                 process, connection = self._group.running[number]
             try:
+                # The first message of a process says that it serves; an end before that is a failed start, not the fault of an item.
                 if number not in self._served:
                     connection.recv_bytes()
                     self._served.add(number)
                     self._failed_starts = 0
                 connection.send(key)
                 return _receive(connection)
+            # The process has ended: it was killed, ran out of memory, or crashed in the data set.
             except (EOFError, OSError):
                 _kill([process], EXIT_SECONDS)
             served = number in self._served
@@ -201,6 +207,7 @@ class Processes:
                 connection.close()
                 self._served.discard(number)
                 self._start(number)
+            # An item may have crashed the process, so it counts as bad; a process that never served is replaced and asked again.
             if served:
                 raise WorkerFailure(f"its worker process ended with {_ending(process.exitcode)}")
 
@@ -208,6 +215,7 @@ class Processes:
         """Raise WorkerFailure, now and for all later items, if another process would end like one that ended before it served."""
         with self._group.lock:
             self._failed_starts += 1
+            # An exit code means an error of the program itself, which would repeat; a signal may be a shortage of memory, which may pass.
             if self._failed is None and (code is None or code >= 0):
                 self._failed = f"a worker process could not start: it ended with {_ending(code)}, see its standard error"
             if self._failed is None and self._failed_starts >= MAX_FAILED_STARTS:
@@ -235,6 +243,7 @@ def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any,
         other.close()
     threading.Thread(target=end_with_parent, args=[parent], daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends its workers
+    # Parallelism comes from the number of processes; threads in each would compete for the same cores.
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     random.seed(seed)
@@ -260,6 +269,7 @@ def end_with_parent(parent: int) -> None:
     """End this process when the one that started it, whose id is ``parent``, has ended; it may be computing, and so not waiting at the connection."""
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK_SECONDS)
+    # With a fork server, getppid() is the server; wait for the real parent's sentinel instead.
     starter = multiprocessing.parent_process()
     if starter is not None:  # the parent of this process was, or is, a fork server
         multiprocessing.connection.wait([starter.sentinel])
@@ -276,6 +286,7 @@ class _Pickler(pickle.Pickler):
     """Sends tensor values out of band. torch's shared memory would leave files behind when a process is killed."""
 
     def reducer_override(self, obj: Any) -> Any:
+        # Only plain tensors: subclasses and quantized or sparse ones have state that bytes do not carry.
         if type(obj) is torch.Tensor and obj.device.type == "cpu" and obj.layout == torch.strided and obj.dtype in _NUMPY_DTYPES:
             return torch.from_numpy, (np.ascontiguousarray(obj.detach().resolve_conj().resolve_neg().numpy()).reshape(obj.shape),)
         return NotImplemented
@@ -293,6 +304,7 @@ def _encode(value: Any) -> tuple[bytes, list[memoryview]]:
 
 
 def _send(connection: Connection, message: bytes, buffers: list[memoryview]) -> None:
+    # The header: number of buffers and their sizes, then the pickle; the buffers follow as messages of their own.
     connection.send_bytes(struct.pack(f"<{1 + len(buffers)}Q", len(buffers), *(buffer.nbytes for buffer in buffers)) + message)
     for buffer in buffers:
         if buffer.nbytes:
@@ -303,6 +315,7 @@ def _receive(connection: Connection) -> Any:
     message = connection.recv_bytes()
     (count,) = struct.unpack_from("<Q", message)
     sizes = struct.unpack_from(f"<{count}Q", message, 8)
+    # Received in place: unpickled arrays use this memory without a copy.
     buffers = [bytearray(size) for size in sizes]
     for buffer in buffers:
         if buffer:

@@ -89,6 +89,7 @@ class Fits(ThreadedReader):
         self._needs = {"file_list": self._list} if self._list is not None else {"file_root": self._root} if files is None else {}
         self._filters = ("*.fits", "*.fits.gz") if file_filter is None else (file_filter,)
         parts = [2] if hdu_indices is None else [hdu_indices] if isinstance(hdu_indices, int) else list(hdu_indices)
+        # HDUs count from 1, as in the FITS standard.
         if not parts or not all(isinstance(part, int) and part >= 1 for part in parts):
             raise RuntimeError(f"{self._op}: hdu_indices must be numbers from 1, got {hdu_indices!r}")
         self._parts = parts
@@ -123,6 +124,7 @@ class Fits(ThreadedReader):
 
     def _contents(self, path: str) -> bytes:
         """Return a file, decompressed if it is a .fits.gz."""
+        # Read here, with limits, instead of by astropy, which would map or download the file itself.
         content = read_all(path)
         if not content.startswith(b"\x1f\x8b"):
             return _check_content(content)
@@ -160,6 +162,7 @@ def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:
     data = image_of(unit) if unit.is_image else None
     if data is None:
         raise ValueError(f"HDU {part} holds no image")
+    # FITS is big-endian; torch needs native byte order, contiguous and writable memory.
     values = torch.from_numpy(np.require(data, data.dtype.newbyteorder("="), ["C", "O", "W"]))
     return values if dtype in (None, values.dtype) else saturate(values, dtype)
 

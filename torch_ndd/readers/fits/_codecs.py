@@ -35,6 +35,7 @@ def image_of(unit: Any) -> Any:
     if not hasattr(unit, "compression_type"):
         return unit.data
     is_guarded()
+    # skip
     with _lock:
         return unit.data
 
@@ -103,9 +104,11 @@ def _hcompress(astropys: Any, library: ctypes.PyDLL) -> Any:
             if function is None or not known:
                 return super().decode(padded)
             output = _memory(8 * rows * columns)
+            # The decoder writes the size through these pointers.
             height, width, scale, status = (ctypes.c_int(value) for value in (rows, columns, 0, 0))
             if function(padded.ctypes.data, bool(self.smooth), output.ctypes.data, len(output), width, height, scale, status):
                 raise ValueError("an HCOMPRESS tile is damaged")
+            # int32 results lie at the begin of memory for 8 bytes each.
             return output.view("i4")[: rows * columns].copy()
 
     return HCompress

@@ -23,6 +23,7 @@ class ForkGate:
         os.register_at_fork(before=self._close, after_in_parent=self._open, after_in_child=self._renew)
 
     def _renew(self) -> None:
+        # A child begins with a lock and counts of its own: the parent's lock is held by the thread that forked.
         self._changed = threading.Condition()
         self._inside, self._closed = 0, False
 
@@ -39,6 +40,7 @@ class ForkGate:
     def _close(self) -> None:
         self._changed.acquire()  # until the parent's _open()
         self._closed = True
+        # Bounded: a read that hangs must not keep the program from forking forever.
         self._changed.wait_for(lambda: not self._inside, _LONGEST)
 
     def _open(self) -> None:

@@ -32,12 +32,15 @@ def check_headers(file: BinaryIO, most: int, parts: Sequence[int]) -> None:
         file.seek(begin)
         number += 1
         numbers, groups, scaled, begin = _header(file, number)
+        # Not a header: nothing that follows will be read as one.
         if not numbers:
             return
         axes = [numbers.get(f"NAXIS{k}", 0) for k in range(1, numbers.get("NAXIS", 0) + 1)]
+        # Random groups have a first axis of 0 that does not count.
         if groups and axes and axes[0] == 0:
             axes = axes[1:]
         pixels = math.prod(axes) if axes else 0
+        # The data of an HDU in bytes, by the formula of the standard.
         held = abs(numbers.get("BITPIX", 8)) // 8 * numbers.get("GCOUNT", 1) * (numbers.get("PCOUNT", 0) + pixels)
         if held > size - begin:
             raise ValueError(f"HDU {number} has {held} bytes, but only {size - begin} remain in the file")
@@ -53,6 +56,7 @@ def check_headers(file: BinaryIO, most: int, parts: Sequence[int]) -> None:
         if number in parts and shape:
             bits = 64 if scaled else abs(numbers.get("ZBITPIX", numbers.get("BITPIX", 8)))
             check_sample(f"the image of HDU {number} has", math.prod(shape) * bits // 8, most)
+        # HDUs are padded to whole blocks.
         begin += -(-held // _BLOCK) * _BLOCK
 
 
@@ -68,6 +72,7 @@ def _header(file: BinaryIO, hdu: int) -> tuple[dict[str, int], bool, bool, int]:
             card = content[at : at + _CARD]
             if card.startswith(b"END") and not card[3:8].strip():
                 return numbers or {"NAXIS": 0}, groups, scaled, file.tell()
+            # Scaled pixels become float64.
             scaled = scaled or card.startswith((b"BSCALE", b"BZERO", b"ZSCALE", b"ZZERO"))
             groups = groups or re.match(rb"GROUPS  = +T", card) is not None
             found = _NUMBER.match(card.rstrip())
@@ -77,6 +82,7 @@ def _header(file: BinaryIO, hdu: int) -> tuple[dict[str, int], bool, bool, int]:
             most = MAX_AXES if key in _COUNTS else 64 if key.endswith("BITPIX") else 2**62
             if not (-64 if key.endswith("BITPIX") else 0) <= value <= most:
                 raise ValueError(f"the header of HDU {hdu} is damaged: {key} is {value}")
+            # astropy might take the other one of two contradicting cards.
             if numbers.setdefault(key, value) != value:
                 raise ValueError(f"the header of HDU {hdu} is damaged: {key} is {numbers[key]} and {value}")
     raise ValueError(f"the header of HDU {hdu} is not terminated")

@@ -160,6 +160,7 @@ class LeRobot(ThreadedReader):
         unknown = set(np.unique(columns["task_index"]).tolist()) - set(tasks) if tasks is not None else None
         if unknown:
             raise layout.error("meta/tasks", f"there is no task {min(unknown)}, which frames have")
+        # An episode that is shorter than what is dropped has no samples.
         kept = np.maximum(episodes.length - self._drop_first - self._drop_last, 0)
         begins = np.cumsum(episodes.length) - episodes.length
         self._remote = is_url(self._root)
@@ -186,6 +187,7 @@ class LeRobot(ThreadedReader):
         for name, seconds in self._deltas.items():
             if name not in features:
                 raise ValueError(f"{self._op}: delta_timestamps has {name!r}, which features= leaves out")
+            # `~(a <= b)` below is also true for NaN.
             frames = np.rint(seconds * layout.rate)
             off = np.flatnonzero(~(np.abs(seconds - frames / layout.rate) <= self._tolerance) | (np.abs(frames) > 1 << 31))
             if len(off):
@@ -200,6 +202,7 @@ class LeRobot(ThreadedReader):
         """Return the episode of each sample, as a row of the table, and the frame in it."""
         ends = self._load().ends
         episode = np.searchsorted(ends, samples, "right")
+        # Samples before each episode, with 0 for the first.
         before = np.concatenate([[0], ends])[episode]
         return episode, samples - before + self._drop_first
 
@@ -214,6 +217,7 @@ class LeRobot(ThreadedReader):
         if steps is None:
             return data.begins[episode] + frame, None
         wanted = frame[:, None] + steps
+        # A window that leaves its episode repeats the first or last frame, and `is_pad` marks these.
         inside = np.clip(wanted, 0, data.episodes.length[episode][:, None] - 1)
         return data.begins[episode][:, None] + inside, inside != wanted
 
@@ -224,7 +228,9 @@ class LeRobot(ThreadedReader):
         clips = []
         for camera, files in data.episodes.videos.items():
             rows, _ = self._rows(camera, episode, frame)
+            # The time in the episode, behind where the episode begins in its video.
             times = data.episodes.video_begins[camera][episode][:, None] + data.columns["timestamp"][rows.reshape(len(samples), -1)]
+            # The frames are chosen on the thread that opens the video, when its rate and length are known.
             clips += [Clip(files.paths[files.number[e]], partial(self._choose, seconds)) for e, seconds in zip(episode.tolist(), times, strict=True)]
         return self._clips.start(clips, self._pool())
 
@@ -253,6 +259,7 @@ class LeRobot(ThreadedReader):
             outputs["task"] = pack_samples([np.frombuffer(data.tasks[task], np.uint8) for task in indices.tolist()])
         sources = tuple(map(self._source, samples.tolist()))
         for batch in outputs.values():
+            # skip
             batch.sources = sources
         return outputs
 
@@ -264,6 +271,7 @@ class LeRobot(ThreadedReader):
         batches: dict[str, Batch] = {}
         for c, camera in enumerate(data.episodes.videos):
             clips = []
+            # Clips are ordered by camera, with one per sample each.
             for k, frames in enumerate(decoded[c * count : (c + 1) * count]):
                 clip = request.clips[c * count + k]
                 problem = reason(frames) if isinstance(frames, Exception) else self._compare_times(clip, frames)
@@ -288,6 +296,7 @@ class LeRobot(ThreadedReader):
         return f"{times}, more than tolerance_s={self._tolerance} apart"
 
     def __getstate__(self) -> dict[str, Any]:
+        # Decoders and open files belong to this process; the columns may take gigabytes, and are loaded again.
         return {**super().__getstate__(), "_clips": None, "_data": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -20,9 +20,11 @@ def load_columns(layout: Layout, episodes: Episodes, features: Mapping[str, Feat
     """Return the values of features, (frames, *shape): all frames of the episodes, one episode after the other."""
     begins = np.cumsum(episodes.length) - episodes.length
     columns: dict[str, np.ndarray] = {}
+    # Summed as float64, because a claimed length may overflow int64.
     total = int(episodes.length.sum(dtype=np.float64))
     native.check_memory(total * sum(_item_bytes(feature) for feature in features.values()), f"{layout.op}: the numbers of {total} frames")
     by_file = np.argsort(episodes.data.number, kind="stable")
+    # Episodes of one file are read together, so that each file is opened once.
     for chosen in np.split(by_file, np.flatnonzero(np.diff(episodes.data.number[by_file])) + 1):
         path = episodes.data.paths[episodes.data.number[chosen[0]]]
         loaded = _load_file(layout, path, features, episodes.number[chosen])
@@ -43,6 +45,7 @@ def _item_bytes(feature: Feature) -> int:
 def _load_file(layout: Layout, path: str, features: Mapping[str, Feature], episodes: np.ndarray) -> dict[str, np.ndarray]:
     parts: dict[str, list[np.ndarray]] = {name: [np.zeros((0, *feature.shape), _DTYPES[feature.kind])] for name, feature in features.items()}
     for table in layout.read_columns(path, list(features)):
+        # Rows of other episodes are dropped row group by row group, before they take memory.
         own = np.isin(_convert(layout, path, "episode_index", features["episode_index"], table), episodes)
         if own.any():
             for name, feature in features.items():
@@ -81,6 +84,7 @@ def _find_rows(layout: Layout, path: str, loaded: Mapping[str, np.ndarray], epis
     index = loaded["index"]
     first = int(np.searchsorted(index, begin))
     rows = slice(first, first + length)
+    # Lengths and first frames are claims of the metadata.
     is_there = first + length <= len(index) and np.array_equal(index[rows], np.arange(begin, begin + length))
     if not is_there or (loaded["episode_index"][rows] != episode).any():
         raise layout.error(path, f"the {length} frames of episode {episode}, from index {begin}, are not there, one after the other")
@@ -96,6 +100,7 @@ def select_episodes(layout: Layout, episodes: Episodes, chosen: Sequence[int] | 
     if len(missing) or not len(wanted):
         what = f"there is no episode {missing[0]} among the {len(episodes.number)}" if len(missing) else "the list is empty"
         raise ValueError(f"{layout.op}: episodes: {what}")
+    # Numbers are ascending and unique, see Layout._checked.
     rows = np.searchsorted(episodes.number, wanted)
 
     def keep(files: Any) -> Any:

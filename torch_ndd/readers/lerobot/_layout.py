@@ -94,6 +94,7 @@ class Layout:
                 content = read_all(path)
             else:
                 with open_regular(path) as opened:
+                    # One byte more than allowed shows that the file is too long.
                     content = opened.read(MAX_TEXT_BYTES + 1)
         except OSError as error:
             raise self.error(file, f"cannot be read: {reason_of(error)}") from None
@@ -126,8 +127,10 @@ class Layout:
         features = {}
         for name, entry in described.items():
             dtype, shape = (entry.get("dtype"), entry.get("shape")) if isinstance(entry, dict) else (None, None)
+            # Not isinstance: JSON's true is an int in Python.
             if not isinstance(dtype, str) or not isinstance(shape, list) or not all(type(n) is int and 0 <= n < 1 << 31 for n in shape):
                 raise self.error("meta/info.json", f"feature {name!r} needs a dtype and a shape, got {entry!r:.200}")
+            # A feature of one number is delivered as a scalar.
             features[name] = Feature(_kind_of(dtype), () if shape == [1] else tuple(shape))
         return features
 
@@ -141,9 +144,11 @@ class Layout:
             name, width = match[1], match[2]
             if name not in values or (width is not None and not isinstance(values[name], int)):
                 raise self.error("meta/info.json", f"{key} has an unknown field: {match[0]!r}")
+            # Python's format() would also look up attributes, so only plain fields are replaced.
             return f"{values[name]:0{width}d}" if width else str(values[name])
 
         path = _FIELD.sub(value, template)
+        # The result must stay below the root: an absolute path, "..", or a URL could name any file.
         if "{" in path or "\0" in path or is_url(path) or path.startswith("/") or ".." in path.split("/"):
             raise self.error("meta/info.json", f"{key} leads to {path!r}, which is not a file below the data set")
         return self._path(path)
@@ -175,7 +180,7 @@ class Layout:
         number, begin, end, *data = (columns[name] for name in numbers)
         videos = {camera: self._files("video_path", columns[names[0]], columns[names[1]], video_key=camera) for camera, names in places.items()}
         begins = {camera: columns[names[2]].astype(np.float64) for camera, names in places.items()}
-        return self._checked(Episodes(number, begin, end - begin, self._files("data_path", *data), videos, begins))
+        return self._check_episodes(Episodes(number, begin, end - begin, self._files("data_path", *data), videos, begins))
 
     def _list_tables(self, folder: str) -> list[str]:
         path = self._path(folder)
@@ -190,6 +195,7 @@ class Layout:
 
     def _numbers(self, paths: Sequence[str], columns: Sequence[str]) -> dict[str, np.ndarray]:
         """Return columns of whole numbers, and of times, from several files."""
+        # An empty array in front, so that columns of a data set without rows have a type.
         parts: dict[str, list[np.ndarray]] = {name: [np.zeros(0, np.int64)] if not name.endswith("timestamp") else [] for name in columns}
         for path in paths:
             for table in self.read_columns(path, columns):
@@ -203,6 +209,7 @@ class Layout:
     def _files(self, key: str, chunk: np.ndarray, file: np.ndarray, **values: str) -> Files:
         if len(chunk) and (min(chunk.min(), file.min()) < 0 or max(chunk.max(), file.max()) >= 1 << 31):
             raise self.error("meta/episodes", f"a chunk or file of {key} has a number outside 0 to {(1 << 31) - 1}")
+        # One path for each pair of numbers, however many episodes share a file.
         places, number = np.unique(np.stack([chunk, file], 1), axis=0, return_inverse=True)
         return Files([self._expand(key, chunk_index=c, file_index=f, **values) for c, f in places.tolist()], number.reshape(-1))
 
@@ -225,9 +232,9 @@ class Layout:
 
         videos = {camera: files("video_path", video_key=camera) for camera in cameras}
         begins = dict.fromkeys(cameras, np.zeros(len(number)))
-        return self._checked(Episodes(number, np.cumsum(length) - length, length, files("data_path"), videos, begins))
+        return self._check_episodes(Episodes(number, np.cumsum(length) - length, length, files("data_path"), videos, begins))
 
-    def _checked(self, episodes: Episodes) -> Episodes:
+    def _check_episodes(self, episodes: Episodes) -> Episodes:
         if not len(episodes.number):
             raise self.error("meta/episodes", "there are no episodes")
         total = episodes.length.sum(dtype=np.float64)
@@ -279,6 +286,7 @@ class Layout:
                     array = np.asarray(value, np.float32).reshape((3,) if is_camera else feature.shape)
                 except (TypeError, ValueError, OverflowError):
                     raise self.error("meta/stats.json", f"{key} of {name!r} does not have the shape {list(feature.shape)}") from None
+                # Statistics of cameras are for pixels from 0 to 1; delivered pixels are from 0 to 255.
                 stats.setdefault(name, {})[key] = array * np.float32(255) if is_camera else array
         return stats
 
@@ -308,6 +316,7 @@ def _merge_stats(episodes: Sequence[Any]) -> dict[str, dict[str, np.ndarray]]:
         weight = np.array([row["count"].sum() for row in rows]).reshape(-1, *[1] * len(shapes.pop()))
         columns = {key: np.stack([row[key] for row in rows]) for key in ("mean", "std", "min", "max")}
         mean = (columns["mean"] * weight).sum(0) / weight.sum()
+        # Law of total variance: within the episodes, plus between their means.
         variance = ((columns["std"] ** 2 + (columns["mean"] - mean) ** 2) * weight).sum(0) / weight.sum()
         merged[name] = {"mean": mean, "std": np.sqrt(variance), "min": columns["min"].min(0), "max": columns["max"].max(0)}
     return merged

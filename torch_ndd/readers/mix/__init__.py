@@ -132,6 +132,7 @@ class Mix(SharedSteps):
         self._weights = None if weights is None else check_weights(self._op, weights, self._names)
         self._sources = [InnerSource(self._op, name, f"the source {name!r}", source) for name, source in sources.items()]
         self._needs = {f"{source.name}: {what}": path for source in self._sources for what, path in source.reader._needs.items()}
+        # Only to begin sources again per epoch: `_begin_source` rejects another size.
         self._can_change = any(source.reader._can_change for source in self._sources)
         data_sets = [source.reader for source in self._sources if isinstance(source.reader, Dataset)]
         for reader in data_sets[1:]:  # as many threads as for one data set
@@ -158,6 +159,7 @@ class Mix(SharedSteps):
 
     @override
     def _begin_source(self) -> None:
+        # Positions are computed from the sizes, so a source that has grown needs another mix.
         for k, source in enumerate(self._sources):
             source.reader._begin_source()
             if self._sizes is not None and source.reader._can_change and (size := source.scan()) != self._sizes[k]:
@@ -168,6 +170,7 @@ class Mix(SharedSteps):
         assert self._sizes is not None
         weights = whole_weights(self._weights, self._temperature, self._sizes)
         size = count_positions(weights, self._sizes, self._block, self._policy)
+        # Without a change of weights the era began with epoch 0, when nothing had been delivered.
         era = self._state.era or Era((0,) * len(weights), 0, 0, size)
         return self._build(size, _Settings(self._names, weights, tuple(self._sizes), self._block, self._shuffles_sources), era, self._state.seeds[0])
 
@@ -206,14 +209,18 @@ class Mix(SharedSteps):
         checked = check_weights(self._op, weights, self._names)
         with self._lock:
             order, (epoch, at) = self._steps(), self._state.position
+            # What each source has delivered under the old weights: the new schedule continues from there.
             base = tuple(order.count_samples(epoch, at).tolist())
             if at and not self._resumed:  # a loop was left early: its epoch is over
                 epoch, at, base = epoch + 1, 0, (0,) * len(base) if order.once else base
             self._weights, self._temperature = checked, None
             self._ahead.clear()
+            # Also ends a running loop: its next step would find another loop's identity.
             self._order, self._loop = None, None
+            # In two steps: the length of an epoch with the new weights is known only from an order built with them.
             self._state = self._state._replace(era=None, position=Position(epoch, at))
             length = order.count(epoch) if at else self._steps().size
+            # begin=-at: the schedule of the era begins at the current position, not at the begin of the epoch.
             self._order, self._state = None, self._state._replace(era=Era(base, epoch, -at, length))
 
     @override
@@ -227,9 +234,11 @@ class Mix(SharedSteps):
             if epoch == self._state.position.passes:
                 return
             order, (running, at) = self._steps(), self._state.position
+            # With `once` epochs are independent; otherwise positions are known as long as the weights have never changed.
             if order.once or _is_original(order):
                 begin = whole(0, MAX_COUNT - MAX_EPOCH)(epoch * order.size, f"{self._op}: the position of epoch {epoch}")
                 era = Era((0,) * len(self._names), epoch, 0 if order.once else begin, order.size)
+            # After a change only the next epoch is known, and only once this one has been delivered completely.
             elif epoch == running + 1 and at == order.count(running):
                 era = order.era
             else:
@@ -256,6 +265,7 @@ class Mix(SharedSteps):
     def _sources_of(self, samples: np.ndarray) -> np.ndarray:
         return np.searchsorted(self._begins, samples, "right") - 1
 
+    # A bad sample is replaced by one of the same source if possible, which keeps the proportions.
     _replacement_groups = _sources_of
 
     def _path(self, sample: int) -> str:
@@ -273,6 +283,7 @@ class Mix(SharedSteps):
         if self._joint is not None:
             numbers = samples - self._begins[which]
             return _Request(which, numbers, [], self._joint.start(which, numbers))
+        # Stable: the samples of a source are requested in the order in which they are delivered.
         order = np.argsort(which, kind="stable")
         begin, sorted_samples, parts = 0, samples[order], []
         for source, count in enumerate(np.bincount(which).tolist()):
@@ -302,6 +313,7 @@ class Mix(SharedSteps):
         outputs, begin = [], 0
         reasons: dict[int, str] = {}
         causes: dict[int, BaseException] = {}
+        # LeftOut only if every failure is one: it is skipped whatever `on_error` says.
         kind: type[UnreadableSamples] = LeftOut
         for source, numbers, started in request.parts:
             places = request.order[begin : begin + len(numbers)]
@@ -322,6 +334,7 @@ class Mix(SharedSteps):
         if len(outputs) == 1:
             return outputs[0]
         places = np.empty(len(samples), np.int64)
+        # The inverse of `order`: which of the merged samples comes at each position of the batch.
         places[request.order] = np.arange(len(samples))
         merged = merge_outputs(outputs, places)
         for leaf in leaves(merged):
@@ -385,6 +398,7 @@ class Mix(SharedSteps):
             if content[key] != mine:
                 raise ValueError(f"{self._op}: the state is from a mix with {key}={content[key]}, but this one has {mine}; samples would be repeated")
         names, weights, sizes = zip(*content["weights"], strict=True)
+        # A state is untrusted input: names must be unique, and numbers small enough for the arithmetic below.
         if len(set(names)) < len(names) or content["base"].keys() != set(names):
             raise ValueError(f"{self._op}: not a valid saved state: 'base' and 'weights' must have the same names")
         if sum(weights) > MAX_PERIOD + MAX_SOURCES or sum(sizes) > MAX_EPOCH:
@@ -401,10 +415,13 @@ class Mix(SharedSteps):
         settings = _Settings(names, weights, sizes, content["block"], content["order"] == "shuffled")
         length = content["length"] if at else order.size
         era = Era(base, epoch, content["since"] - at, length)
+        # Saved under other weights or sources: count what was delivered by the old schedule, and begin an era here.
         if settings != _Settings(tuple(order.names), tuple(order.weights), tuple(order.sizes), order.block, order.shuffled):
             before = self._build(order.size, settings, era, found.seeds[0])
             counts = dict(zip(names, before.count_samples(epoch, at).tolist(), strict=True))
+            # New sources begin with 0; sources that are gone are ignored.
             base = tuple(counts.get(name, 0) for name in self._names)
+            # With `once` the epoch ends when every source has delivered the rest of its pass.
             era = Era(base, epoch, -at, at + sum(order.sizes) - sum(base) if order.once else length)
         return found._replace(era=era)
 

@@ -27,6 +27,7 @@ class JointFiles:
         """Return the outputs. Raise UnreadableSamples."""
         files = request.finish()
         parts = [(chosen := which == source, self._readers[source]._labels_of(numbers[chosen])) for source in np.unique(which).tolist()]
+        # OutputCheck has verified that the labels of all sources have one dtype.
         labels = np.empty(len(which), parts[0][1].dtype)
         for chosen, values in parts:
             labels[chosen] = values
@@ -45,6 +46,7 @@ class JointItems:
 
     def finish(self, request: Any, which: np.ndarray, numbers: np.ndarray) -> Any:
         """Return the outputs. Raise UnreadableSamples."""
+        # An object array takes the functions of a source at their places in one assignment.
         reads = np.empty(len(which), object)
         for places, started in request:
             reads[places] = self._readers[int(which[places[0]])]._list_reads(started, numbers[places])
@@ -58,6 +60,7 @@ def join_sources(sources: Sequence[InnerSource]) -> Joint | None:
     """Return the sources as readers that are read together; None if they are of different kinds, or have functions or limits of their own."""
     if any(source.has_functions or source.has_limits for source in sources):
         return None
+    # Exactly `File`: a subclass may deliver something else.
     files = [source.reader for source in sources if type(source.reader) is File]
     tables = [table for reader in files if (table := reader._whole_files()) is not None]
     if len(tables) == len(sources):

@@ -53,6 +53,7 @@ class MixOrder(StepOrder):
 
     @override
     def first_window(self, epoch: int) -> int:
+        # The schedule is unknown in front of an era that began inside the epoch.
         return max(0, -self.era.begin) if epoch == self.era.epoch else 0
 
     def since(self, epoch: int, at: int) -> int:
@@ -60,11 +61,13 @@ class MixOrder(StepOrder):
         era = self.era
         if epoch == era.epoch:
             return era.begin + at
+        # Positions of the era's epoch, of all whole epochs since, and of this one.
         return at if self.once else era.begin + era.length + (epoch - era.epoch - 1) * self.size + at
 
     def count_samples(self, epoch: int, at: int) -> np.ndarray:
         """Return how many samples of each source come before a position, int64: in all passes, or with ``once`` in this epoch."""
         schedule, base = self._schedule(epoch)
+        # Counts are exact at the begin of a shuffled window only; the part of the window is counted from its sources.
         first = at - (at - self.first_window(epoch)) % WINDOW if self.shuffled else at
         counts = base + schedule.counts(self.since(epoch, first))
         if first == at:
@@ -74,6 +77,7 @@ class MixOrder(StepOrder):
 
     def _schedule(self, epoch: int) -> tuple[Schedule | FiniteSchedule, np.ndarray]:
         """Return the schedule of an epoch, and what each source had delivered when it began."""
+        # With `once` only the era's epoch may begin in the middle of passes; all later ones begin with fresh sources.
         first = epoch == self.era.epoch or not self.once
         base = np.asarray(self.era.base if first else [0] * len(self.sizes), np.int64)
         found = self._schedules.get(first)
@@ -100,6 +104,7 @@ class MixOrder(StepOrder):
         schedule, base = self._schedule(epoch)
         sources = self._sources(epoch, begin, end, schedule)
         items = base + schedule.counts(self.since(epoch, begin))
+        # Group the positions by source, in ascending order, so that samples of each source are computed together.
         order = np.argsort(sources, kind="stable")
         counts = np.bincount(sources, minlength=len(self.sizes))
         ends, samples = np.cumsum(counts), np.empty(len(sources), np.int64)
@@ -112,6 +117,7 @@ class MixOrder(StepOrder):
         """Return samples ``first`` to ``first + count`` of a source, over its passes."""
         size, parts = self.sizes[source], []
         while count:
+            # Item n of a source belongs to pass n // size, at place n % size.
             passes, begin = divmod(first, size)
             end = min(begin + count, size)
             numbers = self._table(source, epoch if self.once else passes)[begin:end] if self.random_shuffle else np.arange(begin, end)
@@ -127,6 +133,7 @@ class MixOrder(StepOrder):
             found = np.arange(size)
             _shuffle(found, self.seed, passes, _hash(self.names[source]))
             found = found.astype(np.int32) if size < 2**31 else found
+            # Dicts keep insertion order: all but the latest of this source are dropped.
             for old in [key for key in self._tables if key[0] == source][: 1 - _KEPT_PASSES]:
                 del self._tables[old]
             self._tables[source, passes] = found

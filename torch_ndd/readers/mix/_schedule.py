@@ -32,6 +32,7 @@ def reduce_weights(weights: Sequence[Fraction]) -> tuple[int, ...]:
     divisor, total = math.gcd(*whole), sum(whole)
     if total // divisor <= MAX_PERIOD:
         return tuple(weight // divisor for weight in whole)
+    # Scaled down with rounding, but never to 0: every source keeps a share.
     return tuple(max(1, round(Fraction(weight * MAX_PERIOD, total))) for weight in whole)
 
 
@@ -66,6 +67,7 @@ class Schedule:
     def sources(self, begin: int, count: int) -> np.ndarray:
         """Return the sources of ``count`` positions, uint16."""
         first, last = begin + self._begin, begin + self._begin + count
+        # Slots that contain the first and the last position.
         slot, end = first // self.block, -(-last // self.block)
         found = []
         while slot < end:
@@ -74,6 +76,7 @@ class Schedule:
             found.append(part.sources[at : at + end - slot])
             slot += len(found[-1])
         slots = found[0] if len(found) == 1 else np.concatenate([np.zeros(0, np.uint16), *found])
+        # With blocks, each slot stands for `block` positions.
         return slots if self.block == 1 else slots[np.arange(first, last) // self.block - first // self.block]
 
     def counts(self, position: int) -> np.ndarray:
@@ -95,6 +98,7 @@ class Schedule:
     def _find(self, slot: int) -> _Part:
         """Return the part of the period with this slot."""
         last = len(self._parts) - 1
+        # Due times are spread nearly evenly over the period, so this guess is close; the loops correct it.
         k = slot * len(self._parts) // self.period
         while k and (part := self._part(k)).begin > slot:
             k -= 1
@@ -117,9 +121,11 @@ class Schedule:
         first, last = (np.maximum(0, -((parts - 2 * weights * edge) // (2 * parts))) for edge in (k, k + 1))
         lengths = last - first
         source = np.repeat(np.arange(len(weights)), lengths)
+        # Numbers of items count from `first` for each source.
         item = np.arange(len(source)) + (first - np.cumsum(lengths) + lengths)[source]
         # A quotient of numbers below 2**53 is rounded correctly, so equal due times are equal here, and the bits tell different ones apart.
         due = ((2 * item + 1) / (2 * weights[source]) * 2.0**_DUE_BITS).astype(np.int64)
+        # Due time in the upper bits, source in the lower 16: one sort orders by both.
         keys = due << 16 | source
         keys.sort()
         return _Part(int(first.sum()), first, (keys & 0xFFFF).astype(np.uint16))
@@ -177,6 +183,7 @@ class FiniteSchedule:
         if position >= self.total:
             return self.items.copy()
         phase, found = self._find(position), self.items.copy()
+        # Sources that have ended keep all of their items; the others have what the phase's schedule counted.
         found[phase.active] = phase.schedule.counts(position - phase.begin)
         return found
 
@@ -193,8 +200,10 @@ class FiniteSchedule:
     def _find(self, position: int) -> _Phase:
         phase = self._phase
         if phase is None or not phase.begin <= position < phase.end:
+            # bisect over phases: `_begin` computes the first position of each only when it is compared.
             ended = bisect.bisect_right(range(len(self._ending)), position, key=self._begin) - 1
             active = np.sort(np.asarray(self._ending[ended:], np.int64))
+            # It begins where the active sources stand: the number of their slots so far.
             schedule = Schedule(self.weights[active].tolist(), self.block, int(self._slots_before(ended)[active].sum()))
             phase = self._phase = _Phase(self._begin(ended), self._begin(ended + 1), active, schedule)
         return phase

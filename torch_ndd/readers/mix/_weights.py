@@ -59,8 +59,10 @@ def whole_weights(weights: Mapping[str, Fraction] | None, temperature: float | N
         return reduce_weights([Fraction(size) for size in sizes])
     try:
         powers = [float(size) ** (1 / temperature) for size in sizes]
+        # str() of a float is its shortest decimal, which reduces to smaller whole numbers than the exact binary fraction.
         shares = [Fraction(str(power)) for power in powers]
     except (OverflowError, ValueError):  # of a low temperature: relative to the largest, no power overflows
         largest = max(sizes)
         shares = [Fraction(str((size / largest) ** (1 / temperature))) for size in sizes]
+    # A share may underflow to 0; it stays positive.
     return reduce_weights([max(share, Fraction(1, 1 << 60)) for share in shares])

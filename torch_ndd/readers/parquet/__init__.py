@@ -109,6 +109,7 @@ class Parquet(Reader):
             paths = [path for source in self._given for path in self._find_files(source)]
             if not paths:
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
+            # Footers are small reads that wait for the disk or the network, so several at a time.
             with Workers(8, self._op) as executor:
                 footers = list(executor.map(self._footer, paths))
             schema = footers[0].schema_arrow
@@ -120,6 +121,7 @@ class Parquet(Reader):
                 if any(field.name not in schema.names or schema.field(field.name).type != field.type for field in wanted):
                     raise RuntimeError(f'{self._op}: "{path}" does not have the columns of "{paths[0]}"')
                 counts = [footer.metadata.row_group(k).num_rows for k in range(footer.metadata.num_row_groups)]
+                # Metadata are untrusted: sample numbers are computed from these counts.
                 if sum(counts) != footer.metadata.num_rows or min(counts, default=0) < 0:
                     raise RuntimeError(f'{self._op}: "{path}" is damaged: its row groups do not have the {footer.metadata.num_rows} rows of the file')
                 groups += [(number, k) for k in range(len(counts))]
@@ -155,6 +157,7 @@ class Parquet(Reader):
 
     @override
     def narrow(self, column: str) -> "Parquet":
+        # copy() goes through __getstate__, so the copy has caches of its own: its row groups have other columns.
         reader = copy.copy(self)
         reader._columns, reader._paths = [column], None
         reader.scan()
@@ -196,12 +199,14 @@ class Parquet(Reader):
         assert self._paths is not None
         group, _ = self._row(sample)
         file = self._groups[group, 0]
+        # The first row group of the file: the row in the message counts from the file's begin.
         first = np.searchsorted(self._groups[:, 0], file)
         return f"{self._paths[file]} at row {sample - self._begins[first]}"
 
     @override
     def start(self, samples: np.ndarray) -> "Future[dict[str, Batch]]":
         if self._process != os.getpid():
+            # A forked child has neither the threads nor usable file objects and locks of its parent.
             self._reset()
             self._process = os.getpid()
         if self._executor is None:
@@ -225,10 +230,12 @@ class Parquet(Reader):
         for k, group in enumerate(groups.tolist()):
             try:
                 table = self._table(group)
+                # The rows that a file delivers may differ from what its metadata promise.
                 expected = self._begins[group + 1] - self._begins[group]
                 if table.num_rows != expected:
                     raise RuntimeError(f"the row group has {table.num_rows} rows instead of {expected}")
                 tables.append(table)
+            # All samples of the group are bad; other groups of the batch may be good.
             except Exception as error:
                 reasons |= dict.fromkeys(np.flatnonzero(place == k).tolist(), f"its row group cannot be read: {reason_of(error)}")
         if reasons:
@@ -240,6 +247,7 @@ class Parquet(Reader):
         inverse = arrow.array(np.argsort(order, kind="stable"))
         outputs, path = {}, None
         for column in self._selected:
+            # Bytes are gathered straight from the row groups with one copy; other types go through Arrow's take.
             whole = gathered_bytes([column.whole(table.column(column.field), arrow) for table in tables], rows_of, order, arrow)
             if whole is not None:
                 outputs[column.name] = whole
@@ -268,6 +276,7 @@ class Parquet(Reader):
         """Return a row group from the cache; the first thread that needs it loads it, others wait for its future."""
         with self._cache_lock:
             future = self._tables.get(group)
+            # Outside the lock the first thread loads; the others wait for the future, without holding the lock.
             mine = future is None
             if future is None:
                 future = self._tables[group] = Future()
@@ -276,6 +285,7 @@ class Parquet(Reader):
             try:
                 future.set_result(self._load_group(group))
             except BaseException as error:
+                # A failed group is forgotten, so that a later request tries again.
                 with self._cache_lock:
                     self._tables.pop(group, None)
                 future.set_exception(error)
@@ -284,6 +294,7 @@ class Parquet(Reader):
                 self._sizes[group] = future.result().nbytes
                 done = [k for k in self._tables if k in self._sizes]
                 total = sum(self._sizes[k] for k in done)
+                # Oldest first: entries are moved to the end when used. The latest two stay, as a batch may need both.
                 for k in done[:-2]:
                     if total > (_KEPT_BYTES if self._random_shuffle or self._shuffle_after_epoch else _KEPT_IN_ORDER):
                         del self._tables[k]
@@ -296,6 +307,7 @@ class Parquet(Reader):
         with self._cache_lock:
             found = self._files.get(number)
             if found is None:
+                # Only one thread at a time may read from a file object of Arrow.
                 found = self._files[number] = (open_file(self._op, self._paths[number]), threading.Lock())
                 if len(self._files) > _FILES_KEPT:
                     self._files.popitem(last=False)
@@ -305,9 +317,8 @@ class Parquet(Reader):
         with lock:
             size, longest = promised_bytes(file.metadata.row_group(k), names)
             check_sample(f"row group {k} has", size, self._max_sample_bytes)
-            if (
-                longest * file.metadata.row_group(k).num_rows > self._max_sample_bytes
-            ):  # repeated values of a dictionary can exceed the size in the footer
+            # Repeated values of a dictionary can exceed the size in the footer.
+            if longest * file.metadata.row_group(k).num_rows > self._max_sample_bytes:
                 return self._load_group_in_parts(file, k, names, max(1, self._max_sample_bytes // (_PARTS * longest)))
             read = partial(file.read_row_group, k, columns=names, use_threads=False)
             return read().combine_chunks()

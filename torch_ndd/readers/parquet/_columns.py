@@ -36,6 +36,7 @@ def promised_bytes(group: Any, fields: Sequence[str]) -> tuple[int, int]:
         total += max(column.total_uncompressed_size, width * max(column.num_values, 0))
         if column.physical_type.endswith("BYTE_ARRAY") and any("DICTIONARY" in encoding for encoding in column.encodings):
             longest = max(longest, column.total_uncompressed_size)
+    # At least a byte per row: a column of nulls promises nothing but becomes a batch all the same.
     return max(total, group.num_rows), longest
 
 
@@ -67,6 +68,7 @@ def to_batch(array: Any, arrow: Any) -> Batch:
     types = arrow.types
     if types.is_dictionary(array.type):
         if is_bytes(array.type.value_type, types):
+            # A dictionary holds a text once for any number of rows, so a small file may decode to huge values.
             size = arrow.compute.sum(arrow.compute.binary_length(array.dictionary).take(array.indices)).as_py() or 0
             native.check_memory(size, "the values of a column that its file holds once")
         array = array.dictionary_decode()
@@ -109,6 +111,7 @@ def known_columns(schema: Any, arrow: Any) -> dict[str, tuple[Column, Any]]:
     for field in schema:
         if types.is_struct(field.type):
             inner = {field.type.field(k).name: field.type.field(k).type for k in range(field.type.num_fields)}
+            # Hugging Face stores files as a structure of bytes and a path; they become one column of contents.
             if inner.keys() == {"bytes", "path"} and all(is_bytes(kind, types) or types.is_null(kind) for kind in inner.values()):
                 columns.append((Column(field.name, field.name, None), arrow.binary()))
             else:
@@ -182,6 +185,7 @@ def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.
     begins, lengths = np.empty((2, len(place)), np.int64)
     kept, at = [], 0
     for array, chosen in zip(arrays, rows, strict=True):
+        # Nulls, fixed sizes and other types go through Arrow's own conversion.
         if array.null_count or not is_bytes(array.type, types) or types.is_fixed_size_binary(array.type):
             return None
         large = array.cast(arrow.large_binary())
@@ -190,11 +194,13 @@ def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.
             return None
         ends = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
         first, last, end = ends[chosen], ends[chosen + 1], at + len(chosen)
+        # Offsets come from the file: reject any that point outside its buffer.
         if (first < 0).any() or (last < first).any() or (last > data.size).any():
             return None
         begins[place[at:end]], lengths[place[at:end]] = data.address + first, last - first
         kept.append(large)
         at = end
+    # Addresses are read by native code, so `kept` holds the buffers until the copy is done.
     values = empty([int(lengths.sum())], torch.uint8, torch.device("cpu"))
     native.gather(None, 1, begins.ctypes.data, lengths.ctypes.data, len(place), values.data_ptr())
     del kept
@@ -224,7 +230,9 @@ def _numbers(array: Any, arrow: Any, sample: np.ndarray) -> np.ndarray:
         missing = sample[~np.asarray(array.is_valid())]
         raise UnreadableSamples(dict.fromkeys(missing.tolist(), "a number is missing (null)"))
     if arrow.types.is_temporal(array.type):
+        # Dates and times become their integers; a view, because NumPy's datetime64 is not a tensor dtype.
         array = array.view(arrow.int64() if dtype.itemsize == 8 else arrow.int32())
+    # C-contiguous, writable and owned: torch.from_numpy shares the memory.
     return np.require(array.to_numpy(zero_copy_only=False), dtype, ["C", "W", "O"])
 
 
@@ -244,7 +252,9 @@ def _lists(array: Any, arrow: Any) -> Batch:
             lengths = np.full(len(array), array.type.list_size, np.int64)
         else:
             lengths = np.asarray(arrow.compute.list_value_length(array)).astype(np.int64)
+        # The first list of each sample determines the extent; all others of the sample must equal it.
         first = np.minimum(np.cumsum(rows) - rows, max(len(lengths) - 1, 0))
+        # Samples without lists at this depth have extent 0.
         extent = np.where(rows > 0, lengths[first] if len(lengths) else 0, 0)
         ragged = np.flatnonzero(lengths != np.repeat(extent, rows))
         if len(ragged):
@@ -252,6 +262,7 @@ def _lists(array: Any, arrow: Any) -> Batch:
         extents.append(extent)
         sample = np.repeat(sample, lengths)
         rows = rows * extent
+        # flatten() respects the offset of a sliced array, unlike `values`.
         array = array.flatten()
     if is_bytes(array.type, arrow.types):
         raise ValueError("lists of bytes or text are not supported")

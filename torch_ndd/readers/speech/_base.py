@@ -109,6 +109,7 @@ class SpeechReader(ThreadedReader):
             sounds.pack()
             self._remote = sounds.has_urls
             if sounds.has_members:
+                # Sounds inside archives are byte ranges; whole files need none.
                 self._members = ranges_of(b"", *pack_paths(sounds.files()), sounds.file, sounds.begin, sounds.length)
             self._sounds = sounds
         return len(self._sounds)
@@ -136,6 +137,7 @@ class SpeechReader(ThreadedReader):
                 if not parts:
                     outputs[0].sources = tuple(map(self._source, samples.tolist()))
                     return outputs
+                # Rows of the batch, so that both kinds of samples are joined in their order.
                 reads.update((k, partial(_row, outputs, row)) for row, k in enumerate(whole.tolist()))
             except Exception:  # reading each alone shows which sample fails, and why
                 reads.update((k, partial(self._read, int(samples[k]))) for k in whole.tolist())
@@ -149,6 +151,7 @@ class SpeechReader(ThreadedReader):
             if is_url(path):
                 continue
             with suppress(OSError):  # reading it raises the error
+                # A file much larger than its part needs: seek in it instead of reading it to its end.
                 if os.stat(path).st_size > max(sounds.durations[sample], 0) * _BYTES_PER_SECOND + _HEADER_BYTES:
                     sounds.is_part[sample] = SoundTable.YES
         return (sounds.is_part[samples] == SoundTable.YES) | (sounds.file[samples] < 0)
@@ -167,14 +170,18 @@ class SpeechReader(ThreadedReader):
         files = self._contents(samples[first])
         totals, file_rates = lengths(files, self._max_sample_bytes)
         total, rates = totals[place], file_rates[place]
+        # skip
         offsets, durations = np.maximum(table.offsets[samples], 0), table.durations[samples]
         durations = np.where(durations < 0, np.inf, durations)
+        # Whole frames, and never behind the end of the file.
         begin = np.minimum(np.floor(offsets * rates), total)
         wanted = np.minimum(np.floor(durations * rates), total - begin)
         durations[begin + wanted >= total] = np.inf  # or the last frame after resampling would be missing
         # A part is resampled from its own frames only, as by DALI.
         apart = (self._rate > 0) & (wanted < total) & (rates != self._rate)
+        # Remember what this read has shown: a short part of a long file is read alone next time.
         table.is_part[samples] = np.where(((total > 2 * wanted) | apart) & (table.length[samples] < 0), SoundTable.YES, SoundTable.NO)
+        # The fast way: one native call decodes and resamples all of them.
         if len(first) == len(samples) and not apart.any():
             sounds, _ = audio(files, start=offsets.tolist(), duration=durations.tolist(), **self._decoding())
             sounds.wait()
@@ -222,16 +229,19 @@ class SpeechReader(ThreadedReader):
         """Return whether libsndfile does not know how many frames there are."""
         if 0 < file.frames < MAX_FRAMES and file.format != "MP3":
             return False
+        # Decode it to count its frames.
         total, _ = lengths(pack_samples([_bytes_of(source)]), self._max_sample_bytes)
         return bool(total[0] != file.frames)
 
     def _decode_part(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
         """Return a part of a file that has to be decoded to know how long it is, as a file of its own."""
         part, rate = audio(as_tensor(_bytes_of(source)), start=max(offset, 0), duration=duration, max_sample_bytes=self._max_sample_bytes)
+        # skip
         return self._decode_samples(part.torch().numpy(), int(rate.item())), rate.item()
 
     def _decode_samples(self, samples: np.ndarray, rate: int) -> torch.Tensor:
         """Mix, resample and convert float32 samples (frames, channels)."""
+        # Through a file in memory, so that mixing, resampling and conversion are those of the decoder.
         wav = io.BytesIO()
         import_soundfile(self._op).write(wav, samples, rate, "FLOAT", format="WAV")
         sound, _ = audio(as_tensor(np.frombuffer(wav.getvalue(), np.uint8)), **self._decoding())
@@ -245,6 +255,7 @@ class SpeechReader(ThreadedReader):
                 return self._decode_part(source, offset, duration)
             begin = int(min(max(offset, 0) * rate, total))
             wanted = int(min(total - begin, duration * rate))
+            # Before reading: the header may promise any number of frames.
             check_sample(f"{wanted} frames of {file.channels} channels have", wanted * file.channels * 4, self._max_sample_bytes)
             file.seek(begin)
             # Integers of a file that stay integers do not go through floats.

@@ -60,15 +60,18 @@ class SoundTable:
 
     def pack(self) -> None:
         """Convert the columns to arrays."""
+        # Views of the arrays' memory, which cannot grow from here on.
         self.file, self.begin, self.length = map(np.frombuffer, self._places, (np.int32, np.int64, np.int64))
         self.offsets, self.durations = map(np.frombuffer, self._parts, (np.float64, np.float64))
         folders: dict[str, int] = {}
+        # Folders repeat, so each path refers to its folder by number.
         self._folder = np.array([folders.setdefault(folder, len(folders)) for folder, _ in self._known], np.int32)
         self._folders = list(folders)
         self._paths, self._path_offsets = pack_paths([path for _, path in self._known])
         self._known = {}
         self.has_urls = any(map(is_url, self._folders)) or b"://" in self._paths
         self.has_members = bool((self.length >= 0).any())
+        # Members of archives are read whole: their bytes are fetched anyway.
         can_be_sought = (self.length < 0) & (self.file >= 0)
         self.is_part = np.where((self.offsets > 0) & can_be_sought, self.YES, np.where((self.durations < 0) | ~can_be_sought, self.NO, self.UNKNOWN))
         self.is_part = self.is_part.astype(np.int8)
@@ -93,6 +96,7 @@ class SoundTable:
         if not folder or is_url(path) or os.path.isabs(path):
             return path
         beside = f"{folder}/{path}"
+        # Beside the manifest if the file exists there; otherwise relative to the current folder.
         return beside if is_url(folder) or os.path.exists(beside) else path
 
     def share_sounds(self, samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -100,6 +104,7 @@ class SoundTable:
         keys = np.stack([self.file[samples].astype(np.int64), self.begin[samples]])
         _, first, place = np.unique(keys, axis=1, return_index=True, return_inverse=True)
         order = np.argsort(first)  # in the order of the samples
+        # np.unique sorts by key; `rank` numbers the keys by first occurrence instead.
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         return first[order], rank[place.reshape(-1)]
@@ -118,5 +123,6 @@ def unique(names: Iterable[str]) -> dict[str, int]:
     """Return the position of each name; -1 for one that occurs more than once."""
     found: dict[str, int] = {}
     for k, name in enumerate(names):
+        # skip
         found[name] = -1 if name in found else k
     return found

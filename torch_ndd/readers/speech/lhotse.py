@@ -90,6 +90,7 @@ class Lhotse(SpeechReader):
             members: _Members | None = None
             for number, line in enumerate(self._lines(manifest)):
                 cut = _parse_cut(self._op, manifest, number, line)
+                # Archives beside the manifest are scanned only if a cut needs them.
                 if cut.source is None and members is None:
                     members = _Members(self._op, manifest, sounds)
                 if cut.duration < shortest or 0 < longest < cut.duration:
@@ -115,6 +116,7 @@ class Lhotse(SpeechReader):
     @override
     def list_costs(self, column: str) -> np.ndarray:
         seconds = super().list_costs(column)
+        # Duration was extended by half a frame above.
         return np.floor(seconds * self._rates) / self._rates  # of whole frames
 
     def _lines(self, manifest: str) -> Iterator[bytes]:
@@ -196,6 +198,7 @@ class _Members:
         """Append the recording of a cut, the one with this number in its manifest, to the table of sounds."""
         (name, kind), k = self._members[number] if number < len(self._members) else (("", ""), 0)
         if name != cut or kind == ".nodata":
+            # Shar writes recordings in the order of the cuts, so the number identifies them, and the name confirms it.
             found = f"{name!r} is in its place" if name and name != cut else "there is none"
             self._sounds.add_missing(f"the recording of cut {cut!r} is not in {self._tar}: {found}", duration)
         else:
@@ -218,6 +221,7 @@ def _decompress(op: str, manifest: str, content: bytes) -> bytes:
                 size += len(part)
                 if size > _MAX_MANIFEST_BYTES:
                     raise RuntimeError(f'{op}: cuts "{manifest}" has more than {_MAX_MANIFEST_BYTES} bytes when it is decompressed')
+                # No output, no input and no end: the stream is truncated.
                 if not part and not content and not stream.eof:
                     raise RuntimeError(f'{op}: cuts "{manifest}" is damaged: the compressed data end early')
                 parts.append(part)
@@ -237,27 +241,27 @@ def _parse_cut(op: str, manifest: str, number: int, line: bytes) -> _Cut:
         raise RuntimeError(f'{op}: line {number + 1} of "{manifest}" is not a cut in JSON')
     name = value.get("id")
 
-    def refused(what: str) -> RuntimeError:
+    def refuse(what: str) -> RuntimeError:
         return RuntimeError(f"{op}: cut {name!r} in line {number + 1} of {manifest}: {what}")
 
     kind = value.get("type", "MonoCut")
     if kind != "MonoCut":
-        raise refused(f"{kind} is not supported, only MonoCut")
+        raise refuse(f"{kind} is not supported, only MonoCut")
     recording = value.get("recording")
     if recording is None:
-        raise refused("a MonoCut without a recording, of features only, is not supported" if "features" in value else "it has no recording")
+        raise refuse("a MonoCut without a recording, of features only, is not supported" if "features" in value else "it has no recording")
     try:
         rate, start, duration = (_number(each) for each in (recording["sampling_rate"], value["start"], value["duration"]))
         if not isinstance(name, str) or rate < 1 or start < 0 or duration < 0:
             raise ValueError
         if recording.get("transforms"):
-            raise refused("a recording with transforms is not supported; save the recordings as they are to be read")
+            raise refuse("a recording with transforms is not supported; save the recordings as they are to be read")
         channel = value.get("channel", 0)
         source = next((source for source in recording["sources"] if channel in source["channels"]), None)
         if source is None:
-            raise refused(f"its recording has no channel {channel!r}")
+            raise refuse(f"its recording has no channel {channel!r}")
         if source["type"] not in ("file", "url", "shar"):
-            raise refused(f"a recording of type {source['type']!r} is not supported, only files, URLs and Shar")
+            raise refuse(f"a recording of type {source['type']!r} is not supported, only files, URLs and Shar")
         if not isinstance(source["source"], str) or (source["type"] != "shar" and not source["source"]):
             raise ValueError
         supervisions = value.get("supervisions") or []
@@ -266,7 +270,7 @@ def _parse_cut(op: str, manifest: str, number: int, line: bytes) -> _Cut:
         path = None if source["type"] == "shar" else source["source"]
         return _Cut(name, path, rate, start, duration, source["channels"].index(channel), text, speaker, segments)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise refused("it is damaged: a field is missing, or is not of its type") from None
+        raise refuse("it is damaged: a field is missing, or is not of its type") from None
 
 
 def _number(value: Any) -> float:

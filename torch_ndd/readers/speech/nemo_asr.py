@@ -120,6 +120,7 @@ class NemoAsr(SpeechReader):
                 else:
                     if shard is not None:
                         shards.add(shard)
+                    # An entry names its shard; else manifest k belongs to archive k; a single manifest looks in all archives.
                     archives.add(path, shard if shard is not None else archives.ids[k] if len(manifests) > 1 else None, offset, duration)
                 texts.add(text)
                 numbers.append(number)
@@ -200,6 +201,7 @@ class _Archives:
             self._stems.append(unique(map(stem_of, names)))
         numbers = [_SHARD.search(tar) for tar in tars]
         named = [int(number[1]) for number in numbers if number is not None]
+        # Numbers in the names of the archives, if they are unique; else their positions.
         self.ids = named if len(set(named)) == len(tars) else list(range(len(tars)))
         self._place = {shard: k for k, shard in enumerate(self.ids)}
         self._everywhere: dict[str, tuple[int, int]] = {}  # archive and file in it; negative: there are several
@@ -245,6 +247,7 @@ def _objects(text: str) -> Iterator[Any]:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
+            # Continue with the next line, and count the broken one as skipped.
             value, line = None, text.find("\n", at)
             at = len(text) if line < 0 else line
         yield value

@@ -84,6 +84,7 @@ class Video(VideoReader):
         **options: Unpack[VideoOptions],
     ) -> None:
         paths, labels = options.get("filenames"), options.get("labels")
+        # DALI numbers the files if `labels` is an empty list.
         if labels is not None and not len(labels):
             options["labels"] = range(1 if isinstance(paths, str | os.PathLike) else len(paths or ()))
         super().__init__(max_batch_size, device, sequence_length, options)
@@ -169,6 +170,7 @@ class VideoResize(Video):
                 raise TypeError(f"{self._op}: got an unexpected keyword argument {key!r}")
             if self._resizing[key] is not None:
                 raise ValueError(f"{self._op}: Keyword argument {key!r} cannot be passed both in the constructor and __call__.")
+        # The lock keeps another thread's step from using these arguments.
         with self._lock:
             self._now = arguments
             try:

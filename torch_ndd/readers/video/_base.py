@@ -77,6 +77,7 @@ class VideoReader(ThreadedReader):
         self._frames, self._stride, self._advance = int(sequence_length), int(stride or 1), int(options.get("step") or -1)
         if self._frames < 1 or self._stride < 1:
             raise RuntimeError(f"{self._op}: sequence_length and stride must be positive, got {sequence_length} and {stride}")
+        # By default sequences follow each other without overlap.
         if self._advance < 1:
             self._advance = self._frames * self._stride
         self._index: VideoIndex | None = None
@@ -106,6 +107,7 @@ class VideoReader(ThreadedReader):
                 labels = [0] * len(self._filenames) if self._labels is None else self._labels.tolist()
                 listed = [Listed(path, label) for path, label in zip(self._filenames, labels, strict=True)]
             found = spans(self._op, listed, self._limits, self._max_sample_bytes, self._cannot_open)
+            # One sequence for each video, so an empty part gives none.
             if self._uniform:
                 used = [span for span in found if span.end > span.start]
                 columns = [np.array([span[k] for span in used], kind) for k, kind in enumerate((np.int32, np.int64, np.int64))]
@@ -119,6 +121,7 @@ class VideoReader(ThreadedReader):
         """Handle a video that cannot be opened. Its number of sequences is unknown, so it can only be left out."""
         if self._on_error == "raise":
             raise RuntimeError(f'{self._op}: "{path}" cannot be opened: {reason}; on_error="skip" leaves such files out')
+        # Without a sample number: the video has none.
         self._errors.append(BadSample(-1, path, reason))
 
     def _source(self, sample: int) -> str:
@@ -147,6 +150,7 @@ class VideoReader(ThreadedReader):
         index = self._index
         assert index is not None
         outputs = []
+        # DALI returns labels unless files are given by name without labels.
         if self._labels is not None or not self._filenames:
             labels = np.array([index.listed[video].label for video in index.video[samples].tolist()])
             outputs.append(labels if self._scalar_labels else labels.astype(np.int32)[:, None])
@@ -169,11 +173,13 @@ class VideoReader(ThreadedReader):
             raise UnreadableSamples(reasons)
         frames, others = join_frames(clips, self._fill, "FHWC"), self._other_outputs(samples, clips)
         frames.sources = tuple(map(self._source, samples.tolist()))
+        # Kept, because operators return new batches without sources.
         sources = frames.sources
         if self._image_type == types.YCbCr:
             frames = color_space_conversion(frames, image_type=types.RGB, output_type=types.YCbCr)
         frames = self._resize(frames)
         if frames.dtype != self._dtype or self._normalized:
+            # Waits, because torch's arithmetic needs the values now.
             values = frames.wait().to(self._dtype)
             frames = new_batch(values / 255 if self._normalized else values, frames.ragged_shapes, frames.layout, fixed=frames.shared_extents)
         frames.sources = sources

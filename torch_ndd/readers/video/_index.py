@@ -74,6 +74,7 @@ def spans(op: str, listed: Sequence[Listed], limits: Limits, most: int, bad: Cal
             count = video.count
             if limits.frames or (entry.start is None and entry.end is None):
                 start, end = (0 if entry.start is None else int(entry.start)), (count if entry.end is None else int(entry.end))
+                # Negative numbers count from the end.
                 start, end = start + count * (start < 0), end + count * (end < 0)
                 if start < 0 or end < 0:
                     raise ValueError(f"frames {entry.start:g} to {entry.end:g} begin before the first of {count}")
@@ -81,6 +82,7 @@ def spans(op: str, listed: Sequence[Listed], limits: Limits, most: int, bad: Cal
                 start, end = _frames_of_times(video, entry, limits)
         except Exception as error:  # torchcodec has several types
             return entry.path, reason(error)
+        # A list may claim more frames than the video has.
         return Span(number, min(start, count), min(end, count))
 
     with Workers(_THREADS, op) as pool:
@@ -100,8 +102,10 @@ def sequences(found: Sequence[Span], length: int, step: int, stride: int, padded
     """Return video, first frame and end of each sequence. ``padded``: also the first incomplete sequence of a video."""
     videos, starts, ends = [], [], []
     for span in found:
+        # Number of positions at which a whole sequence fits, minus one; negative if none does.
         room = span.end - span.start - (length - 1) * stride
         count = max(-(-room // step), 0)
+        # One more sequence, which begins before the end and is filled up.
         if padded and span.start + count * step < span.end:
             count += 1
         videos.append(np.full(count, span.video, np.int32))
@@ -113,6 +117,7 @@ def sequences(found: Sequence[Span], length: int, step: int, stride: int, padded
 
 def uniform_frames(start: int, end: int, length: int) -> np.ndarray:
     """Return ``length`` equidistant frames from the first to the last one; half a frame is rounded up."""
+    # floor(x + 0.5), because np.rint rounds halves to even.
     return np.floor(np.linspace(start, end - 1, length) + 0.5).astype(np.int64)
 
 
@@ -148,6 +153,7 @@ def _parse_line(words: list[str]) -> Listed | None:
             numbers.insert(0, float(words[-1]))
         except ValueError:
             break
+        # Up to three numbers from the end: label, start, end; the rest is the path, even if it has blanks.
         words.pop()
     if not words or not numbers or not numbers[0].is_integer():
         return None

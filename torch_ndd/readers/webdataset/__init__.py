@@ -105,6 +105,7 @@ class Webdataset(Reader):
         self._ranges: Ranges | None = None  # of the components
         self._components = np.empty((0, 0), np.int64)  # (outputs, samples)
         self._names: _Names | None = None
+        # An index is not trusted: the first read of a file also reads its tar header and compares it.
         self._files, self._compared = 0, np.zeros(0, bool)  # the files, and which have been compared with their headers
         self._extensions: list[bytes] = []  # of the files, where there are indices
         self._damaged: dict[int, str] = {}
@@ -142,13 +143,16 @@ class Webdataset(Reader):
             if self._missing != "empty" and table.size:
                 whole = (table >= 0).all(0)
                 if self._missing == "error" and not whole.all():
+                    # skip
                     raise RuntimeError(f'{self._op}: "{path}": sample {int(np.argmin(whole))} has no file for one of the outputs')
                 table, twice = table[:, whole], twice[whole]
             damaged |= dict.fromkeys((samples + np.flatnonzero(twice)).tolist(), "it has several files with one extension")
             if shard.reason:
+                # The rest of a damaged archive is one sample without files, whose reason is known.
                 number = samples + table.shape[1]
                 damaged[number], self._places[number] = shard.reason, f"{path} at byte {shard.damaged}"
                 table = np.concatenate([table, np.full((len(table), 1), -1)], 1)
+            # Components are numbered through all archives.
             tables.append(np.where(table < 0, table, table + components))
             shards.append(shard)
             components += len(shard.begin)
@@ -175,6 +179,7 @@ class Webdataset(Reader):
         table = np.full((len(self._ext), shard.samples), -1, np.int64)
         twice = np.zeros(shard.samples, bool)
         for row, alternatives in zip(table, self._ext, strict=True):
+            # Of alternatives such as "jpg;png" a sample may have a file each, and its first one wins; two with one extension are an error.
             choices = [numbers.get(fold_case(os.fsencode(each)), []) for each in alternatives.split(";")]
             for choice in choices:
                 counts = np.bincount(shard.sample[np.isin(shard.extension, choice)], minlength=shard.samples) if choice else twice
@@ -199,6 +204,7 @@ class Webdataset(Reader):
         numbers = self._components[:, samples]
         if self._indices:
             unknown = (numbers >= 0) & ~self._compared[numbers]
+            # -1 stands for an empty sample: the header was compared before.
             numbers = np.concatenate([numbers, np.where(unknown, numbers + self._files, -1)])
         return self._ranges.start(np.ascontiguousarray(numbers))
 
@@ -212,6 +218,7 @@ class Webdataset(Reader):
         bad: dict[int, str] = {}
         parts = request.parts()
         if self._indices:
+            # The first components are the outputs, the others their headers.
             parts, headers = parts[: len(self._ext)], parts[len(self._ext) :]
             self._compare(headers, [lengths for _, lengths in parts], self._components[:, samples])
         for k, (values, lengths) in enumerate(parts):
@@ -222,6 +229,7 @@ class Webdataset(Reader):
             if dtype != torch.uint8:
                 for i in np.flatnonzero(lengths % dtype.itemsize).tolist():
                     bad.setdefault(i, f"{lengths[i]} bytes of {self._ext[k]} are not a multiple of the size of {dtype}")
+                # The batch fails anyway, and such lengths cannot be viewed as the dtype.
                 if bad:
                     continue
                 values, lengths = values.view(dtype), lengths // dtype.itemsize
@@ -236,6 +244,7 @@ class Webdataset(Reader):
         """Raise UnreadableSamples for samples whose files differ from the index: it may belong to another archive."""
         assert self._names is not None
         bad: dict[int, str] = {}
+        # Without names in the index (v1.1), files of one sample must at least share the common part of their names.
         stems: dict[int, set[bytes]] = {}
         for (values, found), sizes, row in zip(headers, lengths, components, strict=True):
             there = np.flatnonzero(found).tolist()  # the others were compared before
@@ -252,6 +261,7 @@ class Webdataset(Reader):
         if bad:
             advice = "the index is not that of this archive; write it again: python -m torch_ndd.index wds ARCHIVE"
             raise UnreadableSamples({sample: f"{why}; {advice}" for sample, why in bad.items()})
+        # Only after the whole batch has passed.
         self._compared[components[components >= 0]] = True
 
     def _written_source(self, component: int) -> str:
@@ -301,6 +311,7 @@ def _scan_archive(path: str) -> _Shard:
     offsets = found.name_offsets.tolist()
     for k in range(len(found.begin)):
         base, ext = split_name(found.names[offsets[k] : offsets[k + 1]])
+        # Hidden files: nothing precedes the first dot of their names.
         if not base or base.endswith(b"/"):
             continue
         if base != last:
@@ -319,28 +330,30 @@ def _read_index(path: str) -> _Shard:
     sample, extension, begin, length, names, known = [], [], [], [], [], {}
     samples = 0
 
-    def damaged(what: str) -> RuntimeError:
+    def damage_error(what: str) -> RuntimeError:
         return RuntimeError(f'the index "{path}" is damaged: {what}')
 
     try:
         with open_text(read_all(path)) as file:
             header = file.readline().split()
             if len(header) != 2 or header[0] not in (b"v1.1", b"v1.2") or not header[1].isdigit():
-                raise damaged("its first line is not of version v1.1 or v1.2")
+                raise damage_error("its first line is not of version v1.1 or v1.2")
             expected, width = int(header[1]), 4 if header[0] == b"v1.2" else 3
             while samples < expected:
                 line = file.readline()
                 words = line.split()
                 if width == 4 and len(words) % 4:
+                    # Names with blanks break the split, so find the components by their numbers.
                     words = [word for found in _COMPONENT.finditer(line.rstrip(b"\n")) for word in found.groups()]
                 if not words or len(words) % width:
-                    raise damaged(f"line {samples + 2} does not have the extension, begin and size of each file")
+                    raise damage_error(f"line {samples + 2} does not have the extension, begin and size of each file")
                 for k in range(0, len(words), width):
                     ext, first, size = words[k : k + 3]
+                    # More than 18 digits might not fit into 64 bits.
                     if not (first.isdigit() and size.isdigit()) or len(first) > 18 or len(size) > 18:
-                        raise damaged(f"line {samples + 2} does not have the extension, begin and size of each file")
+                        raise damage_error(f"line {samples + 2} does not have the extension, begin and size of each file")
                     if int(first) % BLOCK or not int(first):
-                        raise damaged(f"line {samples + 2}: a file begins at byte {int(first)}, which is not a multiple of {BLOCK}")
+                        raise damage_error(f"line {samples + 2}: a file begins at byte {int(first)}, which is not a multiple of {BLOCK}")
                     sample.append(samples)
                     extension.append(known.setdefault(ext, len(known)))
                     begin.append(int(first))
@@ -355,6 +368,7 @@ def _read_index(path: str) -> _Shard:
 
 def _number(content: bytes) -> int:
     text = text_of(content).decode("ascii").strip()
+    # int() of a long text takes quadratic time, and would not fit anyway.
     value = int(text) if len(text) < 20 else 2**63
     if not -(2**63) <= value < 2**63:
         raise ValueError("it does not fit in 64 bits")
@@ -391,5 +405,6 @@ def _decode_batch(decoder: Callable[[bytes], Any], values: np.ndarray, lengths: 
             found.append(decoder(values[end - length : end].tobytes()))
         except (ValueError, RecursionError) as error:  # json's and Unicode's errors are ValueErrors
             bad.setdefault(i, f"its {ext} cannot be decoded: {type(error).__name__}: {error}"[:300])
+            # A placeholder keeps the rows aligned; the batch is rejected because of `bad`.
             found.append(0)
     return new_batch(torch.tensor(found, dtype=torch.int64)) if decoder is _number else found

@@ -25,11 +25,14 @@ def expand_paths(op: str, paths: Sequence[str]) -> list[str]:
 
 def _braces(op: str, pattern: str) -> Iterator[str]:
     parts = _BRACES.split(pattern)
+    # A file may be called just like that.
     if len(parts) == 1 or os.path.exists(pattern):
         yield pattern
         return
+    # re.split with a group alternates between text and the contents of braces.
     choices = [_choices(op, pattern, part) if k % 2 else [part] for k, part in enumerate(parts)]
     count = 1
+    # Counted before anything is built: a pattern may stand for more names than memory holds.
     for options in choices:
         count *= len(options)
     if count > MAX_NAMES:
@@ -41,10 +44,12 @@ def _braces(op: str, pattern: str) -> Iterator[str]:
 def _choices(op: str, pattern: str, text: str) -> Sequence[str]:
     found = _RANGE.fullmatch(text)
     if found is None:
+        # Braces without a list or a range are part of the name.
         return text.split(",") if "," in text else ["{" + text + "}"]
     first, last = int(found[1]), int(found[2])
     if last < first or last - first >= MAX_NAMES or len(found[2]) > 18:
         raise RuntimeError(f'{op}: the range {{{text}}} of "{pattern}" is empty or has more than {MAX_NAMES} numbers')
+    # A leading zero in the first number means numbers of equal width.
     width = len(found[1]) if found[1].startswith("0") else 0
     return [f"{k:0{width}}" for k in range(first, last + 1)]
 

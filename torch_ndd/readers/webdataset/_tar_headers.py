@@ -35,14 +35,17 @@ def mismatches(headers: np.ndarray, lengths: Sequence[int], names: Sequence[byte
         names: The name of each; empty where the index has none.
         extensions: The extension of each.
     """
+    # The checksum of a header counts its own field as blanks.
     sums = headers.sum(1, dtype=np.int64) - headers[:, _CHECKSUM].sum(1, dtype=np.int64) + 8 * ord(" ")
     sizes = np.asarray(lengths, np.int64)
     found = {}
+    # The vectorized check passes nearly all headers; only the rest is examined one by one.
     for k in np.flatnonzero(~_fit_plainly(headers, sums, sizes, names)).tolist():
         total, length, name, extension = int(sums[k]), int(sizes[k]), names[k], extensions[k]
         header = headers[k].tobytes()
         if _octal(header[_CHECKSUM]) != total or header[_KIND] not in _FILES:
             found[k] = "no file of the archive begins there"
+        # A set high bit means a size in binary (GNU), and a pax header replaces the field: neither can be compared here.
         elif length < _MAX_SIZE and not header[_SIZE.start] & 0x80 and _octal(header[_SIZE]) != length:
             found[k] = f"the file there has {_octal(header[_SIZE])} bytes, not {length}"
         elif not _fits(stored := name_of(header), name, extension):
@@ -55,6 +58,7 @@ def _fit_plainly(headers: np.ndarray, sums: np.ndarray, sizes: np.ndarray, names
     stored = np.ascontiguousarray(headers[:, _NAME]).view("S100")[:, 0]
     short = np.array([0 < len(name) <= _NAME.stop for name in names], bool) & (headers[:, _PREFIX.start] == 0)
     fits = short & (stored == np.array(names, "S100")) & np.isin(headers[:, _KIND], np.frombuffer(_FILES, np.uint8))
+    # Without the terminators: a blank or NUL behind the size, NUL and blank behind the checksum.
     for field, expected in ((slice(_SIZE.start, _SIZE.stop - 1), sizes), (slice(_CHECKSUM.start, _CHECKSUM.stop - 2), sums)):
         digits = headers[:, field].astype(np.int64) - ord("0")
         fits &= ((digits >= 0) & (digits < 8)).all(1) & (digits @ 8 ** np.arange(digits.shape[1])[::-1] == expected)
@@ -74,6 +78,7 @@ def is_whole(stored: bytes) -> bool:
 
 def _fits(stored: bytes, name: bytes, extension: bytes) -> bool:
     if not name:
+        # The index has no names, so only the extension can be compared.
         return not is_whole(stored) or split_name(stored)[1] == extension
     if split_name(stored) == split_name(name):
         return True

@@ -69,6 +69,7 @@ class _Translator:
         """Return the steps of a transform; ``place`` locates it in error messages, such as "transform[1]"."""
         if isinstance(transform, list | tuple):
             return self._translate_all(transform, place)
+        # By names of modules and classes: torchvision's old and new classes, and timm's, need not be imported for this.
         module, name = type(transform).__module__, type(transform).__name__
         if isinstance(transform, nn.Sequential):
             return self._translate_all(list(transform), place)
@@ -76,6 +77,7 @@ class _Translator:
             return []
         if isinstance(transform, BatchTransform):
             return list(transform.transforms)
+        # Transforms of this package work on batches already.
         if module.startswith("torch_ndd.") or isinstance(transform, v2.Transform):
             return [transform]
         if module.startswith("torchvision.transforms._presets"):
@@ -83,6 +85,7 @@ class _Translator:
         if module.startswith("torchvision.transforms"):
             return self._translate_torchvision(transform, name, place)
         if module.startswith("timm.data"):
+            # None for a class of timm that has no counterpart here.
             converted = convert_timm(transform)
             if converted is not None:
                 return self._translate_all(converted, place) if isinstance(converted, list) else [converted]
@@ -96,6 +99,7 @@ class _Translator:
             return self._translate_all(transform.transforms, place)
         if name in ("RandomApply", "RandomChoice", "RandomOrder"):
             parts = [self._translate_part(part, f"{place}[{k}]") for k, part in enumerate(transform.transforms)]
+            # RandomChoice and RandomApply have probabilities, RandomOrder has none.
             arguments = {"p": transform.p} if name != "RandomOrder" else {}
             return [getattr(v2, name)(parts, **arguments)]
         if name == "ToTensor":  # converts the uint8 of PIL images to floats from 0 to 1
@@ -109,6 +113,7 @@ class _Translator:
 
     def _translate_part(self, transform: Any, place: str) -> Any:
         steps = self.steps(transform, place)
+        # A container holds one transform for each choice, so several steps become one.
         return steps[0] if len(steps) == 1 else v2.Compose(steps) if steps else v2.Identity()
 
     def _translate_preset(self, preset: Any, name: str, place: str) -> list[Any]:
@@ -121,6 +126,7 @@ class _Translator:
         if name not in ("ImageClassification", "SemanticSegmentation", "VideoClassification"):
             return [self._translate_unknown(preset, place)]
         if preset.resize_size is not None:
+            # torchvision's preset of videos resizes without antialiasing.
             antialias = False if name == "VideoClassification" else preset.antialias
             steps.append(v2.Resize(preset.resize_size, interpolation=preset.interpolation, antialias=antialias))
         if name != "SemanticSegmentation":
@@ -179,11 +185,13 @@ def read_parameters(transform: Any, like: type) -> dict[str, Any]:
                 raise TypeError(f"from_torchvision: {name} has no attribute {parameter.name!r}; this version of torchvision is not supported")
             value = _ABSENT[parameter.name]
         arguments[parameter.name] = value
+    # Instances store None for "random".
     if name == "RandomErasing" and arguments.get("value") is None:
         arguments["value"] = "random"
     if name == "RandomCrop" and ".v2" in type(transform).__module__ and arguments["padding"] is not None:  # it stores left, right, top, bottom
         left, right, top, bottom = arguments["padding"]
         arguments["padding"] = [left, top, right, bottom]
     if name == "Normalize":
+        # Numbers of Python, whatever torchvision holds.
         arguments |= {key: [float(value) for value in arguments[key]] for key in ("mean", "std")}
     return arguments

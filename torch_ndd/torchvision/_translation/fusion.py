@@ -22,6 +22,7 @@ def use_pillow_rules(steps: Sequence[Any]) -> list[Any]:
     output: list[Any] = []
     pillow = True  # whether torchvision has a PIL image at this step
     for step in steps:
+        # From ToImage on torchvision resizes tensors, which rounds differently from Pillow.
         pillow = not _is_named(step, "ToImage", "PILToTensor", "ToDtype", "ConvertImageDtype") and (pillow or _is_named(step, "ToPILImage"))
         changed = {"by_pillow": True} if hasattr(step, "by_pillow") else {}
         if isinstance(getattr(step, "transforms", None), list | tuple):
@@ -43,6 +44,7 @@ def fuse_steps(steps: Sequence[Any]) -> list[Any]:
     fused, reordered = _fuse(steps), _move_flip_back(steps)
     if reordered is None:
         return fused
+    # Both orders share their first steps, which then run once, before the sample decides between them.
     flip_late, same = _fuse(reordered), 0
     while same < min(len(fused), len(flip_late)) and fused[same] is flip_late[same]:
         same += 1
@@ -77,6 +79,7 @@ def _fuse(steps: Sequence[Any]) -> list[Any]:
                 raise TypeError("from_torchvision: ToPILImage after a conversion to floats is not supported: convert to floats at the end")
             planar_pending, k = False, k + 1
             continue
+        # The last steps of most transforms are one pass over the pixels: flip, scale to floats, normalize.
         tail = None if is_float else _find_tail(steps, k)
         if tail is not None:
             (flip, scale, normalize, planar), k = tail
@@ -117,6 +120,7 @@ def _find_tail(steps: Sequence[Any], k: int) -> "tuple[tuple[Any, Any, Any, bool
         flip, k = steps[k], k + 1
     k = skip_conversions(k)
     if k == len(steps) or not _is_float_conversion(steps[k]):
+        # Only a conversion to floats makes the pass worth it.
         return None
     scale, k = steps[k], skip_conversions(k + 1)
     if k < len(steps) and _is_named(steps[k], "Normalize"):
@@ -134,6 +138,7 @@ def fuse_zoom_and_crop(steps: Sequence[Any]) -> list[Any]:
     """Return steps with each pair of RandomZoomOut and RandomIoUCrop as one."""
     output: list[Any] = []
     for step in steps:
+        # Only ours: the method pad_where identifies the class.
         if output and _is_named(step, "RandomIoUCrop") and _is_named(output[-1], "RandomZoomOut") and hasattr(output[-1], "pad_where"):
             output[-1] = ZoomCrop(output[-1], step)
         else:

@@ -41,6 +41,7 @@ def _needs_early_flip(leaf: Any) -> bool:
     """Return whether a flip after the resize instead of before it changes a leaf: integer or rotated boxes, masks and points."""
     if not check_type(leaf, _MOVING):
         return False
+    # Floating-point boxes commute with the flip; integers are rounded by the resize, and rotated boxes get other angles.
     return not (check_type(leaf, (single.BoundingBoxes,)) and leaf.dtype.is_floating_point and leaf.format in _UPRIGHT)
 
 
@@ -70,6 +71,7 @@ class ResizeCenterCrop:
         leaves, spec = flatten(sample)
         indices = [k for k, wanted in enumerate(self.resize._needs_transform_list(leaves)) if wanted]
         outputs = [self._transform_leaf(leaves[k]) for k in indices]
+        # One leaf that needs both steps separately decides for all, because they must be transformed alike.
         if any(output is None for output in outputs):
             return self.crop(self.resize(sample))
         for k, output in zip(indices, outputs, strict=True):
@@ -99,6 +101,7 @@ class ToChannelsFirst:
         if not isinstance(leaf, Batch) or not (leaf.layout or "").endswith("HWC"):
             return leaf
         frames = list(range(leaf.ndim - 3))
+        # Frames stay in front; height, width, channels become channels, height, width.
         return transpose(leaf, perm=[*frames, *(len(frames) + axis for axis in (2, 0, 1))])
 
 
@@ -108,11 +111,13 @@ class FlipNormalize:
     def __init__(self, flip: Any, scale: Any, normalize: Any, planar: bool, erasing: Any = None) -> None:
         self.flip, self.scale, self.normalize, self.planar, self.erasing = flip, scale, normalize, planar, erasing
         mean, std = (normalize.mean, normalize.std) if normalize is not None else ([0.0], [1.0])
+        # In levels of uint8, so that the conversion to 0 to 1 is part of the normalization.
         self._mean, self._std = [255.0 * value for value in mean], [255.0 * value for value in std]
 
     def __call__(self, sample: Any) -> Any:
         leaves, spec = flatten(sample)
         images = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Batch) and issubclass(kind_of(leaf), single.Image | single.Video)]
+        # Floats, or no marked image: the single steps are correct for every input.
         if not images or any(leaves[k].dtype != torch.uint8 for k in images):
             return self._run_separately(sample)
         size = leaves[images[0]].batch_size
@@ -126,6 +131,7 @@ class FlipNormalize:
             leaves[k] = self._normalize(leaves[k], mirror)
         if self.erasing is None:
             return unflatten(leaves, spec)
+        # In place only for a single image without boxes or masks; the transform itself handles the others.
         if len(images) > 1 or any(check_type(leaf, _MOVING) for leaf in leaves) or not takes(leaves[images[0]]):
             return self.erasing(unflatten(leaves, spec))
         output = leaves[images[0]]  # new and unaliased: it is modified in place
@@ -168,6 +174,7 @@ class CropDecoder:
         # The crop needs only the sizes of its images, so that a batch without pixels will do.
         sizes = new_batch(torch.empty(0, dtype=torch.uint8), shapes.contiguous(), "HWC")
         window = self.crop.make_params([sizes])
+        # Numbers that all samples share are expanded, because `image_slice` needs a window for each.
         top, left, height, width = (torch.as_tensor(window[name]).expand(len(shapes)) for name in ("top", "left", "height", "width"))
         start, shape = (as_batch(torch.stack(pair, 1).to(torch.int64)) for pair in ((top, left), (height, width)))
         windows = image_slice(files, start=start, shape=shape, axes=[0, 1], device=device, adjust_orientation=adjust_orientation)
@@ -184,6 +191,7 @@ class ZoomCrop:
         leaves, spec = flatten(sample)
         images = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Batch) and issubclass(kind_of(leaf), single.Image)]
         boxes = [leaf for leaf in leaves if check_type(leaf, (single.BoundingBoxes,))]
+        # Several images, no boxes or single samples: the two transforms in sequence.
         if len(images) != 1 or not boxes or any(not isinstance(leaf, Batch) for leaf in leaves if isinstance(leaf, torch.Tensor)):
             return self.crop(self.zoom(sample))
         image: Any = leaves[images[0]]
@@ -199,6 +207,7 @@ class ZoomCrop:
         window = self.crop.make_params([leaves[k] for k in others])
         for k in others:
             leaves[k] = self.crop.transform(leaves[k], window)
+        # Where the sample is not zoomed, the window is relative to the image itself.
         left, top = (torch.where(acts, column, 0) for column in padding[:2])
         plain = as_images("crop", image)
         fill = border_fill(plain, self.zoom._fill_for(image))
@@ -262,6 +271,7 @@ class PerSample:
     def _transform_sample(self, sample: Any) -> Any:
         inputs, _ = flatten(sample)
         outputs, spec = flatten(self.transform(*sample) if isinstance(sample, tuple) else self.transform(sample))
+        # Results are matched to the inputs by position only if there are equally many.
         if len(inputs) != len(outputs):
             inputs = [None] * len(outputs)
         return unflatten(list(map(_as_tensor, outputs, inputs)), spec)

@@ -43,6 +43,7 @@ class BatchTransform:
                 f"from_torchvision: the sample has no image, only {kinds}; pass encoded files as a Batch or a Tensor: "
                 "ndd.as_tensor(np.frombuffer(file, np.uint8))"
             )
+        # Single samples run the plain steps, as torchvision would.
         batches = [leaf for leaf in leaves if isinstance(leaf, Batch)]
         steps = self._fused if batches else self.transforms
         if any(is_encoded(leaf) or (leaf.layout or "").endswith("HWC") for leaf in batches):
@@ -55,6 +56,7 @@ class BatchTransform:
                 decode, steps = CropDecoder(steps[0]), steps[1:]
             for k in encoded:
                 leaves[k] = decode(leaves[k], self._device, self._orientation)
+        # A tensor without a type counts as the image if nothing else is one.
         elif (first := _find_unmarked_image(leaves)) is not None:
             leaves[first] = as_batch(leaves[first], layout="CHW")
         sample = unflatten(leaves, spec)

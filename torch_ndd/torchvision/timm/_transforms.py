@@ -104,6 +104,7 @@ class ResizeKeepRatio(ImageTransform):
         height, width = (column.to(torch.float64) for column in extents(images))
         # How many times the image is larger than the target, along each axis.
         over_h, over_w = height / self.size[0], width / self.size[1]
+        # `longest` interpolates between covering the size (0) and fitting into it (1).
         ratio = torch.maximum(over_h, over_w) * self.longest + torch.minimum(over_h, over_w) * (1.0 - self.longest)
         draws = Draws(images.batch_size)
         scale = aspect = torch.ones(images.batch_size, dtype=torch.float64)
@@ -111,6 +112,7 @@ class ResizeKeepRatio(ImageTransform):
             factor = draws.uniform(*self.random_scale_range)
             scale = torch.where(draws.happens(self.random_scale_prob), 1.0 / factor.sqrt() if self.random_scale_area else factor, scale)
         if self.random_aspect_prob > 0:
+            # The square root of the aspect ratio: one side is multiplied by it, the other divided.
             drawn = torch.exp(0.5 * draws.uniform(*(math.log(limit) for limit in self.random_aspect_range)))
             aspect = torch.where(draws.happens(self.random_aspect_prob), drawn, aspect)
         size = torch.stack([round_half_even(height * scale / aspect / ratio), round_half_even(width * scale * aspect / ratio)], 1)
@@ -143,6 +145,7 @@ class RandomCropOrPad(ImageTransform):
     def transform_images(self, images: Batch) -> Batch:
         draws = Draws(images.batch_size)
         starts, before, after = [], [], []
+        # For height, then width: how much of the image is left over, or how much of the window.
         for to, extent in zip(self.size, extents(images), strict=True):
             spare = extent - to
             # Positive: where the window starts in the image; negative: where the image starts in the window.
@@ -210,6 +213,7 @@ class RandomErasing(ImageTransform):
         area = (height * width / count)[:, None] * (self.min_area + draws.unit(tries) * (self.max_area - self.min_area))
         h, w = draws.sides(area, (self.min_aspect, self.max_aspect))
         fits = (h < height[:, None]) & (w < width[:, None])
+        # The first of the tries that fits, as a sequence of tries would find it.
         first = fits.to(torch.int8).argmax(1, keepdim=True)
         acts = acts & fits.any(1)
         h, w = (torch.where(acts, side.gather(1, first)[:, 0], torch.zeros(())).to(torch.int64) for side in (h, w))

@@ -68,6 +68,7 @@ class _Policy(Batched):
         """Transform a sample or a batch, given as one argument or several."""
         leaves, spec = flatten(sample_of(inputs))
         size = batch_size_of(self._name, leaves)
+        # An empty batch has no sizes from which parameters could follow.
         if size == 0:
             return sample_of(inputs)
         index = self._find_image(leaves)
@@ -98,6 +99,7 @@ class _Policy(Batched):
     def _make_steps(self, draws: Draws, names: Sequence[str], fractions: Any, image: Any) -> list[Step]:
         """Return the step of each sample: its augmentation at a fraction of the range; the sign is drawn here."""
         heights, widths = _size_lists(image, draws.count)
+        # Drawn for each sample, also if its augmentation has no sign, so that the number of draws is fixed.
         other_side, space = (draws.unit() <= 0.5).tolist(), self._space
         steps = []
         for k, name in enumerate(names):
@@ -105,6 +107,7 @@ class _Policy(Batched):
             if (range := space.get(name)) is not None:
                 extent = widths[k] if name == "translate_x" else heights[k]
                 parameter = range.parameter(float(fractions[k]), other_side[k], extent)
+            # The number of bits is whole.
             steps.append((name, round(parameter) if name == "posterize" else parameter))
         return steps
 
@@ -194,6 +197,7 @@ def _size_lists(images: Any, count: int) -> tuple[list[float], list[float]]:
 
 def apply_warps(images: Any, steps: Sequence[Step], interpolation: Any, fill: Any) -> Any:
     """Warp each sample by its step, in one call."""
+    # A warp of one sample per column.
     angle, tx, ty, sx, sy, cx, cy = _warp_columns(steps, *_size_lists(images, len(steps))).unbind(0)
     return F.affine(images, angle, (tx, ty), 1.0, (sx, sy), interpolation=interpolation, fill=fill, center=(cx, cy))
 
@@ -238,6 +242,7 @@ class AutoAugment(_Policy, reference.AutoAugment):
                 name, probability, index = pair[turn]
                 acts = probability > 0 and u <= probability
                 names.append(_snake_case(name) if acts else "identity")
+                # Magnitudes of the policies are from 0 to 9.
                 fractions.append(0.0 if index is None else index / 9)
             turns.append(self._make_steps(draws, names, fractions, image))
         return self._apply(image, *turns)
@@ -250,6 +255,7 @@ class RandAugment(_Policy, reference.RandAugment):
         names = list(self._space)
         if not 0 <= self.magnitude < self.num_magnitude_bins and not -self.num_magnitude_bins <= self.magnitude < 0:
             raise IndexError(f"RandAugment: magnitude {self.magnitude} is out of range: there are {self.num_magnitude_bins} bins")
+        # Negative magnitudes count from the end, because torchvision indexes a table with them.
         fraction = (self.magnitude % self.num_magnitude_bins) / max(1, self.num_magnitude_bins - 1)
         turns = []
         for _ in range(self.num_ops):
@@ -278,6 +284,7 @@ class AugMix(_Policy, reference.AugMix):
             return self._augment_tensor(image, draws)
         plain = image.plain() if tv_tensors.is_typed(image) else image
         images = as_images(self._name, plain)
+        # Of the image and the mixture; then of the chains in the mixture.
         blend = draws.dirichlet(self.alpha, 2)
         weights = draws.dirichlet(self.alpha, self.mixture_width) * blend[:, 1:]
         mix = images * batch_of(blend[:, 0].to(torch.float32))
@@ -304,9 +311,11 @@ class AugMix(_Policy, reference.AugMix):
 
     def _apply_chain(self, image: Any, draws: Draws) -> Any:
         """Return each sample after a chain of augmentations drawn for it."""
+        # Brightness, color, contrast and sharpness are left out unless `all_ops` is set.
         choices = [name for name in self._space if self.all_ops or name not in _FACTOR_FUNCTIONS]
         depths = [self.chain_depth] * draws.count if self.chain_depth > 0 else draws.integers(1, 4).tolist()
         turns = []
+        # Shorter chains end with steps that change nothing, so that all samples share the calls.
         for turn in range(max(depths)):
             indices = draws.integers(0, len(choices)).tolist()
             names = [choices[k] if turn < depth else "identity" for k, depth in zip(indices, depths, strict=True)]

@@ -63,6 +63,7 @@ class Transform(reference.Transform):
         leaves, spec = flatten(sample)
         size = batch_size_of(self._name, leaves)
         if size is not None and not self._takes_batches:
+            # The methods of the subclass are called for one sample after the other.
             return call_per_sample(self._name, self, inputs, size)
         self.check_inputs(leaves)
         if size == 0:  # an empty batch has no sizes to draw from

@@ -166,11 +166,13 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         rows = of_batch(boxes)
         corners = F.convert_bounding_box_format(rows.values, boxes.format, tv_tensors.BoundingBoxFormat.XYXY)
         assert rows.owner is not None
+        # Rows of a sample are between its first and the next one's: owners are sorted.
         bounds = np.searchsorted(rows.owner.numpy(), np.arange(draws.count + 1))
         windows, inside = [], []
         for i in range(draws.count):
             h, w = (int(extent[i]) if isinstance(extent, torch.Tensor) else int(extent) for extent in (height, width))
             own = corners[bounds[i] : bounds[i + 1]]
+            # The window of a sample that stays unchanged.
             whole = {"top": 0, "left": 0, "height": h, "width": w, "is_within_crop_area": torch.ones(len(own), dtype=torch.bool)}
             window = self._window(Draws(None), h, w, own) or whole
             windows.append([window[key] for key in ("top", "left", "height", "width")])
@@ -202,6 +204,7 @@ class RandomIoUCrop(Batched, reference.RandomIoUCrop):
         found = np.flatnonzero(fits & inside.any(1) & (np.where(inside, overlap, -1.0).max(1, initial=-1.0) >= min_overlap))
         if not len(found):
             return None
+        # The first trial that fits, as a loop over them would find it.
         k = found[0]
         within = torch.from_numpy(inside[k].copy())
         return {"top": int(top[k]), "left": int(left[k]), "height": int(new_h[k]), "width": int(new_w[k]), "is_within_crop_area": within}

@@ -119,6 +119,7 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Transform a leaf."""
         if isinstance(inpt, Batch):
+            # Contrast comes either second or last.
             order = torch.where(params["contrast_before"][:, None], torch.tensor([0, 1, 2, 3]), torch.tensor([0, 2, 3, 1]))
             output = jitter_images(inpt, *(params[name] for _, name in _FUNCTIONALS), order=order)
             return self._call_kernel(F.permute_channels, output, params["channel_permutation"])

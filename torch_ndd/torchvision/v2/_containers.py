@@ -39,6 +39,7 @@ class _RandomContainer(Batched):
         """Transform a sample or a batch, passed as one argument or several."""
         leaves, _ = flatten(sample_of(inputs))
         size = batch_size_of(self._name, leaves)
+        # A tuple of indices for each sample; samples with equal tuples are transformed together.
         orders = self._draw_orders(Draws(size))
         if size is None:
             return apply_in_order([self.transforms[k] for k in orders[0]], inputs)
@@ -74,6 +75,7 @@ class _RandomContainer(Batched):
             if isinstance(first, Batch):
                 try:
                     outputs.append(merge_batches(self._name, columns, size))
+                # The message then says which transforms gave the different results.
                 except (RuntimeError, AttributeError) as error:
                     raise RuntimeError(f"{error} ({', '.join(names)})") from None
             else:

@@ -104,6 +104,7 @@ def random_window(
     area = (rows * columns)[:, None] * draws.parts(tries, scale)
     w, h = (side.T for side in draws.sides(area, ratio))
     fits = (w > 0) & (w <= columns) & (h > 0) & (h <= rows)
+    # argmax finds the first True.
     first = fits.to(torch.int8).argmax(0, keepdim=True)
     found = fits.any(0)
     h, w = h.gather(0, first)[0], w.gather(0, first)[0]

@@ -39,6 +39,7 @@ class _Mixing(Batched):
         """Mix a batch: images ``(N, C, H, W)`` or a Batch of equal shapes, and labels ``(N,)`` or ``(N, classes)``."""
         sample = sample_of(inputs)
         leaves, spec = flatten(sample)
+        # Only for its check: all Batches of the sample must have one size.
         batch_size_of(self._name, leaves)
         if has_any(leaves, PIL.Image.Image, single.BoundingBoxes, single.Mask, single.KeyPoints):
             raise ValueError(f"{self._name}() does not support PIL images, bounding boxes, keypoints and masks.")
@@ -51,6 +52,7 @@ class _Mixing(Batched):
         for leaf, wanted in zip(leaves, needs, strict=True):
             if leaf is original:
                 mixed = _mix_labels(labels, params["lam_adjusted"] if "lam_adjusted" in params else params["lam"], self.num_classes)
+                # Labels keep their form, a Batch or a tensor.
                 outputs.append(new_batch(mixed) if isinstance(leaf, Batch) else mixed)
             else:
                 outputs.append(self.transform(leaf, params) if wanted else leaf)
@@ -99,6 +101,7 @@ class _Mixing(Batched):
     def _draw_weight(self) -> float:
         draws = Draws(None)
         a, b = float(draws.gamma(self.alpha)), float(draws.gamma(self.alpha))
+        # Beta(alpha, alpha) by two draws of the gamma distribution; for tiny alphas both may be 0.
         weight = np.float32(a / (a + b) if a + b > 0 else 0.5)
         return float(np.clip(weight, _MIN_WEIGHT, _MAX_WEIGHT))
 

@@ -40,6 +40,7 @@ class RandomAffine(Batched, reference.RandomAffine):
         angle = draws.result(draws.uniform(self.degrees[0], self.degrees[1]))
         translate: tuple[Column, Column] = (0, 0)
         if self.translate is not None:
+            # Relative to the image; the offset is in whole pixels, as torchvision rounds it.
             limits = self.translate[0] * real(width), self.translate[1] * real(height)
             x, y = (round_half_even(draws.uniform(-limit, limit)) for limit in limits)
             translate = draws.result(x, int), draws.result(y, int)
@@ -64,6 +65,7 @@ class RandomPerspective(RandomTransform, reference.RandomPerspective):
         """Draw the coefficients of :func:`functional.perspective`."""
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
+        # Corners move at most by half the side times the distortion.
         max_y = to_int(self.distortion_scale * real(height // 2)) + 1
         max_x = to_int(self.distortion_scale * real(width // 2)) + 1
         end, start = [], []

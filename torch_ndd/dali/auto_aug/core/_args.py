@@ -68,5 +68,5 @@ def forbid_unused_kwargs(augmentations: Iterable[Any], kwargs: Mapping[str, Any]
     unused = [name for name in kwargs if not any(name in filter_arguments(function, kwargs) for function in functions)]
     if not unused:
         return
-    names, verb = (f"The kwarg `{unused[0]}` is", "") if len(unused) == 1 else (f"The kwargs `{', '.join(unused)}` are", "")
-    raise UnusedArgException(f"{names} not used by any of the augmentations.{verb} Check the arguments of `{call_name}`")
+    names = f"The kwarg `{unused[0]}` is" if len(unused) == 1 else f"The kwargs `{', '.join(unused)}` are"
+    raise UnusedArgException(f"{names} not used by any of the augmentations. Check the arguments of `{call_name}`")

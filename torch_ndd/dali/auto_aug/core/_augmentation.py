@@ -39,6 +39,7 @@ class SignedBin:
     def __init__(self, magnitude_bin: Any, random_sign: DataNode, signed_magnitude_idx: Any = None) -> None:
         self.bin = magnitude_bin
         self.random_sign = random_sign
+        # Tables of parameters have two rows for each magnitude, see signed_params.
         self.signed_magnitude_idx = magnitude_bin * 2 + random_sign if signed_magnitude_idx is None else signed_magnitude_idx
 
     def __getitem__(self, key: Any) -> "SignedBin":

@@ -60,8 +60,10 @@ class NumbaOperation(Operation):
         """Return the shapes of the outputs, int64 (samples, dimensions)."""
         input_shapes = [np.ascontiguousarray(batch.sample_shapes().numpy()) for batch in inputs]
         if self._setup is None:
+            # Without setup_fn outputs have the shapes of the inputs.
             return [shapes.copy() for shapes in input_shapes[: len(self.out_types)]]
         output_shapes = [np.zeros((inputs[0].batch_size, ndim), np.int64) for ndim in self.outs_ndim]
+        # The function writes the shapes into the arrays.
         self._setup(_list(output_shapes), _list(input_shapes))
         return output_shapes
 

@@ -95,6 +95,7 @@ class DALIGenericIterator(BaseIterator):
 
     def _tensor(self, output: int, values: Any, kept: int) -> Any:
         tensor = to_torch_tensor(values, copy=False)
+        # A view: only the samples that belong to the epoch.
         return tensor if kept >= len(tensor) else tensor[:kept]
 
 
@@ -206,6 +207,7 @@ class DALIRaggedIterator(DALIGenericIterator):
                 f"{self._op}: the samples of {self.output_map[output]!r} must have one dimension for {self.SPARSE_COO_TAG!r}, got {shapes}"
             )
         lengths = torch.tensor([len(sample) for sample in samples])
+        # One coordinate pair for each value: the sample, and the position in it.
         rows = torch.repeat_interleave(torch.arange(len(samples)), lengths)
         columns = torch.cat([torch.arange(len(sample)) for sample in samples] or [torch.empty(0, dtype=torch.int64)])
         values = torch.cat(samples)

@@ -31,6 +31,7 @@ def to_torch_tensor(dali_tensor: Any, copy: bool) -> torch.Tensor:
 
     Without ``copy`` the result shares the memory. Raise RuntimeError for a list of tensors of different shapes.
     """
+    # as_tensor() raises for lists of different shapes.
     tensor = torch.from_dlpack(dali_tensor.as_tensor() if hasattr(dali_tensor, "as_tensor") else dali_tensor)
     return tensor.clone() if copy else tensor
 

@@ -112,6 +112,7 @@ def find_valid_boxes(inpt: Any, min_size: float, min_area: float) -> torch.Tenso
     """Return which boxes of a Batch are large enough and within their canvas: bool, for the rows of all samples in order."""
     rows = of_batch(inpt)
     height, width = (rows.of(extent) for extent in rows.canvas)
+    # Width, height, repeated for each corner below.
     limits = torch.stack([torch.as_tensor(width), torch.as_tensor(height)], 1)
     if rows.rotated:
         corners = reference.convert_bounding_box_format(rows.values, rows.format, BoundingBoxFormat.XYXYXYXY)
@@ -135,6 +136,7 @@ def find_valid_points(inpt: Any) -> torch.Tensor:
     if inpt.ndim < 3:
         return valid
     if inpt.ragged_shapes is None:
+        # Groups of points are kept or removed together.
         return valid.reshape(inpt.buffer.shape[0] * inpt.buffer.shape[1], -1).all(1)
     groups = [
         part.reshape(shape[0], -1).all(1) for part, shape in zip(valid.split((inpt.ragged_shapes.prod(1) // 2).tolist()), inpt.shape, strict=True)

@@ -100,6 +100,7 @@ def permute_channels(inpt: Any, permutation: Any) -> Any:
 
 def _permute_channels(images: Batch, permutation: Any) -> Batch:
     channels = extent(images, "C")
+    # The same permutation for all samples, or a row for each.
     if isinstance(permutation, list | tuple) and all(isinstance(index, int) for index in permutation):
         if not isinstance(channels, torch.Tensor) and len(permutation) != channels:
             raise ValueError(f"permute_channels: permutation must have {channels} entries, one per channel, got {len(permutation)}")
@@ -185,6 +186,7 @@ def jitter_images(inpt: Batch, brightness: Any, contrast: Any, saturation: Any, 
     named = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
     # One operator for all four: each sample goes through its order while its pixels are in the cache.
     factors = {name: None if value is None else _as_double(value) for name, value in named.items()}
+    # Without any factor the images are returned as they are.
     output = images if all(factor is None for factor in factors.values()) else color_jitter(images, order=batch_of(order.to(torch.int32)), **factors)
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 

@@ -45,6 +45,7 @@ def convert_dtype(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
         raise TypeError("to_dtype: images must have the layout HWC or CHW, got a Batch of encoded files; decode them first")
     if old == dtype:
         return images
+    # To integers torch truncates where the operator would round, so only conversions to floats use it.
     if dtype.is_floating_point and (old.is_floating_point or (not scale and old in _BITS)):
         return cast(images, dtype=dtype)  # the operator converts like torch
     if scale and dtype is torch.float32 and old in (torch.uint8, torch.int8, torch.int16):
@@ -52,6 +53,7 @@ def convert_dtype(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
         flat = new_batch(images.buffer, images.ragged_shapes, _ANY_LAYOUT[images.ndim], images.pending, images.caller_owned, images.shared_extents)
         scaled = brightness(flat, brightness=1.0 / torch.iinfo(old).max, dtype=dtype)
         return new_batch(scaled.buffer, scaled.ragged_shapes, images.layout, scaled.pending, fixed=images.shared_extents)
+    # All other cases are computed by torch, whose rounding is torchvision's.
     values = convert_values(images.wait(), dtype) if scale else images.wait().to(dtype)
     return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
 

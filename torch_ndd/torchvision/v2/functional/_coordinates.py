@@ -51,8 +51,10 @@ class Rows:
         """Return a number for each row from a number per sample, in a dtype that preserves that of floating-point rows."""
         if not isinstance(column, torch.Tensor):
             return column
+        # From one number per sample to one per row.
         if self.owner is not None and len(column) > 1:
             column = column[self.owner.to(column.device)]
+        # One number for all rows.
         elif self.owner is not None or column.dim():
             column = column.expand(len(self.values))
         column = column.to(self.values.device)
@@ -85,6 +87,7 @@ class Rows:
         """Clamp coordinates x, y, x, y, ... to 0 and the width and height minus a margin."""
         height, width = self.canvas
         output = corners.clone()
+        # Columns 0, 2, ... are x, limited by the width; 1, 3, ... are y.
         for k, limit in ((0, width), (1, height)):
             bound = torch.as_tensor(self.of(limit), device=output.device).to(output.dtype) - margin
             output[:, k::2] = torch.minimum(output[:, k::2].clamp(min=0), bound[:, None] if bound.dim() else bound)
@@ -108,6 +111,17 @@ class Rows:
             canvases.append(canvas)
         table = torch.tensor(canvases, dtype=torch.int64)
         return replace(self, values=torch.cat(parts), canvas=(table[:, 0], table[:, 1]))
+
+
+def enclosing_boxes(points: torch.Tensor) -> torch.Tensor:
+    """Return the smallest boxes x1, y1, x2, y2 around points (R, 2 k)."""
+    x, y = points[:, 0::2], points[:, 1::2]
+    return torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
+
+
+def four_corners(boxes: torch.Tensor) -> torch.Tensor:
+    """Return the corners of boxes x1, y1, x2, y2 as points (R, 8)."""
+    return boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]]
 
 
 def _select_sample(column: Any, i: int) -> Any:

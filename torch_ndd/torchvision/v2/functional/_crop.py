@@ -375,6 +375,7 @@ def _five_crop(images: Batch, size: Any) -> tuple[Batch, ...]:
     fits = (h <= height) & (w <= width) if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor) else h <= height and w <= width
     if not holds(fits):
         raise ValueError(f"five_crop: {first_failure(fits)}requested crop size {(h, w)} is bigger than the input size {(height, width)}")
+    # Top left, top right, bottom left, bottom right, middle.
     corners = ((0, 0), (0, width - w), (height - h, 0), (height - h, width - w), (_middle_start(height, h), _middle_start(width, w)))
     return tuple(window_of(images, top, left, h, w) for top, left in corners)
 

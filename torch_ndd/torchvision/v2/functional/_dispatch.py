@@ -41,6 +41,7 @@ def kernel_for(functional: Callable[..., Any], inpt: Any, passes: bool = False) 
         if passes:
             raise ValueError(f"No kernel registered for functional {name}.")
         raise TypeError(f"{name} is not a functional of torch_ndd.torchvision.v2")
+    # By exact type first: most inputs are plain Batches.
     if type(inpt) is Batch:
         if (found := kernels.get(Batch)) is not None:
             return found
@@ -133,6 +134,7 @@ def on_images(
         output = kernel(as_images(functional.__name__, inpt), *args, **kwargs)
         return tuple(_restore_kind(part, inpt) for part in output) if isinstance(output, tuple) else _restore_kind(output, inpt)
 
+    # Equal calls are recorded and repeated, like those of operators.
     batches = functools.partial(call_on_batch, first_on_batch)
 
     def call_on_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
@@ -188,8 +190,10 @@ def _on_tensors(kernel: Callable[..., Any], view: Callable[..., Any] | None) -> 
 def _on_tensor(kernel: Callable[..., Any], image: torch.Tensor, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if image.dim() < 2:
         raise TypeError(f"images must be tensors (..., C, H, W), got {tuple(image.shape)}")
+    # Two-dimensional tensors get a channel, and lose it again at the end.
     planes = image[None] if image.dim() == 2 else image
     shape = planes.shape
+    # Leading axes are merged into one, the samples.
     values = planes.reshape(math.prod(shape[:-3]), *shape[-3:]) if planes.dim() != 4 else planes
     # Memory with the channels last is passed as HWC, so that it is not copied and the result has the same memory format.
     last = not values.is_contiguous() and values.is_contiguous(memory_format=torch.channels_last)
@@ -292,6 +296,7 @@ def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:
             extents = torch.tensor([output.buffer.shape[1:]]).expand(len(masks.ragged_shapes), -1)
         else:
             extents = output.ragged_shapes
+        # The merged axes as they were, with the new height and width.
         rows = masks.sample_shapes()
         shapes = torch.cat([rows[:, :-2], extents[:, -2:]], 1).contiguous()
         return new_batch(output.buffer.reshape(-1), shapes, layout, output.pending, output.caller_owned).densify()
@@ -316,6 +321,7 @@ def size_of(images: Batch) -> tuple[Any, Any]:
 
 def rows(*columns: Number) -> Any:
     """Return an argument of several numbers: a list if all samples share them, else a Batch with a row per sample."""
+    # A list is an argument that all samples share.
     if not any(isinstance(column, torch.Tensor) for column in columns):
         return list(columns)
     # One column per number: those that all samples share are repeated.
@@ -353,6 +359,7 @@ def blend_fills(value: Any, images: Batch, op: str) -> list[float] | None:
     fill = fills(value, images, op)
     if fill is None or images.dtype.is_floating_point:
         return fill
+    # Only ties are moved, and 2**-9 decides them.
     return [channel + (round(channel) - channel) * 2**-9 if channel % 1 == 0.5 else channel for channel in fill]
 
 

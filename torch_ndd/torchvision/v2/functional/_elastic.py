@@ -14,7 +14,7 @@ from ...._core.values.batch import Batch
 from ....experimental import remap
 from ....ops.generic.convert import cast
 from ..._numbers import batch_of
-from ._coordinates import Rows, of_tensor, on_coordinates
+from ._coordinates import Rows, enclosing_boxes, four_corners, of_tensor, on_coordinates
 from ._dispatch import blend_fills, dispatch, on_images, on_masks
 from ._interpolation import InterpolationMode, warp_filter, warp_in_float32
 
@@ -51,6 +51,7 @@ def _as_fields(displacement: Any, sizes: list[tuple[int, int]]) -> list[torch.Te
     elif isinstance(displacement, torch.Tensor):
         if displacement.dim() != 4 or displacement.shape[0] != 1:
             raise ValueError(f"elastic: displacement must have the shape (1, height, width, 2), got {tuple(displacement.shape)}")
+        # Samples of one size share the displacement; with several sizes the check below fails for some.
         fields = [displacement[0]] * (1 if len(set(sizes)) <= 1 else len(sizes))
     else:
         raise TypeError(f"elastic: displacement must be a Tensor, got {type(displacement).__name__}")
@@ -75,6 +76,7 @@ def _distances(displacement: Any, images: Batch) -> tuple[Any, Any]:
         for k, (shape, size) in enumerate(zip(_check_count(displacement, len(sizes)), sizes, strict=True)):
             if tuple(shape) != (*size, 2):
                 raise ValueError(f"elastic: sample {k}: displacement must have the shape {(*size, 2)}, got {tuple(shape)}")
+        # Displacements are relative to half the extent, as in grid_sample's coordinates from -1 to 1.
         halves = torch.tensor(sizes, dtype=torch.float32) * 0.5
         return tuple(cast(displacement.slice[..., k], dtype=torch.float32) * batch_of(halves[:, 1 - k]) for k in (0, 1))  # type: ignore[return-value]
     fields = _as_fields(displacement, sizes)
@@ -142,10 +144,8 @@ def _elastic_boxes(rows: Rows, displacement: Any) -> Rows:
     if rows.rotated:
         return _elastic_rotated_boxes(rows, displacement)
     # torchvision reads the displacement of boxes at the pixel after the corner, that of points at their own pixel.
-    points = rows.corners()[:, [0, 1, 2, 1, 2, 3, 0, 3]]
-    moved = _move_points(rows, points, torch.ceil(points), displacement)
-    x, y = moved[:, 0::2], moved[:, 1::2]
-    around = torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
+    points = four_corners(rows.corners())
+    around = enclosing_boxes(_move_points(rows, points, torch.ceil(points), displacement))
     if not rows.values.dtype.is_floating_point:
         around = around.trunc()
     return rows.with_values(rows.from_corners(rows.within(around, 0) if rows.mode is not None else around))

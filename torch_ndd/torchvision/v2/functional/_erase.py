@@ -49,6 +49,7 @@ def _erase_with_arrays(images: Batch, top: Number, left: Number, height: Number,
     """Overwrite the window of each sample with an array."""
     output = batch(images).evaluate()
     layout = output.layout or ""
+    # Positions of the axes C, H, W; other axes, such as frames, stay in front.
     order = [layout.index(letter) for letter in "CHW"]
     rest = [axis for axis in range(len(layout)) if axis not in order]
     # Noise differs in size from sample to sample: it is written window by window.

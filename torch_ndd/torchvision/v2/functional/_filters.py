@@ -66,6 +66,7 @@ def _as_list(values: Any) -> list[float]:
 
 
 normalize_image, normalize_video = on_images(normalize, _normalize, pil=False)
+# The generated functions know no `inplace`; the ones below replace them.
 _out_of_place = normalize_image
 
 
@@ -143,6 +144,7 @@ def _gaussian_blur(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
     for border, side, axis in zip((kernel_size[1] // 2, kernel_size[0] // 2), size_of(images), ("height", "width"), strict=True):
         if not holds(border < side):
             raise RuntimeError(f"{op}: {first_failure(border < side)}half the kernel ({border}) must be smaller than the {axis} ({side})")
+    # torchvision names the width first, the operator the height.
     return convolution.gaussian_blur(images, window_size=[kernel_size[1], kernel_size[0]], sigma=rows(y, x), exact=True)
 
 

@@ -30,6 +30,7 @@ def affine_matrix(
     """
     turn, sx, sy = _radians(angle), _radians(shear[0]), _radians(shear[1])
     (cx, cy), (tx, ty) = center, translate
+    # Product of the rotation and both shears, written out: no matrices of single samples are multiplied.
     a = _call("cos", turn - sy) / _call("cos", sy)
     b = -(a * _call("tan", sx) + _call("sin", turn))
     c = _call("sin", turn - sy) / _call("cos", sy)
@@ -76,6 +77,7 @@ def rotated_size(matrix: Matrix, height: Number, width: Number) -> tuple[Any, An
 
 def _rotated_number_size(matrix: Matrix, height: Number, width: Number) -> tuple[int, int]:
     """Return :func:`rotated_size` of numbers; a compiled graph keeps numbers only if tensors are avoided."""
+    # Rounded to float32 after each step, as torch does for tensors.
     a, b, c, d, e, f = (float32(float(number)) for number in matrix)
     h, w = float32(height * 0.5), float32(width * 0.5)  # type: ignore[arg-type]  # numbers here; tensors go to the function above
     extents = []
@@ -140,6 +142,7 @@ def inverse_coefficients(c: tuple[Number, ...]) -> tuple[Number, ...]:
     determinant = c[0] * c[4] - c[1] * c[3]
     if bool((determinant == 0).any() if isinstance(determinant, torch.Tensor) else determinant == 0):
         raise RuntimeError(f"perspective: the coefficients {c} are not invertible")
+    # The inverse of a 3x3 matrix up to a factor, divided so that its last entry is 1.
     adjugate = (
         c[4] - c[5] * c[7],
         -c[1] + c[2] * c[7],

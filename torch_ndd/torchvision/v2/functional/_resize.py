@@ -74,6 +74,7 @@ def output_size(height: Number, width: Number, size: Any, max_size: int | None, 
             raise ValueError(f"resize: {first_failure(fits)}max_size = {max_size} {rule}, {shorter}")
         above = new_long > max_size
         if isinstance(above, torch.Tensor):
+            # Limiting the longer side shortens the other in proportion; torchvision truncates again.
             new_short = torch.where(above, _truncate_ratio(max_size, new_short, new_long), torch.as_tensor(new_short))
             new_long = torch.where(above, torch.as_tensor(max_size), new_long)
         elif above:
@@ -186,6 +187,7 @@ def _scale(rows: Rows, new: tuple[Number, Number]) -> torch.Tensor:
     """Return x, y, x, y, ... scaled to a new canvas."""
     output = rows.real.clone()
     for k, (to, old) in enumerate(((new[1], rows.canvas[1]), (new[0], rows.canvas[0]))):
+        # In double, where torch would divide integers in float32.
         to, old = (extent.to(torch.float64) if isinstance(extent, torch.Tensor) else extent for extent in (to, old))
         ratio = rows.of(to / old)
         if not isinstance(ratio, torch.Tensor):  # torchvision multiplies boxes of a single sample by a float32 tensor

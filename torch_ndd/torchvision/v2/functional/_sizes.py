@@ -130,6 +130,7 @@ def size_columns(leaf: Any) -> tuple[Any, Any]:
         sizes = torch.tensor(leaf.canvas_size, dtype=torch.int64).reshape(-1, 2)
         return sizes[:, 0], sizes[:, 1]
     if tv_tensors.is_batch_of(tv_tensors.Mask, leaf):
+        # A number if all masks share the extent, else the column of the table of shapes.
         extents = [leaf.shared_extent(axis) for axis in (-2, -1)]
         return tuple(leaf.sample_shapes()[:, axis] if known is None else known for axis, known in zip((-2, -1), extents, strict=True))  # type: ignore[return-value]
     if isinstance(leaf, Batch):

@@ -13,7 +13,7 @@ from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.geometry.warp import warp_affine
 from ..._numbers import Number, first_failure, holds, number, numbers
-from ._coordinates import Rows, of_tensor, on_coordinates
+from ._coordinates import Rows, enclosing_boxes, four_corners, of_tensor, on_coordinates
 from ._dispatch import blend_fills, dispatch, on_images, on_masks, rows, size_of
 from ._interpolation import InterpolationMode, warp_filter, warp_in_float32
 from ._matrices import (
@@ -148,21 +148,12 @@ def _move_points(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tens
     return output
 
 
-def _enclosing_boxes(points: torch.Tensor) -> torch.Tensor:
-    """Return the smallest boxes around points (R, 2 k)."""
-    x, y = points[:, 0::2], points[:, 1::2]
-    return torch.stack([x.amin(1), y.amin(1), x.amax(1), y.amax(1)], 1)
-
-
-def _four_corners(boxes: torch.Tensor) -> torch.Tensor:
-    return boxes[:, [0, 1, 2, 1, 2, 3, 0, 3]]
-
-
 def _smallest_coordinates(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Number, Number]:
     """Return the smallest x and y of the rotated canvas, for each sample."""
     height, width = canvas
     a, b, c, d, e, f = matrix
     xs, ys = [], []
+    # The corners of the canvas after the rotation.
     for x, y in ((0, 0), (0, height), (width, height), (width, 0)):
         xs.append(torch.as_tensor(a * x + b * y + c, dtype=torch.float64))
         ys.append(torch.as_tensor(d * x + e * y + f, dtype=torch.float64))
@@ -173,13 +164,14 @@ def _smallest_coordinates(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Numb
 def _affine_rows(rows: Rows, matrix: Matrix, expanded: Any = None) -> Rows:
     """Apply a map to unrotated boxes or points; ``expanded`` is the new canvas with its smallest coordinates."""
     boxes = rows.format is not None
-    points = _move_points(rows, matrix, _four_corners(rows.corners()) if boxes else rows.real)
-    values, canvas = _enclosing_boxes(points) if boxes else points, rows.canvas
+    points = _move_points(rows, matrix, four_corners(rows.corners()) if boxes else rows.real)
+    values, canvas = enclosing_boxes(points) if boxes else points, rows.canvas
     if expanded is not None:
         canvas, low_x, low_y = expanded
         values[:, 0::2] -= _column(rows.of(low_x))
         values[:, 1::2] -= _column(rows.of(low_y))
     if boxes:
+        # Clamped to the new canvas, not to the old one.
         if rows.mode is not None:
             values = replace(rows, values=values, canvas=canvas).within(values, 0)
         values = rows.from_corners(values)
@@ -199,6 +191,7 @@ def _affine_boxes(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any
     if rows.rotated:
 
         def move(values: torch.Tensor, canvas: Any, *n: Any) -> Any:
+            # `each` passes the numbers of one sample in a row: angle, translation, scale, shear, center.
             at = None if fixed is None else list(n[6:])
             return reference.affine_bounding_boxes(
                 values, rows.format, canvas, n[0], [n[1], n[2]], n[3], [n[4], n[5]], center=at, clamping_mode=rows.mode
@@ -415,7 +408,7 @@ def _perspective_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients
     # Points move from the input to the output; the coefficients map the other way, as warps need.
     p, q, r, s, t, u, g, h = (rows.of(number) for number in inverse_coefficients(found))
     boxes = rows.format is not None
-    points = _four_corners(rows.corners()) if boxes else rows.real
+    points = four_corners(rows.corners()) if boxes else rows.real
     projected = torch.empty_like(points)
     for k in range(0, points.shape[1], 2):
         x, y = points[:, k], points[:, k + 1]
@@ -423,7 +416,7 @@ def _perspective_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients
         projected[:, k], projected[:, k + 1] = (p * x + q * y + r) / over, (s * x + t * y + u) / over
     if not boxes:
         return rows.with_values(projected)
-    projected = _enclosing_boxes(projected)
+    projected = enclosing_boxes(projected)
     return rows.with_values(rows.from_corners(rows.within(projected, 0) if rows.mode is not None else projected))
 
 

@@ -34,7 +34,8 @@ def _derive(base: type, added: Mapping[str, Any] | None = None, renamed: Mapping
     own = [parameter for parameter in inspect.signature(base.__init__).parameters.values() if parameter.name not in dropped]
     more = [inspect.Parameter(key, kind, default=value) for key, value in {"device": "cpu", **(added or {})}.items()]
     signature = inspect.Signature([*(parameter.replace(name=renamed.get(parameter.name, parameter.name)) for parameter in own), *more])
-    original_names = {new: original_names for original_names, new in renamed.items()}
+    # From DALI's names back to those of the base class.
+    original_names = {new: original for original, new in renamed.items()}
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         arguments = signature.bind(self, *args, **kwargs).arguments
@@ -49,6 +50,7 @@ def _derive(base: type, added: Mapping[str, Any] | None = None, renamed: Mapping
         return base.__call__(self, *(on_device(parameter, self.device) for parameter in inputs))  # type: ignore[operator]
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
+    # A new class of the same name, so that repr() and messages look like DALI's.
     return type(name, (base,), {"__init__": __init__, "__call__": __call__, "__doc__": base.__doc__, "__module__": __name__})
 
 
@@ -94,6 +96,7 @@ class Compose:
             raise TypeError(f"Compose: op_list must be a list of transforms, got {op_list!r:.100}")
         self.op_list, self.batch_size, self.num_threads = list(op_list), batch_size, num_threads
         last = [type(step) for step in self.op_list if isinstance(step, PILToTensor | ToPureTensor | ToPILImage)]
+        # The last conversion in the list decides what is returned; without one, what was passed.
         self._tensors, self._images = bool(last) and last[-1] is not ToPILImage, bool(last) and last[-1] is ToPILImage
         self._steps = [step for step in self.op_list if not isinstance(step, PILToTensor | ToPureTensor | ToPILImage)]
 
@@ -115,6 +118,7 @@ class Compose:
             raise TypeError(f"Compose takes tensors (C, H, W) or (N, C, H, W), got {tensor.dim()} dimensions")
         if tensor.dim() == 4 and len(tensor) > self.batch_size:
             raise ValueError(f"Compose: {len(tensor)} samples are more than batch_size={self.batch_size}")
+        # One image is a batch of one, so that random transforms draw once for each sample.
         value = as_batch(tensor if tensor.dim() == 4 else tensor[None], layout="CHW")
         for step in self._steps:
             value = step(value)

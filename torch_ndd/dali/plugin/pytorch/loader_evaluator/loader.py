@@ -60,6 +60,7 @@ class LoaderEvaluator:
 
     def __iter__(self) -> Iterator[Any]:
         """Yield the batches, and measure the time for each."""
+        # In replay mode the cached batches repeat for as long as the loader would last.
         batches = iter(self.dataloader) if self.mode == "log" else itertools.islice(itertools.cycle(self.cached_batches), len(self))
         self.batch_times = []
         self._begun = self._ended = time.perf_counter()
@@ -74,6 +75,7 @@ class LoaderEvaluator:
                 self.batch_times.append(self._ended - begin)
                 yield batch
         finally:
+            # Also if the loop is left early: the metrics then cover what was measured.
             self._ended = time.perf_counter()
             if self.metrics_file is not None:
                 self.save_metrics()

@@ -139,8 +139,10 @@ class DALIServer:
 
     def _output(self, reference: DALIOutputBatchRef) -> torch.Tensor:
         run = reference.pipe_run_ref
+        # Batches that a loader has not issued ahead are issued on demand.
         if run.outputs is None and run.error is None and run not in self._issued:
             self._issue(run)
+        # Outputs come in the order of issue, so those of earlier runs are taken first.
         while run.outputs is None and run.error is None:
             self._take()
         if run.error is not None:
@@ -175,6 +177,7 @@ class DALIServer:
                 operation._fed.pop()
             run.error = error
             return
+        # The pipeline holds them now; a reference that stays alive must not keep them.
         run.inputs = {}
         self._issued.append(run)
         try:
@@ -200,6 +203,7 @@ class DALIServer:
             run.error = error
 
 
+# Values without references inside; they are not searched.
 _PLAIN = (torch.Tensor, np.ndarray, np.generic, str, bytes, int, float, complex, type, types.ModuleType, types.FunctionType, type(None))
 
 
@@ -225,6 +229,7 @@ def _map_parts(function: Any, obj: Any, seen: dict[int, Any]) -> Any:
         mapped = {key: _map_references(function, item, seen) for key, item in obj.items()}
         return mapped if type(obj) is dict else type(obj)(mapped)  # type: ignore[call-arg]
     if hasattr(obj, "__dict__"):
+        # Copied only if something inside has changed, so that other objects keep their identity.
         changed = {key: new for key, old in vars(obj).items() if (new := _map_references(function, old, seen)) is not old}
         if changed:
             obj = copy.copy(obj)
@@ -269,6 +274,7 @@ class _Loop(Iterator[Any]):
         self._exhausted = False
 
     def __next__(self) -> Any:
+        # Load and issue one batch ahead, so that the pipeline works while the program does.
         while not self._exhausted and len(self._waiting) <= _AHEAD:
             try:
                 batch = next(self._batches)
@@ -278,6 +284,7 @@ class _Loop(Iterator[Any]):
                 self._exhausted = True
             except Exception as error:
                 self._waiting.append((None, error))
+                # Batches before the failed one are delivered first.
                 break
         if not self._waiting:
             raise StopIteration
