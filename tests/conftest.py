@@ -26,6 +26,7 @@ OPTIONAL = (
     "accelerate",
     "aiohttp",
     "astropy",
+    "datasets",
     "fsspec",
     "librosa",
     "lightning",

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from datasets import write_datasets
 from PIL import Image, ImageDraw, ImageFont
+from sample_files import write_datasets
 
 import torch_ndd as ndd
 

@@ -204,3 +204,11 @@ def test_boxes_of_the_coco_task_follow_turned_images() -> None:
         rows, columns = np.nonzero(np.asarray(image)[:, :, 0] > 127)
         found = [columns.min(), rows.min(), columns.max() + 1, rows.max() + 1]
         np.testing.assert_allclose(found, np.asarray(box)[0] * 96, atol=2)
+
+
+def test_exported_program_and_package_run_in_another_process(data: Any, run: Run) -> None:
+    printed = run("export_program", data.folder)
+    photos = sorted(Path(data.folder).rglob("*.jpg"))[:3]
+    images = ndd.resize(ndd.decoders.image(list(map(str, photos))), resize_shorter=256)
+    expected = ndd.crop_mirror_normalize(images, crop=[224, 224], mean=[123.7, 116.3, 103.5], std=[58.4, 57.1, 57.4]).torch()
+    assert printed == [f"(1, 3, 224, 224) {round(image.mean().item(), 4)}" for image in expected]

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
 import contextlib
 import importlib.util
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -283,3 +286,75 @@ def test_loaders_example_runs(name: str, small_data: Path) -> None:
     example = load("loaders")
     assert set(example.PROGRAMS) >= {name}
     example.compare(name, example.PROGRAMS[name], small_data)
+
+
+def test_serve_answers_under_load_as_one_by_one(tmp_path: Path) -> None:
+    serve = load("serve")
+    load("photos").write_photos(tmp_path, 12)
+    files = [path.read_bytes() for path in sorted(tmp_path.rglob("*.jpg"))]
+    damaged = bytearray(files[0][: len(files[0]) // 2])
+    bodies = {**dict(enumerate(files)), "text": b"not an image", "empty": b"", "png": b"\x89PNG\r\n\x1a\n" + bytes(40), "half": bytes(damaged)}
+
+    async def answer(max_batch: int, copies: int) -> tuple[list[Any], list[int]]:
+        app = serve.Application(serve.Batcher(serve.build_model(), max_batch=max_batch, max_delay=0.05))
+        if max_batch == 1:
+            return [await serve.request(app, body) for body in bodies.values()], app.batcher.sizes
+        return await asyncio.gather(*(serve.request(app, body) for _ in range(copies) for body in bodies.values())), app.batcher.sizes
+
+    alone, _ = asyncio.run(answer(1, 1))
+    together, sizes = asyncio.run(answer(8, 6))
+    assert [status for status, _ in alone] == [200] * 12 + [400] * 3 + [alone[-1][0]]
+    assert max(sizes) == 8
+    for k, (status, content) in enumerate(together):
+        expected_status, expected = alone[k % len(bodies)]
+        assert status == expected_status
+        if status == 200:
+            assert content["class"] == expected["class"]
+            assert content["probability"] == pytest.approx(expected["probability"], abs=1e-5)
+        else:
+            assert "image" in content["error"]
+
+
+def encode_png(extent: int) -> bytes:
+    Image.new("L", (extent, extent)).save(file := io.BytesIO(), "PNG")
+    return file.getvalue()
+
+
+def test_serve_bounds_what_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    serve = load("serve")
+    large = encode_png(3000)
+    monkeypatch.setattr(serve, "MAX_PIXELS", 1_000_000)
+    monkeypatch.setattr(serve, "MAX_BODY_BYTES", len(large))
+
+    async def answer(bodies: list[bytes], waiting: int) -> list[tuple[int, Any]]:
+        monkeypatch.setattr(serve, "MAX_WAITING", waiting)
+        app = serve.Application(serve.Batcher(serve.build_model(), max_delay=0.05))
+        return await asyncio.gather(*(serve.request(app, body) for body in bodies))
+
+    ((status, content),) = asyncio.run(answer([large], 8))
+    assert status == 400
+    assert "max_pixels" in content["error"]
+    assert asyncio.run(answer([large + b"0"], 8))[0][0] == 413
+    small = encode_png(300)
+    assert sorted(status for status, _ in asyncio.run(answer([small] * 30, 4)))[-1] == 503
+
+
+def test_serve_warms_up_before_the_first_request() -> None:
+    serve = load("serve")
+    app = serve.Application(serve.Batcher(serve.build_model()))
+    messages, sent = iter(["lifespan.startup", "lifespan.shutdown"]), []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": next(messages)}
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message["type"])
+
+    asyncio.run(app({"type": "lifespan"}, receive, send))
+    assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert app.batcher.sizes == [1]
+
+
+def test_serve_load_test_prints_rate_and_latency(capsys: pytest.CaptureFixture[str]) -> None:
+    load("serve").main(["--requests", "40", "--clients", "4"])
+    assert re.fullmatch(r"\d+ requests per second, p50 [\d.]+ ms, p99 [\d.]+ ms, [\d.]+ images per batch\n", capsys.readouterr().out)

@@ -37,6 +37,10 @@ def image_folder(folder: Path) -> Any:
     return ndd.torchvision.ImageFolder(folder, ndd.torchvision.v2.ToImage())
 
 
+def rows() -> Any:
+    return pytest.importorskip("datasets").Dataset.from_dict({"x": [1]})
+
+
 Call = Callable[..., Any]
 _video = {"sequence_length": 1}
 # How to call what is not an operator, up to the check of the argument.
@@ -64,6 +68,7 @@ CALLS: dict[str, Call] = {
     "readers.Caffe2": lambda folder, **choice: ndd.readers.Caffe2(path=folder, **choice),
     "readers.Dataset": lambda folder, **choice: ndd.readers.Dataset([1], **choice),
     "readers.File": lambda folder, **choice: ndd.readers.File(files=[file_of(folder)], **choice),
+    "readers.HuggingFace": lambda folder, **choice: ndd.readers.HuggingFace(dataset=rows(), **choice),
     "readers.Join": lambda folder, **choice: ndd.readers.Join([{"id": 1}], [{"id": 1}], on="id", **choice),
     "readers.LeRobot": lambda folder, **choice: ndd.readers.LeRobot(path=folder, **choice),
     "readers.Lhotse": lambda folder, **choice: ndd.readers.Lhotse(file_of(folder), **choice),

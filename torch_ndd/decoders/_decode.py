@@ -21,6 +21,7 @@ from ..ops._columns import rows
 from ..ops.geometry._crop_window import CropWindow
 from . import _jpeg2000, _library, _scale
 from ._cache import CacheArguments, reduced_shapes
+from ._exported import load_codecs
 from ._files import check_encoded, sample_name
 
 # The parameters that the kernels write: the errors, and the output.
@@ -100,7 +101,7 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
     max_pixels = limit(op, "max_pixels", arguments.max_pixels, MAX_PIXELS)
     cache = arguments.caching.select_cache(op, arguments.dtype, on_gpu)
     check_encoded(op, files, "encoded images")
-    _library.load()
+    files = load_codecs(files, "images")
     if on_gpu:
         _library.load_gpu()
     failures = None if arguments.on_error == "raise" else Failures(op, files.batch_size, files.sources)

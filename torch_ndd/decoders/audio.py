@@ -12,6 +12,7 @@ from .._core.operators.operator import DeviceLike, Double, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
 from .._core.values.batch import Batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
+from ._exported import load_codecs
 from ._files import check_encoded, decoder
 from ._sndfile import load
 
@@ -82,7 +83,7 @@ def audio(
     check_encoded(op, files, "encoded sounds")
     if on_error not in ("empty", "raise"):
         raise ValueError(f'{op}: on_error must be "empty" or "raise", got {on_error!r}')
-    load()
+    files = load_codecs(files, "sounds")
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
     starts, durations = (_one_per_file(value, files.batch_size) for value in (start, math.inf if duration is None else duration))
     table = torch.empty((files.batch_size, 3), dtype=torch.int64)

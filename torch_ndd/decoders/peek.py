@@ -7,8 +7,9 @@ import torch
 from .. import types
 from .._core.operators.operator import DeviceLike, T, launch
 from .._core.values.batch import Batch, new_batch
-from . import _jpeg2000, _library
+from . import _jpeg2000
 from ._decode import Options, output_type_name, read_headers
+from ._exported import load_codecs
 from ._files import check_encoded, decoder, sample_name
 from ._scale import JPEG2000
 
@@ -58,7 +59,7 @@ def peek_image_shape(
         names = ", ".join(str(allowed).removeprefix("torch.") for allowed in _DTYPES)
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {dtype}")
     check_encoded(op, files, "encoded images")
-    _library.load()
+    files = load_codecs(files, "images")
     shapes, kinds = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.empty(files.batch_size, dtype=torch.int64)
     options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))
     read_headers(files, options, _ANY_SIZE, None, shapes, kinds, complete=False)

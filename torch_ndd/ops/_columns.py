@@ -18,7 +18,7 @@ Column = Any  # int | float | torch.Tensor (N,)
 def extents_of(input: Batch) -> tuple[Column, ...]:
     """Return the extents of a batch's samples, one column per axis: a number where they are known to be equal."""
     if input.ragged_shapes is None:
-        return tuple(input.buffer.shape[1:])
+        return tuple([_column_of(input, extent) for extent in input.buffer.shape[1:]])
     columns, fixed = input.ragged_shapes.unbind(1), input.shared_extents
     return columns if fixed is None else tuple([c if n is None else n for c, n in zip(columns, fixed, strict=True)])
 
@@ -26,9 +26,16 @@ def extents_of(input: Batch) -> tuple[Column, ...]:
 def extent_of(input: Batch, axis: int) -> Column:
     """Return one extent of a batch's samples: a number if it is known to be equal."""
     if input.ragged_shapes is None:
-        return input.buffer.shape[axis + 1]
+        return _column_of(input, input.buffer.shape[axis + 1])
     known = None if input.shared_extents is None else input.shared_extents[axis]
     return input.ragged_shapes[:, axis] if known is None else known
+
+
+def _column_of(input: Batch, extent: "int | torch.SymInt") -> Column:
+    """Return an extent of a dense batch. One that an exported program leaves open is a tensor: the program has no branches that depend on it."""
+    if type(extent) is torch.SymInt and torch.compiler.is_exporting():
+        return torch.full((input.batch_size,), extent, dtype=torch.int64)  # type: ignore[arg-type]
+    return extent
 
 
 def holds(condition: bool | torch.Tensor) -> bool:

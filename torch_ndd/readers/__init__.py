@@ -5,12 +5,14 @@ import warnings
 
 from .._core.work.bad_samples import BadSample
 from ._base import LoaderOptions, Reader
-from ._state import ReaderState, merge_states
+from ._merge_states import merge_states
+from ._state import ReaderState
 from .caffe import Caffe, Caffe2
 from .coco import COCO
 from .dataset import Dataset
 from .dataset._items import EncodedFile
 from .file import File
+from .huggingface import HuggingFace, HuggingFaceStream
 from .join import Join
 from .lerobot import LeRobot
 from .mix import Mix
@@ -25,8 +27,9 @@ from .weighted import Weighted
 
 # fmt: off
 __all__ = [
-    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "Join", "LeRobot", "Lhotse", "LoaderOptions", "MXNet", "Mix", "NemoAsr",
-    "Numpy", "Parquet", "Reader", "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset", "Weighted", "merge_states",
+    "COCO", "BadSample", "Caffe", "Caffe2", "Dataset", "EncodedFile", "File", "HuggingFace", "HuggingFaceStream", "Join", "LeRobot", "Lhotse",
+    "LoaderOptions", "MXNet", "Mix", "NemoAsr", "Numpy", "Parquet", "Reader", "ReaderState", "TFRecord", "Video", "VideoResize", "Webdataset",
+    "Weighted", "merge_states",
 ]
 # fmt: on
 

@@ -165,25 +165,9 @@ def decode_state(
     return State(state["seeds"], Position(passes, offset), state["completed_epochs"], tuple(history), skipped, state["errors"], state["size"], blocks)
 
 
-def merge_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge the states of all shards into one, for readers that skipped different numbers of bad samples (``on_error="skip"``).
-
-    If no samples were skipped, the states of all shards are equal, and this is not needed.
-
-    Args:
-        states: results of ``state_dict``, one per rank, in any order.
-
-    Raises:
-        ValueError: a shard is missing or occurs twice, the states are not of the same run and epoch, or one is not a state.
-
-    >>> first = {"version": 2, "epoch": 0, "taken": [[2, 4]], "shard": 0, "skipped": 1, "errors": 1, "size": 20, "seeds": [0, 0]}
-    >>> first["completed_epochs"] = 0
-    >>> merge_states([first, {**first, "shard": 1, "taken": [[2, 3]], "skipped": 0, "errors": 0}])["taken"]
-    [[2, [4, 3]]]
-    """
+def merge_reader_states(states: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Merge the states of all shards of a reader into one. Raise ValueError if they do not belong together."""
     states = [_check_content("merge_states", state) for state in states]
-    if not states:
-        raise ValueError("merge_states: states must not be empty")
     epoch = min(state["epoch"] for state in states)
     running = [state for state in states if state["epoch"] == epoch]
     first = running[0]

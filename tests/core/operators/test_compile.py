@@ -416,6 +416,20 @@ def test_exported_program_runs_in_another_process(tmp_path: Path, forks: Forks) 
     assert (done.wait(), done.output) == (0, "equal\n"), done.errors
 
 
+@pytest.mark.parametrize("size", [{"size": [16, 24]}, {"resize_shorter": 40}, {"resize_longer": 90, "mode": None}], ids=str)
+def test_exported_program_takes_any_height_and_width(size: dict[str, Any]) -> None:
+    class AnySize(torch.nn.Module):
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            batch = ndd.resize(ndd.as_batch(pixels, layout="HWC"), **size)
+            return ndd.crop_mirror_normalize(batch, crop=[16, 24], mean=[100.0], std=[50.0]).torch()
+
+    height, width = torch.export.Dim("height", min=2, max=4096), torch.export.Dim("width", min=2, max=4096)
+    program = torch.export.export(AnySize(), (images((50, 70)).torch(),), dynamic_shapes=({1: height, 2: width},)).module()
+    for height, width in ((50, 70), (70, 50), (40, 100), (64, 64)):
+        pixels = images((height, width), seed=3).torch()
+        torch.testing.assert_close(program(pixels), AnySize()(pixels))
+
+
 PENDING: dict[str, Callable[..., Any]] = {
     "operator": lambda x, y: ndd.brightness(x, brightness=1.5),
     "kernel": lambda x, y: ndd.gaussian_blur(x, window_size=3),

@@ -42,10 +42,10 @@ def _empty_output(input: torch.Tensor, shapes: torch.Tensor | None, output_layou
 
 
 @torch.library.impl("ndd::pixels_of", "CPU", lib=_library)
-def _(input: torch.Tensor, shapes: torch.Tensor | None, *given: Any) -> torch.Tensor:
-    *arguments, output_layout, dtype = given
+def _(input: torch.Tensor, shapes: torch.Tensor | None, stages: Any, floats: Any, *other_arguments: Any) -> torch.Tensor:
+    *arguments, output_layout, dtype = other_arguments
     out = native.empty(_empty_output(input, shapes, output_layout), dtype, input.device)
-    _kernel(input.contiguous(), shapes, *arguments, output_layout, out)
+    _kernel(input.contiguous(), shapes, stages or [], floats or [], *arguments, output_layout, out)  # AOTInductor passes empty lists as None
     return out
 
 

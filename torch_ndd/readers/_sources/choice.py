@@ -196,11 +196,17 @@ def with_order(arguments: OfTorch, options: Mapping[str, Any]) -> dict[str, Any]
     return {**options, "random_shuffle": bool(arguments.shuffle) and not options.get("shuffle_after_epoch")}
 
 
-def _iterable(dataset: Any, arguments: OfTorch, options: Mapping[str, Any]) -> IterableReader:
-    of_order = {"shuffle": arguments.shuffle, "sampler": arguments.sampler}
-    of_order |= {name: value for name, value in options.items() if name not in ("shard_id", "num_shards")}
-    _refuse("an iterable data set", of_order, "the data set determines the items and their order")
+def shard_of_stream(what: str, arguments: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[int, int]:
+    """Return shard and number of shards of a source without random access. Raise TypeError for other options and for ``arguments`` that are set."""
+    others = {name: value for name, value in options.items() if name not in ("shard_id", "num_shards")}
+    _refuse(what, {**arguments, **others}, "the data set determines the items and their order")
     shards, shard = options.get("num_shards") or 1, options.get("shard_id") or 0
     if not 0 <= shard < shards:
         raise ValueError(f"DataLoader: shard_id must be from 0 to {shards - 1}, got {shard}")
+    return shard, shards
+
+
+def _iterable(dataset: Any, arguments: OfTorch, options: Mapping[str, Any]) -> IterableReader:
+    of_order = {"shuffle": arguments.shuffle, "sampler": arguments.sampler}
+    shard, shards = shard_of_stream("an iterable data set", of_order, options)
     return IterableReader(dataset, shard, shards, arguments.multiprocessing_context, bool(arguments.persistent_workers), arguments.collate_fn)

@@ -22,11 +22,11 @@ from ..._core.process.limits import check_sample
 from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch
 from ..._core.work.bad_samples import UnreadableSamples
-from ...io._urls import call_filesystem, filesystem, find_urls, is_url, read_all, reason_of
+from ...io._urls import call_filesystem, filesystem, find_urls, is_url, reason_of
 from .._base import Reader
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, Sources, as_paths
-from ._columns import gathered_bytes, is_bytes, is_unsupported, number_type, promised_bytes, to_batch
+from ._columns import Column, gathered_bytes, known_columns, number_type, promised_bytes, select_columns, to_batch, with_files
 from ._files import import_arrow, open_file
 
 # Batches are made on this many threads; Arrow decodes without the GIL.
@@ -89,7 +89,7 @@ class Parquet(Reader):
         self._given = as_paths(path)
         self._columns = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
         self._paths: list[str] | None = None
-        self._selected: list[_Column] = []
+        self._selected: list[Column] = []
         self._groups = np.zeros((0, 2), np.int64)  # file, and number in the file, of each row group
         self._begins = np.zeros(1, np.int64)  # the first row of each
         self._reset()
@@ -105,14 +105,14 @@ class Parquet(Reader):
     @override
     def scan(self) -> int:
         if self._paths is None:
-            import_arrow(self._op)
+            arrow = import_arrow(self._op)
             paths = [path for source in self._given for path in self._find_files(source)]
             if not paths:
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
             with Workers(8, self._op) as executor:
                 footers = list(executor.map(self._footer, paths))
             schema = footers[0].schema_arrow
-            self._selected = self._select_columns(schema)
+            self._selected = select_columns(self._op, schema, self._columns, arrow)
             wanted = [schema.field(column.field) for column in self._selected]
             groups, rows = [], []
             for number, (path, footer) in enumerate(zip(paths, footers, strict=True)):
@@ -138,7 +138,7 @@ class Parquet(Reader):
         arrow, parts = import_arrow(self._op), []
         for path in self._paths:
             file = self._footer(path)
-            known = self._known_columns(file.schema_arrow)
+            known = known_columns(file.schema_arrow, arrow)
             if column not in known or number_type(known[column][1], arrow.types) is None:
                 names = ", ".join(name for name, (_, kind) in known.items() if number_type(kind, arrow.types) is not None)
                 raise ValueError(f'{self._op}: "{path}" has no column {column!r} of numbers; it has {names or "none"}')
@@ -186,37 +186,6 @@ class Parquet(Reader):
             return open_file(self._op, path)
         except Exception as error:
             raise RuntimeError(f'{self._op}: "{path}" cannot be read: {_other_kind(path) or reason_of(error)}') from None
-
-    def _known_columns(self, schema: Any) -> "dict[str, tuple[_Column, Any]]":
-        """Return the columns of a file and their types, by name."""
-        types, columns = import_arrow(self._op).types, []
-        for field in schema:
-            if types.is_struct(field.type):
-                inner = {field.type.field(k).name: field.type.field(k).type for k in range(field.type.num_fields)}
-                if inner.keys() == {"bytes", "path"} and is_bytes(inner["bytes"], types) and is_bytes(inner["path"], types):
-                    columns.append((_Column(field.name, field.name, None), inner["bytes"]))
-                else:
-                    columns += [(_Column(f"{field.name}.{inner_name}", field.name, inner_name), kind) for inner_name, kind in inner.items()]
-            else:
-                columns.append((_Column(field.name, field.name, ""), field.type))
-        return {column.name: (column, kind) for column, kind in columns}
-
-    def _select_columns(self, schema: Any) -> "list[_Column]":
-        types, known = import_arrow(self._op).types, self._known_columns(schema)
-        if self._columns is None:
-            usable = [column for column, kind in known.values() if not is_unsupported(kind, types)]
-            if not usable:
-                found = ", ".join(f"{name} ({kind})" for name, (_, kind) in known.items())
-                raise RuntimeError(f"{self._op}: none of the columns can be converted to samples: {found}")
-            return usable
-        if not self._columns:
-            raise RuntimeError(f"{self._op}: columns is an empty list")
-        for name in self._columns:
-            if name not in known:
-                raise RuntimeError(f"{self._op}: column {name!r} not found; available: {', '.join(known)}")
-            if is_unsupported(known[name][1], types):
-                raise RuntimeError(f"{self._op}: cannot convert column {name!r} to samples: its type is {known[name][1]}")
-        return [known[name][0] for name in self._columns]
 
     def _row(self, sample: int) -> tuple[int, int]:
         """Return the row group of a sample and its row there."""
@@ -280,7 +249,7 @@ class Parquet(Reader):
             array = array.take(inverse)
             if column.inner is None:
                 path = self._folders(samples) if path is None else path
-                array = _with_files(array, path, arrow)
+                array = with_files(array, path, arrow)
             try:
                 outputs[column.name] = to_batch(array, arrow)
             except UnreadableSamples as bad:
@@ -359,47 +328,6 @@ class Parquet(Reader):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._cache_lock = new_lock()
-
-
-class _Column:
-    """The origin of the values of a column: a field, a field of a structure, or (``inner`` None) a file in a structure."""
-
-    def __init__(self, name: str, field: str, inner: str | None) -> None:
-        self.name, self.field, self.inner = name, field, inner
-
-    def whole(self, column: Any, arrow: Any) -> Any:
-        """Return all rows, without files that are stored as a path."""
-        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        if isinstance(array, arrow.ChunkedArray):
-            array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
-        field = "bytes" if self.inner is None else self.inner
-        return arrow.compute.struct_field(array, field) if field else array
-
-    def of(self, column: Any, rows: Any, arrow: Any) -> Any:
-        """Return the chosen rows."""
-        array = column.take(rows)
-        array = array.combine_chunks() if isinstance(array, arrow.ChunkedArray) else array
-        if isinstance(array, arrow.ChunkedArray):
-            array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
-        return arrow.compute.struct_field(array, self.inner) if self.inner else array
-
-
-def _with_files(array: Any, folders: list[str], arrow: Any) -> Any:
-    """Return the contents of files that are stored inline or as a path."""
-    contents, paths = arrow.compute.struct_field(array, "bytes"), arrow.compute.struct_field(array, "path")
-    if not contents.null_count:
-        return contents
-    values = contents.to_pylist()
-    for k in np.flatnonzero(~np.asarray(contents.is_valid())).tolist():
-        path = paths[k].as_py()
-        if path is not None:
-            path = os.fsdecode(path)
-            full = path if is_url(path) or os.path.isabs(path) or not folders[k] else f"{folders[k]}/{path}"
-            try:
-                values[k] = read_all(full)
-            except (OSError, RuntimeError) as error:
-                raise UnreadableSamples({k: f"{full}: {reason_of(error)}"}) from None
-    return arrow.array(values, arrow.large_binary())
 
 
 def _other_kind(path: str) -> str:

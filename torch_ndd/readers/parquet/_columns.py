@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrow columns as batches."""
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from ..._core import native
 from ..._core.values.batch import Batch, empty, new_batch, ragged_batch
 from ..._core.work.bad_samples import UnreadableSamples
+from ...io._urls import is_url, read_all, reason_of
 from .._ranges.ranges import packed_batch
 
 
@@ -73,6 +75,105 @@ def to_batch(array: Any, arrow: Any) -> Batch:
     if is_list(array.type, types):
         return _lists(array, arrow)
     return new_batch(torch.from_numpy(_numbers(array, arrow, np.arange(len(array)))))
+
+
+class Column:
+    """The origin of the values of a column: a field (``inner`` is empty), a field of a structure, or (``inner`` is None) a file in a structure."""
+
+    def __init__(self, name: str, field: str, inner: str | None) -> None:
+        self.name, self.field, self.inner = name, field, inner
+
+    def whole(self, column: Any, arrow: Any) -> Any:
+        """Return all rows, without files that are stored as a path."""
+        field = "bytes" if self.inner is None else self.inner
+        array = _join_chunks(column, arrow)
+        return arrow.compute.struct_field(array, field) if field else array
+
+    def of(self, column: Any, rows: Any, arrow: Any) -> Any:
+        """Return the chosen rows."""
+        array = _join_chunks(column.take(rows), arrow)
+        return arrow.compute.struct_field(array, self.inner) if self.inner else array
+
+
+def _join_chunks(column: Any, arrow: Any) -> Any:
+    """Return a column as one array of its storage type."""
+    array = column.combine_chunks() if isinstance(column, arrow.ChunkedArray) else column
+    if isinstance(array, arrow.ChunkedArray):  # no chunk, or more bytes than one array can have
+        array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
+    return array.storage if isinstance(array.type, arrow.BaseExtensionType) else array
+
+
+def known_columns(schema: Any, arrow: Any) -> dict[str, tuple[Column, Any]]:
+    """Return the columns of a schema and their types, by name."""
+    types, columns = arrow.types, []
+    for field in schema:
+        if types.is_struct(field.type):
+            inner = {field.type.field(k).name: field.type.field(k).type for k in range(field.type.num_fields)}
+            if inner.keys() == {"bytes", "path"} and all(is_bytes(kind, types) or types.is_null(kind) for kind in inner.values()):
+                columns.append((Column(field.name, field.name, None), arrow.binary()))
+            else:
+                columns += [(Column(f"{field.name}.{inner_name}", field.name, inner_name), kind) for inner_name, kind in inner.items()]
+        else:
+            kind = field.type.storage_type if isinstance(field.type, arrow.BaseExtensionType) else field.type
+            columns.append((Column(field.name, field.name, ""), kind))
+    return {column.name: (column, kind) for column, kind in columns}
+
+
+def select_columns(op: str, schema: Any, names: Sequence[str] | None, arrow: Any) -> list[Column]:
+    """Return the columns with these names, by default all that can become batches. Raise RuntimeError for others, with what there is."""
+    types, known = arrow.types, known_columns(schema, arrow)
+    if names is None:
+        usable = [column for column, kind in known.values() if not is_unsupported(kind, types)]
+        if not usable:
+            found = ", ".join(f"{name} ({kind})" for name, (_, kind) in known.items())
+            raise RuntimeError(f"{op}: none of the columns can be converted to samples: {found}")
+        return usable
+    if not names:
+        raise RuntimeError(f"{op}: columns is an empty list")
+    for name in names:
+        if name not in known:
+            raise RuntimeError(f"{op}: column {name!r} not found; available: {', '.join(known)}")
+        if is_unsupported(known[name][1], types):
+            raise RuntimeError(f"{op}: cannot convert column {name!r} to samples: its type is {known[name][1]}")
+    return [known[name][0] for name in names]
+
+
+def with_files(array: Any, folders: Sequence[str], arrow: Any) -> Any:
+    """Return the contents of files that are stored inline or as a path, which may be relative to the folder of its sample."""
+    contents, paths = arrow.compute.struct_field(array, "bytes"), arrow.compute.struct_field(array, "path")
+    if not contents.null_count:
+        return contents
+    values = contents.to_pylist()
+    for k in np.flatnonzero(~np.asarray(contents.is_valid())).tolist():
+        path = paths[k].as_py()
+        if path is not None:
+            path = os.fsdecode(path)
+            full = path if is_url(path) or os.path.isabs(path) or not folders[k] else f"{folders[k]}/{path}"
+            try:
+                values[k] = read_all(full)
+            except (OSError, RuntimeError) as error:
+                raise UnreadableSamples({k: f"{full}: {reason_of(error)}"}) from None
+    return arrow.array(values, arrow.large_binary())
+
+
+def table_to_batches(table: Any, columns: Sequence[Column], arrow: Any) -> dict[str, Batch]:
+    """Return all rows of a table. Raise UnreadableSamples for rows with missing or irregular values."""
+    outputs, reasons = {}, {}
+    for column in columns:
+        try:
+            values = table.column(column.field)
+            if column.inner is None:
+                array = with_files(_join_chunks(values, arrow), [""] * len(table), arrow)
+            else:
+                array = column.whole(values, arrow)
+            outputs[column.name] = to_batch(array, arrow)
+        except UnreadableSamples as bad:
+            reasons |= {k: f"column {column.name!r}: {reason}" for k, reason in bad.reasons.items()}
+        except Exception as error:
+            raise UnreadableSamples(dict.fromkeys(range(len(table)), f"column {column.name!r}: {reason_of(error)}")) from None
+    if reasons:
+        raise UnreadableSamples(reasons)
+    return outputs
 
 
 def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.ndarray, arrow: Any) -> Batch | None:
