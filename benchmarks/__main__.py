@@ -70,6 +70,9 @@ def main(arguments: list[str] | None = None) -> int:
     mixing_job = suites.add_parser("mixing", parents=[common], help="several data sets of numbers as one, against Grain and torch's samplers")
     mixing_job.add_argument("--rounds", type=int, default=7)
     mixing_job.add_argument("--steps", type=int, default=100, help="batches a round")
+    latency = suites.add_parser("serving", parents=[common], help="one encoded photograph at a time, beside torchvision")
+    latency.add_argument("--images", type=int, default=200, help="how many JPEGs to write")
+    latency.add_argument("--rounds", type=int, default=5)
     graph = suites.add_parser("graph", parents=[common], help="a chain of operators as a CUDA graph (--device cuda)")
     graph.add_argument("--rounds", type=int, default=7)
     memory = suites.add_parser("memory", parents=[common], help="device memory over many ragged batches (--device cuda)")
@@ -110,6 +113,7 @@ def run(options: argparse.Namespace) -> int:
         readers,
         recipes,
         robots,
+        serving,
         tokens,
         torchvision,
         training,
@@ -131,6 +135,7 @@ def run(options: argparse.Namespace) -> int:
             "batches": batches,
             "mixing": mixing,
             "robots": robots,
+            "serving": serving,
         },
     }
     if options.suite == "host":

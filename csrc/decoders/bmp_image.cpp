@@ -15,6 +15,8 @@ namespace {
 
 // Decodes run lengths to one index per pixel; skipped pixels are 0. The part of a run beyond the end of its row is dropped, and so are rows
 // beyond the image, because moves may lead anywhere.
+// A pair (count, index) repeats an index; RLE4 alternates between the two halves of the byte. A count of 0 escapes: 0 ends the row, 1 the image,
+// 2 moves right and up by the next two bytes, and a larger number of literal indices follows.
 class RunReader {
  public:
   RunReader(const EncodedImage& file, const BmpLayout& layout)
@@ -57,6 +59,7 @@ class RunReader {
   }
 
   void add(int index) {
+    // x_ goes on beyond the row, so that only add() has to compare.
     if (y_ < layout_.height && x_ < layout_.width) indices_[static_cast<size_t>(y_ * layout_.width + x_)] = static_cast<uint8_t>(index);
     ++x_;
   }
@@ -99,6 +102,7 @@ class Channel {
   bool is_stored() const { return mask_.bits > 0; }
 
  private:
+  // Rounds to nearest.
   uint8_t scaled(uint32_t value) const { return static_cast<uint8_t>((static_cast<uint64_t>(value) * 255 + largest_ / 2) / largest_); }
 
   BmpMask mask_;
@@ -121,6 +125,7 @@ class RowReader {
 
   // Writes the pixels [x, x + width) of row `y`.
   void read(int64_t y, int64_t x, int64_t width, uint8_t* out) const {
+    // Bitmaps are stored bottom up unless their height is negative.
     const int64_t stored = layout_.top_down ? y : layout_.height - 1 - y;
     if (!indices_.empty()) return look_up(indices_.data() + stored * layout_.width + x, 8, 0, width, out);
     const uint8_t* row = file_.data + layout_.pixels + static_cast<size_t>(stored) * layout_.row_bytes();
@@ -134,6 +139,7 @@ class RowReader {
   }
 
  private:
+  // Pixel 0 is in the most significant bits of a byte. Run lengths were expanded to 8 bits.
   void look_up(const uint8_t* row, int bits, int64_t x, int64_t width, uint8_t* out) const {
     const int in_byte = 8 / bits, mask = (1 << bits) - 1;
     for (int64_t i = x; i < x + width; ++i, out += out_channels_) {
@@ -143,6 +149,7 @@ class RowReader {
     }
   }
 
+  // Stored as blue, green, red.
   static void reverse(const uint8_t* pixel, int64_t width, uint8_t* out) {
     for (int64_t i = 0; i < width; ++i, pixel += 3, out += 3) {
       out[0] = pixel[2];
@@ -154,6 +161,7 @@ class RowReader {
   const EncodedImage& file_;
   const BmpLayout& layout_;
   const int out_channels_;
+  // Red, green, blue, alpha.
   const Channel channels_[4];
   std::vector<uint8_t> indices_;
   uint8_t palette_[256][3] = {};  // black for indices beyond the stored colors

@@ -10,6 +10,7 @@
 namespace ndd {
 namespace {
 
+// Samples are copied out because they may be unaligned; compilers turn the copy into a load.
 template <class T>
 void load(const void* in, float* out, int64_t n) {
   const auto* bytes = static_cast<const uint8_t*>(in);
@@ -20,6 +21,7 @@ void load(const void* in, float* out, int64_t n) {
   }
 }
 
+// The types that decoders deliver.
 void load(DType dtype, const void* in, float* out, int64_t n) {
   switch (dtype) {
     case DType::uint8: return load<uint8_t>(in, out, n);
@@ -48,6 +50,7 @@ void ycbcr_of(const float* in, int channels, float offset, float* out, int64_t n
   for (int64_t i = 0; i < n; ++i, in += channels, out += 3) ycbcr_of_pixel(in, channels, offset, out);
 }
 
+// The offset of luma in the studio range (16 of 256 levels), at the scale of the output type.
 float studio_offset_of(DType out_dtype) {
   float offset = 0;
   for_dtype(out_dtype, [&](auto tag) { offset = studio_offset<typename decltype(tag)::type>(); });
@@ -63,6 +66,7 @@ void pick_channels(const float* in, int channels, const int* source, int out_cha
 
 void recolor(const float* in, const DecodedPixels& pixels, ImageType type, int out_channels, DType out_dtype, float* out, int64_t n) {
   const int channels = pixels.channels;
+  // Gray images, with or without alpha, repeat their only color in all three.
   const int green = channels < 3 ? 0 : 1, blue = channels < 3 ? 0 : 2;
   switch (type) {
     case ImageType::gray: return gray_of(in, channels, gray_levels(pixels.dtype), out, n);
@@ -75,6 +79,7 @@ void recolor(const float* in, const DecodedPixels& pixels, ImageType type, int o
       const int source[] = {blue, green, 0};
       return pick_channels(in, channels, source, out_channels, out, n);
     }
+    // Only reached if the number of channels differs.
     case ImageType::any: {
       const int source[] = {0, channels - 1};  // gray and alpha, which the codec delivers as RGBA
       return pick_channels(in, channels, source, out_channels, out, n);

@@ -12,6 +12,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
+// A file begins with `mark` at byte `at`.
 struct Kind {
   size_t at;
   std::string_view mark;
@@ -92,13 +93,17 @@ bool has(const uint8_t* data, size_t size, size_t at, std::string_view mark) {
   return at + mark.size() <= size && !std::memcmp(data + at, mark.data(), mark.size());
 }
 
+// Netpbm: P1 to P6 and white space.
 bool is_pnm(const uint8_t* data, size_t size) {
   return size >= 3 && data[0] == 'P' && data[1] >= '1' && data[1] <= '6' && (data[2] == ' ' || data[2] == '\n' || data[2] == '\r' || data[2] == '\t');
 }
 
+// ADTS: a sync word of 12 bits, then the version, two layer bits that are always 0, and a flag. MPEG audio: 11 bits, a version, a layer that is not
+// 0, and a bit rate that is not 15.
 bool is_adts(const uint8_t* data, size_t size) { return size >= 7 && data[0] == 0xff && (data[1] & 0xf6) == 0xf0; }
 bool is_mpeg_audio(const uint8_t* data, size_t size) { return size >= 4 && data[0] == 0xff && (data[1] & 0xe6) == 0xe2 && (data[2] & 0xf0) < 0xf0; }
 
+// Printable ASCII, tabs and ends of lines; bytes from 128 on may be UTF-8 or another encoding.
 bool is_text(const uint8_t* data, size_t size) {
   return std::all_of(data, data + size, [](uint8_t byte) { return (byte >= 32 && byte != 127) || (byte >= 9 && byte <= 13); });
 }
@@ -116,6 +121,7 @@ std::string file_kind(const uint8_t* data, size_t size) {
   if (is_mpeg_audio(data, size)) return "an MP3 sound";
   if (std::all_of(data, data + size, [](uint8_t byte) { return byte == 0; })) return "a file that begins with zeros";
   if (!is_text(data, size)) return {};
+  // The first character that is not white space decides among kinds of text.
   const auto* first = std::find_if(data, data + size, [](uint8_t byte) { return byte > 32; });
   if (first == data + size) return {};
   return *first == '<' ? "an HTML or XML document" : *first == '{' || *first == '[' ? "a JSON document" : "a text file";

@@ -19,6 +19,7 @@ namespace {
 // Guards against decompression bombs. Up to four channels count as one pixel, so that images with more channels cannot exceed the memory
 // that `max_pixels` stands for.
 void check_pixels(const ImageHeader& header, int64_t max_pixels) {
+  // Divisions instead of products, which could overflow.
   const int64_t planes = (header.channels + 3) / 4;
   if (header.height <= max_pixels / header.width / planes) return;
   const std::string channels = planes > 1 ? "x" + std::to_string(header.channels) + ", which count as " : " = ";
@@ -27,8 +28,8 @@ void check_pixels(const ImageHeader& header, int64_t max_pixels) {
        ", the guard against decompression bombs; pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS");
 }
 
-// Fills `shapes` (N, 3) with height, width and channels, and `kinds` (N): 1 for JPEG 2000, whose size is read by Python, 2 for files that
-// can be decoded at a fraction of their size, else 0. All are zero for a sample with a reason. Files may be incomplete if only the sizes
+// Fills `shapes` (N, 3) with height, width and channels, and `kinds` (N): 1 for formats that Python decodes, whose size it reads, 2 for files
+// that can be decoded at a fraction of their size, else 0. All are zero for a sample with a reason. Files may be incomplete if only the sizes
 // are needed. The headers are not kept: reading that of a JPEG takes 0.8 us, and the file may change before it is decoded.
 void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string output_type, bool adjust_orientation,
                   int64_t max_pixels, bool complete, const MaybeTensor& errors, const Tensor& shapes, const Tensor& kinds) {
@@ -42,7 +43,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
     row[0] = row[1] = row[2] = *kind = 0;
     try_sample(reasons, op, i, [&] {
       const EncodedImage file = encoded_image(files, i);
-      if (is_jpeg2000(file)) {
+      if (format_decoded_by_python(file)) {
         *kind = 1;
         return;
       }
@@ -56,6 +57,7 @@ void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       *kind = can_be_scaled(header) ? 2 : 0;
     });
   }
+  // Headers of incomplete files are only peeked at, not decoded.
   if (complete) count_images(files.size(), values);
 }
 

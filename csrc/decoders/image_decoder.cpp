@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <string_view>
 #include <vector>
 
 namespace ndd {
@@ -31,6 +32,7 @@ constexpr int64_t kMaxPixels = static_cast<int64_t>(1) << 30;
 // opens the file, rewritten if necessary, to decode it.
 enum class ReadFor { peek, size, pixels };
 
+// The header as nvImageCodec would describe it, for files that only our parser reads.
 ImageHeader header_of(const FileHeader& own) {
   ImageHeader header{};
   header.height = own.height;
@@ -83,7 +85,7 @@ void check_same(const ImageHeader& header, const FileHeader& own) {
 }
 
 [[noreturn]] void reject_format(const EncodedImage& file) {
-  codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000)" + other_kind(file.data, file.size));
+  codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000, GIF, AVIF)" + other_kind(file.data, file.size));
 }
 
 // Whether our own parser suffices. It does for the size of most JPEGs: 64 headers take 20 us, with nvImageCodec's parser 70 us, on the
@@ -117,6 +119,8 @@ ImageType image_type_from_name(const std::string& name) {
   fail(Error::Value, "decoders.image: output_type must be RGB, BGR, GRAY, YCbCr or ANY_DATA, got ", name);
 }
 
+namespace {
+
 bool is_jpeg2000(const EncodedImage& image) {
   static constexpr uint8_t kFile[12] = {0, 0, 0, 12, 'j', 'P', ' ', ' ', 13, 10, 0x87, 10};
   static constexpr uint8_t kCodestream[4] = {0xff, 0x4f, 0xff, 0x51};
@@ -124,17 +128,32 @@ bool is_jpeg2000(const EncodedImage& image) {
   return (image.size >= 8 && !std::memcmp(image.data, kFile, 8)) || (image.size >= 4 && !std::memcmp(image.data, kCodestream, 4));
 }
 
+bool begins_with(const EncodedImage& image, size_t at, std::string_view mark) {
+  return image.size >= at + mark.size() && !std::memcmp(image.data + at, mark.data(), mark.size());
+}
+
+}  // namespace
+
+const char* format_decoded_by_python(const EncodedImage& image) {
+  if (is_jpeg2000(image)) return "JPEG 2000";
+  if (begins_with(image, 0, "GIF87a") || begins_with(image, 0, "GIF89a")) return "GIF";
+  return begins_with(image, 4, "ftypavif") || begins_with(image, 4, "ftypavis") ? "AVIF" : nullptr;
+}
+
+// Whether libjpeg can decode it at a fraction of its size.
 bool can_be_scaled(const ImageHeader& header) {
   const bool known = header.codec == "jpeg" && header.unusual.empty() && header.dtype == DType::uint8;
   return known && (header.channels == 1 || header.channels == 3 || header.channels == 4) && has_libjpeg();
 }
 
+// The shape of the output: scaled, oriented, cut out, and with the channels of the output type.
 ImageShape decoded_shape(const ImageHeader& header, const DecodeOptions& options) {
   ImageShape shape{scaled_extent(header.height, options.eighths), scaled_extent(header.width, options.eighths), 3};
   // The window refers to the displayed image, so the orientation comes first.
   if (options.adjust_orientation && header.orientation.swaps_axes()) std::swap(shape.height, shape.width);
   if (options.window) {
     const CropWindow& w = *options.window;
+    // Compared without sums, which could overflow.
     if (w.y < 0 || w.x < 0 || w.height < 1 || w.width < 1 || w.height > shape.height - w.y || w.width > shape.width - w.x) {
       fail(Error::Value, "the window y=", w.y, " x=", w.x, " height=", w.height, " width=", w.width, " does not lie inside the image of height ",
            shape.height, " and width ", shape.width);
@@ -204,6 +223,7 @@ void Codec::decode(const ImageHeader& header, const DecodeSteps& steps, bool fas
   if (library.ImageCreate(instance.handle(), &image, &target) != NVIMGCODEC_STATUS_SUCCESS)
     codec_error("nvImageCodec refuses the output image", messages);
 
+  // A batch of one: threads decode different images in parallel, each with its own decoder.
   const auto outcome = decode_images(decoder(fast_idct), {window}, {image})[0];
   if (outcome != NVIMGCODEC_PROCESSING_STATUS_SUCCESS) codec_error(describe_failure(outcome, header), messages);
 }
@@ -234,14 +254,16 @@ Codec& ImageDecoder::State::codec_of(const std::string& name, bool by_opencv) {
   return *libtiff;
 }
 
+// The order matters: our own signatures and JPEG 2000 first, then our header check, which must succeed before nvImageCodec sees a byte.
 ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use) {
   if (encoded.size == 0) codec_error("the file is empty");
   if (is_raw_image(encoded)) return read_raw_header(encoded);
-  if (is_jpeg2000(encoded)) codec_error("JPEG 2000 data were not decoded by the caller");
+  if (const char* format = format_decoded_by_python(encoded)) codec_error(format + std::string(" data were not decoded by the caller"));
   const FileHeader own = read_file_header(encoded, use != ReadFor::peek);
   if (!own.codec) reject_format(encoded);
   check_size(own, encoded, use != ReadFor::peek);
   ImageHeader header = is_enough(own, use) ? header_of(own) : parse_stream(encoded, own);
+  // Trivial if the header is our own; otherwise both parsers must have found the same.
   check_same(header, own);
   if (own.orientation) header.orientation = *own.orientation;
   header.unusual = own.unusual;
@@ -262,6 +284,7 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   const auto status = codec.open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
   if (status != NVIMGCODEC_STATUS_SUCCESS && !own.unusual.empty()) codec_error("no CPU decoder for " + own.unusual, messages);
   if (status != NVIMGCODEC_STATUS_SUCCESS) codec_error(describe(status), messages);
+  // A damaged file can make the parser succeed without filling the planes.
   if (info.num_planes < 1 || info.num_planes > NVIMGCODEC_MAX_NUM_PLANES) {
     codec_error(own.unusual.empty() ? "the file is damaged" : "no CPU decoder for " + own.unusual, messages);
   }
@@ -298,6 +321,7 @@ void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const Image
     if (codec.open_stream({strips.file.data(), strips.file.size()}, info) != NVIMGCODEC_STATUS_SUCCESS)
       codec_error("the image data are damaged", messages);
     DecodeSteps strip_steps{};
+    // As stored: RowUnpacker takes the samples apart.
     strip_steps.format = {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, strips.channels};
     strip_steps.samples = strips.dtype;
     strip_steps.stored = {rows, strips.width, strips.channels};
@@ -309,6 +333,7 @@ void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const Image
 
 std::vector<uint8_t> ImageDecoder::State::decode_whole(const EncodedImage& encoded, const ImageHeader& header, DecodeSteps steps,
                                                        const DecodeOptions& options) {
+  // The whole image, in its own type and the color format of the steps.
   steps.part.reset();
   steps.stored = {header.height, header.width, steps.format.channels};
   std::vector<uint8_t> pixels(static_cast<size_t>(header.height * header.width * steps.format.channels) * item_bytes(header.dtype));
@@ -349,6 +374,7 @@ ImageHeader ImageDecoder::read_header(const EncodedImage& image, bool complete) 
 }
 
 void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& options, const ImageShape& shape, void* out, DType out_dtype) {
+  // Parsed again, although the shapes came from a first parse: the bytes may have changed, and the code stream must refer to them.
   const ImageHeader header = state_->parse(image, ReadFor::pixels);
   const ImageShape expected = decoded_shape(header, options);
   if (expected.height != shape.height || expected.width != shape.width || expected.channels != shape.channels) {
@@ -359,6 +385,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
 
   // Up to three steps, each from one buffer into the next and the last one into the output: decode, orient, convert.
   if (options.eighths < kWholeScale && !can_be_scaled(header)) codec_error("the encoded image changed after the call");
+  // decode_steps() computes with the scaled image, decode_scaled() with both sizes.
   ImageHeader scaled = header;
   scaled.height = scaled_extent(header.height, options.eighths);
   scaled.width = scaled_extent(header.width, options.eighths);
@@ -372,6 +399,7 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   if (convert && orient) oriented.resize(bytes);
 
   void* decoded = convert || orient ? samples.data() : out;
+  // Three ways to get the samples: libjpeg at a smaller scale, the whole JPEG if a region would differ, or nvImageCodec (and libtiff for pieces).
   if (options.eighths < kWholeScale) state_->decode_scaled(image, header, steps, options, static_cast<uint8_t*>(decoded));
   else if (steps.part && header.codec == "jpeg" && lacks_scans(image))
     state_->decode_part_of_whole(image, header, steps, options, static_cast<uint8_t*>(decoded));

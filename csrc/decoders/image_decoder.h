@@ -47,9 +47,10 @@ struct ImageShape {
   int64_t height, width, channels;
 };
 
-// Whether the file is JPEG 2000, which must not reach nvImageCodec: its CPU decoder is OpenCV's, which passes an uninitialized pointer to
-// OpenJPEG, and OpenJPEG writes through it if a header is damaged (SIGSEGV for 2 % of mutated files).
-bool is_jpeg2000(const EncodedImage& image);
+// Returns the name of a format that Python decodes, else null. nvImageCodec has no GIF and AVIF; JPEG 2000 must not reach it: its CPU decoder
+// is OpenCV's, which passes an uninitialized pointer to OpenJPEG, and OpenJPEG writes through it if a header is damaged (SIGSEGV for 2 % of
+// mutated files).
+const char* format_decoded_by_python(const EncodedImage& image);
 
 // Not thread-safe; threads take one with ImageDecoderLease.
 class ImageDecoder {

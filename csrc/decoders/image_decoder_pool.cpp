@@ -29,6 +29,7 @@ Pool& pool() {
 
 }  // namespace
 
+// The decoder is made outside of the lock: opening a codec takes longer than decoding a small image.
 ImageDecoderLease::ImageDecoderLease() {
   auto& decoders = pool();
   {

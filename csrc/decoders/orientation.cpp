@@ -6,6 +6,7 @@
 
 namespace ndd {
 
+// Opposite corners stay opposite corners under rotations and mirrors.
 CropWindow stored_window(const Orientation& orientation, const CropWindow& window, int64_t height, int64_t width) {
   const PixelPlace a = stored_point(orientation, {window.y, window.x}, height, width);
   const PixelPlace b = stored_point(orientation, {window.y + window.height - 1, window.x + window.width - 1}, height, width);

@@ -49,6 +49,7 @@ NDD_HD PixelPlace stored_point(const Orientation& orientation, PixelPlace p, int
   }
 }
 
+// A rectangle of pixels: its upper left corner and its extents.
 struct CropWindow {
   int64_t y, x, height, width;
 };

@@ -31,6 +31,7 @@ NDD_HD T of_fraction(float fraction) {
   return saturate<T>(fraction * full_range<T>());
 }
 
+// The largest sample of the type in which a codec rounds gray; 1 means that it does not round.
 NDD_HD float gray_levels(DType dtype) { return dtype == DType::uint8 ? 255.0f : dtype == DType::uint16 ? 65535.0f : 1.0f; }
 
 // Rounds to the type of the file's samples, as codecs that convert to gray do.

@@ -9,7 +9,7 @@
 namespace ndd {
 namespace {
 
-// Written by torch_ndd/decoders/_jpeg2000.py: little-endian, followed by dense rows of interleaved samples. Checked like any other header,
+// Written by torch_ndd/decoders/_raw.py: little-endian, followed by dense rows of interleaved samples. Checked like any other header,
 // because a file of a user may begin with these bytes too.
 struct Prefix {
   char magic[8];
@@ -32,6 +32,7 @@ ImageHeader read_raw_header(const EncodedImage& image) {
   header.dtype = prefix.bits == 8 ? DType::uint8 : DType::uint16;
   header.codec = kRawCodec;
   const int64_t limit = static_cast<int64_t>(1) << 20;
+  // With these bounds the product of all has at most 54 bits.
   const bool sane = prefix.height > 0 && prefix.height < limit && prefix.width > 0 && prefix.width < limit && prefix.channels > 0 &&
                     prefix.channels < 1024 && (prefix.bits == 8 || prefix.bits == 16) &&
                     static_cast<uint64_t>(prefix.height * prefix.width * prefix.channels * prefix.bits / 8) == image.size - sizeof prefix;

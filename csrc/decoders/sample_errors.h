@@ -19,6 +19,7 @@ void for_sample(const std::string& op, int64_t i, F work) {
     work();
   } catch (const Error& error) {
     fail(error.kind(), named(error));
+    // Kept apart so that Python raises MemoryError.
   } catch (const std::bad_alloc& error) {
     fail(Error::Memory, named(error));
   } catch (const std::exception& error) {

@@ -18,6 +18,7 @@ T number_at(const void* data, DType dtype, int64_t k);
 template <class T>
 class Args {
  public:
+  // A scalar tensor counts as one row; further dimensions are flattened into columns.
   explicit Args(const Tensor& tensor) : tensor_(tensor), data_(tensor.data_ptr()), dtype_(tensor.dtype()) {
     rows_ = tensor.dim() > 0 ? tensor.size(0) : 1;
     cols_ = rows_ > 0 ? tensor.numel() / rows_ : 0;

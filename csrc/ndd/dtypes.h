@@ -15,6 +15,7 @@ namespace ndd {
 NDD_ENUM("DType", DType, int, uint8 = 0, int8 = 1, int16 = 2, int32 = 3, int64 = 4, float16 = 5, float32 = 6, float64 = 7, boolean = 11,
          bfloat16 = 15, uint16 = 27, uint32 = 28, uint64 = 29);
 
+// Carries a type as a value, so that a generic lambda can receive it.
 template <class T>
 struct TypeTag {
   using type = T;
@@ -22,6 +23,7 @@ struct TypeTag {
 
 [[noreturn]] NDD_HD void unsupported_dtype() {
 #ifdef __CUDA_ARCH__
+  // Device code cannot throw; the host has checked the type before the launch.
   __trap();
 #else
   fail(Error::Type, "this element type is not supported");

@@ -4,6 +4,7 @@
 
 namespace ndd::detail {
 
+// std::to_string() prints six decimals of real numbers.
 void Part::append_to(std::string& text) const {
   switch (kind_) {
     case kText: text += text_; break;

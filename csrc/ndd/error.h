@@ -46,6 +46,7 @@ class Part {
   void append_to(std::string& text) const;
 
  private:
+  // Says which member of the union is valid. Text is not copied: it lives until the message is formatted.
   enum { kText, kLetter, kSigned, kUnsigned, kReal } kind_;
   union {
     std::string_view text_;

@@ -13,6 +13,7 @@ struct ForkMutexes {
   static ForkMutex* held;  // the head of the list when the fork began; more may be created before it ends
 
   static void add(ForkMutex* mutex) {
+    // A failed exchange stores the new head in next_, and the loop tries again.
     mutex->next_ = newest.load();
     while (!newest.compare_exchange_weak(mutex->next_, mutex)) {
     }

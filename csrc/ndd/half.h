@@ -31,9 +31,11 @@ NDD_HD uint16_t half_bits(float value) {
   return half;
 #else
   const uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffff;
+  // The exponent's bias falls from 127 to 15; adding just below half a unit, plus the last kept bit, rounds ties to even.
   const uint32_t normal = (magnitude - (112u << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
   // Below 2^-14 (subnormal): adding 0.5 aligns the digits with the end of the mantissa, and the FPU does the rounding.
   const uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - (126u << 23);
+  // 113 << 23 is 2^-14, the smallest normal half; 143 << 23 is 2^16, beyond the largest.
   const uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
   const uint32_t special = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;  // infinity also for values that round to 2^16
   return static_cast<uint16_t>((magnitude < (143u << 23) ? finite : special) | (bits >> 16 & 0x8000));
@@ -50,6 +52,7 @@ NDD_HD float half_value(uint16_t half) {
   // Rebiasing by 224 maps the largest exponent of half to that of float, so infinity and NaN are right; the multiplication then scales finite values
   // back.
   const float normal = float_of((magnitude << 13) + (224u << 23)) * 1.925929944387236e-34f;  // 2^-112
+  // The mantissa in the lowest bits of 0.5 to 1: subtracting 0.5 leaves its value times 2^-24.
   const float subnormal = float_of(magnitude | (126u << 23)) - 0.5f;
   return float_of((magnitude < 0x400 ? bits_of(subnormal) : bits_of(normal)) | static_cast<uint32_t>(half & 0x8000) << 16);
 #endif
@@ -61,6 +64,7 @@ NDD_HD uint16_t bfloat16_bits(float value) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(value));
   return half;
 #else
+  // The upper half of a float32, rounded like half_bits(). NaN is set explicitly: rounding could carry its mantissa into infinity.
   const uint32_t bits = bits_of(value), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : nearest);
 #endif
@@ -70,6 +74,7 @@ NDD_HD float bfloat16_value(uint16_t half) { return float_of(static_cast<uint32_
 
 }  // namespace detail
 
+// Storage types: arithmetic happens in float, through the implicit conversions.
 struct alignas(2) Half {
   uint16_t bits;
 

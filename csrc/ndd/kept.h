@@ -28,6 +28,7 @@ class Kept {
       const auto found = tables_.find(key);
       if (found != tables_.end()) return found->second;
     }
+    // A caller keeps its table by the shared pointer, even if another thread clears the cache.
     std::shared_ptr<const Table> table = make();
     const std::lock_guard<ForkMutex> lock(mutex_);
     if (tables_.size() >= most_) tables_.clear();

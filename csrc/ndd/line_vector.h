@@ -9,6 +9,7 @@
 
 namespace ndd {
 
+// The least that std::vector requires of an allocator; instances have no state and are all equal.
 template <class T>
 struct LineAllocator {
   using value_type = T;

@@ -38,6 +38,7 @@ constexpr char type_letter() {
 void record_function(const char* name, Gil gil, std::string types);
 void record_enumeration(const char* name, const char* enumerators);
 
+// Static objects whose constructors record a function or an enumeration when the library is loaded.
 struct FunctionRecord {
   template <class Result, class... A>
   FunctionRecord(const char* name, Gil gil, Result (*)(A...)) {
@@ -55,6 +56,7 @@ struct EnumerationRecord {
 #define NDD_EXTERN extern "C" __attribute__((visibility("default")))
 
 // Begins the definition of a C function for Python: NDD_EXPORT(keep, int64_t, ndd_scan_size, (void* scan)) { ... }
+// The function is declared first, so that the record can take its type from it.
 #define NDD_EXPORT(gil, Result, name, parameters)                                          \
   NDD_EXTERN Result name parameters;                                                       \
   static const ::ndd::detail::FunctionRecord name##_record(#name, ::ndd::Gil::gil, &name); \

@@ -19,6 +19,7 @@ inline Isa isa_of_this_cpu() {
 #if defined(__x86_64__)
   static const Isa isa = [] {
     __builtin_cpu_init();
+    // The targets below name more extensions: CPUs with these have f16c and bmi2, too.
     if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) return Isa::avx512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Isa::avx2;
     return Isa::base;
@@ -41,6 +42,7 @@ namespace detail {
 
 #if defined(__x86_64__)
 template <class F>
+// The attribute applies to what is inlined into the function: the closure and what it calls.
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2"))) void run_avx512(F&& f) {
   f();
 }

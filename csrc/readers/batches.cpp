@@ -17,6 +17,7 @@
 namespace ndd {
 namespace {
 
+// first: into the first unit with room; best: into the fullest one; padded: a unit costs its number of samples times its largest sample.
 NDD_ENUM("batches.Fit", Fit, int64_t, first, best, padded);
 NDD_ENUM("batches.Order", UnitOrder, int64_t, first, shuffled, similar);
 
@@ -41,6 +42,7 @@ struct Costs {
     return largest;
   }
 
+  // Written so that NaN does not fit anywhere.
   bool fits(const double* load, const double* cost) const {
     for (int64_t k = 0; k < kinds; ++k)
       if (!(load[k] + cost[k] <= budgets[k])) return false;
@@ -92,10 +94,12 @@ class LoadTree {
 };
 
 // Each function sets the unit of each sample and returns the number of units.
+// First fit: samples in their order, each into the oldest unit with room.
 int64_t fit_first(const Costs& costs, int64_t max_samples, int64_t* unit_of) {
   LoadTree loads(costs);
   std::vector<int64_t> counts;
   for (int64_t i = 0; i < costs.samples; ++i) {
+    // Units are opened in order, so the first empty leaf of the tree is the next unit.
     int64_t unit = loads.find(costs.of(i));
     if (unit < 0) unit = static_cast<int64_t>(counts.size());  // over the budget: alone
     if (unit == static_cast<int64_t>(counts.size())) counts.push_back(0);
@@ -113,8 +117,10 @@ struct OpenUnit {
   bool operator<(const OpenUnit& other) const { return load != other.load ? load < other.load : unit > other.unit; }
 };
 
+// Best fit decreasing: the costliest samples first, each into the fullest unit with room.
 int64_t fit_best(const Costs& costs, int64_t max_samples, int64_t* unit_of) {
   const int64_t kinds = costs.kinds;
+  // Units that take more samples, sorted by load; full ones leave the set.
   std::set<OpenUnit> open;
   std::vector<double> loads;
   std::vector<int64_t> counts;
@@ -122,12 +128,14 @@ int64_t fit_best(const Costs& costs, int64_t max_samples, int64_t* unit_of) {
     const double* cost = costs.of(i);
     auto found = open.end();
     if (kinds == 1) {  // all units below a load have room: bisect
+      // -1 sorts behind all units of equal load, which have room.
       found = open.upper_bound({costs.budgets[0] - cost[0], -1});
       // The difference is rounded: step over the few units on its wrong side.
       while (found != open.end() && costs.fits(&found->load, cost)) ++found;
       while (found != open.begin() && !costs.fits(&std::prev(found)->load, cost)) --found;
       found = found == open.begin() ? open.end() : std::prev(found);
     } else {
+      // Several kinds: the share does not decide whether a sample fits, so the fullest that has room is searched for.
       for (auto unit = open.rbegin(); unit != open.rend(); ++unit)
         if (costs.fits(&loads[unit->unit * kinds], cost)) {
           found = std::prev(unit.base());
@@ -156,10 +164,12 @@ double count_fitting(double a, double b) {
   return quotient - whole > 0.5 ? whole + 1 : whole;
 }
 
+// Sorted by cost, neighbors need the least padding; a unit is closed when the next sample would exceed a budget.
 int64_t fit_padded(const Costs& costs, int64_t max_samples, int64_t* unit_of) {
   std::vector<double> longest(costs.kinds, 0);
   int64_t units = 0, count = 0;
   for (const int64_t i : costs.descending()) {
+    // How many samples of the longest one's cost fit.
     double most = static_cast<double>(max_samples);
     for (int64_t k = 0; k < costs.kinds; ++k) most = std::min(most, count_fitting(costs.budgets[k], std::max(longest[k], costs.of(i)[k])));
     if (!units || count + 1 > most) {
@@ -186,6 +196,7 @@ void write_units(const int64_t* unit_of, int64_t samples, const std::vector<int6
   for (int64_t i = 0; i < samples; ++i) members[at[unit_of[i]]++] = i;
 }
 
+// The order in which units occur in the window: independent of the numbers that a fit gave them.
 std::vector<int64_t> by_first_sample(const int64_t* unit_of, int64_t samples, int64_t units) {
   std::vector<int64_t> order;
   std::vector<bool> seen(units, false);
@@ -234,6 +245,7 @@ void balance(const Costs& costs, int64_t ranks, int64_t rotation, bool equal, in
   using Load = std::pair<double, int64_t>;  // and the part, so that of equal loads the lowest comes first
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
   for (int64_t part = 0; part < ranks; ++part) loads.push({0, part});
+  // No part has more than an equal share, rounded up.
   const int64_t most = equal ? (costs.samples + ranks - 1) / ranks : costs.samples;
   std::vector<int64_t> part_of(costs.samples), counts(ranks, 0), order(ranks);
   for (const int64_t i : costs.descending()) {
@@ -242,6 +254,7 @@ void balance(const Costs& costs, int64_t ranks, int64_t rotation, bool equal, in
     if (++counts[part] < most) loads.push({load + costs.key(i), part});
     part_of[i] = part;
   }
+  // Part 0 has the costliest sample: the rotation gives it to another rank.
   for (int64_t part = 0; part < ranks; ++part) order[(part + rotation) % ranks] = part;
   write_units(part_of.data(), costs.samples, order, members, ends);
 }

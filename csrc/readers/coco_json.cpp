@@ -10,12 +10,15 @@
 namespace ndd {
 namespace {
 
+// How an annotation stores its mask: not at all, run lengths as a list, run lengths as compressed text, or polygons.
 NDD_ENUM("coco.MaskKind", MaskKind, uint8_t, nothing, counts, text, polygons);
+// What the caller needs: the rest of the document is only skipped.
 NDD_PLAIN_ENUM("coco.Flags", Flags, int, read_polygons = 1, read_masks = 2, read_categories = 4, read_crowds = 8);
 
 NDD_ENUM("coco.Column", Column, int64_t, names, name_ends, ids, heights, widths, boxes, images, labels, crowds, categories, kinds, values, value_ends,
          part_ends, texts, text_ends, sizes);
 
+// Columns instead of objects: Python views each as one array. The i-th `end` is where the i-th element stops in the values before it.
 struct CocoColumns {
   // One element per image: name (and its end), id, height, width.
   std::string names;
@@ -42,6 +45,7 @@ class CocoParser {
   void parse() {
     json_.object("the document", [this](std::string_view name) {
       if (name == "images") {
+        // The key may have occurred before; its columns begin again.
         out_.names.clear();
         for (auto* column : {&out_.name_ends, &out_.ids, &out_.heights, &out_.widths}) column->clear();
         list("images", [this] { image(); });
@@ -66,12 +70,14 @@ class CocoParser {
 
  private:
   template <class F>
+  // null instead of a list counts as an empty one.
   void list(const char* what, F element) {
     if (!json_.null()) json_.array(what, element);
   }
 
   void image() {
     int64_t id = Json::missing(), height = 0, width = 0;
+    // A repeated file_name replaces the first one.
     const size_t begin = out_.names.size();
     json_.object("an image", [&](std::string_view name) {
       if (name == "file_name") {
@@ -95,6 +101,7 @@ class CocoParser {
     out_.widths.push_back(width);
   }
 
+  // null counts as 0: an unknown extent.
   int64_t extent(const char* what) {
     const int64_t value = json_.integer(what);
     return value == Json::missing() ? 0 : value;
@@ -111,6 +118,7 @@ class CocoParser {
     std::array<float, 4> box{none, none, none, none};
     int64_t image = Json::missing(), label = 0;
     bool crowd = false;
+    // Where the masks of earlier annotations end: a repeated segmentation starts there again.
     const Shape before = shape();
     clear_shape(before);
     json_.object("an annotation", [&](std::string_view name) {
@@ -141,6 +149,7 @@ class CocoParser {
     out_.sizes.insert(out_.sizes.end(), size_.begin(), size_.end());
   }
 
+  // null is a missing box.
   std::array<float, 4> read_box(std::array<float, 4> box) {
     if (json_.null()) return box;
     size_t count = 0;
@@ -153,6 +162,7 @@ class CocoParser {
     return box;
   }
 
+  // Lengths of the columns of masks.
   struct Shape {
     size_t values, parts, text;
   };
@@ -165,12 +175,14 @@ class CocoParser {
     size_ = {0, 0};
   }
 
+  // A part of a mask: one polygon, or all run lengths.
   void numbers(const char* what) {
     json_.array(what, [this] { out_.values.push_back(json_.number()); });
     out_.value_ends.push_back(static_cast<int64_t>(out_.values.size()));
   }
 
   void segmentation() {
+    // A list holds polygons; an object holds run lengths (RLE).
     const char first = json_.next();
     if (first == '[') {
       kind_ = MaskKind::polygons;
@@ -182,6 +194,7 @@ class CocoParser {
     }
   }
 
+  // RLE, uncompressed ("counts" is a list) or compressed by the COCO API ("counts" is text), with "size" as height and width.
   void run_lengths() {
     size_t sides = 0;
     const Shape before = shape();
@@ -211,6 +224,7 @@ class CocoParser {
     if (kind_ == MaskKind::nothing || sides != 2) json_.fail(JsonError::Type, "counts or size is missing in the segmentation that ends");
   }
 
+  // As clear_shape(), but keeps the size, which may precede the counts.
   void clear_counts(const Shape& before) {
     const auto size = size_;
     clear_shape(before);
@@ -225,6 +239,7 @@ class CocoParser {
 };
 
 template <class Column>
+// The memory stays that of the columns: valid until ndd_coco_release.
 int64_t view_column(const Column& column, const void** data) {
   *data = column.data();
   return static_cast<int64_t>(column.size());

@@ -18,6 +18,7 @@ struct Range {
 };
 
 // Iterates over the fields of a message in protobuf's wire format. Nothing outside the range is read.
+// A field is a key (number << 3 | wire type) and a value: 0 varint, 1 and 5 fixed 8 and 4 bytes, 2 a length and bytes.
 class Fields {
  public:
   Fields(RecordBytes& record, Range range) : record_(record), rest_(range) {}
@@ -34,6 +35,7 @@ class Fields {
       case 1: value = take(8); break;
       case 2: value = take(varint()); break;
       case 5: value = take(4); break;
+      // 3 and 4 were groups, which proto3 does not have.
       default: reject("a field of wire type " + std::to_string(wire));
     }
     if (number == 0) reject("a field without a number");
@@ -55,11 +57,13 @@ class Fields {
     reject(bytes.size() == 10 ? "a number of more than 10 bytes" : "it ends inside of a number");
   }
 
+  // The current field, valid after next(): `scalar` for varints, `value` for the other wire types.
   uint64_t number = 0, scalar = 0;
   int wire = 0;
   Range value;
 
  private:
+  // Compared without a sum: the length comes from the file.
   Range take(uint64_t bytes) {
     if (bytes > static_cast<uint64_t>(rest_.length())) {
       reject("a field of " + std::to_string(bytes) + " bytes where " + std::to_string(rest_.length()) + " are left");
@@ -89,6 +93,7 @@ struct Value {
   }
 };
 
+// BytesList, FloatList and Int64List have their values in field 1: one per field, or packed into one field.
 void parse_list(RecordBytes& record, Range list, Feature::Type type, Value& found) {
   for (Fields field(record, list); field.next();) {
     if (field.number != 1) continue;
@@ -99,6 +104,7 @@ void parse_list(RecordBytes& record, Range list, Feature::Type type, Value& foun
       if (field.value.length() % 4) reject("float32 numbers that take " + std::to_string(field.value.length()) + " bytes");
       found.numbers.append(record.at(field.value.begin, field.value.length()));
       found.count += field.value.length() / 4;
+      // Packed varints.
     } else if (field.wire == 2) {
       for (Fields packed(record, field.value); !packed.empty();) {
         const uint64_t number = packed.varint();
@@ -115,6 +121,7 @@ void parse_list(RecordBytes& record, Range list, Feature::Type type, Value& foun
   }
 }
 
+// A Feature is a oneof of three lists; as in protobuf, lists of the same kind that occur twice are concatenated.
 Value parse_feature(RecordBytes& record, Range message, const Feature& feature) {
   Value found;
   for (Fields field(record, message); field.next();) {
@@ -129,6 +136,7 @@ Value parse_feature(RecordBytes& record, Range message, const Feature& feature) 
   return found;
 }
 
+// Rejects a number of elements that does not fit what the reader was asked for.
 void check(const Value& value, const Feature& feature) {
   const auto reject_value = [&](const auto&... what) { fail("feature \"", feature.name, "\" has ", what...); };
   if (feature.type == Feature::string) {
@@ -145,16 +153,19 @@ void check(const Value& value, const Feature& feature) {
 void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::vector<Feature>& features, std::vector<RecordPart>& parts) {
   // As in protobuf's maps, the last entry with a key counts.
   std::vector<Range> found(features.size());
+  // Example.features (field 1) is Features, whose field 1 is a map: entries with the key in field 1 and the Feature in field 2.
   for (Fields example(record, {begin, end}); example.next();) {
     if (example.number != 1 || example.wire != 2) continue;
     for (Fields map(record, example.value); map.next();) {
       if (map.number != 1 || map.wire != 2) continue;
+      // Absent fields of an entry are empty, as in protobuf.
       Range key, value;
       for (Fields entry(record, map.value); entry.next();) {
         if (entry.wire == 2 && entry.number == 1) key = entry.value;
         if (entry.wire == 2 && entry.number == 2) value = entry.value;
       }
       for (size_t k = 0; k < features.size(); ++k) {
+        // The lengths first: a comparison of bytes may read from the file.
         const bool same = key.length() == static_cast<int64_t>(features[k].name.size()) && record.at(key.begin, key.length()) == features[k].name;
         if (same) found[k] = value;
       }
@@ -163,6 +174,7 @@ void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::v
   for (size_t k = 0; k < features.size(); ++k) {
     Value value = parse_feature(record, found[k], features[k]);
     if (!value.present) {
+      // What the caller gave for records without this feature.
       parts[k].add(features[k].missing);
       continue;
     }

@@ -20,6 +20,7 @@ class FileWindow {
   const char* at(int64_t begin, int64_t length) {
     if (begin < 0 || length > file_.size() - begin) return nullptr;
     if (begin < begin_ || begin + length > begin_ + static_cast<int64_t>(bytes_.size())) {
+      // Read ahead, because the next request usually lies behind this one.
       bytes_.resize(std::max(length, kBytes));
       begin_ = begin;
       bytes_.resize(file_.read_some(&bytes_[0], begin, static_cast<int64_t>(bytes_.size())));

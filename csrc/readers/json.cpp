@@ -24,6 +24,7 @@ constexpr auto kPlain = [] {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+// RFC 3629: 1 to 4 bytes, of which the first gives the number and the others have 6 bits each.
 void add_utf8(std::string& out, unsigned code) {
   if (code < 0x80) {
     out += static_cast<char>(code);
@@ -45,12 +46,14 @@ Json::Json(const char* text, int64_t length) : begin_(text), end_(text + length)
 
 void Json::fail(JsonError::Kind kind, const std::string& what) const { throw JsonError(kind, what + " at byte " + std::to_string(at_ - begin_)); }
 
+// A character that begins no value is a syntax error, whatever was expected.
 void Json::mismatch(const std::string& what) {
   const char c = next();
   if (c == 0 || !std::strchr("{[\"-0123456789tfn", c)) syntax("expected a value");
   fail(JsonError::Type, what);
 }
 
+// The next character that is not white space; 0 at the end of the text.
 char Json::next() {
   while (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t') ++at_;
   return *at_;
@@ -70,11 +73,13 @@ bool Json::null() {
 
 void Json::end() {
   next();
+  // A zero byte within the text also ends here, and is an error.
   if (at_ != end_) syntax("expected nothing more");
 }
 
 void Json::open(char bracket, const char* what) {
   if (next() != bracket) mismatch(std::string(what) + (bracket == '[' ? " must be a list" : " must be an object"));
+  // Bounds the recursion of skip(): a file of brackets must not overflow the stack.
   if (++depth_ > kMaxDepth) syntax("too many brackets");
   ++at_;
 }
@@ -85,6 +90,7 @@ bool Json::close(char bracket) {
   return true;
 }
 
+// Whether another element follows, after a comma; otherwise the bracket must be closed.
 bool Json::comma(char bracket) {
   if (next() == ',') {
     ++at_;
@@ -101,6 +107,7 @@ std::string_view Json::name() {
   return found;
 }
 
+// Validates a value without keeping it.
 void Json::skip() {
   switch (next()) {
     case '{': return object("a value", [this](std::string_view) { skip(); });
@@ -113,6 +120,7 @@ void Json::skip() {
   }
 }
 
+// As bool() in Python: zero and what is empty are false.
 bool Json::truth() {
   const char c = next();
   if (c == '-' || is_digit(c)) return number() != 0;
@@ -120,6 +128,7 @@ bool Json::truth() {
   skip();
   if (c == 't') return true;
   if (c == 'n' || c == 'f') return false;
+  // The text between the quotes or brackets: strings, lists and objects are true unless empty.
   const std::string_view inside(begin + 1, static_cast<size_t>(at_ - begin - 2));
   return c == '"' ? !inside.empty() : inside.find_first_not_of(" \n\r\t") != inside.npos;
 }
@@ -129,6 +138,7 @@ bool Json::truth() {
 void Json::pass_utf8() {
   const auto* bytes = reinterpret_cast<const unsigned char*>(at_);
   const unsigned lead = bytes[0];
+  // The number of continuation bytes; 0 for a byte that cannot lead. Bytes behind the text are zero, which no continuation byte is.
   const int more = lead >= 0xC2 && lead < 0xE0 ? 1 : lead >= 0xE0 && lead < 0xF0 ? 2 : lead >= 0xF0 && lead < 0xF5 ? 3 : 0;
   bool valid = more > 0;
   for (int k = 1; valid && k <= more; ++k) valid = bytes[k] >> 6 == 2;
@@ -140,6 +150,7 @@ void Json::pass_utf8() {
   at_ += more + 1;
 }
 
+// strnlen() stops at the zero behind the text.
 unsigned Json::hexadecimal(const char* digits) const {
   unsigned value = 0;
   const auto [stopped, code] = std::from_chars(digits, digits + strnlen(digits, 4), value, 16);
@@ -147,6 +158,7 @@ unsigned Json::hexadecimal(const char* digits) const {
   return value;
 }
 
+// Validates a string up to and including its closing quote. unescape() can rely on its escapes.
 void Json::pass_string() {
   ++at_;
   for (;;) {
@@ -173,6 +185,7 @@ void Json::pass_string() {
   }
 }
 
+// Returns the text itself unless it has escapes, which is rare: nothing is copied.
 std::string_view Json::string() {
   const char* const begin = at_ + 1;
   pass_string();
@@ -191,6 +204,7 @@ std::string_view Json::unescape(const char* begin, const char* end) {
     const char kind = begin[1];
     begin += 2;
     if (kind != 'u') {
+      // The other escapes stand for themselves: quotes, slashes and backslashes.
       constexpr std::string_view kinds = "bfnrt", characters = "\b\f\n\r\t";
       const size_t found = kinds.find(kind);
       buffer_ += found == std::string_view::npos ? kind : characters[found];
@@ -198,6 +212,7 @@ std::string_view Json::unescape(const char* begin, const char* end) {
     }
     unsigned code = hexadecimal(begin);
     begin += 4;
+    // A surrogate pair stands for one character beyond U+FFFF.
     if (code >= 0xD800 && code < 0xDC00 && end - begin >= 6 && begin[0] == '\\' && begin[1] == 'u') {
       const unsigned low = hexadecimal(begin + 2);
       if (low >= 0xDC00 && low < 0xE000) {
@@ -218,6 +233,7 @@ std::string_view Json::text(const char* what) {
 
 // --- numbers ---
 
+// The digits may overflow for long numbers, which number() then parses again.
 Json::Digits Json::pass_number() {
   Digits found;
   const auto digits = [&] {
@@ -225,6 +241,7 @@ Json::Digits Json::pass_number() {
   };
   if (*at_ == '-') ++at_;
   if (!is_digit(*at_)) syntax("expected a value");
+  // JSON allows no leading zeros.
   if (*at_ == '0') {
     if (is_digit(*++at_)) syntax("a number must not begin with 0");
   } else {
@@ -261,12 +278,14 @@ double Json::number(bool* whole) {
     // Out of range: too large is an error, too small becomes 0.
     const std::string_view text(begin, static_cast<size_t>(at_ - begin));
     const size_t exponent = text.find_first_of("eE");
+    // Only a number without an exponent that begins with 0 is below 1.
     if (exponent == text.npos ? text[text.find_first_of("0123456789")] != '0' : text[exponent + 1] != '-') syntax("a number is too large");
     value = 0;
   }
   return value;
 }
 
+// The value is parsed with 64 bits and then compared, so that the error can name the limit.
 int64_t Json::integer(const char* what) {
   next();
   const char* const begin = at_;

@@ -19,6 +19,7 @@
 namespace ndd {
 namespace {
 
+// Bytes: the header of a page, of a node, the description of a tree, and what is read of a meta page.
 constexpr int64_t kHeader = 16, kNode = 8, kTree = 48, kMeta = kHeader + 24 + 2 * kTree + 16;
 constexpr uint32_t kMagic = 0xBEEFC0DE, kVersion = 1;
 constexpr uint64_t kNoPage = ~uint64_t{0};
@@ -62,6 +63,8 @@ class Tree {
   Header header_at(int64_t begin) {
     const char* page = file_.at(begin, kMeta);
     if (!page) fail("the file ends within the header of the database");
+    // MDB_meta: magic and version (4 bytes each), address and size of the map (8 each), the trees of free pages and of the main database, the last
+    // page, the transaction. The size of a page stands in the first field of the first tree.
     const char *meta = page + kHeader, *tree = meta + 24 + kTree, *end = tree + kTree;
     if (!(load<uint16_t>(page + 10) & kMetaPage) || load<uint32_t>(meta) != kMagic) fail("this is not an LMDB database");
     if (load<uint32_t>(meta + 4) != kVersion) {
@@ -71,12 +74,14 @@ class Tree {
     if (page_bytes < 256 || page_bytes > 32768 || (page_bytes & (page_bytes - 1)) != 0) {
       fail("the header of the database is damaged: pages of ", page_bytes, " bytes");
     }
+    // MDB_db: padding (4), flags, depth (2 each), branch, leaf and overflow pages, entries, root (8 each).
     return {page_bytes,          load<uint16_t>(tree + 4), load<uint16_t>(tree + 6), load<uint64_t>(tree + 32), load<uint64_t>(tree + 40),
             load<uint64_t>(end), load<uint64_t>(end + 8)};
   }
 
   // Marks pages as visited. Each page may be visited only once, which bounds the walk and its memory whatever the pages contain.
   void visit(uint64_t page, uint64_t count) {
+    // Pages 0 and 1 are the headers.
     if (page < 2 || page >= pages_ || count > pages_ - page) {
       std::string text =
           "page " + std::to_string(page) + " of the database is beyond the end of the file, which has " + std::to_string(pages_) + " pages";
@@ -101,15 +106,18 @@ class Tree {
   void walk(uint64_t number, uint64_t depth) {
     visit(number, 1);
     const std::string page = read(number, bytes_);
+    // All leaves of a B+tree have the same depth, so the kind of page is known before it is read.
     const bool leaf = depth == header_.depth;
     const int kind = load<uint16_t>(page.data() + 10) & kKinds;
     if (kind != (leaf ? kLeaf : kBranch)) reject(number, "it is of kind " + std::to_string(kind));
     const int64_t lower = load<uint16_t>(page.data() + 12), upper = load<uint16_t>(page.data() + 14);
     if (lower < kHeader + 2 || lower % 2 != 0 || lower > upper || upper > bytes_) reject(number, "its table of nodes does not fit into it");
+    // The table holds the offsets of the nodes, in the order of their keys.
     for (int64_t at = kHeader; at < lower; at += 2) {
       const int64_t node = load<uint16_t>(page.data() + at);
       if (node < upper || node > bytes_ - kNode) reject(number, "a node lies outside");
       const char* const head = page.data() + node;
+      // A node: the length of its value, or a page, in two halves (2 bytes each), flags, length of the key (2 each), the key, the value.
       const uint64_t low = load<uint16_t>(head), high = load<uint16_t>(head + 2), flags = load<uint16_t>(head + 4);
       const int64_t key = load<uint16_t>(head + 6), left = bytes_ - node - kNode - key;
       if (left < 0) reject(number, "a key ends outside");

@@ -18,18 +18,21 @@ constexpr int64_t kMaxOpenFiles = 64;        // files that stay open between mea
 constexpr int64_t kMaxHeaderBytes = 1 << 16;  // NumPy itself rejects headers of more than 10,000
 constexpr int64_t kFirstRead = 128;           // bytes; the size of most headers, which NumPy pads to a multiple of 64
 
+// Reads the prefix and the dict, in one or two calls.
 NpyHeader read_npy_header(const OpenFile& file) {
   char first[kFirstRead];
   const int64_t got = file.read_some(first, 0, kFirstRead);
   const auto [prefix, length] = parse_npy_prefix(first, got);
   if (length > kMaxHeaderBytes) fail("the header of the .npy file is damaged: its length is ", length, " bytes");
   std::string text(static_cast<size_t>(length), 0);
+  // Most headers are complete after the first read; only longer ones need a second.
   const int64_t here = std::min(length, got - prefix);
   std::copy(first + prefix, first + prefix + here, text.begin());
   if (file.read_some(text.data() + here, prefix + here, length - here) < length - here) {
     fail("the header of the .npy file is damaged: it ends too early");
   }
   NpyHeader header = parse_npy_header(text);
+  // Where the elements begin.
   header.data = prefix + length;
   return header;
 }
@@ -38,6 +41,7 @@ NpyHeader read_npy_header(const OpenFile& file) {
 class NpyHeaders {
  public:
   bool find(int64_t file, NpyHeader& header) {
+    // The mutex of all kept files, which a fork takes so that the child finds the map complete.
     const std::lock_guard<ForkMutex> lock(kept_files_mutex());
     const auto found = known_.find(file);
     if (found == known_.end()) return false;
@@ -54,6 +58,7 @@ class NpyHeaders {
   std::unordered_map<int64_t, NpyHeader> known_;
 };
 
+// The phases of a ReadRequest: measure() reads headers and computes windows, allocate() places them, read() fills them.
 class NpyRequest : public ReadRequest {
  public:
   NpyRequest(std::shared_ptr<NpyHeaders> headers, FileRanges files, std::vector<NpyRoi> rois, float fill)
@@ -77,6 +82,7 @@ class NpyRequest : public ReadRequest {
              static_cast<double>(header.data) + static_cast<double>(header.volume) * static_cast<double>(header.item_bytes));
       }
       if (known_) known_->keep(file, header);
+      // Later parts are opened again by read(): a large batch must not exhaust the descriptors.
       if (part < kMaxOpenFiles) opened_[k] = std::move(opened);
     }
     windows_[k] = npy_window(header, rois_[rois_.size() == 1 ? 0 : k]);
@@ -89,12 +95,14 @@ class NpyRequest : public ReadRequest {
       const NpyHeader& header = headers_[i];
       offsets_[i] = at;
       if (failures().count(i)) continue;
+      // The first sample that did not fail defines the type of the batch.
       if (!first) first = &header;
       if (header.dtype != first->dtype || header.shape.size() != first->shape.size()) {
         fail_part(i, "the array has another type or number of dimensions than the first one of the batch");
         continue;
       }
       const int64_t volume = windows_[i].volume;
+      // A padded window can be larger than its file.
       if (volume > (std::numeric_limits<int64_t>::max() / 4 - at) / header.item_bytes) {
         fail_part(i, "too many elements");
         continue;
@@ -113,6 +121,7 @@ class NpyRequest : public ReadRequest {
 
   void read(int64_t part) override {
     const auto k = static_cast<size_t>(part);
+    // Without memory all parts have failed already.
     if (!memory_ || windows_[k].volume == 0) return;
     auto file = std::move(opened_[k]);
     if (!file) file = std::make_shared<const OpenFile>(files_.path(part));
@@ -154,6 +163,7 @@ NDD_EXPORT(release, void*, ndd_npy_start,
             const int64_t* axes, int64_t n_axes, int64_t policy, double fill)) {
   std::vector<ndd::NpyRoi> rois(static_cast<size_t>(std::max<int64_t>({1, start_rows, end_rows})));
   for (size_t i = 0; i < rois.size(); ++i) {
+    // A table with one row applies to every sample.
     const auto row = [i](const double* values, int64_t rows, int64_t columns) {
       if (rows == 0) return std::vector<double>();
       const double* begin = values + (rows == 1 ? 0 : static_cast<int64_t>(i)) * columns;

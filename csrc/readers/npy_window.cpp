@@ -16,6 +16,7 @@ namespace {
 constexpr int64_t kMaxGap = 64 << 10;
 constexpr int64_t kTile = 32;  // elements along each side
 
+// Returns the axes to which the limits refer: all, or those of the argument, counted from the end if negative.
 std::vector<int64_t> find_axes(const NpyRoi& roi, int64_t ndim) {
   std::vector<int64_t> axes;
   if (!roi.has_axes) {
@@ -31,6 +32,7 @@ std::vector<int64_t> find_axes(const NpyRoi& roi, int64_t ndim) {
   return axes;
 }
 
+// Returns limit k in elements.
 double value_of(const NpyLimit& limit, size_t k, size_t axes, int64_t extent) {
   if (limit.values.size() != 1 && limit.values.size() != axes) {
     fail("the ROI has ", limit.values.size(), " values for ", axes, " axes");
@@ -73,12 +75,14 @@ class Reading {
       : file_(file), header_(header), begin_(std::move(begin)), extent_(std::move(extent)), out_strides_(std::move(out_strides)),
         strides_(shape.size()) {
     int64_t stride = 1;
+    // C order: the last axis is contiguous. Callers reverse the axes of arrays in Fortran order.
     for (size_t k = shape.size(); k-- > 0; stride *= shape[k]) strides_[k] = stride;
   }
 
   // Reads the axes from `axis` on. `at` is the offset in the array in elements, `out` the place of the first element.
   void read(size_t axis, int64_t at, char* out) {
     const size_t ndim = extent_.size();
+    // The smallest range of the file with all elements of the window is [first, last]; `needed` of its `span` elements belong to the window.
     int64_t last = 0, needed = 1, first = 0;
     bool in_order = true;
     int64_t out_stride = 1;
@@ -90,15 +94,18 @@ class Reading {
       out_stride *= extent_[k];
     }
     const int64_t item = header_.item_bytes, span = last - first + 1;
+    // Without gaps and in the output's order: straight to the output.
     if (span == needed && in_order) {
       file_.read(out, header_.data + (at + first) * item, span * item);
       if (header_.swapped) swap_bytes(out, span, item);
+      // Few gaps: one read into scratch memory, from which the elements are copied.
     } else if ((span - needed) * item <= kMaxGap || span <= 2 * needed) {
       scratch_.resize(span * item);
       file_.read(scratch_.data(), header_.data + (at + first) * item, span * item);
       if (header_.swapped) swap_bytes(scratch_.data(), span, item);
       copy(axis, out);
     } else {
+      // Many gaps: each slice of the outermost axis decides for itself.
       for (int64_t i = 0; i < extent_[axis]; ++i) read(axis + 1, at + (begin_[axis] + i) * strides_[axis], out + i * out_strides_[axis] * item);
     }
   }
@@ -120,6 +127,7 @@ class Reading {
     std::vector<size_t> order;
     for (size_t k = axis; k < extent_.size(); ++k) order.push_back(k);
     if (order.size() > 2) {
+      // The last axis is contiguous in the file; the one with the smallest step in the output comes second to last.
       const auto smallest = std::min_element(order.begin(), order.end() - 1, [&](size_t a, size_t b) { return out_strides_[a] < out_strides_[b]; });
       std::rotate(smallest, smallest + 1, order.end() - 1);
     }
@@ -158,7 +166,9 @@ NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi) {
     const auto axis = static_cast<size_t>(axes[k]);
     const int64_t length = header.shape[axis];
     const double begin = roi.start.values.empty() ? 0.0 : value_of(roi.start, k, axes.size(), length);
+    // Limits that are missing are those of the array.
     double end = roi.end.values.empty() ? static_cast<double>(length) : value_of(roi.end, k, axes.size(), length);
+    // Added before rounding, as fractions of both may sum up to a whole element.
     if (roi.is_shape) {
       if (end < 0) fail("the shape of the ROI must not be negative");
       end += begin;
@@ -175,6 +185,7 @@ NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi) {
     window.start[axis] = first;
     window.extent[axis] = last - first;
   }
+  // Bounded as in parse_npy_header(): sizes in bytes cannot overflow.
   window.volume = 1;
   const bool empty = std::find(window.extent.begin(), window.extent.end(), 0) != window.extent.end();
   for (const int64_t extent : window.extent) {
@@ -191,6 +202,7 @@ void read_npy_window(const OpenFile& file, const NpyHeader& header, const NpyWin
   int64_t stride = 1, out_begin = 0;
   bool padded = false, inside = true;
   for (size_t k = ndim; k-- > 0; stride *= window.extent[k]) {
+    // The part of the window inside the array; the rest is padding.
     const int64_t first = std::clamp<int64_t>(window.start[k], 0, shape[k]),
                   last = std::clamp<int64_t>(window.start[k] + window.extent[k], 0, shape[k]);
     begin[k] = first;
@@ -202,6 +214,7 @@ void read_npy_window(const OpenFile& file, const NpyHeader& header, const NpyWin
   }
   if (padded) fill_with(header.dtype, fill, out, window.volume);
   if (!inside) return;
+  // The file then holds the transposed array in C order, and all that changes is where elements go in the output.
   if (header.fortran_order) {
     for (auto* axes : {&shape, &begin, &extent, &strides}) std::reverse(axes->begin(), axes->end());
   }

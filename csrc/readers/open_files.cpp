@@ -32,6 +32,7 @@ OpenFile::OpenFile(const std::string& path) {
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) system_failure(errno);
   struct stat status;
+  // Only regular files have a size and positions to read from.
   int code = fstat(descriptor_, &status) == 0 ? 0 : errno;
   if (code == 0 && S_ISDIR(status.st_mode)) code = EISDIR;
   if (code == 0 && S_ISREG(status.st_mode)) {
@@ -60,6 +61,7 @@ void OpenFile::read(char* out, int64_t begin, int64_t length) const {
   if (read_some(out, begin, length) < length) fail("the file became shorter while it was read");
 }
 
+// One preadv(); it may read less for reasons that only a single read explains.
 bool OpenFile::read_scattered(const std::vector<iovec>& places, int64_t begin) const {
   int64_t length = 0;
   for (const iovec& place : places) length += static_cast<int64_t>(place.iov_len);
@@ -79,6 +81,7 @@ OpenFilePtr OpenFiles::get(int64_t number, const std::string& path) {
   {
     std::lock_guard<ForkMutex> lock(kept_files_mutex());
     const auto at = found();
+    // Moves it to the end: the front is the least recently used one.
     if (at != files.end()) {
       std::rotate(at, at + 1, files.end());
       return files.back().second;

@@ -21,14 +21,17 @@ namespace {
 
 // Files that stay open between measuring and reading; the others are opened twice.
 constexpr int64_t kMaxOpenFiles = 64;
+// Bytes; a cache line, and enough for numbers of any type.
 constexpr int64_t kAlignment = 64;
 // Parts of a file with gaps of up to so many bytes are read by one call, together with the gaps: an image and its label in a tar archive,
 // for example. 64 pairs of 52 kB and 1 byte then take 0.29 ms of a thread instead of 0.34.
 constexpr int64_t kMaxGap = 2048;
+// Per call of preadv(); the system allows 1024.
 constexpr size_t kMaxPlaces = 64;
 
 }  // namespace
 
+// Pinned memory belongs to its tensor, pooled memory returns to the pool.
 void FreeMemory::operator()(char* data) const {
   if (pinned) return;
   pooled > 0 ? give_back_host_memory(data, pooled) : std::free(data);
@@ -104,6 +107,7 @@ void RangeRequest::measure(int64_t k) {
   Part found = part;
   part.length = 0;  // stays so if the part fails
   if (part.file < 0) return;
+  // measure_some() may have passed on the file of the part before.
   OpenFilePtr file = opened_[k] ? std::move(opened_[k]) : open(k);
   check_range(found, file->size());
   part = found;
@@ -113,6 +117,7 @@ void RangeRequest::measure(int64_t k) {
 void RangeRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
   for (int64_t k = begin; k < end; ++k) {
     const auto at = static_cast<size_t>(k);
+    // Neighbors in a container share the open file without a look-up under the lock.
     if (files_ && k > begin && ranges_.path_of[at] == ranges_.path_of[at - 1]) opened_[at] = opened_[at - 1];
     ReadRequest::measure_some(k, k + 1, reasons);
   }
@@ -121,6 +126,7 @@ void RangeRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
 void RangeRequest::allocate() {
   const int64_t n = size();
   offsets_.assign(static_cast<size_t>(n) + 1, 0);
+  // Parts are ordered by component: all images, then all labels.
   const int64_t samples = components_ > 0 ? n / components_ : n;
   int64_t at = 0;
   for (int64_t k = 0; k < n; ++k) {
@@ -133,6 +139,7 @@ void RangeRequest::allocate() {
   offsets_[n] = at;
   try {
     memory_ = allocate_memory(at);
+    // The largest part gets the blame, because it is what the user can do something about.
   } catch (const std::exception& error) {
     const auto largest =
         std::max_element(ranges_.parts.begin(), ranges_.parts.end(), [](const Part& a, const Part& b) { return a.length < b.length; });
@@ -143,6 +150,7 @@ void RangeRequest::allocate() {
   if (!files_) return;
   order_.resize(n);
   std::iota(order_.begin(), order_.end(), 0);
+  // The index breaks ties, so that the order is the same in each run.
   std::sort(order_.begin(), order_.end(), [this](int64_t a, int64_t b) {
     const Part &left = ranges_.parts[a], &right = ranges_.parts[b];
     return std::tie(left.file, left.begin, a) < std::tie(right.file, right.begin, b);
@@ -161,6 +169,7 @@ void RangeRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
       last = first + 1;
       continue;
     }
+    // Collect parts of one file that follow each other closely: [part.begin, at) is covered so far.
     int64_t at = part.begin;
     places.clear();
     for (last = first; last < end && places.size() < kMaxPlaces; ++last) {
@@ -174,6 +183,7 @@ void RangeRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
     }
     // A short read is not an error here: the parts are then read individually, which finds the one to blame.
     if (places.size() > 1 && opened_[lead] && opened_[lead]->read_scattered(places, part.begin)) continue;
+    // Alone, or after a short read.
     for (int64_t i = first; i < last; ++i) try_read(order_[i], reasons);
   }
 }

@@ -51,6 +51,7 @@ struct FileRanges {
 FileRanges file_ranges(const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
                        const int64_t* lengths, int64_t n);
 
+// The phases of a ReadRequest: measure() opens files and checks ranges, allocate() lays out the batches, read() fills them.
 class RangeRequest : public ReadRequest {
  public:
   using Part = FileRange;

@@ -17,6 +17,7 @@
 
 namespace ndd {
 
+// Parts that fail are collected and reported under the lock, by advance().
 void ReadRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
   for (int64_t part = begin; part < end; ++part) {
     try {
@@ -40,10 +41,12 @@ void ReadRequest::try_read(int64_t part, Reasons& reasons) {
   }
 }
 
+// Threads that read; one that waits for a request reads along.
 constexpr int kThreads = 2;
 // Parts that a thread takes together: few enough that all threads finish at the same time, many enough to keep lock operations rare.
 int64_t parts_per_step(int64_t size) { return std::max<int64_t>(1, size / 16); }
 
+// Works on the oldest request that has parts left. `mutex_` guards the states of all requests.
 class ReadAhead {
  public:
   // Never destroyed: its threads live as long as the process. The child of a fork has none of them and gets a new instance; requests of the
@@ -51,6 +54,7 @@ class ReadAhead {
   static ReadAhead& instance() {
     static ReadAhead* shared = [] {
       auto* created = new ReadAhead;
+      // In place of the parent's state, whose mutex another thread may have held.
       pthread_atfork(nullptr, nullptr, [] { new (&instance()) ReadAhead; });
       return created;
     }();
@@ -75,6 +79,7 @@ class ReadAhead {
     std::unique_lock<std::mutex> lock(mutex_);
     while (request->state_ != ReadRequest::finished) {
       if (std::chrono::steady_clock::now() >= end) return false;
+      // Reads along instead of sleeping: without threads (see start()) this is how a request finishes.
       if (has_work(*request)) {
         advance(*request, lock);
       } else {
@@ -86,11 +91,13 @@ class ReadAhead {
 
   void abandon(const ReadRequestPtr& request) {
     std::lock_guard<std::mutex> lock(mutex_);
+    // A thread that works for it finishes its step; the memory lives as long as that thread's pointer.
     request->abandoned_ = true;
     open_.erase(std::remove(open_.begin(), open_.end(), request), open_.end());
   }
 
  private:
+  // While a thread allocates or completes, no other one can help. An empty request has a step without parts.
   static bool has_work(const ReadRequest& request) {
     switch (request.state_) {
       case ReadRequest::measuring:
@@ -102,6 +109,7 @@ class ReadAhead {
   void work() {
     std::unique_lock<std::mutex> lock(mutex_);
     for (;;) {
+      // Finished requests leave here, and not where they finish, because the waiting thread may finish them, too.
       while (!open_.empty() && (open_.front()->abandoned_ || open_.front()->state_ == ReadRequest::finished)) open_.pop_front();
       const auto found =
           std::find_if(open_.begin(), open_.end(), [](const ReadRequestPtr& request) { return !request->abandoned_ && has_work(*request); });
@@ -126,6 +134,7 @@ class ReadAhead {
     lock.lock();
     for (const auto& [part, reason] : reasons) request.fail_part(part, reason);
     request.unfinished_ -= end - begin;
+    // Other threads still hold parts of this phase; the last one goes on.
     if (request.unfinished_ > 0 || request.state_ != state) return;
     request.state_ = state == ReadRequest::measuring ? ReadRequest::allocating : ReadRequest::completing;
     lock.unlock();

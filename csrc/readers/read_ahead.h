@@ -28,6 +28,7 @@ class ReadRequest {
  protected:
   using Reasons = std::vector<std::pair<int64_t, std::string>>;
 
+  // Called on reading threads, and by the thread that waits: measure() and read() concurrently for different parts, allocate() once between them.
   virtual void measure(int64_t part) = 0;
   virtual void allocate() = 0;
   virtual void read(int64_t part) = 0;
@@ -51,6 +52,7 @@ class ReadRequest {
 
   const int64_t size_;
   State state_ = measuring;
+  // Of the current phase: the first part that no thread has taken, and the number of parts that are not done.
   int64_t next_ = 0, unfinished_;
   bool abandoned_ = false;
   std::map<int64_t, std::string> failures_;

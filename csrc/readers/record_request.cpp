@@ -5,6 +5,7 @@
 #include "ndd/python_interface.h"
 
 #include <cstring>
+#include <limits>
 
 namespace ndd {
 
@@ -12,6 +13,7 @@ void RecordRequest::measure(int64_t sample) {
   const OpenFilePtr file = open(sample);
   auto& range = ranges_.parts[sample];
   check_range(range, file->size());
+  // Parsing reads headers only; the data of large parts stay in the file until read().
   RecordBytes record(*file, range.begin, range.length);
   parse(record, samples_[sample]);
 }
@@ -21,7 +23,11 @@ void RecordRequest::allocate() {
   for (size_t k = 0; k < outputs_.size(); ++k) {
     auto& offsets = outputs_[k].offsets;
     offsets.assign(1, 0);
-    for (const auto& parts : samples_) offsets.push_back(offsets.back() + parts[k].size());
+    // Each record fits its file, but many ranges of sparse files could still overflow the sum.
+    for (const auto& parts : samples_) {
+      if (parts[k].size() > std::numeric_limits<int64_t>::max() / 4 - offsets.back()) fail("too many bytes");
+      offsets.push_back(offsets.back() + parts[k].size());
+    }
     outputs_[k].memory = allocate_memory(offsets.back());
   }
 }

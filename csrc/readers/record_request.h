@@ -23,6 +23,7 @@ class RecordBytes {
   // Returns [begin, begin + length), which must lie within the record. Valid until the next call.
   std::string_view at(int64_t begin, int64_t length) {
     if (begin < window_begin_ || begin + length > window_begin_ + static_cast<int64_t>(window_.size())) {
+      // The window starts at the request, because records are parsed from front to back.
       window_.resize(std::min(std::max(length, kWindow), length_ - begin));
       window_begin_ = begin;
       file_.read(&window_[0], begin_ + begin, static_cast<int64_t>(window_.size()));
@@ -83,6 +84,7 @@ class RecordRequest : public ReadRequest {
 
   const std::shared_ptr<OpenFiles> files_;
   FileRanges ranges_;
+  // Parts of each sample, by output.
   std::vector<std::vector<RecordPart>> samples_;
   std::vector<Output> outputs_;
 };

@@ -17,6 +17,7 @@ RecordIOPart recordio_part(const char* header, int64_t available) {
   std::memcpy(&magic, header, 4);
   std::memcpy(&word, header + 4, 4);
   if (magic != kRecordIOMagic) fail("the magic number of a record is wrong");
+  // The upper three bits are the kind, the rest is the length.
   const RecordIOPart part{word >> 29, static_cast<int64_t>(word & ((1u << 29) - 1))};
   if (part.kind > 3) fail("a record of unknown kind ", part.kind);
   if (part.length > available - kRecordIOHeader) fail("the record has ", part.length, " bytes, but the file ends earlier");
@@ -37,6 +38,7 @@ Scan scan_recordio(const std::string& path) {
       if (open != (part.kind == 2 || part.kind == 3)) fail("the parts of a record are not in order");
       if (!open) first = at;
       open = part.kind == 1 || part.kind == 2;
+      // The last record of a file may lack its padding.
       at = std::min(at + kRecordIOHeader + (part.length + 3) / 4 * 4, file.size());
       if (!open) {
         scan.begins.push_back(first);
@@ -47,6 +49,7 @@ Scan scan_recordio(const std::string& path) {
     } catch (const std::exception& error) {
       // The records before the damage can still be read.
       if (scan.begins.empty()) throw;
+      // A record that is damaged in a later part is damaged from its first one on.
       scan.damaged = open ? first : at;
       scan.reason = error.what();
       break;

@@ -24,6 +24,7 @@ class ImageRecordRequest : public RecordRequest {
     if (static_cast<int64_t>(header.size()) < kImageHeader) fail("the record has no room for the header of an image");
     uint32_t labels;
     std::memcpy(&labels, header.data(), 4);
+    // A flag of zero: the only label is in the header; otherwise the flag counts labels behind it.
     std::string values = labels > 0 ? content.take(record, int64_t{4} * labels) : header.substr(4, 4);
     if (labels > 0 && values.size() < size_t{4} * labels) fail("the record has no room for ", labels, " labels");
     parts[1].add(std::move(values));
@@ -59,6 +60,7 @@ class ImageRecordRequest : public RecordRequest {
     for (int64_t at = 0;;) {
       const int64_t available = record.length() - at;
       const RecordIOPart part = recordio_part(record.at(at, std::min(available, kRecordIOHeader)).data(), available);
+      // The first part, and only that, is a whole record (0) or the first of several (1).
       if ((at == 0) != (part.kind < 2)) fail("the parts of a record are not in order");
       // The magic number at which the data was split.
       if (at > 0) content.add(std::string(reinterpret_cast<const char*>(&kRecordIOMagic), 4));

@@ -13,6 +13,7 @@ using ndd::Scan;
 
 namespace {
 
+// By the number of ndd_scan.
 const char* const kContainers[] = {"a TFRecord file", "a RecordIO file", "a tar archive", "an LMDB database", "a TFRecord file"};
 
 // Returns the kind of a file by its beginning; empty if it is unknown or cannot be read, in which case the error of the scan remains. Pipes
@@ -53,6 +54,7 @@ NDD_EXPORT(release, void*, ndd_scan, (int kind, const char* path)) {
   }
 }
 
+// The fields of a Scan.
 NDD_EXPORT(keep, int64_t, ndd_scan_size, (void* scan)) { return static_cast<int64_t>(static_cast<Scan*>(scan)->begins.size()); }
 NDD_EXPORT(keep, const char*, ndd_scan_error, (void* scan)) { return static_cast<Scan*>(scan)->error.c_str(); }
 NDD_EXPORT(keep, const char*, ndd_scan_reason, (void* scan)) { return static_cast<Scan*>(scan)->reason.c_str(); }

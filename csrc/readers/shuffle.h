@@ -11,6 +11,7 @@ namespace ndd {
 
 // A random number in [0, n): 64 random bits, scaled by the high half of a 128-bit product.
 inline int64_t draw_below(Philox& random, int64_t n) {
+  // Two statements, because the order of evaluation of operands is not defined.
   const uint64_t high = random.next(), low = random.next();
   return static_cast<int64_t>((static_cast<unsigned __int128>(high << 32 | low) * static_cast<uint64_t>(n)) >> 64);
 }

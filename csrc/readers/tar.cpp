@@ -14,6 +14,7 @@ constexpr int64_t kBlock = 512;
 // Long names and pax headers have a few hundred bytes; a damaged size must not cause gigabytes to be read.
 constexpr int64_t kMaxTextBytes = 1 << 20;
 
+// Fields of text end at a zero byte or at their full length.
 std::string_view text_of(const char* field, size_t bytes) { return {field, strnlen(field, bytes)}; }
 
 // Parses an octal number, or one in base 256 if its first bit is set.
@@ -22,6 +23,7 @@ int64_t number_of(const char* field, size_t bytes) {
   if (digits[0] & 0x80) {
     int64_t value = digits[0] & 0x3f;
     for (size_t k = 1; k < bytes; ++k) {
+      // Before the shift by 8 bits could reach the sign.
       if (value >> 54) fail("a size that is out of range");
       value = value << 8 | digits[k];
     }
@@ -29,6 +31,7 @@ int64_t number_of(const char* field, size_t bytes) {
   }
   int64_t value = 0;
   size_t k = 0;
+  // Some writers pad numbers with blanks in front; a blank or a zero byte ends them.
   while (k < bytes && digits[k] == ' ') ++k;
   for (; k < bytes && digits[k] != ' ' && digits[k] != 0; ++k) {
     if (digits[k] < '0' || digits[k] > '7') fail("a number that is not octal");
@@ -81,11 +84,14 @@ Scan scan_tar(const std::string& path) {
     while (at < file.size()) {
       const char* header = file.at(at, kBlock);
       if (!header) fail("the archive ends within a header");
+      // Blocks of zeros end an archive.
       if (std::string_view(header, kBlock).find_first_not_of('\0') == std::string_view::npos) break;
       if (!checksum_fits(header)) fail("the checksum of a tar header is wrong");
+      // The header of ustar: name (0, 100 bytes), size (124, 12), checksum (148, 8), type (156), magic (257), prefix of the name (345, 155).
       const char type = header[156];
       int64_t size = number_of(header + 124, 12);
       if (size < 0 || size > file.size()) fail("a file of ", size, " bytes, but the archive ends earlier");
+      // 'L' (GNU) and 'x' (pax) describe the next entry; 'K', a long link, and 'g', global pax settings, do not matter.
       if (type == 'L' || type == 'x') {
         const char* text = size <= kMaxTextBytes ? file.at(at + kBlock, size) : nullptr;
         if (!text) fail("the archive ends within a long name");
@@ -105,6 +111,7 @@ Scan scan_tar(const std::string& path) {
         if (long_size >= 0) size = long_size;
         long_name.clear();
         long_size = -1;
+        // Regular files, also with the types of old archives (0) and of contiguous files (7). A name that ends with a slash is a directory.
         const bool has_data = type == '0' || type == '\0' || type == '7';
         if (has_data && (name.empty() || name.back() != '/')) {
           scan.names.push_back(std::move(name));

@@ -51,6 +51,7 @@ class ExampleRequest : public RecordRequest {
 
 }  // namespace
 
+// CRC-32C (Castagnoli), reflected. The mask, a rotation and a constant, is TFRecord's own: the CRC of data that contain a CRC would be weak.
 uint32_t masked_crc32c(const char* data, int64_t bytes) {
   static const std::array<uint32_t, 256> table = [] {
     std::array<uint32_t, 256> entries{};
@@ -80,6 +81,7 @@ Scan scan_tfrecords(const std::string& path, bool checked) {
       scan.lengths.push_back(length);
       at += length;
     } catch (const std::exception& error) {
+      // The records before the damage can still be read.
       if (at == 0) throw;
       scan.damaged = at;
       scan.reason = error.what();

@@ -28,6 +28,7 @@ void with_file(const std::string& op, const Samples& paths, int64_t i, F work) {
   }
 }
 
+// Called when the output is allocated; read_files() on the CPU stream later checks that the size is the same.
 void file_sizes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
   const Samples paths(input, input_shapes);
   auto* sizes = static_cast<int64_t*>(out.data_ptr());

@@ -19,6 +19,7 @@
 namespace ndd::stress {
 namespace {
 
+// A pool with the number of threads that work for it at the moment, which must never exceed its limit.
 struct CountedPool {
   explicit CountedPool(int threads) : pool(std::make_shared<Pool>(threads)) {}
 
@@ -29,6 +30,7 @@ struct CountedPool {
 struct Value;
 using ValuePtr = std::shared_ptr<Value>;
 
+// One of the values that an operation reads, and which of its samples: a number, or one of the marks of Dependency.
 struct Read {
   ValuePtr value;
   int64_t sample;
@@ -51,6 +53,8 @@ struct Value {
   int64_t chunks() const { return (samples + grain - 1) / grain; }
 };
 
+// What sample i of operation `id` must be: a hash of all that it reads. If a sample is computed too early, from other numbers or for another
+// operation, the hash is another one. `numbers` picks the expected or the computed ones of the values that are read.
 uint64_t value_of(uint64_t id, int64_t i, const std::vector<Read>& reads, std::vector<uint64_t> Value::* numbers) {
   uint64_t sum = mixed(id * 1000 + i);
   for (const Read& read : reads) {
@@ -68,6 +72,7 @@ bool any_fails(const Value& source, int64_t first, int64_t last) {  // both samp
   return std::any_of(source.fails.begin() + first / source.grain, source.fails.begin() + last / source.grain + 1, [](char fails) { return fails; });
 }
 
+// Whether a chunk fails because something that it reads failed: then its work must not run.
 bool inherits(const Value& value, int64_t chunk) {
   return std::any_of(value.reads.begin(), value.reads.end(), [&](const Read& read) {
     const Value& source = *read.value;
@@ -80,11 +85,13 @@ bool inherits(const Value& value, int64_t chunk) {
 
 class Check {
  public:
+  // Pools of all kinds: as large as the scheduler, without threads of their own, of one and of two, and larger than the scheduler.
   Check(int threads, uint64_t seed) : scheduler_(threads), seed_(seed) {
     for (const int limit : {threads, 0, 1, 2, 0, threads + 1}) pools_.push_back(std::make_unique<CountedPool>(limit));
     scheduler_.set_default_pool(pools_[0]->pool);
   }
 
+  // Several callers, as Python threads would be, and two threads that serve external operations.
   void run(double length) {
     end_ = Clock::now() + seconds(length);
     const int callers = 2 + static_cast<int>(seed_ % 4);
@@ -97,6 +104,7 @@ class Check {
       scheduler_.stop();
     }
     for (int k = 0; k < callers; ++k) threads[k].join();
+    // The outside threads end when nothing can be queued any more and their queue is empty.
     no_more_ = true;
     for (size_t k = callers; k < threads.size(); ++k) threads[k].join();
     if (seed_ % 2 == 0) scheduler_.stop();
@@ -108,6 +116,7 @@ class Check {
   std::string state() { return "seed " + std::to_string(seed_) + ": " + scheduler_.state(); }
 
  private:
+  // Runs programs one after the other. The latest values stay alive across programs and are finished at the end.
   void caller(int number) {
     Random random(seed_ * 1000 + number);
     std::deque<ValuePtr> kept;
@@ -119,8 +128,10 @@ class Check {
     for (const ValuePtr& value : kept) finish(value);
   }
 
+  // Creates operations that read each other, other callers' values or nothing; submits, releases, waits and interrupts at random.
   void program(Random& random, std::deque<ValuePtr>& kept) {
     std::vector<ValuePtr> values;
+    // A chain of calls on batches of one size, as pipelines make it, or a mixture.
     const bool chain = random.chance(40);
     const int64_t length = random.below(chain ? 40 : 12) + 1;
     const int64_t samples = std::array<int64_t, 8>{0, 1, 1, 2, 3, 7, 16, 40}[random.below(8)], grain = random.below(3) + 1;
@@ -136,6 +147,7 @@ class Check {
         value->reads.push_back(read(random, *value, chain ? values.back() : values[random.below(values.size())]));
       }
       const size_t own = value->reads.size();
+      // Also a value of another caller.
       if (random.chance(20)) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!published_.empty()) value->reads.push_back(read(random, *value, published_[random.below(published_.size())]));
@@ -156,11 +168,13 @@ class Check {
     if (random.chance(60)) finish(values[random.below(values.size())]);
     if (random.chance(10)) std::this_thread::sleep_for(std::chrono::microseconds(random.below(400)));
     kept.insert(kept.end(), values.begin(), values.end());
+    // Only so many: memory must not grow with the length of the test.
     for (; kept.size() > 60; kept.pop_front()) {
       finish(kept.front());
       kept.front()->reads.clear();  // otherwise the very first operation would be kept alive
     }
     scheduler_.free_finished();
+    // Statistics may be read at any time.
     if (random.chance(5)) {
       scheduler_.worked();
       scheduler_.spans();
@@ -168,6 +182,7 @@ class Check {
     if (random.chance(1)) scheduler_.drain();  // as a fork does
   }
 
+  // Lets other callers read a value. What may be dropped is never published: its owner decides when it ends.
   void publish(Random& random, const std::vector<ValuePtr>& values) {
     const ValuePtr& value = values[random.below(values.size())];
     if (value->operation->droppable || random.chance(50)) return;
@@ -204,11 +219,13 @@ class Check {
     for (const auto& [source, sample] : value->reads) reads.push_back({source->operation, sample});
     for (size_t k = 0; k < own && !operation->external; ++k) {
       const auto& [source, sample] = value->reads[k];
+      // The operation can compute the value itself if the scheduler still has its formula.
       const bool can = sample == Dependency::same_sample && scheduler_.formula(*source->operation, reads);
       if (can && random.chance(70)) computed.push_back(source.get());
     }
     const auto computes = std::make_shared<std::vector<Read>>();
     if (!operation->external) {
+      // connect() decides what is fused, so the work waits until `computes` is known.
       operation->work = [value, computes, id = operation->id, pace = random.below(4)](int64_t i) {
         while (!value->complete) std::this_thread::yield();
         compute(*value, *computes, id, i, pace);
@@ -229,6 +246,7 @@ class Check {
     value->computed.assign(value->samples, 0);
     value->runs = std::vector<std::atomic<int>>(value->samples);
     for (int64_t c = 0; c < value->chunks(); ++c) {
+      // A chunk fails if a sample of it throws, or if one that it reads has failed.
       const auto begin = value->throws.begin() + c * value->grain, end = value->throws.begin() + std::min(value->samples, (c + 1) * value->grain);
       value->inherits.push_back(inherits(*value, c));
       value->fails.push_back(value->inherits[c] || std::find(begin, end, 1) != end);
@@ -242,10 +260,12 @@ class Check {
       return;
     }
     value->complete = true;
+    // Otherwise it is queued by whoever waits for it, or for what reads it.
     if (random.chance(60)) scheduler_.submit(operation);
     else if (random.chance(50)) scheduler_.submit_later(operation);
   }
 
+  // The work for a sample. Some take no time, some a few microseconds, and some sleep, which lets other threads overtake.
   static void compute(Value& value, const std::vector<Read>& reads, uint64_t id, int64_t i, int64_t pace) {
     ++progress;
     CountedPool& pool = *value.pool;
@@ -287,10 +307,12 @@ class Check {
         const Failure failure{Error::Value, "on purpose", value->operation->id};
         scheduler_.report(value->operation, i, 1, value->throws[i], value->throws[i] ? &failure : nullptr, std::chrono::nanoseconds(1));
       }
+      // What failed before is passed on without a failure of its own.
       if (failed) scheduler_.report(value->operation, 0, value->samples, true, nullptr, std::chrono::nanoseconds(1));
     }
   }
 
+  // Work that the caller does immediately if a thread of the pool is free; otherwise nothing happens.
   void run_now(Random& random) {
     CountedPool& pool = *pools_[random.below(pools_.size())];
     const int64_t samples = random.below(5), failing = random.chance(40) ? random.below(5) : samples;
@@ -314,6 +336,7 @@ class Check {
     if (failed != (done && failing < samples ? std::to_string(failing) : "")) give_up("run_now: not the error of the first sample that fails");
   }
 
+  // Work whose samples are handed out to a few parts, as for loops within a sample.
   void shared(Random& random) {
     CountedPool& pool = *pools_[random.below(pools_.size())];
     const int64_t samples = random.below(40) + 1, parts = random.below(4) + 1, failing = random.chance(40) ? random.below(samples) : samples;
@@ -343,10 +366,12 @@ class Check {
     scheduler_.wait(value.operation, Clock::now() + std::chrono::microseconds(random.below(300)));
   }
 
+  // Waits for a value and compares all that is known of it: each sample once, in order, with the expected hash, and errors where they belong.
   void finish(const ValuePtr& finished) {
     Value& value = *finished;
     if (!scheduler_.wait(value.operation) || !scheduler_.done(value.operation)) give_up("a wait without a limit ended too early");
     ++progress;
+    // A formula that nothing else needed may never run once its value is released.
     const bool dropped = value.released && value.operation->failures.empty() &&
                          std::all_of(value.runs.begin(), value.runs.end(), [](const std::atomic<int>& runs) { return runs == 0; });
     for (int64_t c = 0; c < value.chunks() && !dropped; ++c) {
@@ -355,6 +380,7 @@ class Check {
       for (int64_t i = c * value.grain; i < std::min(value.samples, (c + 1) * value.grain); ++i) {
         if (value.runs[i] != (failed ? 0 : 1)) give_up("a sample is computed never or twice");
         if (value.runs[i] == 1 && value.computed[i] != value.expected[i]) give_up("a sample is computed before what it reads");
+        // The samples behind one that throws are not computed, within a chunk.
         failed = (failed || value.throws[i]) && !value.operation->external;
       }
     }

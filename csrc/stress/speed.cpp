@@ -15,6 +15,7 @@
 namespace ndd::stress {
 namespace {
 
+// Of a batch: each is one chunk.
 constexpr int64_t kSamples = 256;
 // The number of batches issued ahead of the one being waited for.
 constexpr size_t kAhead = 16;
@@ -43,6 +44,7 @@ OperationPtr make(Scheduler& scheduler, const PoolPtr& pool, int64_t samples, Op
 
 }  // namespace
 
+// Keeps a queue of batches, each a chain of `links` operations, and counts chunks once caches and threads are warm.
 void speed(int threads, int links, double length, const std::vector<double>& microseconds) {
   Scheduler scheduler(threads);
   const auto pool = std::make_shared<Pool>(threads);
@@ -71,6 +73,7 @@ void speed(int threads, int links, double length, const std::vector<double>& mic
       ++progress;
     }
   };
+  // Not counted: the first batches are slower.
   run(begin + seconds(length / 5));
   chunks = 0;
   before = in_work;
@@ -85,6 +88,7 @@ void speed(int threads, int links, double length, const std::vector<double>& mic
   scheduler.stop();
 }
 
+// The time from a call until a sleeping thread begins with it, and the time that queueing a chain of three operations takes; medians.
 void waking(double length) {
   Scheduler scheduler(1);
   const auto pool = std::make_shared<Pool>(1);

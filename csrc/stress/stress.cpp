@@ -33,6 +33,7 @@ void give_up(std::string_view what) {
 
 namespace {
 
+// Looks at `progress` from a thread of its own.
 void watch(double limit) {
   std::thread([limit] {
     uint64_t seen = ~0ull;
@@ -55,6 +56,7 @@ const char* kUsage =
     "stress wake --seconds S: how long it takes to wake a thread\n"
     "  --watchdog S: gives up when nothing happens for so long\n";
 
+// Numbers separated by commas.
 std::vector<double> numbers(const std::string& text) {
   std::vector<double> found;
   for (size_t at = 0; at < text.size(); at = text.find(',', at) == std::string::npos ? text.size() : text.find(',', at) + 1) {
@@ -67,6 +69,7 @@ int run(int count, char** arguments) {
   std::map<std::string, std::string> options{{"--threads", "2"}, {"--seed", "1"},      {"--seconds", "1"},     {"--runs", "1"},
                                              {"--links", "1"},   {"--watchdog", "30"}, {"--microseconds", "0"}};
   const std::string mode = count > 1 ? arguments[1] : "";
+  // Options come in pairs behind the mode.
   bool wrong = count % 2 != 0;
   for (int k = 2; k + 1 < count; k += 2) {
     wrong = wrong || options.count(arguments[k]) == 0;

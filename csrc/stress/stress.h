@@ -24,6 +24,7 @@ inline uint64_t mixed(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+// Reproducible on every platform, unlike the distributions of the standard library.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(mixed(seed)) {}

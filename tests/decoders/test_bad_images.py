@@ -45,7 +45,8 @@ BAD = {
     "truncated PNM": encoded("PPM")[:-500],
     "truncated WebP": encoded("WEBP")[:-60],
     "truncated JPEG 2000": encoded("JPEG2000")[:150],
-    "GIF": encoded("GIF"),
+    "truncated GIF": encoded("GIF")[:-60],
+    "truncated AVIF": encoded("AVIF")[:-60],
     "size that the file cannot hold": bytes(HUGE),
     "PNG chunk that the file cannot hold": encoded("PNG")[:33] + b"\xf0\x00\x00\x00IDAT" + bytes(100),
 }

@@ -333,6 +333,69 @@ def jpeg2000(file: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
+def gif(file: bytes, draw: random.Random) -> bytes:
+    """The sizes of the screen and the frames, color tables, code sizes, lengths of blocks, extensions."""
+    data = bytearray(file)
+    for _ in range(draw.choice((1, 1, 2))):
+        kind, frame = draw.randrange(6), file.find(b",", 13)
+        if kind == 0:
+            struct.pack_into("<HH", data, 6, size(draw, 16), size(draw, 16))
+        elif kind == 1:
+            data[10] = draw.getrandbits(8)
+        elif kind == 2 and 0 <= frame < len(data) - 10:
+            struct.pack_into("<4H", data, frame + 1, *(size(draw, 16) if draw.random() < 0.5 else 0 for _ in range(4)))
+        elif kind == 3 and 0 <= frame < len(data) - 12:
+            data[frame + draw.choice((9, 10, 11))] = draw.getrandbits(8)
+        elif kind == 4:
+            data[draw.randrange(13, len(data))] = draw.choice((0x21, 0x2C, 0x3B, 0, 255))
+        else:
+            at = draw.randrange(13, len(data))
+            data[at:at] = bytes(data[13:at]) * draw.choice((1, 3))
+    return bytes(data)
+
+
+def avif(file: bytes, draw: random.Random) -> bytes:
+    """Sizes and types of boxes; the size, rotation, clean aperture and associations of the primary item; sizes in the AV1 header."""
+    data = bytearray(file)
+    boxes = (
+        b"ftyp",
+        b"meta",
+        b"hdlr",
+        b"pitm",
+        b"iloc",
+        b"iinf",
+        b"iprp",
+        b"ipco",
+        b"ispe",
+        b"pixi",
+        b"av1C",
+        b"colr",
+        b"ipma",
+        b"mdat",
+        b"irot",
+        b"auxC",
+    )
+    for _ in range(draw.choice((1, 1, 2))):
+        name = draw.choice(boxes)
+        at = file.find(name)
+        if at < 4:
+            continue
+        kind = draw.randrange(6)
+        if kind == 0:
+            struct.pack_into(">I", data, at - 4, draw.choice((0, 1, 7, 8, 9, 12, len(data), 2**32 - 1, size(draw))))
+        elif kind == 1 and (ispe := file.find(b"ispe")) >= 0:
+            struct.pack_into(">II", data, ispe + 8, size(draw), size(draw))
+        elif kind == 2:
+            data[at : at + 4] = draw.choice((b"free", b"irot", b"imir", b"clap", b"moov", b"meta", b"ispe", b"grid"))
+        elif kind == 3 and (sequence := file.find(b"av1C")) >= 0:
+            data[min(len(data) - 1, sequence + 4 + draw.randrange(20))] = draw.getrandbits(8)
+        elif kind == 4 and (samples := file.find(b"mdat")) >= 0:
+            data[min(len(data) - 1, samples + 4 + draw.randrange(24))] = draw.getrandbits(8)
+        else:
+            data[min(len(data) - 1, at + 4 + draw.randrange(24))] = draw.choice((*SMALL, 0x80, 0x81))
+    return bytes(data)
+
+
 CONTRADICTORY: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "jpeg": jpeg,
     "png": png,
@@ -341,4 +404,6 @@ CONTRADICTORY: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "pnm": pnm,
     "webp": webp,
     "jpeg2000": jpeg2000,
+    "gif": gif,
+    "avif": avif,
 }

@@ -14,7 +14,7 @@ from PIL import Image
 sys.path.append(str(Path(__file__).parents[1] / "helpers"))  # for the TIFF files of the tests
 from _tiff_files import LONG, RATIONAL, SHORT, Layout, encode_chroma_blocks, write_tiff
 
-FORMATS = ("jpeg", "png", "tiff", "bmp", "pnm", "webp", "jpeg2000")
+FORMATS = ("jpeg", "png", "tiff", "bmp", "pnm", "webp", "jpeg2000", "gif", "avif")
 ENDINGS = {
     "jpeg": (".jpg", ".jpeg"),
     "png": (".png",),
@@ -23,6 +23,8 @@ ENDINGS = {
     "pnm": (".ppm", ".pgm", ".pbm", ".pnm"),
     "webp": (".webp",),
     "jpeg2000": (".jp2", ".j2k"),
+    "gif": (".gif",),
+    "avif": (".avif",),
 }
 REAL_FILES = 8  # per format, the smallest ones
 LARGEST = 350_000
@@ -222,6 +224,12 @@ def made(name: str) -> list[bytes]:
             kinds = ({}, {"lossless": True}, {"mode": "RGBA"}, {"mode": "RGBA", "lossless": True}, {"exif": exif()})
             blank = bytes.fromhex("524946461400000057454250 5650384c080000002f37c00900888808")
             return [*(pillow("WEBP", **kind) for kind in kinds), frames("WEBP"), blank]
+        case "gif":
+            kinds = ({}, {"interlace": 0}, {"mode": "L"}, {"mode": "P", "transparency": 3})
+            return [*(pillow("GIF", **kind) for kind in kinds), frames("GIF")]
+        case "avif":
+            kinds = ({}, {"mode": "RGBA"}, {"mode": "L"}, {"exif": exif()}, {"subsampling": "4:4:4", "quality": 90})
+            return [*(pillow("AVIF", **kind) for kind in kinds), frames("AVIF")]
         case _:
             return [
                 *(pillow("JPEG2000", mode) for mode in ("RGB", "L", "RGBA")),

@@ -197,6 +197,14 @@ def test_benchmark_of_mixing(tmp_path: Path) -> None:
     assert report["results"]["torch_ndd"]["samples_per_second"] > 0
 
 
+@pytest.mark.slow
+def test_benchmark_of_serving(tmp_path: Path) -> None:
+    figures = bench("serving", "--images", "4", "--rounds", "1", "--json", str(tmp_path / "serving.json"))
+    assert set(figures["results"]) == {"torch_ndd", "torchvision, Pillow", "torchvision, tensors"}
+    assert not figures["failed"]
+    assert all(row["ms_p99"] >= row["ms_p50"] > 0 for row in figures["results"].values())
+
+
 def test_bytes_of_caches(tmp_path: Path) -> None:
     caches = [("32K", "Data", "3"), ("32K", "Instruction", "3"), ("1024K", "Unified", "3"), ("32M", "Unified", "0-3,8-11")]
     for k, (size, kind, sharing) in enumerate(caches):

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
+import os
 import pickle
+import struct
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -234,3 +237,22 @@ def test_zeros_behind_the_records(tmp_path: Path) -> None:
     reader = ndd.readers.TFRecord(2, path=path, features={"label": tf.FixedLenFeature([1], tf.int64, -1)}, on_error="skip")
     assert [int(value) for batch in reader for value in batch["label"].torch()] == [0, 1, 2]
     assert [error.reason for error in reader.errors] == ["there are zeros where a record should begin"]
+
+
+def test_sizes_of_sparse_records_cannot_overflow() -> None:
+    length = 1 << 62  # four of them make 2**64, which wraps around to 0
+    head = b""
+    for prefix in (b"\x0a", b"\x0a", b"\x12", b"\x0a", b"\x0a"):  # from the inside out: string, list, feature, entry, features
+        name = b"\x0a\x01s" if prefix == b"\x12" else b""
+        head = name + prefix + varint(length + len(head)) + head
+    size = length + len(head)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:  # the size of a file on a disk is more limited
+        path = Path(folder) / "a.tfrecord"
+        path.write_bytes(struct.pack("<QI", size, 0) + head)
+        try:
+            os.truncate(path, 12 + size + 4)
+        except OSError:
+            pytest.skip("no file system with files of 4 EB")
+        reader = ndd.readers.TFRecord(path=path, features={"s": IMAGE}, pad_last_batch=True)
+        with pytest.raises(RuntimeError, match="too many bytes"):
+            reader(batch_size=4)

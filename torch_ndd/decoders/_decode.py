@@ -19,7 +19,7 @@ from .._core.work.cuda_work import record_event
 from .._core.work.diagnosis import note_decoding
 from ..ops._columns import rows
 from ..ops.geometry._crop_window import CropWindow
-from . import _jpeg2000, _library, _scale
+from . import _jpeg2000, _library, _scale, _torchcodec
 from ._cache import CacheArguments, reduced_shapes
 from ._exported import load_codecs
 from ._files import check_encoded, sample_name
@@ -181,7 +181,7 @@ def sizes_of(shapes: torch.Tensor) -> Batch:
 
 
 def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Failures | None = None) -> tuple[Batch, torch.Tensor, torch.Tensor]:
-    """Return the files, with JPEG 2000 decoded to the raw format, heights, widths, channels (N, 3), and the kinds of the files (N).
+    """Return the files, with JPEG 2000, GIF and AVIF decoded to the raw format, heights, widths, channels (N, 3), and the kinds of the files (N).
 
     A sample that cannot be read gets the median height, width and channels of the others.
     """
@@ -189,10 +189,9 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
     read_headers(files, options, max_pixels, failures, shapes, kinds)
     if torch.compiler.is_compiling():
         return files, shapes, kinds
-    if _scale.JPEG2000 in (numbers := kinds.tolist()):
+    if by_python := np.flatnonzero(kinds.numpy() == _scale.BY_PYTHON).tolist():
         # These files are replaced by decoded ones, whose headers the kernel reads in a second pass.
-        jpeg2000 = [k for k, kind in enumerate(numbers) if kind == _scale.JPEG2000]
-        files = _decode_jpeg2000(options, files, jpeg2000, max_pixels, failures)
+        files = _decode_by_python(options, files, by_python, max_pixels, failures)
         read_headers(files, options, max_pixels, failures, shapes, kinds)
     if failures is not None and len(shapes) and (failed := failures.samples()):
         kept = failures.kept_samples()
@@ -203,11 +202,14 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
     return files, shapes, kinds
 
 
-def _decode_jpeg2000(options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
+def _decode_by_python(options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
     encoded = [np.asarray(file) for file in files]
     for i in samples:
         try:
-            encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels, options.output_type)
+            if _torchcodec.is_decoded_here(encoded[i]):
+                encoded[i] = _torchcodec.decode_to_raw(encoded[i], max_pixels, options.adjust_orientation)
+            else:
+                encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels, options.output_type)
         except (RuntimeError, MemoryError) as error:
             if failures is None:
                 kind = MemoryError if isinstance(error, MemoryError) else RuntimeError
@@ -228,7 +230,7 @@ def read_headers(
     kinds: torch.Tensor,
     complete: bool = True,
 ) -> None:
-    """Fill tables (N, 3) with height, width and channels, and (N) with the kind of the file; JPEG 2000 leaves the others 0.
+    """Fill tables (N, 3) with height, width and channels, and (N) with the kind of the file; those that Python decodes leave the others 0.
 
     Files that are not ``complete`` may lack their pixels.
     """

@@ -9,13 +9,13 @@ The decoded samples are passed on as files in a private raw format, so that wind
 """
 
 import importlib
-import struct
 from typing import Any
 
 import numpy as np
 
 from .._core import native
 from ._jpeg2000_header import Depth, Jpeg2000Header, TooShortError, UnsupportedError, read_header
+from ._raw import check_pixels, pack_raw
 
 PACKAGE = "pylibjpeg-openjpeg"
 # Inspected releases, whose output to stderr is discarded (csrc/decoders/codecs/openjpeg_output.md).
@@ -44,9 +44,6 @@ def _patch(module: Any) -> bool:
 openjpeg = _import_openjpeg()
 patched = _patch(openjpeg)
 
-# csrc/decoders/raw_image.cpp reads it: magic, height, width, channels, bits per sample.
-_PREFIX = struct.Struct("<8s4q")
-_MAGIC = b"\x89NDDRAW\n"
 _MAX_CHANNELS = 1023
 
 # A damaged header may claim more than any file can hold; a blank 48-megapixel image has 132,000 pixels per byte.
@@ -113,10 +110,7 @@ def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str) -> np.
     if header.tiles * _BYTES_OF_A_TILE > len(header.codestream):
         raise RuntimeError(f"the header promises {header.tiles} tiles, which {len(header.codestream)} bytes cannot hold")
     channels = _channels_of(header, _decode_components(header))
-    samples = np.ascontiguousarray(channels if channels.shape[2] == 1 else _convert_colors(header, channels, output_type))
-    height, width, count = samples.shape
-    prefix = _PREFIX.pack(_MAGIC, height, width, count, 8 * samples.itemsize)
-    return np.concatenate([np.frombuffer(prefix, np.uint8), samples.reshape(-1).view(np.uint8)])
+    return pack_raw(channels if channels.shape[2] == 1 else _convert_colors(header, channels, output_type))
 
 
 def _check_pixels(header: Jpeg2000Header, max_pixels: int) -> None:
@@ -128,11 +122,7 @@ def _check_pixels(header: Jpeg2000Header, max_pixels: int) -> None:
     what = f"{shape} = {pixels}" if planes <= 4 else f"{shape}x{planes}, which count as {pixels}"
     if header.y or header.x:
         what = f"{shape} at the offset {header.y}, {header.x}, which count as {pixels}"
-    if pixels > max_pixels:
-        raise RuntimeError(
-            f"the image has {what} pixels, more than max_pixels={max_pixels}, the guard against decompression bombs; "
-            "pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS"
-        )
+    check_pixels(pixels, max_pixels, what)
     samples = (header.y + header.height) * (header.x + header.width) * planes
     native.check_memory(_LIBRARY_SAMPLE_BYTES * samples, f"{samples} samples of a JPEG 2000 image, each of {_LIBRARY_SAMPLE_BYTES} bytes in OpenJPEG")
 

@@ -50,7 +50,7 @@ def image(
     use_chunk_allocator: Hint[bool] = False,
     use_fast_idct: bool = False,
 ) -> T:
-    """Decode images: bytes of JPEG, PNG, TIFF, BMP, PNM, WebP or JPEG 2000 files to (H, W, C), layout ``HWC``.
+    """Decode images: bytes of JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000, GIF or AVIF files to (H, W, C), layout ``HWC``.
 
     The sizes come from the headers at the call; the pixels are decoded on demand, each file by one thread.
 

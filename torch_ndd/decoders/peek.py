@@ -7,11 +7,11 @@ import torch
 from .. import types
 from .._core.operators.operator import DeviceLike, T, launch
 from .._core.values.batch import Batch, new_batch
-from . import _jpeg2000
+from . import _jpeg2000, _torchcodec
 from ._decode import Options, output_type_name, read_headers
 from ._exported import load_codecs
 from ._files import check_encoded, decoder, sample_name
-from ._scale import JPEG2000
+from ._scale import BY_PYTHON
 
 _DTYPES = (torch.int32, torch.uint32, torch.int64, torch.uint64, torch.float32, torch.float64)
 _ANY_SIZE = 2**62  # no limit: nothing is allocated
@@ -64,9 +64,11 @@ def peek_image_shape(
     options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))
     read_headers(files, options, _ANY_SIZE, None, shapes, kinds, complete=False)
     if not torch.compiler.is_compiling():
-        for i in np.flatnonzero(kinds.numpy() == JPEG2000).tolist():
+        for i in np.flatnonzero(kinds.numpy() == BY_PYTHON).tolist():
             try:
-                height, width, channels = _jpeg2000.shape_of(np.asarray(files.select(i)))
+                file = np.asarray(files.select(i))
+                is_gif_or_avif = _torchcodec.is_decoded_here(file)
+                height, width, channels = _torchcodec.shape_of(file, adjust_orientation) if is_gif_or_avif else _jpeg2000.shape_of(file)
             except RuntimeError as error:
                 raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
             channels = {"GRAY": 1, "ANY_DATA": channels}.get(options.output_type, 3)

@@ -26,6 +26,7 @@ int64_t resampled_length(int64_t length, double in_rate, double out_rate) {
   return in_rate == out_rate ? length : static_cast<int64_t>(std::ceil(static_cast<double>(length) * out_rate / in_rate));
 }
 
+// Opens sample i.
 AudioFile audio_file(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), static_cast<size_t>(files.volume(i))}; }
 
 // The rates (0 for the file's own), and the beginnings and lengths in seconds of the parts to decode.
@@ -40,6 +41,7 @@ struct Part {
 
 Part part_of(const AudioFile& file, double rate, double start, double duration) {
   const auto total = static_cast<double>(resampled_length(file.frames(), file.rate(), rate));
+  // In floating point up to here: seconds may be infinite, and times the rate they exceed 64 bits. Both are at most `total`.
   const double begin = std::min(std::floor(start * rate), total), count = std::min(std::floor(duration * rate), total - begin);
   return {static_cast<int64_t>(begin), static_cast<int64_t>(count)};
 }
@@ -60,6 +62,7 @@ void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       const double start = wanted.starts(i), duration = wanted.durations(i);
       check_seconds("start", start);
       check_seconds("duration", duration);
+      // Opening reads the headers only, unless the length is unknown.
       const AudioFile file = audio_file(files, i);
       const double own = file.rate(), rate = wanted.rates(i) > 0 ? wanted.rates(i) : own;
       const Part part = part_of(file, rate, start, duration);
@@ -71,6 +74,7 @@ void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       row[1] = mix ? 1 : file.channels();
       row[2] = file.rate();
       const auto channels = static_cast<double>(file.channels()), frames = static_cast<double>(part.count);
+      // The larger one of the two buffers: the frames at the file's rate with all channels, or the result.
       const double samples = std::max(frames * own / rate * channels, frames * static_cast<double>(row[1]));
       check_sample("a sound of " + std::to_string(part.count) + " frames of " + std::to_string(file.channels()) + " channels at " +
                        std::to_string(std::llround(rate)) + " Hz has",
@@ -91,6 +95,7 @@ void downmix(const float* in, int64_t frames, int64_t channels, float* out) {
 
 // Resamples interleaved samples, the frames of the file from `origin` on. A lower rate is interpolated as well, without an anti-aliasing filter, as in
 // DALI.
+// Channel by channel, because filter_signal() takes contiguous samples of one signal with zeros on both sides.
 void resample(const SincFilter& filter, const float* in, int64_t origin, int64_t frames, int64_t channels, Part part, float* out) {
   const int64_t before = zeros_before(filter);
   std::vector<float> padded(static_cast<size_t>(before + frames + zeros_behind(filter))), output(static_cast<size_t>(part.count));
@@ -111,14 +116,17 @@ Part frames_under(const SincFilter& filter, Part part, int64_t frames) {
 
 template <class T>
 void store(const float* in, T* out, int64_t n) {
+  // From [-1, 1] to the full range of an integer type.
   constexpr float scale = std::is_integral_v<T> ? static_cast<float>(std::numeric_limits<T>::max()) : 1.0f;
   for (int64_t i = 0; i < n; ++i) out[i] = saturate<T>(in[i] * scale);
 }
 
+// Up to four steps, each only if needed: read as float, mix, resample, convert.
 template <class T>
 void decode(AudioFile& file, bool mix, double rate, double quality, Part part, T* out) {
   const int64_t channels = mix ? 1 : file.channels();
   const bool resampled = rate != static_cast<double>(file.rate());
+  // Integers straight from the file, without the rounding of floats; floats always.
   const bool direct = !resampled && (channels == file.channels()) && (std::is_same_v<T, float> || file.holds_integers());
   if (direct) return file.read(part.begin, part.count, out);
 

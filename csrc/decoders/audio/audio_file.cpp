@@ -33,6 +33,7 @@ constexpr int64_t kBlock = 8192;  // samples, so that a block fits into the firs
 
 }  // namespace
 
+// Our own decoder reads most FLAC files; a header that promises too much is left to the library, which counts the frames.
 AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size), flac_(flac::FlacFile::open(data, size)) {
   if (size == 0) fail("the file is empty");
   if (flac_ && flac_->stream().samples <= max_frames(size, flac_->stream().channels)) {
@@ -48,6 +49,7 @@ AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size
 void AudioFile::open_with_library() {
   const uint8_t* data = data_;
   const size_t size = size_;
+  // Before the library sees them: it leaks memory for headers that it rejects.
   check_vorbis_headers(data, size);
   open(view_with_length(data, size));
   if (!handle_) {
@@ -76,6 +78,7 @@ void AudioFile::open_with_library() {
 // within a stream differ by a factor of up to 20.
 int64_t AudioFile::Memory::stated_size() const { return view.is_estimated ? 20 * size + (int64_t{1} << 16) : size; }
 
+// Three parts: of the replaced beginning, of the caller's bytes, and zeros.
 void AudioFile::Memory::read(uint8_t* out, int64_t count) const {
   const auto begin = static_cast<int64_t>(view.beginning.size());
   const int64_t first = std::clamp<int64_t>(begin - position, 0, count), second = std::clamp<int64_t>(size - position - first, 0, count - first);
@@ -85,12 +88,14 @@ void AudioFile::Memory::read(uint8_t* out, int64_t count) const {
 }
 
 void AudioFile::open(AudioView view) {
+  // The callbacks of SF_VIRTUAL_IO: length, seek, read, write, tell. The library calls them on this thread only.
   static SndfileSource source{
       [](void* file) { return static_cast<Memory*>(file)->stated_size(); },
       [](int64_t offset, int whence, void* file) {
         auto& memory = *static_cast<Memory*>(file);
         const int64_t from = whence == SEEK_CUR ? memory.position : whence == SEEK_END ? memory.stated_size() : 0;
         int64_t target;
+        // Offsets come from the file. A position beyond the end is allowed: reads return zeros there.
         if (__builtin_add_overflow(from, offset, &target) || target < 0) return static_cast<int64_t>(-1);
         return memory.position = target;
       },
@@ -104,8 +109,10 @@ void AudioFile::open(AudioView view) {
       [](const void*, int64_t, void*) { return static_cast<int64_t>(0); },
       [](void* file) { return static_cast<Memory*>(file)->position; },
   };
+  // What the library prints to stderr becomes part of the error message.
   const CaptureOutput capture(messages_);
   const auto rest = static_cast<int64_t>(size_ - view.replaced), begin = static_cast<int64_t>(view.beginning.size());
+  // The object must not move after this: the library keeps the address of memory_.
   memory_ = {std::move(view), data_ + view.replaced, begin + rest, 0};
   info_ = {};
   handle_ = sndfile().open_virtual(&source, kRead, &info_, &memory_);
@@ -136,6 +143,7 @@ int64_t AudioFile::skip(int64_t frames) {
   const CaptureOutput capture(messages_);
   std::vector<int32_t> block(static_cast<size_t>(kBlock) * info_.channels);
   int64_t count = 0;
+  // Any type works for skipping.
   for (int64_t got = 1; got > 0 && count < frames; count += got) {
     got = std::max<int64_t>(sndfile().readf_int(handle_, block.data(), std::min(kBlock, frames - count)), 0);
   }
@@ -146,6 +154,7 @@ int64_t AudioFile::skip(int64_t frames) {
 void AudioFile::seek(int64_t frame) {
   const int type = info_.format & kSubtype;
   const bool is_chained = (type >= kMpeg1 && type <= kMpeg3) || type == kOpus;
+  // A second is far more than codecs need: the bit reservoir of MPEG audio spans a few frames, and Opus converges within 80 ms.
   const int64_t from = std::max<int64_t>(is_chained ? frame - info_.samplerate : frame, 0);
   if (frame == 0) return;
   bool is_there = from == 0;
@@ -166,6 +175,7 @@ AudioFile::~AudioFile() {
   sndfile().close(handle_);
 }
 
+// Without a handle the file is FLAC.
 bool AudioFile::holds_integers() const {
   if (!handle_) return true;
   const int type = info_.format & kSubtype;
@@ -177,6 +187,7 @@ void AudioFile::read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_
   seek(begin);
   const CaptureOutput capture(messages_);
   const int64_t frames = read(handle_, out, count);
+  // Fewer frames than the header promised, which sized the output.
   if (frames != count) fail_at(begin + frames);
   check_errors();
 }

@@ -30,6 +30,7 @@ AudioView wav_with_length(const uint8_t* data, size_t size) {
   // A writer that was interrupted leaves the length of the RIFF chunk at zero or at the size of its header. In a complete file an empty data chunk is
   // legitimate.
   if (little32(data + 4) > 36 && little32(data + 4) != kUnknown) return {};
+  // Chunks of RIFF: a name, a length of 4 bytes, the content padded to even.
   for (size_t at = 12; at + 8 <= size;) {
     const uint32_t length = little32(data + at + 4);
     if (has(data, size, at, "data")) {
@@ -41,11 +42,14 @@ AudioView wav_with_length(const uint8_t* data, size_t size) {
   return {};
 }
 
+// Chunks of CAF (Apple Core Audio Format): a name, a big-endian length of 8 bytes, the content. The data chunk may have the length -1, and then
+// goes up to the end of the file.
 AudioView caf_with_length(const uint8_t* data, size_t size) {
   for (size_t at = 8; at + 12 <= size;) {
     uint64_t length = 0;
     for (int k = 0; k < 8; ++k) length = length << 8 | data[at + 4 + k];
     if (has(data, size, at, "data")) return length == ~uint64_t{0} ? replace_number(data, at + 12, at + 4, size - at - 12, 8, false) : AudioView{};
+    // Also keeps the sum below from overflowing.
     if (length > size) return {};
     at += 12 + static_cast<size_t>(length);
   }
@@ -62,6 +66,7 @@ struct Frame {
   bool same_stream(const Frame& other) const { return version == other.version && layer == other.layer && rate == other.rate; }
 };
 
+// Hz of version 1, and kbit/s, by the codes in the header.
 constexpr int kRates[3] = {44100, 48000, 32000};
 constexpr int kBitrates[5][15] = {
     {0, 32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448},  // version 1, layer 1
@@ -71,18 +76,23 @@ constexpr int kBitrates[5][15] = {
     {0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160},          // layers 2 and 3
 };
 
+// The header has 4 bytes: 11 bits of sync, then version, layer, a flag of protection, bit rate, rate, padding, and channel mode among others.
 std::optional<Frame> frame_at(const uint8_t* data, size_t size, size_t at) {
   if (size < 4 || at > size - 4 || data[at] != 0xff || (data[at + 1] & 0xe0) != 0xe0) return {};
   const int version = data[at + 1] >> 3 & 3, layer = 4 - (data[at + 1] >> 1 & 3);  // version 0: 2.5, 2: 2, 3: 1
   const int bitrate = data[at + 2] >> 4, rate = data[at + 2] >> 2 & 3, padding = data[at + 2] >> 1 & 1;
+  // Reserved values, and bit rate 0 ("free"), whose frame size follows only from the next frame.
   if (version == 1 || layer == 4 || bitrate == 0 || bitrate == 15 || rate == 3) return {};
   Frame frame;
   frame.version = version == 3 ? 1 : 2;
   frame.layer = layer;
+  // Version 2 halves the rates of version 1, and 2.5 halves them again.
   frame.rate = kRates[rate] >> (version == 3 ? 0 : version == 2 ? 1 : 2);
+  // 12 x 32 subband samples in layer 1, 36 x 32 in the others, half of it in layer 3 of version 2.
   frame.samples = layer == 1 ? 384 : layer == 3 && frame.version == 2 ? 576 : 1152;
   frame.is_mono = data[at + 3] >> 6 == 3;
   const int bits = 1000 * kBitrates[frame.version == 1 ? layer - 1 : layer == 1 ? 3 : 4][bitrate];
+  // Layer 1 counts slots of 4 bytes, the others bytes; a slot of padding keeps the average rate.
   if (layer == 1) frame.size = static_cast<size_t>(12 * bits / frame.rate + padding) * 4;
   else frame.size = static_cast<size_t>((layer == 3 && frame.version == 2 ? 72 : 144) * bits / frame.rate + padding);
   return frame;
@@ -105,6 +115,7 @@ bool frames_begin(const uint8_t* data, size_t size, size_t at) {
 bool has_length(const uint8_t* data, size_t size, size_t at) {
   const Frame frame = *frame_at(data, size, at);
   if (frame.layer != 3) return false;
+  // Bytes of side information, after which the header lies: version 1 has two granules, version 2 one.
   const size_t side = frame.version == 1 ? (frame.is_mono ? 17 : 32) : (frame.is_mono ? 9 : 17);
   for (const size_t place : {at + 4 + side, at + 6 + side}) {  // the latter after a checksum
     if (has(data, size, place, "Xing") || has(data, size, place, "Info")) return true;
@@ -142,6 +153,7 @@ AudioView view_with_length(const uint8_t* data, size_t size) {
   if (size < 64) return {};
   if (has(data, size, 0, "RIFF") && has(data, size, 8, "WAVE")) return wav_with_length(data, size);
   if (has(data, size, 0, "caff")) return caf_with_length(data, size);
+  // AU: a length of zero is treated like the documented 0xffffffff. The header has 24 bytes.
   const uint8_t nothing[4] = {};
   if (has(data, size, 0, ".snd") && std::memcmp(data + 8, nothing, 4) == 0) return replace_number(data, 24, 8, kUnknown, 4, false);
   size_t at = 0;

@@ -13,6 +13,7 @@ namespace ndd {
 namespace {
 
 constexpr size_t kPageHeader = 27;
+// Flags of a page: it begins with the rest of a packet; it is the first page of its stream.
 constexpr int kContinued = 1, kFirst = 2;
 // Pages with a wrong checksum are skipped, as by libogg, but only so many: computing a checksum reads up to 65 kB, and a hostile file could
 // begin a page at every fifth byte.
@@ -36,6 +37,8 @@ uint32_t crc(uint32_t value, const uint8_t* bytes, size_t size) {
   return value;
 }
 
+// A page of Ogg (RFC 3533, 6): "OggS", version, flags, position (8 bytes), stream, number and checksum (4 each), number of segments, their lengths,
+// their contents. Offsets below are from its beginning.
 struct Page {
   const uint8_t* begin = nullptr;
   size_t header = 0, size = 0;  // bytes: the header with its segment table; the whole page
@@ -67,6 +70,7 @@ class Pages {
   bool is_page(Page& page) {
     const auto left = static_cast<size_t>(end_ - at_);
     if (memcmp(at_, "OggS", 4) != 0 || at_[4] != 0) return false;
+    // Byte 26 is the number of segments, whose lengths follow in one byte each.
     page = {at_, kPageHeader + at_[26], 0};
     if (left < page.header) return false;
     page.size = page.header;
@@ -84,10 +88,12 @@ class Pages {
   int damaged_ = 0;
 };
 
+// A header packet, put together from the segments of one or more pages.
 using Packet = std::vector<uint8_t>;
 
 bool is_header(const Packet& packet, uint8_t kind) { return packet.size() >= 7 && packet[0] == kind && memcmp(packet.data() + 1, "vorbis", 6) == 0; }
 
+// Vorbis I, 4.2.2: version, channels, rate, three bit rates, the exponents of the two block sizes, and a set bit.
 void check_identification(const Packet& packet) {
   if (packet.size() < 30 || little32(&packet[7]) != 0) reject("they are of another version");
   const int small = packet[28] & 15, large = packet[28] >> 4;
@@ -96,6 +102,7 @@ void check_identification(const Packet& packet) {
   if (!sane) reject("channels, rate or block sizes cannot be");
 }
 
+// Vorbis I, 5.2.1: the vendor, the number of comments, each with its length in 4 bytes, and a set bit.
 void check_comments(const Packet& packet) {
   size_t at = 7;
   const auto skip = [&] {
@@ -114,6 +121,7 @@ void check_comments(const Packet& packet) {
 }  // namespace
 
 void check_vorbis_headers(const uint8_t* data, size_t size) {
+  // Other files are not for this check.
   if (size < kPageHeader + 8 || memcmp(data, "OggS", 4) != 0) return;
   const size_t table = kPageHeader + data[26];
   if (size < table + 7 || memcmp(data + table, "\x01vorbis", 7) != 0) return;
@@ -142,6 +150,7 @@ void check_vorbis_headers(const uint8_t* data, size_t size) {
       content += bytes;
       open = bytes == 255;  // a packet ends with a segment of fewer bytes
       if (open) continue;
+      // The three headers have the types 1, 3 and 5.
       if (!is_header(packet, static_cast<uint8_t>(1 + 2 * packets))) reject("a header is missing");
       if (packets == 0) check_identification(packet);
       if (packets == 1) check_comments(packet);

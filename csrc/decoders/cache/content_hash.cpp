@@ -25,6 +25,7 @@ void absorb(const HashSecret& secret, const uint8_t* stripe, uint64_t (&lanes)[4
 }  // namespace
 
 ContentHash content_hash(const HashSecret& secret, const void* data, size_t size) {
+  // Of the eight secret words, 0 to 3 are mixed into the stripes and 4 to 7 start the chains. All of them finish the hash.
   const uint64_t* key = secret.words;
   uint64_t lanes[4] = {key[4], key[5], key[6], key[7]};
   const auto* bytes = static_cast<const uint8_t*>(data);
@@ -39,6 +40,7 @@ ContentHash content_hash(const HashSecret& secret, const void* data, size_t size
   const uint64_t length = fold(static_cast<uint64_t>(size) ^ key[3], key[0] | 1);
   const uint64_t low = fold(lanes[0] ^ key[0], lanes[1] ^ key[1]) ^ fold(lanes[2] ^ key[2], lanes[3] ^ key[3]) ^ length;
   const uint64_t high = fold(lanes[0] ^ key[4], lanes[2] ^ key[5]) + fold(lanes[1] ^ key[6], lanes[3] ^ key[7]) + length;
+  // The second factors are odd: a zero would erase the first ones.
   return {fold(low ^ key[6], key[1] | 1), fold(high ^ key[7], key[2] | 1)};
 }
 

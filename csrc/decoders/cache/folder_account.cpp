@@ -22,7 +22,7 @@
 namespace ndd {
 namespace {
 
-// The file `use`.
+// The file `use`: how many bytes and files the folder holds. `check` detects a record that was damaged or written in part.
 struct Record {
   char magic[8];
   int64_t bytes, files;
@@ -34,9 +34,10 @@ constexpr char kUnfinished[] = ".new-";
 constexpr size_t kNameLength = 32;  // of an image file: its hash in hexadecimal digits
 // About 0.2 s and 3 s, see try_lock().
 constexpr int kShortTries = 200, kLongTries = 3000;
+// Processes that can store at the same time; further ones only read.
 constexpr int64_t kMaxSlots = 4096;
 
-// An element of the file `users`.
+// An element of the file `users`, written by the process that holds the lock on its bytes.
 struct UserSlot {
   int64_t reserved;
   uint64_t token;
@@ -64,6 +65,7 @@ bool write_record(int file, const FolderUse& use) {
   return pwrite(file, &record, sizeof record, 0) == static_cast<ssize_t>(sizeof record);
 }
 
+// O_NOFOLLOW everywhere: a link in the folder must not lead to a file outside of it.
 int try_open(int root, const char* name) { return openat(root, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600); }
 
 int open_or_fail(int root, const char* name) {
@@ -88,6 +90,7 @@ struct flock slot_lock(int64_t slot, short type) {
   return lock;
 }
 
+// Called under the lock of the folder, which is held for every change of a slot, too.
 std::vector<UserSlot> read_slots(int file) {
   struct stat info;
   if (fstat(file, &info) != 0) return {};
@@ -117,11 +120,13 @@ std::string unfinished_name(uint64_t token, int64_t number) {
 
 bool is_unfinished(const std::string& name) { return name.compare(0, sizeof kUnfinished - 1, kUnfinished) == 0; }
 
+// Subfolders are named by the first two digits of the hash, so that no folder has millions of entries.
 void for_each_file(int root, const std::function<void(const std::string&, const std::string&, int64_t)>& visit) {
   for (int i = 0; i < 256; ++i) {
     static constexpr char kDigits[] = "0123456789abcdef";
     const std::string folder{kDigits[i >> 4], kDigits[i & 15]};
     const int number = openat(root, folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    // fdopendir() takes over the descriptor only if it succeeds.
     DIR* entries = number < 0 ? nullptr : fdopendir(number);
     if (entries == nullptr) {
       if (number >= 0) close(number);
@@ -130,6 +135,7 @@ void for_each_file(int root, const std::function<void(const std::string&, const 
     while (const dirent* entry = readdir(entries)) {
       const std::string name = entry->d_name;
       struct stat info;
+      // By name first, because a stat of every other file would take time.
       if (!is_image_name(name) && !is_unfinished(name)) continue;
       if (fstatat(number, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(info.st_mode)) continue;
       visit(folder, name, round_to_disk_blocks(info.st_size));
@@ -143,6 +149,7 @@ FolderAccount::FolderAccount(int root, uint64_t token) : root_(root), token_(tok
   try {
     users_ = open_or_fail(root, "users");
     // If another process holds the lock because it counts a large folder, this one continues without storing until it has a slot.
+    // The first user counts, because processes that ended may have left files without changing the record.
     change([&](FolderUse& use) {
       if (is_only_user() || has_reservations_of_ended_processes()) count(use);
     });
@@ -168,6 +175,8 @@ bool FolderAccount::try_lock(int tries) const {
   return false;
 }
 
+// F_OFD_GETLK describes a lock in the way, of another open file description, or sets the type to F_UNLCK. An error counts as taken, so that no
+// reservation of a running process is dropped.
 bool FolderAccount::is_taken(int64_t slot) const {
   struct flock lock = slot_lock(slot, F_WRLCK);
   return fcntl(users_, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
@@ -176,6 +185,7 @@ bool FolderAccount::is_taken(int64_t slot) const {
 bool FolderAccount::take_slot() {
   for (int64_t slot = 0; slot < kMaxSlots; ++slot) {
     const struct flock lock = slot_lock(slot, F_WRLCK);
+    // Held by a running process; the kernel drops the lock when that one ends.
     if (fcntl(users_, F_OFD_SETLK, &lock) != 0) continue;
     // The previous owner of the slot may have been killed with a reservation: its bytes are still in the total, and the record of them is overwritten
     // here, so the folder has to be counted.
@@ -191,6 +201,7 @@ bool FolderAccount::take_slot() {
   return false;
 }
 
+// Read, change and write under flock() on the record. The lock is per open file, so that another cache of this process is excluded, too.
 bool FolderAccount::change(const std::function<void(FolderUse&)>& change, Patience patience) {
   if (record_ < 0 || users_ < 0 || !try_lock(patience == Patience::long_wait ? kLongTries : kShortTries)) return false;
   bool written = false;
@@ -207,6 +218,7 @@ bool FolderAccount::change(const std::function<void(FolderUse&)>& change, Patien
   return written;
 }
 
+// Without the lock: a torn record fails its check and reads as empty, which suffices for statistics.
 FolderUse FolderAccount::read() const {
   FolderUse use{0, 0, 0};
   return read_record(record_, use) ? use : FolderUse{0, 0, 0};
@@ -254,6 +266,7 @@ void FolderAccount::count(FolderUse& use) {
   });
 }
 
+// Descriptors inherited over a fork share their locks with the parent; new ones do not.
 void FolderAccount::reopen(uint64_t token) {
   token_ = token;
   slot_ = -1;

@@ -14,6 +14,7 @@ struct FolderUse {
   int64_t reserved;  // bytes reserved by this process
 };
 
+// Not thread-safe except for read(); FolderStore calls it under its own mutex.
 class FolderAccount {
  public:
   // Opens the account of the folder `root`. `token` marks the unfinished files of this process. The first process removes the remains of
@@ -42,6 +43,7 @@ class FolderAccount {
   bool take_slot();
   bool is_taken(int64_t slot) const;
 
+  // Descriptors of the folder and of the files `use` and `users`; this process's number in `users`, -1 before its first change.
   int root_, record_ = -1, users_ = -1;
   uint64_t token_;
   int64_t slot_ = -1, reserved_ = 0;

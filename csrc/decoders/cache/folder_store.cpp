@@ -30,12 +30,14 @@ std::string hexadecimal(uint64_t value) {
   return text;
 }
 
+// The first two hexadecimal digits of the key name the subfolder, all 32 the file.
 std::string folder_of(const ContentHash& key) { return hexadecimal(key.high).substr(0, 2); }
 std::string path_of(const ContentHash& key) { return folder_of(key) + "/" + hexadecimal(key.high) + hexadecimal(key.low); }
 
 // Opens the folder and checks its owner and mode. The pixels in it are used as results, and clear() deletes files: no other user may have
 // created it or be able to write to it.
 int open_folder(const std::string& folder) {
+  // All later accesses are relative to this descriptor, so that the folder cannot be exchanged after the check.
   const int root = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   struct stat info;
   if (root < 0 && lstat(folder.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) fail("decoders.cache: ", folder, " is a symbolic link; remove it");
@@ -47,6 +49,7 @@ int open_folder(const std::string& folder) {
   fail("decoders.cache: other users may write to the folder ", folder, "; delete it, or run: chmod go-w ", folder);
 }
 
+// The content of the file `secret`.
 struct SecretFile {
   HashSecret secret;
   uint64_t check;
@@ -62,6 +65,7 @@ uint64_t check_of(const HashSecret& secret) {
 // Reads the folder's secret; the first process draws it. The complete file is linked to its name. link() fails if another process was faster, whose
 // secret the next iteration reads.
 HashSecret read_or_draw_secret(int root) {
+  // More than one round only if another process creates, or damages, the file meanwhile.
   for (int tries = 0; tries < 3; ++tries) {
     const int file = openat(root, "secret", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file >= 0) {
@@ -78,6 +82,7 @@ HashSecret read_or_draw_secret(int root) {
     const int written = openat(root, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (written < 0) fail("decoders.cache: cannot write into the cache's folder: ", strerror(errno));
     const bool whole = write(written, &drawn, sizeof drawn) == static_cast<ssize_t>(sizeof drawn);
+    // Kept because close() may change it.
     const int error = errno;
     close(written);
     if (whole) linkat(root, name.c_str(), root, "secret", 0);
@@ -107,6 +112,7 @@ class FolderStore : public ImageStore {
         remove(use, path);
       });
     }
+    // Only while an epoch is observed, so that a hit usually takes no lock.
     if (state == FileState::good && watching_) {
       std::lock_guard<std::mutex> lock(mutex_);
       used_.insert(key);
@@ -119,6 +125,7 @@ class FolderStore : public ImageStore {
     const int64_t bytes = file_bytes(shape, item_bytes);
     if (bytes > limit_) return nullptr;
     std::lock_guard<std::mutex> lock(mutex_);
+    // Another thread decodes the same image and will store it.
     if (decoding_.count(key)) return nullptr;
     if (!reserve(key, bytes)) return nullptr;
     decoding_.insert(key);
@@ -127,11 +134,13 @@ class FolderStore : public ImageStore {
 
   void clear() override {
     std::lock_guard<std::mutex> lock(mutex_);
+    // Waits longer than other changes: the user has called this function and expects an empty folder.
     const bool cleared = change(
         [&](FolderUse& use) {
           for_each_file(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
             if (!is_unfinished(name)) remove(use, folder + "/" + name);
           });
+          // Files of other processes may have been added or removed meanwhile; counting leaves a correct record.
           account_.count(use);
         },
         FolderAccount::Patience::long_wait);
@@ -171,6 +180,7 @@ class FolderStore : public ImageStore {
     ~Root() { close(number); }
   };
 
+  // Decodes into memory of its own; commit() writes the file. Its reservation ends with it.
   class FolderSlot : public Slot {
    public:
     FolderSlot(FolderStore& store, const ContentHash& key, const ImageShape& shape, int64_t item_bytes, int64_t bytes)
@@ -211,11 +221,13 @@ class FolderStore : public ImageStore {
     return true;
   }
 
+  // Reserves room for a file before the image is decoded, so that processes together never exceed the limit.
   bool reserve(const ContentHash& key, int64_t bytes) {
     const auto now = std::chrono::steady_clock::now();
     // While the folder is full, the account is read once per second only: another process may have made room.
     const bool known_full = refused_bytes_ >= 0 && bytes >= refused_bytes_ && now < refused_until_;
     bool taken = false;
+    // Smaller images make room first, then the reservations of killed processes, for which the folder is counted.
     const auto take = [&](FolderUse& use) {
       if (admission_ == Admission::largest && use.bytes + bytes > limit_) remove_smaller(use, bytes);
       if (use.bytes + bytes > limit_ && account_.has_reservations_of_ended_processes()) account_.count(use);
@@ -230,6 +242,7 @@ class FolderStore : public ImageStore {
       refused_bytes_ = bytes;
       refused_until_ = now + std::chrono::seconds(1);
     }
+    // The cache is full. Images that a whole epoch did not use make room.
     const EpochWatch::Event event = watch_.note_refusal(key);
     if (event == EpochWatch::started) {
       used_.clear();
@@ -251,6 +264,7 @@ class FolderStore : public ImageStore {
       listed_ = true;
     }
     const int64_t missing = use.bytes + bytes - limit_;
+    // First find out whether enough can be removed, and only then remove it.
     int64_t smaller = 0;
     for (auto file = by_size_.begin(); file != by_size_.end() && file->first < bytes && smaller < missing; ++file) smaller += file->first;
     if (smaller < missing) return;
@@ -264,6 +278,7 @@ class FolderStore : public ImageStore {
   void drop_unused() {
     change([&](FolderUse& use) {
       if (!account_.is_only_user()) return;
+      // Compared as paths, because files have no keys.
       std::unordered_set<std::string> paths;
       for (const ContentHash& key : used_) paths.insert(path_of(key));
       for_each_file(root_.number, [&](const std::string& folder, const std::string& name, int64_t) {
@@ -279,6 +294,7 @@ class FolderStore : public ImageStore {
   bool write(const ContentHash& key, const ImageShape& shape, int64_t item_bytes, const uint8_t* pixels, int64_t reserved) {
     const std::string path = path_of(key);
     const std::string unfinished = folder_of(key) + "/" + unfinished_name(token_, ++files_);
+    // Subfolders are created when they are needed: ENOENT means that this one does not exist yet.
     int error = write_image_file(root_.number, unfinished, secret_, key, shape, item_bytes, pixels);
     if (error == ENOENT && (mkdirat(root_.number, folder_of(key).c_str(), 0700) == 0 || errno == EEXIST)) {
       error = write_image_file(root_.number, unfinished, secret_, key, shape, item_bytes, pixels);
@@ -293,6 +309,7 @@ class FolderStore : public ImageStore {
         ++use.files;
       });
       if (changed && error == 0) return true;
+      // The lock was not available. The image is dropped as if another process had stored it.
       if (!changed) error = EEXIST;
     }
     unlinkat(root_.number, unfinished.c_str(), 0);
@@ -320,6 +337,7 @@ class FolderStore : public ImageStore {
     if (stored && listed_) by_size_.emplace(bytes, path_of(key));
     if (stored && watching_) used_.insert(key);
     if (stored) return;
+    // Owed, because the lock may not be available now; change() applies it whenever it is.
     owed_.bytes -= bytes;
     owed_.reserved -= bytes;
     change([](FolderUse&) {});

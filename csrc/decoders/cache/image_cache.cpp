@@ -37,8 +37,7 @@ class Scratch {
 // Reduces an image as the operator resize does with resize_shorter: linear, with antialiasing.
 void reduce(const uint8_t* in, const ImageShape& from, void* out, const ImageShape& to, DType dtype) {
   const auto axis = [](int64_t n, int64_t m) { return make_axis(n, m, 0, static_cast<float>(n), Filter::linear, Filter::linear, true); };
-  const Axis single = make_axis(1, 1, 0, 1, Filter::nearest, Filter::nearest, false);
-  resample_cpu({in, out, dtype, dtype, 1, from.channels, {single, axis(from.height, to.height), axis(from.width, to.width)}});
+  resample_cpu({in, out, dtype, dtype, 1, from.channels, {unchanged_axis(1), axis(from.height, to.height), axis(from.width, to.width)}});
 }
 
 bool same(const ImageShape& a, const ImageShape& b) { return a.height == b.height && a.width == b.width && a.channels == b.channels; }
@@ -69,10 +68,12 @@ ContentHash ImageCache::key(const EncodedImage& file, const DecodeOptions& optio
 ImageShape ImageCache::reduced_shape(const ImageShape& shape) const {
   const int64_t side = std::min(shape.height, shape.width);
   if (shorter_ == 0 || side <= shorter_) return shape;
+  // n * shorter / side, rounded to nearest in integers.
   const auto scaled = [&](int64_t n) { return n == side ? shorter_ : (2 * n * shorter_ + side) / (2 * side); };
   return {scaled(shape.height), scaled(shape.width), shape.channels};
 }
 
+// Decodes an image as it is kept: whole, and reduced if it is larger than `shorter_`. The file itself is decoded to memory of the thread then.
 void ImageCache::decode_whole(ImageDecoder& decoder, const EncodedImage& file, const DecodeOptions& whole, const ImageShape& shape, void* out,
                               DType dtype) const {
   const ImageShape small = reduced_shape(shape);
@@ -105,7 +106,9 @@ void ImageCache::decode_missing(ImageDecoder& decoder, const EncodedImage& file,
   const CachedPart part{options.window, shape, item};
   // The file may have been overwritten since the output was sized.
   if (!part.fits(kept)) codec_error("the encoded image changed after the call");
+  // Small images decode faster than their entry is worth; threshold_ is set by the user.
   const bool admissible = !is_raw_image(file) && bytes_of(kept, item) >= threshold_;
+  // An exception of the decoder ends the slot without commit(), which drops its memory and reservation.
   if (const auto slot = admissible ? store_->admit(key, kept, item) : nullptr) {
     decode_whole(decoder, file, whole, full, slot->data(), dtype);
     copy_part(slot->data(), kept, part, out);

@@ -18,6 +18,7 @@ constexpr int64_t kDiskBlock = 4096;
 constexpr int64_t kMaxExtent = int64_t{1} << 31;
 constexpr char kMagic[8] = {'N', 'D', 'D', 'I', 'M', 'G', '1', '\n'};
 
+// Followed by one checksum of 8 bytes for each block of pixels, then the pixels.
 struct Header {
   char magic[8];
   uint64_t key_low, key_high;
@@ -25,6 +26,7 @@ struct Header {
   uint64_t checksum;  // of the header with zero here, and of the checksums of the blocks
 };
 
+// Closes a file at the end of the scope.
 struct Descriptor {
   int number;
   explicit Descriptor(int n) : number(n) {}
@@ -35,9 +37,11 @@ struct Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
 };
 
+// Blocks of pixels with a checksum; bytes in front of the pixels.
 int64_t blocks_of(int64_t bytes) { return (bytes + kBlock - 1) / kBlock; }
 int64_t head_bytes(int64_t pixel_bytes) { return static_cast<int64_t>(sizeof(Header)) + 8 * blocks_of(pixel_bytes); }
 
+// read() and write() may process less than requested, or be interrupted by a signal.
 bool read_all(int file, void* to, int64_t bytes, int64_t from) {
   auto* at = static_cast<char*>(to);
   while (bytes > 0) {
@@ -56,6 +60,7 @@ int write_all(int file, const void* data, int64_t bytes) {
   while (bytes > 0) {
     const ssize_t put = write(file, at, static_cast<size_t>(bytes));
     if (put < 0 && errno == EINTR) continue;
+    // A write of 0 bytes sets no errno; it means that there is no room.
     if (put <= 0) return put < 0 ? errno : ENOSPC;
     at += put;
     bytes -= put;
@@ -72,6 +77,7 @@ uint64_t block_checksum(const HashSecret& secret, const ContentHash& key, int64_
   return content_hash(own, data, static_cast<size_t>(bytes)).low;
 }
 
+// Hashes `head` as if its field `checksum` were zero; `head` is unchanged afterwards.
 uint64_t head_checksum(const HashSecret& secret, std::vector<char>& head) {
   Header header;
   std::memcpy(&header, head.data(), sizeof header);
@@ -97,6 +103,7 @@ int64_t count_pixel_bytes(const Header& header) {
 // Copies those bytes of a window that lie in one block, [begin, end) of the image. Rows may cross the borders of blocks.
 void copy_from_block(const uint8_t* block, int64_t begin, int64_t end, const ImageShape& whole, const CachedPart& part, uint8_t* out) {
   const int64_t pixel = whole.channels * part.item_bytes, row = whole.width * pixel, wanted = part.window->width * pixel;
+  // The rows that intersect both the block and the window.
   const int64_t first = std::max<int64_t>(begin / row, part.window->y);
   const int64_t last = std::min((end - 1) / row, part.window->y + part.window->height - 1);
   for (int64_t y = first; y <= last; ++y) {
@@ -119,6 +126,7 @@ FileState read_image_file(int folder, const std::string& name, const HashSecret&
                           FileVersion& version) {
   const Descriptor file(openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   // O_NOFOLLOW, O_NONBLOCK: a link or a pipe in place of the file must neither be followed nor block.
+  // A link counts as damage and is removed; its own status, not its target's, identifies the version.
   const bool link = file.number < 0 && errno == ELOOP;
   if (file.number < 0 && !link) return FileState::absent;
   struct stat info;
@@ -131,6 +139,7 @@ FileState read_image_file(int folder, const std::string& name, const HashSecret&
   if (head.size() < sizeof(Header) || !read_all(file.number, head.data(), static_cast<int64_t>(head.size()), 0)) return FileState::damaged;
   Header header;
   std::memcpy(&header, head.data(), sizeof header);
+  // The size of the file must be exactly that of header, checksums and pixels: this bounds all offsets below.
   const int64_t pixels = count_pixel_bytes(header);
   const bool sane = !std::memcmp(header.magic, kMagic, sizeof kMagic) && header.key_low == key.low && header.key_high == key.high && pixels > 0 &&
                     pixels < info.st_size && head_bytes(pixels) == info.st_size - pixels;
@@ -173,6 +182,7 @@ int write_image_file(int folder, const std::string& name, const HashSecret& secr
     std::memcpy(head.data() + sizeof header + 8 * block, &sum, 8);
   }
   std::memcpy(head.data(), &header, sizeof header);
+  // Computed over the copy in `head`, whose field is still zero.
   header.checksum = head_checksum(secret, head);
   std::memcpy(head.data(), &header, sizeof header);
 
@@ -180,6 +190,7 @@ int write_image_file(int folder, const std::string& name, const HashSecret& secr
   if (file < 0) return errno;
   int error = write_all(file, head.data(), static_cast<int64_t>(head.size()));
   if (error == 0) error = write_all(file, pixels, bytes);
+  // Some file systems report a full disk only here.
   if (close(file) != 0 && error == 0) error = errno;
   return error;
 }

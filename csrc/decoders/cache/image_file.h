@@ -12,6 +12,7 @@
 
 namespace ndd {
 
+// `absent`: no such file, or it cannot be opened. `damaged`: it must be removed.
 enum class FileState { absent, damaged, other, good };
 
 // Identifies a version of a file: another file under the same name, or the same file after a change, is another version.

@@ -40,6 +40,7 @@ inline void copy_part(const uint8_t* image, const ImageShape& whole, const Cache
   const int64_t pixel = whole.channels * part.item_bytes, row = part.shape.width * pixel;
   const int64_t y = part.window ? part.window->y : 0, x = part.window ? part.window->x : 0;
   auto* to = static_cast<uint8_t*>(out);
+  // Full rows are contiguous.
   if (row == whole.width * pixel) {
     std::memcpy(to, image + y * row, static_cast<size_t>(part.shape.height * row));
     return;

@@ -25,6 +25,7 @@ int64_t round_to_pages(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPa
 class Arena {
  public:
   explicit Arena(int64_t bytes) : limit_(bytes / kPage * kPage), addresses_(2 * round_to_pages(bytes)) {
+    // MAP_NORESERVE: addresses cost nothing until pages are written.
     void* range = mmap(nullptr, static_cast<size_t>(addresses_), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) fail(Error::Memory, "decoders.cache: cannot reserve addresses for a cache of ", bytes, " bytes");
     base_ = static_cast<uint8_t*>(range);
@@ -40,6 +41,7 @@ class Arena {
     if (bytes > limit_ - used_) return nullptr;
     const auto found = by_size_.lower_bound({bytes, 0});
     if (found == by_size_.end()) return nullptr;
+    // The start of the range is taken; the rest stays free.
     const auto [length, offset] = *found;
     remove(offset, length);
     if (length > bytes) add(offset + bytes, length - bytes);
@@ -49,6 +51,7 @@ class Arena {
 
   void give_back(uint8_t* place, int64_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
+    // The pages return to the system, and the addresses can be used again.
     madvise(place, static_cast<size_t>(bytes), MADV_DONTNEED);
     used_ -= bytes;
     // Free neighbors are joined.
@@ -76,6 +79,7 @@ class Arena {
     return used_;
   }
   int64_t limit() const { return limit_; }
+  // Held across a fork, so that the child finds the maps complete.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
@@ -93,6 +97,7 @@ class Arena {
   uint8_t* base_ = nullptr;
   std::mutex mutex_;
   int64_t used_ = 0;
+  // The same ranges in two orders: to find neighbors, and to find the best fit.
   std::map<int64_t, int64_t> by_offset_;           // free ranges: offset, length
   std::set<std::pair<int64_t, int64_t>> by_size_;  // length, offset
 };
@@ -128,12 +133,14 @@ class MemoryStore : public ImageStore {
       image = found->second;
       image->used = state.clock;
     }
+    // Copied outside of the lock: the shared pointer keeps the image while others may drop it from the cache.
     if (image->item_bytes != part.item_bytes || !part.fits(image->shape)) return false;
     copy_part(image->data, image->shape, part, out);
     return true;
   }
 
   std::unique_ptr<Slot> admit(const ContentHash& key, const ImageShape& shape, int64_t item_bytes) override {
+    // Whole pages count, as they do for the system.
     const int64_t bytes = round_to_pages(bytes_of(shape, item_bytes));
     State& state = state_;
     std::lock_guard<std::mutex> lock(state.mutex);
@@ -142,6 +149,7 @@ class MemoryStore : public ImageStore {
     if (place == nullptr && admission_ == Admission::largest) place = replace_smaller(state, bytes);
     if (place == nullptr) {
       const EpochWatch::Event event = state.watch.note_refusal(key);
+      // Images whose latest use is older than this look-up were not used in the observed epoch.
       if (event == EpochWatch::started) state.watch_began = state.clock;
       if (event == EpochWatch::ended) {
         drop_unused(state, state.watch_began);
@@ -174,6 +182,7 @@ class MemoryStore : public ImageStore {
     state_.arena->lock();
   }
   void after_fork(bool child) override {
+    // The threads that were decoding do not exist in the child.
     if (child) state_.decoding.clear();
     state_.arena->unlock();
     state_.mutex.unlock();
@@ -186,13 +195,16 @@ class MemoryStore : public ImageStore {
     std::mutex mutex;
     std::shared_ptr<Arena> arena;
     std::unordered_map<ContentHash, std::shared_ptr<Image>, HashOfContentHash> images;
+    // Bytes and key of each image, for Admission::largest.
     std::set<std::pair<int64_t, ContentHash>> by_size;
+    // Keys of images that have a slot, so that two threads never decode the same image into the cache.
     std::unordered_set<ContentHash, HashOfContentHash> decoding;
     EpochWatch watch;
     uint64_t clock = 0, watch_began = 0;
     int64_t stored = 0, evicted = 0;
   };
 
+  // The memory of an image that is being decoded. Without commit() it is given back.
   class MemorySlot : public Slot {
    public:
     MemorySlot(MemoryStore& store, const ContentHash& key, std::shared_ptr<Image> image)
@@ -216,6 +228,7 @@ class MemoryStore : public ImageStore {
     std::shared_ptr<Image> image_;
   };
 
+  // The memory is given back when the last reader has copied the image.
   static void drop(State& state, const ContentHash& key) {
     const auto found = state.images.find(key);
     state.by_size.erase({found->second->bytes, key});
@@ -238,6 +251,7 @@ class MemoryStore : public ImageStore {
     return state.arena->take(bytes);  // null while another thread still copies a dropped image
   }
 
+  // Not used since this time.
   static void drop_unused(State& state, uint64_t since) {
     for (auto entry = state.images.begin(); entry != state.images.end();) {
       if (entry->second->used < since) {

@@ -31,6 +31,7 @@ void for_stores(F visit) {
   for (auto& [number, cache] : registry().caches) visit(cache->store());
 }
 
+// What decoders did for one owner, which a loader shows as its statistics.
 struct Totals {
   int64_t images = 0, values = 0, cached = 0;
 };
@@ -90,6 +91,7 @@ NDD_EXPORT(release, void*, ndd_cache_make,
     auto cache = std::make_shared<ImageCache>(std::move(store), threshold, shorter, version);
     std::lock_guard<std::mutex> lock(registry().mutex);
     registry().caches.emplace(++registry().last, std::move(cache));
+    // The handle is memory that holds the number, because Python frees handles through a function that takes a pointer.
     return new int64_t(registry().last);
   } catch (const std::exception& error) {
     answer = error.what();

@@ -15,11 +15,13 @@
 namespace ndd {
 namespace {
 
+// Where the output of this thread goes; null: to the real stderr.
 thread_local std::string* captured = nullptr;
 
 // Bytes per image. A damaged TIFF can print a line for each strip; the first few name the problem.
 constexpr size_t kMaxCaptured = 1000;
 
+// What write callbacks return: the number of bytes that were taken.
 size_t capture_or_print(const char* text, size_t size) {
   if (!capture_message(text, size) && write(STDERR_FILENO, text, size) < 0) return 0;
   return size;
@@ -56,6 +58,7 @@ CaptureOutput::~CaptureOutput() { captured = outer_; }
 
 bool capture_message(const char* text, size_t size) {
   if (!captured) return false;
+  // min() twice, because the text may be longer already: it belongs to the caller.
   captured->append(text, std::min(size, kMaxCaptured - std::min(kMaxCaptured, captured->size())));
   return true;
 }
@@ -64,6 +67,7 @@ bool has_captured() { return captured && !captured->empty(); }
 
 bool capture_output_of(const void* address_in_library) {
   static auto* stream = new std::ostream(new CapturingBuffer);  // never destroyed: other static destructors may still print
+  // `stderr` is a variable that libraries import by name; `_ZSt4cerr` is the mangled name of std::cerr.
   const bool c = capturing_file && redirect_symbol(address_in_library, "stderr", &capturing_file);
   const bool cpp = redirect_symbol(address_in_library, "_ZSt4cerr", stream);
   return c || cpp;

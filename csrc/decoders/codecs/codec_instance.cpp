@@ -18,6 +18,7 @@ nvimgcodecStatus_t schedule(void*, int, int sample, void* context, void (*task)(
   return NVIMGCODEC_STATUS_SUCCESS;
 }
 
+// Since schedule() has finished each task when it returns, run() and wait() have nothing to do.
 nvimgcodecExecutorDesc_t* calling_thread() {
   static nvimgcodecExecutorDesc_t executor = [] {
     auto description = nvimgcodec_struct<nvimgcodecExecutorDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_EXECUTOR_DESC);
@@ -36,6 +37,7 @@ CodecInstance::CodecInstance(const std::vector<nvimgcodecExtensionModuleEntryFun
   auto messenger = nvimgcodec_struct<nvimgcodecDebugMessengerDesc_t>(NVIMGCODEC_STRUCTURE_TYPE_DEBUG_MESSENGER_DESC);
   messenger.message_severity = NVIMGCODEC_DEBUG_MESSAGE_SEVERITY_DEFAULT;
   messenger.message_category = NVIMGCODEC_DEBUG_MESSAGE_CATEGORY_ALL;
+  // Called on the thread that decodes, so the message belongs to its image.
   messenger.user_callback = [](nvimgcodecDebugMessageSeverity_t, nvimgcodecDebugMessageCategory_t, const nvimgcodecDebugMessageData_t* data, void*) {
     capture_message(data->message, std::strlen(data->message));
     capture_message("\n", 1);
@@ -63,11 +65,13 @@ nvimgcodecDecoder_t CodecInstance::make_decoder(const CodecBackend& where, const
   auto backend = nvimgcodec_struct<nvimgcodecBackend_t>(NVIMGCODEC_STRUCTURE_TYPE_BACKEND);
   backend.kind = where.kind;
   backend.params = nvimgcodec_struct<nvimgcodecBackendParams_t>(NVIMGCODEC_STRUCTURE_TYPE_BACKEND_PARAMS);
+  // The hint does not matter: there is a single backend.
   backend.params.load_hint = 1;
   backend.params.load_hint_policy = NVIMGCODEC_LOAD_HINT_POLICY_IGNORE;
   auto execution = nvimgcodec_struct<nvimgcodecExecutionParams_t>(NVIMGCODEC_STRUCTURE_TYPE_EXECUTION_PARAMS);
   execution.device_allocator = where.device_memory;
   execution.pinned_allocator = where.pinned_memory;
+  // Parallelism is over samples: each thread of ours has a decoder of its own.
   execution.max_num_cpu_threads = 1;
   execution.executor = calling_thread();
   execution.device_id = where.device;
@@ -85,6 +89,7 @@ std::vector<nvimgcodecProcessingStatus_t> decode_images(nvimgcodecDecoder_t deco
   auto params = nvimgcodec_struct<nvimgcodecDecodeParams_t>(NVIMGCODEC_STRUCTURE_TYPE_DECODE_PARAMS);
   nvimgcodecFuture_t future = nullptr;
   ReclaimArrays arrays;
+  // Outcomes stay failures unless the library fills them.
   const auto status = library.DecoderDecode(decoder, files.data(), images.data(), static_cast<int>(files.size()), &params, &future);
   if (future) {
     size_t count = outcomes.size();

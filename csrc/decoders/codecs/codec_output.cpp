@@ -32,6 +32,7 @@ CodecOutput codec_output(const ImageHeader& header, ImageType type) {
     case ImageType::rgb:
     case ImageType::ycbcr: return rgb;
     case ImageType::bgr: return {NVIMGCODEC_SAMPLEFORMAT_I_BGR, NVIMGCODEC_COLORSPEC_SRGB, 3};
+    // For CMYK, and where libpng would convert in linear light, RGB is requested and converted to gray here.
     case ImageType::gray: return header.is_cmyk || (header.gamma && header.channels >= 3) ? rgb : gray;
     case ImageType::any: break;
   }
@@ -57,6 +58,7 @@ void codec_error(std::string reason, std::string details) {
   fail(details.empty() ? reason : reason + " (" + details + ")");
 }
 
+// Only plans the steps: nothing is decoded here.
 DecodeSteps decode_steps(const ImageHeader& header, const DecodeOptions& options, const ImageShape& shape, DType out_dtype) {
   DecodeSteps steps{};
   steps.format = codec_output(header, options.type);
@@ -68,6 +70,7 @@ DecodeSteps decode_steps(const ImageHeader& header, const DecodeOptions& options
   if (options.window) {
     steps.part = stored_window(steps.orientation, *options.window, swapped ? header.width : header.height, swapped ? header.height : header.width);
   }
+  // YCbCr is computed from RGB, and pieces deliver RGB only.
   const bool other_order = options.type == ImageType::ycbcr || (header.in_pieces && options.type == ImageType::bgr);
   steps.ordered = steps.format.channels == shape.channels && !other_order;
   steps.convert = !steps.ordered || header.dtype != out_dtype;

@@ -15,6 +15,7 @@ namespace {
 
 NvimgcodecLibrary* loaded = nullptr;  // never deleted: threads may decode while the process exits
 
+// RTLD_LOCAL: its symbols stay out of the way of other copies in the process.
 void* open_library(const std::string& path) {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) fail("decoders.image: cannot load nvImageCodec: ", dlerror());
@@ -37,6 +38,7 @@ nvimgcodecExtensionModuleEntryFunc_t open_extension(const std::string& path, boo
 }  // namespace
 
 void load_nvimgcodec(const std::string& library_path, const std::vector<std::string>& extension_paths, bool patch) {
+  // Later calls have no effect.
   if (loaded) return;
   auto library = std::make_unique<NvimgcodecLibrary>();
   void* handle = open_library(library_path);
@@ -62,6 +64,7 @@ void load_nvimgcodec(const std::string& library_path, const std::vector<std::str
 
   for (const auto& path : extension_paths) {
     library->extensions.push_back(open_extension(path, patch));
+    // The extensions are told apart by their file names, which the wheel determines.
     if (path.find("libtiff_ext") != std::string::npos) library->tiff_extensions = {library->extensions.back()};
     if (patch && path.find("jpeg_turbo") != std::string::npos) reclaim_arrays_of(reinterpret_cast<const void*>(library->extensions.back()));
   }

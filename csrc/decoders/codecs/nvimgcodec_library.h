@@ -12,6 +12,7 @@
 namespace ndd {
 
 struct NvimgcodecLibrary {
+  // Named as in nvimgcodec.h, without the prefix.
   decltype(&nvimgcodecInstanceCreate) InstanceCreate;
   decltype(&nvimgcodecInstanceDestroy) InstanceDestroy;
   decltype(&nvimgcodecExtensionCreate) ExtensionCreate;

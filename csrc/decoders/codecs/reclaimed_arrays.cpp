@@ -42,6 +42,7 @@ void ReclaimArrays::free_lost() {
 }
 
 void reclaim_arrays_of(const void* address_in_library) {
+  // The mangled names of operator new[](size_t) and operator delete[](void*).
   redirect_symbol(address_in_library, "_Znam", reinterpret_cast<void*>(new_array));
   redirect_symbol(address_in_library, "_ZdaPv", reinterpret_cast<void*>(delete_array));
 }

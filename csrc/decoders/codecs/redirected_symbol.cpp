@@ -34,6 +34,7 @@ bool replace_slot(void** slot, void* replacement) {
   return true;
 }
 
+// Whether an address lies in a loaded segment of the library.
 bool contains(const dl_phdr_info& info, uintptr_t address) {
   for (int i = 0; i < info.dlpi_phnum; ++i) {
     const auto& header = info.dlpi_phdr[i];
@@ -74,19 +75,23 @@ Imports read_imports(const dl_phdr_info& info) {
   return imports;
 }
 
+// Called for each loaded library until it returns a value other than 0.
 int redirect_in(dl_phdr_info* info, size_t, void* argument) {
   auto& request = *static_cast<Request*>(argument);
+  // Not the library in question: go on to the next one.
   if (!contains(*info, request.address)) return 0;
   const Imports imports = read_imports(*info);
   if (!imports.symbols || !imports.names) return 1;
   const auto redirect = [&](const ElfW(Rela)* relocation, size_t bytes) {
     for (size_t i = 0; relocation && i < bytes / sizeof *relocation; ++i) {
+      // Relocations without a symbol have index 0.
       const auto index = ELF64_R_SYM(relocation[i].r_info);
       if (index && !std::strcmp(imports.names + imports.symbols[index].st_name, request.symbol)) {
         request.done |= replace_slot(reinterpret_cast<void**>(info->dlpi_addr + relocation[i].r_offset), request.replacement);
       }
     }
   };
+  // Without PLT (as with -fno-plt) calls go through the slots of data.
   redirect(imports.data, imports.data_bytes);
   redirect(imports.calls, imports.call_bytes);
   return 1;

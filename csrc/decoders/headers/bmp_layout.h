@@ -30,6 +30,7 @@ struct BmpLayout {
 
   // Returns the size of the smallest file that holds all pixels. Run lengths can skip 255x255 pixels at a time; the last row needs no padding.
   double min_bytes() const;
+  // Rows are padded to a multiple of four bytes.
   size_t row_bytes() const { return static_cast<size_t>((width * bits + 31) / 32 * 4); }
 };
 

@@ -22,6 +22,7 @@ FileHeader read_file_header(const EncodedImage& file, bool complete) {
   return {};
 }
 
+// Only for headers with `needs_rewriting`, which BMP never sets.
 std::vector<uint8_t> rewrite_file(const EncodedImage& file, const FileHeader& header) {
   const std::string codec = header.codec;
   if (codec == "jpeg") return rewrite_jpeg(file);

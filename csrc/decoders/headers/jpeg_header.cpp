@@ -13,6 +13,7 @@
 namespace ndd {
 namespace {
 
+// Names the codings that libjpeg may not decode; null for baseline, extended and progressive, with Huffman or arithmetic coding (T.81, table B.1).
 const char* unusual_coding(int frame) {
   switch (frame) {
     case 0xc0:
@@ -29,6 +30,8 @@ const char* unusual_coding(int frame) {
 // Lower bound of the coded size. Huffman coding takes at least one bit for the DC coefficient of each block of 8x8 samples and, unless
 // progressive, another one for the end of the block; lossless coding takes one per sample. Arithmetic coding has no such bound.
 double min_bits(const uint8_t* components, int count, int frame, int64_t height, int64_t width) {
+  // A component of the frame header has three bytes: identifier, sampling factors (horizontal in the high half), quantization table.
+  // Its extent is the image's times its factor over the largest one (T.81, A.1.1).
   int largest_h = 1, largest_v = 1;
   for (int i = 0; i < count; ++i) {
     largest_h = std::max(largest_h, components[3 * i + 1] >> 4);
@@ -45,6 +48,7 @@ double min_bits(const uint8_t* components, int count, int frame, int64_t height,
   return frame > kLossless ? 0 : bits;
 }
 
+// A frame header: length (2 bytes), bits per sample, height (2), width (2), number of components, 3 bytes for each (T.81, B.2.2).
 void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& header) {
   const int count = length >= 8 ? segment[7] : 0;
   // The number of components, which sizes buffers, is stated twice: by this byte and by the length.
@@ -56,10 +60,12 @@ void read_frame(const uint8_t* segment, size_t length, int marker, FileHeader& h
   header.dtype = bits <= 8 ? DType::uint8 : DType::uint16;
   for (int i = 0; i < count; ++i) {
     const int h = segment[8 + 3 * i + 1] >> 4, v = segment[8 + 3 * i + 1] & 15;
+    // T.81 allows 1 to 4; min_bits() divides by the largest.
     if (h < 1 || h > 4 || v < 1 || v > 4) reject_header("a sampling factor in its frame header is not from 1 to 4");
   }
   header.min_bytes = min_bits(segment + 8, count, marker, header.height, header.width) / 8;
   if (const char* coding = unusual_coding(marker)) header.unusual = coding;
+  // 1 is gray, 3 is YCbCr or RGB, 4 is CMYK or YCCK; there is no convention for other numbers.
   if (count == 2 || count > 4) header.unusual = "JPEG with " + std::to_string(count) + " components";
   if (bits != 8) header.unusual = (header.unusual.empty() ? "JPEG" : header.unusual) + " with " + std::to_string(bits) + " bits a sample";
 }
@@ -87,9 +93,11 @@ FileHeader read_jpeg_header(const EncodedImage& file, bool complete) {
   header.codec = "jpeg";
   header.upright = true;
   bool framed = false, clean = true;
+  // Each round reads one segment: its marker, its length and, if it is a frame header, its content. 2: after the start of the image.
   for (size_t at = 2;;) {
     const size_t code = find_marker(file, at, clean);
     if (code + 3 > file.size) {
+      // The beginning of a file suffices once the size is known.
       if (framed && !complete) break;
       if (!complete) fail("the size lies after these ", file.size, " bytes of the JPEG's header; pass more than ", std::max(at, file.size), " bytes");
       reject_header("it ends in its header");
@@ -98,6 +106,7 @@ FileHeader read_jpeg_header(const EncodedImage& file, bool complete) {
     if (marker == kSoi || marker == kEoi) reject_header("a marker that is not allowed before the scan");
     const uint8_t* segment = file.data + code + 1;
     const size_t length = big16(segment);
+    // `cut`: the segment goes on after the bytes of an incomplete file.
     const bool cut = length > file.size - code - 1;
     if (length < 2 || (cut && complete)) reject_header("a segment of its header is longer than the file");
     if (marker == kSos) {

@@ -13,6 +13,7 @@ struct Colors {
   unsigned depths;        // set of the legal bit depths: bit d for depth d
 };
 
+// The color types of IHDR: gray, RGB, palette (which becomes RGB), gray with alpha, RGB with alpha.
 Colors colors_of(int type) {
   constexpr unsigned kDeep = 1u << 8 | 1u << 16;
   switch (type) {
@@ -28,6 +29,7 @@ Colors colors_of(int type) {
 // Deflate compresses at most 1032-fold.
 constexpr double kMaxDeflateRatio = 1032;
 
+// IHDR: width, height (4 bytes each), bit depth, color type, compression, filter, interlacing (1 byte each).
 FileHeader read_ihdr(const uint8_t* content) {
   FileHeader header;
   header.codec = "png";
@@ -41,15 +43,18 @@ FileHeader read_ihdr(const uint8_t* content) {
   if (content[10] != 0 || content[11] != 0 || content[12] > 1) reject_header("its IHDR names an unknown compression, filter or interlacing");
   header.channels = colors.channels;
   header.dtype = depth == 16 ? DType::uint16 : DType::uint8;
+  // Without the filter bytes and the padding of rows: a lower bound is sufficient.
   header.min_bytes = static_cast<double>(header.height) * static_cast<double>(header.width) * depth * colors.samples / 8 / kMaxDeflateRatio;
   return header;
 }
 
 constexpr size_t kSignature = 8, kAround = 12;  // bytes around the content of a chunk: length, name and checksum
+// The end of IHDR, which has 13 bytes and must come first.
 constexpr size_t kSizes = kSignature + kAround + 13;
 
 bool is(const uint8_t* chunk, const char* name) { return !std::memcmp(chunk + 4, name, 4); }
 
+// The chunks of an animated PNG: number of frames, control of a frame, pixels of a frame after the default image.
 bool is_of_animation(const uint8_t* chunk) { return is(chunk, "acTL") || is(chunk, "fcTL") || is(chunk, "fdAT"); }
 
 // libpng derives a gamma from each of these, and then converts to gray in linear light, unlike the other codecs: gray is computed here instead.
@@ -65,6 +70,7 @@ FileHeader read_png_header(const EncodedImage& file, bool complete) {
   FileHeader header = read_ihdr(first + 8);
   header.orientation.emplace();  // upright unless there is EXIF data
   bool ends = false;
+  // `at` grows by at least the 12 bytes around a chunk, so the loop ends.
   for (size_t at = kSizes; at + kAround <= file.size;) {
     const uint8_t* chunk = file.data + at;
     const size_t length = big32(chunk);
@@ -91,7 +97,8 @@ std::vector<uint8_t> rewrite_png(const EncodedImage& file) {
   copy.reserve(file.size + kAround);
   for (size_t at = kSizes; at + kAround <= file.size && !is(file.data + at, "IEND");) {
     const uint8_t* chunk = file.data + at;
-    const size_t length = kAround + big32(chunk);
+    // The header check has compared it with the size, but the memory belongs to the caller and may have changed.
+    const size_t length = std::min<size_t>(kAround + big32(chunk), file.size - at);
     if (!is_of_animation(chunk)) copy.insert(copy.end(), chunk, chunk + length);
     at += length;
   }

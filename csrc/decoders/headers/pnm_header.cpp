@@ -99,11 +99,13 @@ class Scaled {
   const int bytes_;
 };
 
+// P5 and P6: samples of one byte, or two big-endian ones if the largest value exceeds 255.
 void scale_bytes(const EncodedImage& file, const FileHeader& header, int64_t samples, Scaled out) {
   const uint8_t* p = file.data + header.raster;
   for (int64_t i = 0; i < samples; ++i) out.add(header.dtype == DType::uint16 ? big16(p + 2 * i) : p[i]);
 }
 
+// P2 and P3: decimal numbers, which are clamped to the largest value while they are read so that long ones cannot overflow.
 void scale_text(const EncodedImage& file, const FileHeader& header, int64_t samples, Scaled out) {
   size_t at = header.raster;
   for (int64_t i = 0; i < samples; ++i) {
@@ -121,6 +123,7 @@ void scale_text(const EncodedImage& file, const FileHeader& header, int64_t samp
 }  // namespace
 
 FileHeader read_pnm_header(const EncodedImage& file) {
+  // P1 to P3 are a bitmap, gray and RGB as text, P4 to P6 the same as bytes.
   const char kind = static_cast<char>(file.data[1]);
   const bool text = kind <= '3';
   FileHeader header;
@@ -132,11 +135,13 @@ FileHeader read_pnm_header(const EncodedImage& file) {
   header.height = numbers.number("height");
   header.largest = header.bitmap ? 255 : numbers.number("largest value");
   if (header.largest < 1 || header.largest > 65535) reject_header("its largest value is " + std::to_string(header.largest));
+  // One white-space character separates the header from the pixels.
   header.raster = numbers.at() + 1;
   header.dtype = header.largest > 255 ? DType::uint16 : DType::uint8;
 
   const double samples = static_cast<double>(header.height) * static_cast<double>(header.width) * header.channels;
   double pixels = samples * (header.largest > 255 ? 2 : 1);
+  // Bits, with each row padded to a byte.
   if (kind == '4') pixels = static_cast<double>(header.height) * static_cast<double>((header.width + 7) / 8);
   if (kind == '2' || kind == '3') pixels = 2 * samples - 1;  // at least a digit and a space for each
   header.min_bytes = static_cast<double>(header.raster) + pixels;

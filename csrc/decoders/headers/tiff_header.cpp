@@ -17,6 +17,7 @@ FileHeader read_tiff_header(const EncodedImage& file) {
   header.channels = image.channels();
   header.dtype = image.dtype();
   header.color_channels = image.color_channels();
+  // TIFF's Orientation has the numbers of EXIF, which took over the tag.
   header.orientation = orientation_of_exif(image.tags.number(kTiffOrientation, 1));
   header.in_pieces = image.route == TiffRoute::pieces;
   header.needs_rewriting = header.by_opencv = image.route == TiffRoute::opencv;

@@ -11,8 +11,10 @@
 namespace ndd {
 namespace {
 
+// The file starts with "RIFF", its length and "WEBP"; a chunk header is a name and the length of the content, which is padded to even.
 constexpr size_t kFirstChunk = 12, kChunkHeader = 8;
 constexpr size_t kMinOpenCvBytes = 32;  // OpenCV reads so many bytes of each file; a file with one pixel has 26
+// Flags of VP8X. Those of ICC profiles and XMP do not matter here.
 constexpr uint8_t kAlpha = 0x10, kExif = 0x08, kAnimation = 0x02;
 
 bool is(const uint8_t* chunk, const char* name) { return !std::memcmp(chunk, name, 4); }
@@ -24,12 +26,15 @@ size_t header_bytes_of(const uint8_t* chunk) { return is(chunk, "VP8L") ? 5 : 10
 void read_image(const uint8_t* chunk, FileHeader& header, bool& alpha) {
   const uint8_t* content = chunk + kChunkHeader;
   if (is(chunk, "VP8 ")) {
+    // A key frame (RFC 6386, 9.1): a tag of 3 bytes with bit 0 clear, a start code of 3 bytes, width and height in 14 bits each; the upper two
+    // bits are scales for display.
     if ((content[0] & 1) || content[3] != 0x9d || content[4] != 0x01 || content[5] != 0x2a)
       reject_header("its VP8 data do not start with a key frame");
     header.width = little16(content + 6) & 0x3fff;
     header.height = little16(content + 8) & 0x3fff;
     alpha = false;
   } else {
+    // Lossless: a signature byte, then width - 1 and height - 1 in 14 bits each, a hint of alpha, and a version in 3 bits.
     if (content[0] != 0x2f) reject_header("its VP8L data have a wrong signature");
     const uint32_t packed = little32(content + 1);
     header.width = static_cast<int64_t>(packed & 0x3fff) + 1;
@@ -76,6 +81,7 @@ FileHeader read_webp_header(const EncodedImage& file, bool complete) {
     const uint32_t length = little32(first + 4);
     const uint8_t flags = first[kChunkHeader];
     if (length != 10) reject_header("its VP8X chunk has a length of " + std::to_string(length));
+    // VP8X: flags, three reserved bytes, width - 1 and height - 1 of the canvas in 24 bits each.
     header.width = static_cast<int64_t>(little24(first + kChunkHeader + 4)) + 1;
     header.height = static_cast<int64_t>(little24(first + kChunkHeader + 7)) + 1;
     alpha = flags & kAlpha;
@@ -83,6 +89,7 @@ FileHeader read_webp_header(const EncodedImage& file, bool complete) {
       header.orientation = read_orientation(file, complete);
       header.needs_rewriting = true;
     }
+    // Find the image after metadata chunks. Frames of an animation have their own chunk, and sizes smaller than the canvas.
     for (size_t at = kFirstChunk + kChunkHeader + length; !(flags & kAnimation) && at + kChunkHeader <= file.size;) {
       const uint8_t* chunk = file.data + at;
       if (file.size - at - kChunkHeader < header_bytes_of(chunk)) break;
@@ -112,6 +119,7 @@ FileHeader read_webp_header(const EncodedImage& file, bool complete) {
 
 std::vector<uint8_t> rewrite_webp(const EncodedImage& file) {
   std::vector<uint8_t> copy(file.data, file.data + file.size);
+  // The orientation was read before, so nvImageCodec loses nothing.
   if (is(copy.data() + kFirstChunk, "VP8X")) copy[kFirstChunk + kChunkHeader] &= static_cast<uint8_t>(~kExif);
   copy.resize(std::max(copy.size(), kMinOpenCvBytes));
   return copy;

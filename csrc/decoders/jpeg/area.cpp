@@ -20,8 +20,10 @@ struct Cover {
 
 }  // namespace
 
+// In integers: `area` is at most 64 units per pixel of an 8-bit image, and the sum of exact products has no rounding but the last.
 void reduce_by_area(const PixelRows& image, int eighths, const CropWindow& part, uint8_t* out) {
   for (int64_t y = part.y; y < part.y + part.height; ++y) {
+    // The last scaled pixel may cover less: its extent was rounded up.
     const Cover rows(y, eighths, image.height);
     for (int64_t x = part.x; x < part.x + part.width; ++x) {
       const Cover columns(x, eighths, image.width);

@@ -24,11 +24,13 @@ namespace ndd {
 #ifdef NDD_LIBJPEG
 namespace {
 
+// NDD_TEXT expands its argument before NDD_TEXT_OF quotes it.
 #define NDD_TEXT_OF(x) #x
 #define NDD_TEXT(x) NDD_TEXT_OF(x)
 
 // Error handling by longjmp. libjpeg's default handlers print and end the process; they would also add a reference to `stderr`, which a
 // static library built without -fPIC cannot have.
+// `manager` comes first, so that a pointer to it is one to the struct; libjpeg knows only its own part. Source and Scans are built alike.
 struct Errors {
   jpeg_error_mgr manager{};
   std::jmp_buf place;
@@ -40,6 +42,7 @@ struct Errors {
       errors->code = info->err->msg_code;
       std::longjmp(errors->place, 1);
     };
+    // Negative levels are warnings about corrupt data; others are traces.
     manager.emit_message = [](j_common_ptr info, int level) {
       if (level < 0) ++info->err->num_warnings;
     };
@@ -122,6 +125,8 @@ struct Decompression {
   ~Decompression() { jpeg_destroy_decompress(&info); }
 };
 
+// Reads the header and sets up the output. Returns false for what libjpeg rejects or would decode to another shape. It has no locals with
+// destructors, see above.
 bool start(Decompression& work, const ScaledJpeg& image) {
   jpeg_decompress_struct& info = work.info;
   if (setjmp(work.errors.place)) return false;
@@ -132,22 +137,26 @@ bool start(Decompression& work, const ScaledJpeg& image) {
   jpeg_read_header(&info, TRUE);
   // libjpeg must agree with the parsers that sized the output.
   if (info.image_height != image.height || info.image_width != image.width || info.data_precision != 8) return false;
+  // The scale is a fraction of eighths; libjpeg-turbo picks the inverse DCT for it.
   info.scale_num = static_cast<unsigned>(image.eighths);
   info.scale_denom = kWholeScale;
   info.dct_method = image.fast_idct ? JDCT_IFAST : JDCT_ISLOW;
   const bool cmyk = info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK;
+  // libjpeg converts YCCK to CMYK but neither of them to RGB; rgb_of_cmyk() does.
   info.out_color_space = cmyk                               ? JCS_CMYK
                          : image.colors == JpegColors::gray ? JCS_GRAYSCALE
                          : image.colors == JpegColors::bgr  ? JCS_EXT_BGR
                                                             : JCS_EXT_RGB;
   if (cmyk && image.colors == JpegColors::gray) return false;
   jpeg_start_decompress(&info);
+  // The output was sized by our formulas, so libjpeg's must have the same result.
   return info.output_height == scaled_extent(image.height, image.eighths) && info.output_width == scaled_extent(image.width, image.eighths) &&
          info.output_components == (cmyk                               ? 4
                                     : image.colors == JpegColors::gray ? 1
                                                                        : 3);
 }
 
+// Writes the rows of the part. Rows above it must be decoded, too, and land in the row buffer; rows below it are not.
 bool read_rows(Decompression& work, const ScaledJpeg& image, uint8_t* out) {
   jpeg_decompress_struct& info = work.info;
   const CropWindow& part = image.part;
@@ -186,6 +195,7 @@ bool decode_scaled_jpeg(const ScaledJpeg& image, uint8_t* out) {
 
 namespace {
 
+// As Decompression: owns what longjmp would leak. jpeg_mem_dest allocates `file` with malloc.
 struct Compression {
   jpeg_compress_struct info{};
   Errors errors;
@@ -210,7 +220,9 @@ bool compress(Compression& work, const uint8_t* pixels, int64_t height, int64_t 
   info.in_color_space = channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   jpeg_set_defaults(&info);
   jpeg_set_quality(&info, quality, TRUE);
+  // Huffman tables for this image instead of the standard ones: smaller files for a second pass.
   info.optimize_coding = TRUE;
+  // Sampling factors of luma relative to chroma, whose factors stay 1: 4:2:0 or 4:4:4.
   if (channels == 3) info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = subsampled ? 2 : 1;
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {

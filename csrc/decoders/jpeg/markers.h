@@ -5,6 +5,7 @@
 namespace ndd {
 
 enum JpegMarker : int {
+  // TEM and RST: no length follows. SOF0, SOF2, SOF3, SOF10: frame headers. DHT, JPG, DAC: not frames, though between them.
   kTem = 0x01,
   kBaseline = 0xc0,
   kProgressive = 0xc2,

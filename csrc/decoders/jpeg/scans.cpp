@@ -12,12 +12,14 @@ namespace ndd {
 namespace {
 
 constexpr int kCoefficients = 64, kMaxComponents = 4;
+// Differs from all bit positions, which have 4 bits.
 constexpr uint8_t kUnsent = 255;
 
 // The number of low bits that are still missing, for each coefficient of each component: a progressive scan sends a range of coefficients of some
 // components down to a bit (T.81, annex G).
 class SentBits {
  public:
+  // `frame`: a frame header from its length on; the caller has checked that it holds all components. Each has an identifier in its first byte.
   explicit SentBits(const uint8_t* frame) : count_(std::min<int>(frame[7], kMaxComponents)) {
     for (int i = 0; i < count_; ++i) {
       ids_[i] = frame[8 + 3 * i];
@@ -27,6 +29,8 @@ class SentBits {
 
   // Adds a scan header of `length` bytes, beginning with its length.
   void add(const uint8_t* scan, size_t length) {
+    // A scan header (T.81, B.2.3): length, number of components, 2 bytes for each, the first and last coefficient of the scan, and in one byte
+    // the bit positions before the scan (high half) and after it (low half).
     const size_t components = length >= 3 ? scan[2] : 0;
     if (length != 6 + 2 * components) return;
     const uint8_t* spectrum = scan + 3 + 2 * components;
@@ -55,10 +59,12 @@ bool is_data(int code) { return code == 0 || code == 0xff || stands_alone(code);
 
 }  // namespace
 
+// Damaged files return false wherever the walk ends early: the codec reports what is wrong with them.
 bool lacks_scans(const EncodedImage& jpeg) {
   const uint8_t *p = jpeg.data + 2, *end = jpeg.data + jpeg.size;
   std::optional<SentBits> sent;
   while (p < end && (p = static_cast<const uint8_t*>(std::memchr(p, 0xff, static_cast<size_t>(end - p))))) {
+    // A marker and its length.
     if (end - p < 4) break;
     const int code = p[1];
     if (is_data(code)) {
@@ -75,6 +81,7 @@ bool lacks_scans(const EncodedImage& jpeg) {
       sent.emplace(segment);
     }
     if (code == kSos && sent) sent->add(segment, length);
+    // After a scan header its data follow, in which memchr searches for the next marker.
     p = segment + std::max<size_t>(length, 2);
   }
   return sent && !sent->is_complete();

@@ -33,6 +33,7 @@ class Literal {
     if (!skip(wanted)) reject(std::string("expected '") + wanted + "'");
   }
 
+  // Keys and type names contain no escape sequences, so the next quote ends the string.
   std::string_view string() {
     const char quote = skip('"') ? '"' : '\'';
     if (quote == '\'') expect(quote);
@@ -54,6 +55,7 @@ class Literal {
     reject("fortran_order is neither True nor False");
   }
 
+  // Accepts "()", "(3,)" and "(3, 4)". The check of `value` before it grows keeps the product within 64 bits.
   std::vector<int64_t> tuple() {
     std::vector<int64_t> values;
     expect('(');
@@ -85,6 +87,7 @@ class Literal {
   std::string_view rest_;
 };
 
+// The types of the array interface without their byte order, and the widths of their items.
 struct TypeName {
   const char* name;
   DType dtype;
@@ -95,6 +98,7 @@ constexpr TypeName kTypes[] = {{"b1", DType::boolean, 1}, {"u1", DType::uint8, 1
                                {"i8", DType::int64, 8},   {"f2", DType::float16, 2}, {"f4", DType::float32, 4}, {"f8", DType::float64, 8}};
 
 void set_type(NpyHeader& header, std::string_view descr) {
+  // A descr starts with the byte order: < little, > big, | not applicable, = native. Only little-endian machines are supported.
   const auto name = !descr.empty() && std::strchr("<>|=", descr.front()) ? descr.substr(1) : descr;
   const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [=](const TypeName& type) { return name == type.name; });
   if (found == std::end(kTypes)) fail("arrays of type '", descr.substr(0, 100), "' are not supported");
@@ -106,6 +110,7 @@ void set_type(NpyHeader& header, std::string_view descr) {
 }  // namespace
 
 NpyPrefix parse_npy_prefix(const char* file, int64_t available) {
+  // Magic, major and minor version, and the length of the dict in 2 bytes (version 1) or 4, little-endian.
   if (available < 10 || std::memcmp(file, "\x93NUMPY", 6) != 0) {
     fail("this is not an .npy file", other_kind(reinterpret_cast<const uint8_t*>(file), static_cast<size_t>(std::max<int64_t>(available, 0))));
   }
@@ -113,6 +118,7 @@ NpyPrefix parse_npy_prefix(const char* file, int64_t available) {
   if (version < 1 || version > 3) fail("a .npy file of unknown version ", version);
   NpyPrefix found{version == 1 ? 10 : 12, 0};
   if (available < found.bytes) reject("it ends too early");
+  // From the most significant byte down.
   for (int64_t k = found.bytes - 1; k >= 8; --k) found.length = found.length * 256 + static_cast<unsigned char>(file[k]);
   return found;
 }
@@ -126,6 +132,7 @@ NpyHeader parse_npy_header(std::string_view dict) {
     const auto key = literal.string();
     literal.expect(':');
     if (key == "descr") {
+      // A list describes the fields of a structured type.
       if (literal.skip('[')) fail("arrays of structures are not supported");
       set_type(header, literal.string());
       has_type = true;
@@ -153,6 +160,7 @@ NpyHeader parse_npy_header(std::string_view dict) {
   return header;
 }
 
+// Between big-endian and little-endian.
 void swap_bytes(char* data, int64_t items, int64_t item_bytes) {
   for (int64_t i = 0; i < items; ++i) std::reverse(data + i * item_bytes, data + (i + 1) * item_bytes);
 }

@@ -21,6 +21,7 @@ struct NpyHeader {
 };
 
 // Offset and length of the dict.
+// `bytes` is where the dict begins: 10 or 12.
 struct NpyPrefix {
   int64_t bytes, length;
 };

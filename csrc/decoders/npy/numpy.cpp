@@ -15,6 +15,7 @@
 namespace ndd {
 namespace {
 
+// Parses the header of a whole file and checks that exactly the promised data follow.
 NpyHeader npy_header(const Samples& files, int64_t i) {
   const auto* file = static_cast<const char*>(files.data(i));
   const int64_t size = files.volume(i);
@@ -35,9 +36,11 @@ void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::strin
   auto* row = static_cast<int64_t*>(out.data_ptr());
   const int64_t columns = out.size(1);
   for (int64_t i = 0; i < files.size(); ++i, row += columns) {
+    // Errors are reported for their sample.
     for_sample(op, i, [&] {
       const NpyHeader header = npy_header(files, i);
       const auto ndim = static_cast<int64_t>(header.shape.size());
+      // `out` has room for as many extents as tensors may have.
       if (ndim > columns - 2) fail("arrays with ", ndim, " dimensions are not supported");
       row[0] = static_cast<int64_t>(header.dtype);
       row[1] = ndim;
@@ -47,6 +50,7 @@ void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::strin
 }
 
 // Converts an array in Fortran order to C order.
+// The file holds the transposed array in C order, so this is a transposition with all axes reversed.
 void to_c_order(const NpyHeader& header, const char* in, char* out) {
   const int ndim = static_cast<int>(header.shape.size());
   std::vector<int64_t> stored(header.shape.rbegin(), header.shape.rend());
@@ -57,6 +61,7 @@ void to_c_order(const NpyHeader& header, const char* in, char* out) {
   run_slice_cpu(slice, nullptr, header.dtype, header.dtype);
 }
 
+// In up to three steps, each only if needed: swap bytes, transpose, convert. Buffers belong to the thread and are reused.
 void decode_array(const NpyHeader& header, const char* data, void* out, DType out_dtype) {
   static thread_local std::vector<char> swapped, ordered;
   const auto bytes = static_cast<size_t>(header.volume * header.item_bytes);

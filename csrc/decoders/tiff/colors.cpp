@@ -12,12 +12,14 @@
 namespace ndd {
 namespace {
 
+// 3x3, row by row.
 using Matrix = std::array<double, 9>;
 
 // Bradford's chromatic adaptation and its inverse, and XYZ (D65) to linear sRGB (IEC 61966-2-1).
 constexpr Matrix kBradford{0.8951, 0.2664, -0.1614, -0.7502, 1.7135, 0.0367, 0.0389, -0.0685, 1.0296};
 constexpr Matrix kFromBradford{0.9869929, -0.1470543, 0.1599627, 0.4323053, 0.5183603, 0.0492912, -0.0085287, 0.0400428, 0.9684867};
 constexpr Matrix kLinearOfXyz{3.2404542, -1.5371385, -0.4985314, -0.9692660, 1.8760108, 0.0415560, 0.0556434, -0.2040259, 1.0572252};
+// X, Y, Z of the white of sRGB.
 constexpr std::array<double, 3> kD65{0.95047, 1, 1.08883};
 
 Matrix product(const Matrix& a, const Matrix& b) {
@@ -43,6 +45,7 @@ double of_srgb_curve(double linear) {
 // The inverse of the function in the definition of L*a*b*: a cube root with a linear segment near zero.
 double of_lab_curve(double value) { return value > 6.0 / 29 ? value * value * value : 3 * 36.0 / 841 * (value - 4.0 / 29); }
 
+// Fractions of the full range of a type, rounded to nearest, and back. Floats are fractions already.
 template <class T>
 T of_unit(double fraction) {
   if constexpr (std::is_floating_point_v<T>) return static_cast<T>(fraction);
@@ -59,6 +62,7 @@ double to_unit(T value) {
 template <class T>
 T light_of_inks(T ink, T black) {
   if constexpr (std::is_integral_v<T>) {
+    // In integers where they are exact: (1 - ink)(1 - black), rounded. 32-bit samples do not overflow 64 bits.
     constexpr uint64_t full = std::numeric_limits<T>::max();
     return static_cast<T>(((full - ink) * (full - black) + full / 2) / full);
   }
@@ -69,6 +73,7 @@ T light_of_inks(T ink, T black) {
 
 TiffColorConverter::TiffColorConverter(const TiffImage& image, bool keep_extra)
     : colors_(image.colors), dtype_(image.dtype()), inks_(image.colors == TiffColors::inks && keep_extra) {
+  // The conversion, not the tag, decides how many samples a pixel has: palettes have one, CMYK four, the others as many as colors.
   const bool from_codec = colors_ == TiffColors::ycbcr && image.compression == 7;  // JPEG: libjpeg delivers RGB
   const bool colored = colors_ == TiffColors::palette || colors_ == TiffColors::inks || colors_ == TiffColors::ycbcr ||
                        colors_ == TiffColors::cielab || colors_ == TiffColors::icclab;
@@ -88,6 +93,7 @@ void TiffColorConverter::read_palette(const TiffImage& image) {
   const size_t colors = static_cast<size_t>(1) << image.bits;
   largest_index_ = static_cast<int64_t>(colors) - 1;
   palette_.resize(3 * colors);
+  // A color map stores all reds, then all greens, then all blues, of 16 bits each (TIFF 6.0, section 5).
   for (size_t i = 0; i < 3 * colors; ++i) palette_[i % colors * 3 + i / colors] = static_cast<uint16_t>(image.tags.number_at(values, i));
   // Some old writers store bytes, which libtiff accepts too: a palette without any value above 255.
   if (*std::max_element(palette_.begin(), palette_.end()) < 256) {
@@ -97,6 +103,7 @@ void TiffColorConverter::read_palette(const TiffImage& image) {
 
 void TiffColorConverter::read_luma(const TiffImage& image) {
   const auto weights = image.tags.reals(kTiffLuma, {0.299, 0.587, 0.114});
+  // YCbCrCoefficients and ReferenceBlackWhite (TIFF 6.0, sections 20 and 21); full-range BT.601 by default.
   const double full = std::ldexp(1.0, static_cast<int>(image.bits)) - 1, middle = std::ldexp(1.0, static_cast<int>(image.bits) - 1);
   const auto codes = image.tags.reals(kTiffBlackWhite, {0, full, middle, full, middle, full});
   std::copy(weights.begin(), weights.end(), luma_.begin());
@@ -114,9 +121,11 @@ void TiffColorConverter::read_luma(const TiffImage& image) {
 // Adapts colors to the white of sRGB: Bradford's transform maps the white point of the file, D50 by default, to D65.
 void TiffColorConverter::read_white(const TiffImage& image) {
   const auto xy = image.tags.reals(kTiffWhitePoint, {0.345702915, 0.358538597});
+  // xy chromaticities of a real light; written so that NaN fails, too.
   if (!(xy[0] > 0.05 && xy[1] > 0.05 && xy[0] + xy[1] < 1)) TiffDirectory::reject(kTiffWhitePoint, "is not a plausible white point");
   const std::array<double, 3> white{xy[0] / xy[1], 1, (1 - xy[0] - xy[1]) / xy[1]};
   const auto from = product(kBradford, white), to = product(kBradford, kD65);
+  // Scale the responses of the cones from one white to the other, between the transforms to cone responses and back.
   const Matrix scale{to[0] / from[0], 0, 0, 0, to[1] / from[1], 0, 0, 0, to[2] / from[2]};
   const Matrix relative{white[0], 0, 0, 0, white[1], 0, 0, 0, white[2]};
   to_linear_ = product(kLinearOfXyz, product(kFromBradford, product(scale, product(kBradford, relative))));
@@ -135,6 +144,7 @@ void TiffColorConverter::convert_ycbcr(const T* in, T* out) const {
     // Chroma ranges from -0.5 to 0.5, stored as -127 to 127 of 255.
     codes[i] = (to_unit(in[i]) - black) / (white - black) * (i == 0 ? 1 : 127.0 / 255);
   }
+  // TIFF 6.0, section 21: R = Y + Cr (2 - 2 LumaRed), B likewise, and G from the definition of Y.
   const double red = codes[0] + codes[2] * (2 - 2 * luma_[0]), blue = codes[0] + codes[1] * (2 - 2 * luma_[2]);
   out[0] = of_unit<T>(red);
   out[1] = of_unit<T>((codes[0] - luma_[0] * red - luma_[2] * blue) / luma_[1]);
@@ -146,10 +156,13 @@ void TiffColorConverter::convert_lab(const T* in, T* out) const {
   if constexpr (std::is_integral_v<T> && sizeof(T) <= 2) {
     constexpr double unit = sizeof(T) == 1 ? 1 : 256, full = std::numeric_limits<T>::max();
     const bool icc = colors_ == TiffColors::icclab;
+    // CIELAB stores a* and b* as signed numbers, ICCLAB with an offset of 128; 16-bit samples have 8 fraction bits. In 16-bit ICCLAB, L* = 100 is
+    // 0xff00; in CIELAB it is the full range (TIFF 6.0, section 23; Adobe TIFF Technical Note 4).
     const auto chroma = [&](T value) {
       return icc ? static_cast<double>(value) / unit - 128 : static_cast<double>(static_cast<std::make_signed_t<T>>(value)) / unit;
     };
     const double lightness = static_cast<double>(in[0]) * 100 / (icc && sizeof(T) == 2 ? 65280 : full);
+    // CIE 15: f(Y) = (L* + 16) / 116, f(X) = f(Y) + a* / 500, f(Z) = f(Y) - b* / 200.
     const double y = (lightness + 16) / 116;
     const std::array<double, 3> xyz{of_lab_curve(y + chroma(in[1]) / 500), of_lab_curve(y), of_lab_curve(y - chroma(in[2]) / 200)};
     const auto linear = product(to_linear_, xyz);
@@ -182,6 +195,7 @@ void TiffColorConverter::convert_pixels(const T* in, int64_t stride, int64_t pix
     for (int64_t s = color_samples_; s < samples_; ++s) {
       T value = in[s];
       if constexpr (std::is_same_v<T, uint16_t>) {
+        // A palette image has 16-bit colors; its alpha has the bits of the indices and is scaled up.
         if (largest_index_) value = static_cast<T>((value * 65535 + largest_index_ / 2) / largest_index_);
       }
       out[color_channels_ + s - color_samples_] = value;

@@ -10,6 +10,7 @@
 
 namespace ndd {
 
+// Reads the tags on which a conversion depends once, and then converts any number of pixels. convert() is const and thread-safe.
 class TiffColorConverter {
  public:
   // `keep_extra`: keep the samples that are not colors, such as alpha, after the colors, and keep inks as they are.
@@ -39,9 +40,12 @@ class TiffColorConverter {
 
   const TiffColors colors_;
   const DType dtype_;
+  // Whether inks are delivered as four channels, without a conversion.
   const bool inks_;
+  // False if convert() would only select channels.
   bool needed_;
   int64_t samples_, channels_;
+  // Of these, without alpha and other extra samples.
   int64_t color_samples_, color_channels_;
   std::vector<uint16_t> palette_;        // red, green, blue of each index
   int64_t largest_index_ = 0;            // of the palette; alpha next to it has the same range

@@ -9,66 +9,28 @@
 namespace ndd {
 namespace {
 
+// The tags that are read, here or by libtiff: a second entry of one of them is rejected.
 bool is_known(int tag) {
-  switch (tag) {
-    case kTiffWidth:
-    case kTiffHeight:
-    case kTiffBits:
-    case kTiffCompression:
-    case kTiffPhotometric:
-    case kTiffFillOrder:
-    case kTiffStripOffsets:
-    case kTiffOrientation:
-    case kTiffSamples:
-    case kTiffRowsPerStrip:
-    case kTiffStripBytes:
-    case kTiffPlanar:
-    case kTiffFax3Options:
-    case kTiffFax4Options:
-    case kTiffPredictor:
-    case kTiffWhitePoint:
-    case kTiffPalette:
-    case kTiffTileWidth:
-    case kTiffTileHeight:
-    case kTiffTileOffsets:
-    case kTiffTileBytes:
-    case kTiffInkSet:
-    case kTiffExtraSamples:
-    case kTiffSampleFormat:
-    case kTiffJpegTables:
-    case kTiffLuma:
-    case kTiffSubsampling:
-    case kTiffBlackWhite: return true;
-    // The tags of old-style JPEG, which libtiff reads.
-    default: return tag >= 512 && tag <= 521;
-  }
+  constexpr int kKnown[] = {kTiffWidth,        kTiffHeight,      kTiffBits,        kTiffCompression,  kTiffPhotometric,  kTiffFillOrder,
+                            kTiffStripOffsets, kTiffOrientation, kTiffSamples,     kTiffRowsPerStrip, kTiffStripBytes,   kTiffPlanar,
+                            kTiffFax3Options,  kTiffFax4Options, kTiffPredictor,   kTiffWhitePoint,   kTiffPalette,      kTiffTileWidth,
+                            kTiffTileHeight,   kTiffTileOffsets, kTiffTileBytes,   kTiffInkSet,       kTiffExtraSamples, kTiffSampleFormat,
+                            kTiffJpegTables,   kTiffLuma,        kTiffSubsampling, kTiffBlackWhite};
+  // 512 to 521 are the tags of old-style JPEG, which libtiff reads.
+  return (tag >= 512 && tag <= 521) || std::find(std::begin(kKnown), std::end(kKnown), tag) != std::end(kKnown);
 }
 
-// Returns the size of a value, 0 for an unknown type.
+// Returns the size of a value in bytes, 0 for an unknown type.
 uint64_t bytes_of(int type) {
-  switch (type) {
-    case 1:
-    case 2:
-    case 6:
-    case 7: return 1;
-    case 3:
-    case 8: return 2;
-    case 4:
-    case 9:
-    case 11:
-    case 13: return 4;
-    case 5:
-    case 10:
-    case 12:
-    case 16:
-    case 17:
-    case 18: return 8;
-    default: return 0;
-  }
+  // 1 to 12 are the types of TIFF 6.0, 13 is IFD, 16 to 18 are the 8-byte integers and offsets of BigTIFF.
+  constexpr uint8_t kBytes[] = {0, 1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 0, 0, 8, 8, 8};
+  return static_cast<size_t>(type) < std::size(kBytes) ? kBytes[type] : 0;
 }
 
 }  // namespace
 
+// A file begins with its byte order, 42 (BigTIFF: 43) and the offset of the first directory: a count and entries of tag, type, number of values,
+// and the values or their offset. BigTIFF adds the size of an offset (8) and a zero after the 43.
 TiffDirectory::TiffDirectory(const EncodedImage& file) : file_(file), little_(file.data[0] == 'I'), big_(read(file.data + 2, 2) == 43) {
   const size_t start = big_ ? 16 : 8, count_bytes = big_ ? 8 : 2, entry = big_ ? 20 : 12;
   if (file.size < start || (big_ && (read(file.data + 4, 2) != 8 || read(file.data + 6, 2) != 0))) reject_header("it ends in its header");
@@ -76,6 +38,7 @@ TiffDirectory::TiffDirectory(const EncodedImage& file) : file_(file), little_(fi
   const uint64_t at = big_ ? read(file.data + 8, 8) : read(file.data + 4, 4);
   if (at < start || at > file.size || file.size - at < count_bytes) reject_header("its directory lies outside of the file");
   const uint64_t count = read(file.data + at, count_bytes);
+  // 65535 is what a count of TIFF can express; more in a BigTIFF would only cost time.
   if (count == 0 || count > (file.size - at - count_bytes) / entry || count > 65535) reject_header("its directory is longer than the file");
   const uint8_t* p = file.data + at + count_bytes;
   for (uint64_t i = 0; i < count; ++i, p += entry) {
@@ -91,6 +54,7 @@ std::optional<TiffValues> TiffDirectory::values(int tag) const {
   const int type = static_cast<int>(read(p + 2, 2));
   const uint64_t count = big_ ? read(p + 4, 8) : read(p + 4, 4), place = big_ ? 8 : 4, bytes = bytes_of(type);
   if (bytes == 0) reject(tag, "has the unknown type " + std::to_string(type));
+  // The bound also keeps the product below from overflowing.
   if (count == 0 || count > file_.size / bytes) reject(tag, "has " + std::to_string(count) + " values");
   // Values that fit into the place of an offset are stored there.
   const uint8_t* inside = p + 4 + place;
@@ -124,6 +88,7 @@ int64_t TiffDirectory::number(int tag, int64_t otherwise) const {
 std::vector<double> TiffDirectory::reals(int tag, std::vector<double> defaults) const {
   const auto found = values(tag);
   if (!found) return defaults;
+  // More values than needed are ignored, as in libtiff.
   if (found->count < defaults.size()) reject(tag, "has " + std::to_string(found->count) + " values");
   for (size_t i = 0; i < defaults.size(); ++i) {
     const uint64_t bytes = bytes_of(found->type);
@@ -165,6 +130,7 @@ std::vector<uint8_t> TiffDirectory::with_numbers(const std::map<int, uint16_t>& 
       write(p, 2, static_cast<uint64_t>(tag));
       write(p + 2, 2, kTiffShort);
       write(p + 4, place, 1);
+      // A SHORT lies at the beginning of the place of the offset, in both byte orders; the rest is zero.
       write(p + 4 + place, 2, changed.at(tag));
     }
     p += entry;

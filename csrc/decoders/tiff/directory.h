@@ -44,6 +44,7 @@ enum TiffTag : int {
   kTiffBlackWhite = 532
 };
 
+// The types of TIFF 6.0 and BigTIFF whose values are read here; bytes_of() knows all.
 enum TiffType : int {
   kTiffByte = 1,
   kTiffShort = 3,
@@ -102,7 +103,9 @@ class TiffDirectory {
   uint64_t read(const uint8_t* p, size_t bytes) const { return read_number(p, bytes, little_); }
 
   EncodedImage file_;
+  // Byte order of the file, and whether it is a BigTIFF, whose offsets have 64 bits.
   bool little_, big_;
+  // Entries in the file, by tag. Their values are checked when they are requested.
   std::map<int, const uint8_t*> entries_;
 };
 

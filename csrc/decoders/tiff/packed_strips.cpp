@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint64_t kMaxJpegTables = 1 << 16;  // bytes; four Huffman tables of each kind and four quantization tables take 1,400
 
+// Bytes of the file, the end excluded.
 struct Range {
   uint64_t begin, end;
 };
@@ -40,6 +41,8 @@ std::vector<Range> ranges_of(const TiffImage& image, const std::vector<int64_t>&
 }
 
 // Writes a BigTIFF, little-endian, because its 64-bit offsets fit any input.
+// Values longer than an entry's 8 bytes are written when they are added, the directory at the end. std::map keeps the tags in ascending order, as
+// the format demands.
 class Writer {
  public:
   explicit Writer(std::vector<uint8_t>& file) : file_(file) {}
@@ -53,6 +56,7 @@ class Writer {
     Entry& entry = entries_[tag];
     entry.type = type;
     entry.count = values.size();
+    // Short values are stored in the entry, from its first byte on.
     if (values.size() * bytes <= 8) {
       for (size_t i = 0; i < values.size(); ++i) entry.value |= values[i] << (8 * bytes * i);
       return;
@@ -73,6 +77,7 @@ class Writer {
       put(entry.value, 8);
     }
     put(0, 8);  // no further directory
+    // The header reserved these bytes for the offset of the directory.
     for (size_t i = 0; i < 8; ++i) file_[8 + i] = static_cast<uint8_t>(at >> 8 * i);
   }
 
@@ -91,6 +96,7 @@ class Writer {
 }  // namespace
 
 StripFormat strip_format(const TiffImage& image) {
+  // A predictor is left out, too: RowUnpacker undoes it.
   if (is_byte_compression(image.compression)) return {image.packed_row_bytes(), 1, 8, false, 1, DType::uint8};
   const bool floating = image.kind == TiffSampleKind::floating;
   const int channels = static_cast<int>(image.samples_in_piece());
@@ -115,6 +121,7 @@ PackedStrips pack_strips(const TiffImage& image, const std::vector<int64_t>& pie
   // The pieces are copied as one range with the gaps between them: in most files they are contiguous.
   packed.file.reserve(end - begin + 40 * pieces.size() + 512);
   Writer writer(packed.file);
+  // The header of a BigTIFF: "II", 43, 8 bytes per offset, 0, and the offset of the directory, which finish() fills in.
   for (const uint64_t part : {0x4949, 43, 8, 0}) writer.put(part, 2);
   writer.put(0, 8);
   const uint64_t moved = packed.file.size();
@@ -140,6 +147,7 @@ PackedStrips pack_strips(const TiffImage& image, const std::vector<int64_t>& pie
   writer.add(kTiffStripBytes, kTiffLong8, lengths);
   writer.add(kTiffPlanar, kTiffShort, {1});
   if (format.floating) writer.add(kTiffSampleFormat, kTiffShort, std::vector<uint64_t>(channels, 3));
+  // Fax options determine how the codes are read: one or two dimensions, fill bits.
   for (const int tag : {kTiffFax3Options, kTiffFax4Options}) {
     if (image.tags.has(tag)) writer.add(tag, kTiffLong, {static_cast<uint64_t>(image.tags.number(tag, 0))});
   }

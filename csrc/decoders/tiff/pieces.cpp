@@ -13,7 +13,7 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kMaxBatch = 32 << 20;  // bytes of decompressed pieces stride at a time, unless a single one is larger
+constexpr int64_t kMaxBatch = 32 << 20;  // bytes of pieces that are decompressed together; a single larger one is possible
 constexpr size_t kMaxBatchPieces = 1 << 20;
 
 // Returns uninitialized memory.
@@ -31,6 +31,7 @@ class PieceReader {
     stride_ = stride;
     const int64_t left = part_.x / image_.piece_width, right = (part_.x + part_.width - 1) / image_.piece_width;
     const int64_t top = part_.y / image_.piece_height, bottom = (part_.y + part_.height - 1) / image_.piece_height;
+    // Pieces are numbered row by row; in planar files all pieces of a plane come before those of the next.
     for (int64_t plane = 0; plane < (image_.planar ? stride : 1); ++plane) {
       out_ = out + plane * item_;
       for (int64_t row = top; row <= bottom; ++row) {
@@ -41,10 +42,12 @@ class PieceReader {
   }
 
  private:
+  // Row and column in the grid of pieces; index in the tables of offsets and lengths.
   struct Piece {
     int64_t row, column, index;
   };
 
+  // Stored pieces have the rows of the file; from libtiff they have the rows that strip_format() declared.
   int64_t packed_row_bytes() const {
     const StripFormat format = strip_format(image_);
     if (image_.compression == 1) return image_.packed_row_bytes();
@@ -52,6 +55,7 @@ class PieceReader {
   }
 
   void add(const Piece& piece) {
+    // Without compression there is nothing to decode: the rows are read from the file.
     if (image_.compression == 1) return unpack(piece, stored_piece(piece), 0);
     batch_.push_back(piece);
     // libtiff also decodes the rows above the requested ones, so a batch begins with the first row of pieces that the part needs.
@@ -81,6 +85,7 @@ class PieceReader {
     for (const Piece& piece : batch_) indices.push_back(piece.index);
     const int64_t rows = image_.packed_rows(image_.piece_height), last = image_.packed_rows(image_.rows_of_piece(batch_.back().row));
     const PackedStrips strips = pack_strips(image_, indices, rows, last);
+    // libtiff sees the pieces of the batch as one tall image. Rows above the part in the first piece and below it in the last are not requested.
     const int64_t skipped = first_packed_row(batch_.front()), before_last = static_cast<int64_t>(batch_.size() - 1) * rows;
     const int64_t needed = before_last + end_packed_row(batch_.back()) - skipped, row_bytes = packed_row_bytes();
     const auto bytes = new_bytes(needed * row_bytes);
@@ -96,6 +101,7 @@ class PieceReader {
 
   // `packed` begins with the packed row `hidden` of the piece.
   void unpack(const Piece& piece, const uint8_t* packed, int64_t hidden) {
+    // The intersection of the piece and the part, in coordinates of the image.
     const int64_t row_bytes = packed_row_bytes(), y0 = piece.row * image_.piece_height, x0 = piece.column * image_.piece_width;
     const int64_t top = std::max(part_.y, y0), bottom = std::min(part_.y + part_.height, y0 + image_.rows_of_piece(piece.row));
     const int64_t left = std::max(part_.x, x0), right = std::min(part_.x + part_.width, x0 + image_.piece_width);
@@ -129,6 +135,7 @@ class PieceReader {
           std::memcpy(target, in, static_cast<size_t>(item_));
           continue;
         }
+        // libtiff scaled the index to the full range like a gray level; dividing by the step restores it. Only the first sample is an index.
         uint16_t value = *in;
         if (codec_item == 2) std::memcpy(&value, in, sizeof value);
         value = static_cast<uint16_t>(s == 0 ? value / step : value);

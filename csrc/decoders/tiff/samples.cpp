@@ -13,8 +13,10 @@ namespace ndd {
 namespace {
 
 // Reads numbers of a fixed number of bits, from the most significant bit of a byte on. Callers ensure that the row has enough bytes.
+// Bits wait in `held_`, most significant first. With up to 32 bits per number they fit beside the 7 that may remain of a byte.
 class BitReader {
  public:
+  // `at`: position of the first number, in bits. `bits` is at most 63: numbers of whole bytes are read without this class.
   BitReader(const uint8_t* row, int64_t at, int64_t bits) : next_(row + at / 8), bits_(bits), mask_((static_cast<uint64_t>(1) << bits) - 1) {
     if (at % 8 == 0) return;
     held_ = *next_++;
@@ -85,7 +87,9 @@ float float_of_pattern(uint64_t pattern, int64_t bits) {
 float fraction_of(uint64_t pattern, int64_t bits, TiffSampleKind kind) {
   if (kind == TiffSampleKind::floating) return float_of_pattern(pattern, bits);
   if (kind == TiffSampleKind::whole) return static_cast<float>(static_cast<double>(pattern) / (std::ldexp(1.0, static_cast<int>(bits)) - 1));
+  // Extends the sign.
   const auto number = static_cast<int64_t>(pattern << (64 - bits)) >> (64 - bits);
+  // A sample of one bit with a sign is 0 or -1.
   const double largest = bits == 1 ? 1 : std::ldexp(1.0, static_cast<int>(bits) - 1) - 1;
   return static_cast<float>(static_cast<double>(number) / largest);
 }
@@ -102,6 +106,7 @@ uint64_t scale(uint64_t value, int64_t bits) {
 
 RowUnpacker::RowUnpacker(const TiffImage& image, bool scaled) : image_(image), scaled_(scaled), little_(image.tags.little_endian()) {
   if (image.predictor == 3) little_ = false;  // undo_predictor() delivers big-endian samples
+  // Tables for the depths where scaling takes a division: up to 15 bits, apart from 8, which need no scaling.
   if (!scaled || image.bits >= 16 || image.bits == 8 || image.kind != TiffSampleKind::whole) return;
   levels_.resize(static_cast<size_t>(1) << image.bits);
   for (size_t i = 0; i < levels_.size(); ++i) {
@@ -124,6 +129,8 @@ void RowUnpacker::undo_predictor(const uint8_t* row) {
   const size_t bytes = static_cast<size_t>(image_.bits / 8), size = static_cast<size_t>(image_.packed_row_bytes());
   differences_.assign(row, row + size);
   uint8_t* p = differences_.data();
+  // Horizontal differencing (TIFF 6.0, section 14): each sample is stored as its difference from the same sample of the pixel to the left, modulo
+  // the range of its type.
   if (image_.predictor == 2) {
     for (int64_t i = samples; i < count; ++i) {
       uint8_t* sample = p + static_cast<size_t>(i) * bytes;
@@ -134,6 +141,7 @@ void RowUnpacker::undo_predictor(const uint8_t* row) {
   }
   // Floating-point predictor (Technical Note 3): a row holds the most significant bytes of all samples, then the next ones, and so on, all
   // as differences.
+  // The differences are of bytes, at the distance of one pixel's samples.
   for (size_t i = static_cast<size_t>(samples); i < size; ++i) p[i] = static_cast<uint8_t>(p[i] + p[i - static_cast<size_t>(samples)]);
   const std::vector<uint8_t> planes = differences_;
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
@@ -141,6 +149,7 @@ void RowUnpacker::undo_predictor(const uint8_t* row) {
   }
 }
 
+// Samples of whole bytes are numbers in the file's byte order; all others are a string of bits without gaps between pixels.
 template <class T>
 void RowUnpacker::unpack_samples(const uint8_t* row, int64_t first, int64_t count, T* out) const {
   const int64_t bits = image_.bits, bytes = bits / 8;
@@ -158,6 +167,7 @@ void RowUnpacker::unpack_samples(const uint8_t* row, int64_t first, int64_t coun
 template <class T>
 void RowUnpacker::unpack_pixels(const uint8_t* row, int64_t first, int64_t pixels, T* out, int64_t step) {
   const int64_t samples = image_.samples_in_piece();
+  // Samples are adjacent in the output, too; otherwise they are only some of a pixel's channels, one plane at a time.
   if (step == samples) return unpack_samples(row, first * samples, pixels * samples, out);
   dense_.resize(static_cast<size_t>(pixels * samples) * sizeof(T));
   T* dense = reinterpret_cast<T*>(dense_.data());
@@ -168,10 +178,12 @@ void RowUnpacker::unpack_pixels(const uint8_t* row, int64_t first, int64_t pixel
 }
 
 void RowUnpacker::unpack_blocks(const uint8_t* row, int64_t row_in_block, int64_t first, int64_t pixels, uint8_t* out, int64_t step) const {
+  // A block stores luma row by row, then Cb and Cr. Chroma is repeated, not interpolated.
   const int64_t wide = image_.chroma_x, luma = wide * image_.chroma_y;
   for (int64_t i = 0; i < pixels; ++i, out += step) {
     const int64_t x = first + i;
     const uint8_t* block = row + x / wide * image_.block_bytes();
+    // Y, Cb and Cr; TiffColorConverter makes RGB of them.
     out[0] = block[row_in_block * wide + x % wide];
     out[1] = block[luma];
     out[2] = block[luma + 1];

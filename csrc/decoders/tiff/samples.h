@@ -9,6 +9,7 @@
 
 namespace ndd {
 
+// Holds buffers for one row: each thread uses its own.
 class RowUnpacker {
  public:
   // `scaled`: integers with fewer bits than their type are scaled to its full range; palette indices are not.

@@ -13,6 +13,7 @@ constexpr int64_t kMaxSamples = 32;              // per pixel; the limit of nvIm
 constexpr int64_t kMaxPieceRow = INT32_MAX / 4;  // bytes; libtiff counts them in 32 bits
 constexpr double kMaxTilePixels = 1 << 24;       // or four times the pixels of the image, if that is more
 
+// Values of the tag Compression: TIFF 6.0 and libtiff's registry.
 enum Compression : int64_t {
   kNone = 1,
   kRle = 2,
@@ -33,6 +34,7 @@ enum Compression : int64_t {
 
 [[noreturn]] void reject_kind(const std::string& kind) { fail("no decoder for TIFF with ", kind); }
 
+// Names from the registry of TIFF tags, for errors: a user recognizes the program that wrote the file.
 std::string compression_name(int64_t compression) {
   switch (compression) {
     case 9: return "JBIG, black and white";
@@ -78,25 +80,11 @@ std::string compression_name(int64_t compression) {
   }
 }
 
+// All but kNone are decompressed by libtiff.
 bool is_supported(int64_t compression) {
-  switch (compression) {
-    case kNone:
-    case kRle:
-    case kFax3:
-    case kFax4:
-    case kLzw:
-    case kOldJpeg:
-    case kJpeg:
-    case kDeflate:
-    case kRleWords:
-    case kPackBits:
-    case kNext:
-    case kThunder:
-    case kPixarLog:
-    case kOldDeflate:
-    case kZstd: return true;
-    default: return false;
-  }
+  constexpr Compression kSupported[] = {kNone,     kRle,      kFax3, kFax4,    kLzw,      kOldJpeg,    kJpeg, kDeflate,
+                                        kRleWords, kPackBits, kNext, kThunder, kPixarLog, kOldDeflate, kZstd};
+  return std::find(std::begin(kSupported), std::end(kSupported), compression) != std::end(kSupported);
 }
 
 // Returns the largest possible compression ratio, 0 if it is unbounded.
@@ -111,6 +99,7 @@ double largest_ratio(int64_t compression) {
   }
 }
 
+// The compressions for which libtiff undoes a predictor; with any other the tag has no meaning.
 bool has_predictor(int64_t compression) {
   return compression == kLzw || compression == kDeflate || compression == kOldDeflate || compression == kZstd;
 }
@@ -122,6 +111,7 @@ int64_t common_value(const TiffImage& image, int tag, int64_t otherwise, const c
   const auto found = image.tags.numbers(tag);
   if (!found) return otherwise;
   const uint64_t count = std::min(found->count, static_cast<uint64_t>(image.samples));
+  // Some writers store a single value for all samples.
   if (count != 1 && count < static_cast<uint64_t>(image.samples)) TiffDirectory::reject(tag, "does not fit the samples of a pixel");
   std::string each;
   bool same = true;
@@ -133,12 +123,14 @@ int64_t common_value(const TiffImage& image, int tag, int64_t otherwise, const c
   return static_cast<int64_t>(std::min<uint64_t>(image.tags.number_at(*found, 0), UINT32_MAX));
 }
 
+// Without SamplesPerPixel: from the number of BitsPerSample, or from the colors.
 int64_t samples_of(const TiffDirectory& tags, int64_t photometric) {
   if (tags.has(kTiffSamples)) return tags.number(kTiffSamples, 1);
   if (const auto bits = tags.numbers(kTiffBits); bits && bits->count > 1) return static_cast<int64_t>(std::min<uint64_t>(bits->count, UINT32_MAX));
   return photometric == 2 || photometric == 6 ? 3 : 1;
 }
 
+// SampleFormat: 1 unsigned, 2 signed, 3 floating-point, 4 undefined, 5 and 6 complex.
 TiffSampleKind kind_of(int64_t format, int64_t bits) {
   switch (format) {
     case 2: return TiffSampleKind::has_sign;
@@ -151,6 +143,7 @@ TiffSampleKind kind_of(int64_t format, int64_t bits) {
   }
 }
 
+// PhotometricInterpretation: 4 is a transparency mask, which is shown as gray; 5 is separated, CMYK if InkSet is 1 or absent.
 TiffColors colors_of(const TiffImage& image) {
   switch (image.photometric) {
     case 0: return TiffColors::white_is_zero;
@@ -168,6 +161,7 @@ TiffColors colors_of(const TiffImage& image) {
 
 void check_palette(const TiffImage& image) {
   const auto colors = image.tags.numbers(kTiffPalette);
+  // TIFF 6.0, ColorMap: all reds, then all greens, then all blues, 2^bits of 16 bits each.
   if (image.bits > 16 || image.kind != TiffSampleKind::whole || !colors || colors->type != kTiffShort ||
       colors->count != static_cast<uint64_t>(3) << image.bits)
     reject_header("its palette does not fit its samples");
@@ -216,6 +210,7 @@ void check_colors(TiffImage& image) {
   }
 }
 
+// Rejects combinations of samples that libtiff's decoder of a compression does not support, before memory is allocated for them.
 void check_compression(const TiffImage& image) {
   const bool one_bit = image.bits == 1 && image.samples_in_piece() == 1 && image.kind == TiffSampleKind::whole;
   switch (image.compression) {
@@ -243,11 +238,13 @@ void check_compression(const TiffImage& image) {
   }
   if (image.predictor == 1) return;
   const bool whole_bytes = image.bits == 8 || image.bits == 16 || image.bits == 24 || image.bits == 32 || image.bits == 64;
+  // 2: differences of neighbors in a row; 3: the same of floating-point numbers, byte by byte.
   if (image.predictor != 2 && image.predictor != 3) reject_kind("predictor " + std::to_string(image.predictor));
   if (!whole_bytes) reject_kind("a predictor and " + bits_text(image.bits));
   if (image.predictor == 3 && image.kind != TiffSampleKind::floating) reject_header("it has a predictor for floating-point samples, and none such");
 }
 
+// Strips have the width of the image and RowsPerStrip rows; tiles have a size of their own. Either has offsets and lengths in bytes.
 void read_pieces(TiffImage& image) {
   const TiffDirectory& tags = image.tags;
   image.tiled = tags.has(kTiffTileWidth) || tags.has(kTiffTileHeight);
@@ -258,6 +255,7 @@ void read_pieces(TiffImage& image) {
     image.piece_width = image.width;
     image.piece_height = std::min(tags.number(kTiffRowsPerStrip, UINT32_MAX), image.height);
   }
+  // RowsPerStrip defaults to 2^32 - 1: a single strip.
   if (image.piece_width < 1 || image.piece_height < 1) reject_header("its strips or tiles have no pixels");
   // Some writers store the offsets of tiles under the tag of strips.
   if (tags.has(kTiffStripOffsets) && tags.has(kTiffTileOffsets)) reject_header("it has both strips and tiles");
@@ -274,11 +272,13 @@ void check_data(const TiffImage& image) {
   const double image_pixels = static_cast<double>(image.width) * static_cast<double>(image.height);
   if (row_bytes > kMaxPieceRow || (image.tiled && piece_pixels > std::max(kMaxTilePixels, 4 * image_pixels)))
     reject_header("its rows or tiles are too large");
+  // From here on across() and down() are small: fewer offsets than pieces are rejected before the loop below.
   const double count = static_cast<double>(image.across()) * static_cast<double>(image.down()) * static_cast<double>(image.planes());
   if (!image.offsets || static_cast<double>(image.offsets->count) < count) reject_header("it has fewer strips or tiles than its size needs");
   if (image.lengths && static_cast<double>(image.lengths->count) < count)
     reject_header("it has fewer lengths of strips or tiles than its size needs");
 
+  // A small file must not claim an image that its bytes cannot hold: memory is allocated by the header alone.
   const double ratio = largest_ratio(image.compression);
   if (ratio == 0) return;
   double raw = 0, stored = 0;
@@ -286,6 +286,7 @@ void check_data(const TiffImage& image) {
     const int64_t rows = image.rows_of_piece(i / image.across() % image.down());
     const double bytes = static_cast<double>(image.packed_rows(rows)) * static_cast<double>(image.packed_row_bytes());
     const uint64_t at = image.tags.number_at(*image.offsets, static_cast<uint64_t>(i));
+    // In unsigned arithmetic: `at` comes from the file and may be any number.
     if (at > image.file.size) reject_header("a strip or tile lies outside of the file");
     const uint64_t left = image.file.size - at;
     if (image.compression == kNone && bytes > static_cast<double>(left)) reject_header("a strip or tile is longer than the file");
@@ -302,7 +303,9 @@ bool suits_libtiff(const TiffImage& image) {
     const auto found = tags.numbers(tag);
     return !found || found->type != kTiffByte;
   };
+  // Tags whose values a parser would have to guess must be there.
   const bool complete = tags.has(kTiffBits) && tags.has(kTiffSamples) && tags.has(kTiffPhotometric) && image.lengths;
+  // BYTE is rare in these tags, and not every parser accepts it.
   const bool plain_types = has_type(kTiffWidth) && has_type(kTiffHeight) && has_type(kTiffBits) && has_type(kTiffSamples) &&
                            has_type(kTiffPhotometric) && has_type(kTiffOrientation) && has_type(kTiffRowsPerStrip) && has_type(kTiffTileWidth) &&
                            has_type(kTiffTileHeight) && has_type(kTiffSampleFormat) && has_type(kTiffCompression) && has_type(kTiffPlanar) &&
@@ -312,6 +315,7 @@ bool suits_libtiff(const TiffImage& image) {
   const bool plain_samples = (format == 1 && (image.bits == 8 || image.bits == 16 || image.bits == 32)) || (format == 3 && image.bits == 32);
   const auto bits = tags.numbers(kTiffBits);
   if (!plain_samples || bits->count != static_cast<uint64_t>(image.samples)) return false;
+  // TIFF demands multiples of 16; libtiff's behavior for others, and for a mix of the tags of strips and tiles, is not relied on.
   const bool tiles_fit = !image.tiled || (image.piece_width % 16 == 0 && image.piece_height % 16 == 0 && !tags.has(kTiffRowsPerStrip) &&
                                           tags.has(kTiffTileOffsets) && tags.has(kTiffTileBytes));
   if (!tiles_fit) return false;
@@ -331,9 +335,11 @@ int TiffImage::color_channels() const {
   }
 }
 
+// A palette index becomes three channels.
 int TiffImage::channels() const { return static_cast<int>(colors == TiffColors::palette ? samples + 2 : samples); }
 
 DType TiffImage::dtype() const {
+  // Colors of a palette have 16 bits, whatever the indices have.
   if (colors == TiffColors::palette) return DType::uint16;
   if (kind != TiffSampleKind::whole || bits > 32) return DType::float32;
   return bits <= 8 ? DType::uint8 : bits <= 16 ? DType::uint16 : DType::uint32;
@@ -379,6 +385,7 @@ TiffImage read_tiff_image(const EncodedImage& file) {
   image.planar = image.samples > 1 && tags.number(kTiffPlanar, 1) == 2;
   image.reversed_bits = tags.number(kTiffFillOrder, 1) == 2 && image.compression != kJpeg && image.compression != kOldJpeg;
   image.predictor = has_predictor(image.compression) ? tags.number(kTiffPredictor, 1) : 1;
+  // In this order: colors_of() needs the number of samples, check_colors() may change `kind`, and check_compression() depends on both.
   image.colors = colors_of(image);
   if (image.compression == kOldJpeg) {
     if (image.bits != 8 || (image.samples != 1 && image.samples != 3)) reject_kind("compression 6 (old-style JPEG) of " + bits_text(image.bits));

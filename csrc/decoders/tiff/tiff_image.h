@@ -13,6 +13,7 @@
 
 namespace ndd {
 
+// Unsigned integers, signed integers, floats.
 enum class TiffSampleKind { whole, has_sign, floating };
 
 enum class TiffColors { gray, white_is_zero, rgb, palette, inks, ycbcr, cielab, icclab, unknown };
@@ -21,6 +22,7 @@ enum class TiffColors { gray, white_is_zero, rgb, palette, inks, ycbcr, cielab, 
 enum class TiffRoute { whole_file, pieces, opencv };
 
 // The samples of a pixel are interleaved, except in `planar` files, whose pieces have one sample per pixel.
+// Defaults are those of TIFF 6.0.
 struct TiffImage {
   EncodedImage file;
   TiffDirectory tags;
@@ -36,6 +38,7 @@ struct TiffImage {
 
   explicit TiffImage(const EncodedImage& image) : file(image), tags(image) {}
 
+  // Numbers of pieces along the width, the height and the planes.
   int64_t across() const { return (width + piece_width - 1) / piece_width; }
   int64_t down() const { return (height + piece_height - 1) / piece_height; }
   int64_t planes() const { return planar ? samples : 1; }

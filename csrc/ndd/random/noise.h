@@ -27,6 +27,7 @@ using NoiseSum = std::conditional_t<sizeof(T) <= 2 || std::is_same_v<T, float>, 
 
 namespace noise_detail {
 
+// Elements per step on the CPU: words, values and noise of a step stay in the first-level cache.
 constexpr int64_t kRow = 1024;
 
 template <class F>
@@ -55,6 +56,7 @@ void run_cpu(const F& f, const Philox& stream, const void* in, int64_t count, DT
     if (count > 0) std::memcpy(out, in, count * bytes);
     return;
   }
+  // Chosen once per sample, so that the switch over types is not in the loop.
   void (*combine)(const void*, const float*, int64_t, void*) = nullptr;
   for_dtype(dtype, [&](auto tag) { combine = combine_row<F, typename decltype(tag)::type>; });
   const LoadRow load = row_loader(dtype);
@@ -64,6 +66,7 @@ void run_cpu(const F& f, const Philox& stream, const void* in, int64_t count, DT
   char* to = static_cast<char*>(out);
   for (int64_t begin = 0; begin < count; begin += kRow, from += kRow * bytes, to += kRow * bytes) {
     const int64_t n = std::min(kRow, count - begin);
+    // A block has four words, one per element; the last row computes some too many.
     stream.fill(static_cast<uint32_t>(begin / 4), kRow / 4, words);
     if (F::kReadsInput) load(from, n, row);
     noise_row(f, row, words, static_cast<int>(n), noise);
@@ -73,6 +76,7 @@ void run_cpu(const F& f, const Philox& stream, const void* in, int64_t count, DT
 
 #ifdef __CUDACC__
 template <class F>
+// A sample, as the kernel sees it.
 struct Run {
   F f;
   Philox stream;
@@ -87,6 +91,7 @@ constexpr int kThreads = 256;
 // for float32, less for narrower types. Every element is read and written once, four at a time.
 template <class F>
 __global__ void __launch_bounds__(kThreads) run_gpu(const Run<F>* runs, int64_t count, DType dtype) {
+  // Samples along y, their elements along x, both with strides: the grid may be smaller than the batch.
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run<F> run = runs[k];
     const int64_t stride = int64_t{gridDim.x} * kThreads * 4;

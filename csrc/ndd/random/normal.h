@@ -33,6 +33,7 @@ NDD_HD float log_of(float x) {
   constexpr float kSqrtHalf = 0.70710678f;
   // Minimax polynomial of log(1 + f) / f between sqrt(1/2) and sqrt(2).
   constexpr float c[] = {0.9999998139f, -0.5000066739f, 0.3333618203f, -0.2495934387f, 0.1987304623f, -0.1733346461f, 0.1641999113f, -0.1010224017f};
+  // Splits x into f + 1 between sqrt(1/2) and sqrt(2), and a power of two: the exponent is counted from sqrt(1/2), not from 1.
   const int32_t bits = same_bits<int32_t>(x), exponent = (bits - same_bits<int32_t>(kSqrtHalf)) >> 23;
   const float f = same_bits<float>(bits - (exponent << 23)) - 1.0f;
   return f * polynomial(f, c) + static_cast<float>(exponent) * 0.69314718f;
@@ -61,6 +62,7 @@ template <class T>
 NDD_HD T exp_of(T x) {
   constexpr T c[] = {T(1),        T(1),         T(1) / 2,      T(1) / 6,       T(1) / 24,       T(1) / 120,      T(1) / 720,
                      T(1) / 5040, T(1) / 40320, T(1) / 362880, T(1) / 3628800, T(1) / 39916800, T(1) / 479001600};
+  // Taylor's series: seven terms suffice for float, thirteen for double, where |f| is at most half of ln 2.
   constexpr T few[] = {c[0], c[1], c[2], c[3], c[4], c[5], c[6]};
   const T high = sizeof(T) == 4 ? T(87) : T(700), low = -high;
   const T above = x < low ? low : x, y = above > high ? high : above;
@@ -74,6 +76,7 @@ NDD_HD T exp_of(T x) {
 }
 
 // Uniform in (0, 1) and symmetric, with 32 bits near 0.
+// The half unit keeps it off 0 and 1, where quantiles are infinite.
 NDD_HD float open_uniform(uint32_t word) { return static_cast<float>(word) * 0x1p-32f + 0x1p-33f; }
 NDD_HD double open_uniform(uint32_t high, uint32_t low) {
   return (static_cast<double>(high) + (static_cast<double>(static_cast<int32_t>(low >> 11)) + 0.5) * 0x1p-21) * 0x1p-32;
@@ -83,10 +86,12 @@ NDD_HD double open_uniform(uint32_t high, uint32_t low) {
 // Giles ("Approximating the erfinv function", 2010) it is x P(w), w = -log(1 - x^2), for a uniform x between -1 and 1; P is a minimax polynomial of w
 // or, beyond 2.93 standard deviations, of its square root.
 NDD_HD float normal_of(uint32_t word) {
+  // `size` is the magnitude: the bits of a negative number, inverted.
   const int32_t signed_word = static_cast<int32_t>(word), size = signed_word ^ (signed_word >> 31);
   const float x = (static_cast<float>(signed_word) + 0.5f) * 0x1p-31f;
   const float rest = (static_cast<float>(0x7FFFFFFF - size) + 0.5f) * 0x1p-31f;  // 1 - |x| without cancellation
   const float w = -log_of(rest * (2.0f - rest));
+  // Both polynomials have the same degree, so that selecting coefficients replaces a branch.
   const bool tail = w >= 5.0f;
   const float y = tail ? sqrtf(w) - 3.5f : w - 2.5f;
   float p = tail ? -0.0002395587391f : 4.463724978e-7f;
@@ -106,6 +111,7 @@ NDD_HD double normal_of(uint32_t high, uint32_t low) {
       (static_cast<double>(static_cast<int32_t>(high)) + (static_cast<double>(static_cast<int32_t>(low >> 11)) + 0.5) * 0x1p-21) * 0x1p-32;
   const double size = q < 0.0 ? -q : q;
   const double root = sqrt(-log_of(0.5 - size));
+  // The three regions of AS 241: the center, and the tails up to and beyond root 5.
   const bool center = size <= 0.425, near = root <= 5.0;
   const double inner = 0.180625 - q * q, middle = root - 1.6, outer = root - 5.0;  // selected without branches
   const double tail = near ? middle : outer, r = center ? inner : tail;

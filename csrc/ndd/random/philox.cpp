@@ -25,11 +25,13 @@ __attribute__((target("avx512f"))) void fill_avx512(const uint32_t* key, const u
     uint32_t k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9, k1 += 0xBB67AE85) {
       const __m512i left = _mm512_mul_epu32(a, left_factor), right = _mm512_mul_epu32(c, right_factor);
+      // 0x96 is the truth table of a xor b xor c.
       a = _mm512_ternarylogic_epi64(_mm512_srli_epi64(right, 32), b, _mm512_set1_epi64(k0), 0x96);
       c = _mm512_ternarylogic_epi64(_mm512_srli_epi64(left, 32), d, _mm512_set1_epi64(k1), 0x96);
       b = right;
       d = left;
     }
+    // Words a and b of each block side by side, then c and d; unpacking interleaves them to whole blocks.
     const __m512i ab = _mm512_or_si512(_mm512_and_si512(a, low), _mm512_slli_epi64(b, 32));
     const __m512i cd = _mm512_or_si512(_mm512_and_si512(c, low), _mm512_slli_epi64(d, 32));
     _mm512_storeu_si512(words, _mm512_unpacklo_epi64(ab, cd));
@@ -83,6 +85,7 @@ NDD_EXPORT(keep, void, ndd_philox, (uint64_t key, uint64_t sequence, uint64_t co
     uint32_t words[4];
     ndd::Philox(low(key), high(key), high(counter), low(sequence), high(sequence)).compute(low(counter), words);
     for (; phase < 4 && i < count; ++phase) out[i++] = words[phase];
+    // Carries into the upper half.
     if (++counter == 0) ++sequence;
   }
 }

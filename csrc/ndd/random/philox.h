@@ -26,6 +26,7 @@ class Philox {
   // Positions the stream at word 4 * block.
   NDD_HD void seek(uint32_t block) {
     block_ = block;
+    // No words are left of the current block: next() computes the new one.
     used_ = 4;
   }
 
@@ -47,6 +48,7 @@ class Philox {
   // Computes the four words of a block.
   NDD_HD void compute(uint32_t block, uint32_t (&out)[4]) const {
     uint32_t a = block, b = stream_[0], c = stream_[1], d = stream_[2], k0 = key_[0], k1 = key_[1];
+    // Two multiplications, whose upper halves are mixed with the other words and the key; the key grows by Weyl constants.
     for (int round = 0; round < 10; ++round) {
       const uint64_t left = uint64_t{0xD2511F53} * a, right = uint64_t{0xCD9E8D57} * c;
       a = static_cast<uint32_t>(right >> 32) ^ b ^ k0;

@@ -35,18 +35,21 @@ inline bool random_in_double(DType dtype) { return item_bytes(dtype) >= 4 && dty
 
 namespace random_detail {
 
+// Philox blocks per step on the CPU: 4 kB of words.
 constexpr int64_t kBlocks = 256;
 
 // The number of blocks for n elements, rounded up to the step of Philox::fill: a batch of 64 samples of one number then takes 4 us instead of 100 (a
 // full row of kBlocks each).
 inline int64_t blocks_for(int64_t n, int64_t each) { return (n + 8 * each - 1) / (8 * each) * 8; }
 
+// Element e from its words: one each for float, two for double.
 template <class F>
 NDD_HD auto element(const F& f, const uint32_t* words, int64_t e) {
   if constexpr (std::is_same_v<typename F::Value, float>) return f(words[e]);
   else return f(words[2 * e], words[2 * e + 1]);
 }
 
+// Elements per Philox block.
 template <class F>
 constexpr int64_t per_block = std::is_same_v<typename F::Value, float> ? 4 : 2;
 
@@ -86,6 +89,7 @@ void fill_sample(const F& f, const Philox& stream, int64_t count, DType dtype, v
 
 #ifdef __CUDACC__
 template <class F>
+// A sample, as the kernel sees it.
 struct Run {
   F f;
   Philox stream;
@@ -137,6 +141,7 @@ void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dt
 
 // The words drawn for a call.
 inline const int64_t* drawn_words(const std::string& op, const Tensor& words) {
+  // Philox(words, sample) reads four.
   if (words.numel() < 4) fail(Error::Value, op, ": rng gave too few words");
   return static_cast<const int64_t*>(words.data_ptr());
 }

@@ -37,6 +37,7 @@ void nearest(const ResampleJob& job, const AxisTable* const* tables) {
   const AxisTable &d = *tables[0], &v = *tables[1], &h = *tables[2];
   const int64_t bytes = job.channels * item_bytes(job.in_type), in_row = h.axis.in * bytes, row = h.axis.out * bytes;
   const auto picker = bytes == 1 ? pick<1> : bytes == 2 ? pick<2> : bytes == 3 ? pick<3> : bytes == 4 ? pick<4> : bytes == 12 ? pick<12> : pick<0>;
+  // pick_rgb() must not read beyond the end of the input: the last row of the last plane is copied pixel by pixel.
   char* out = static_cast<char*>(job.out);
   const char* const last_row = static_cast<const char*>(job.in) + (job.outer * d.axis.in * v.axis.in - 1) * in_row;
   for (int64_t o = 0; o < job.outer; ++o) {
@@ -45,6 +46,7 @@ void nearest(const ResampleJob& job, const AxisTable* const* tables) {
       for (int64_t y = 0; y < v.axis.out; ++y, out += row) {
         const char* from = in + (d.start[z] * v.axis.in + v.start[y]) * in_row;
         if (y + 1 < v.axis.out) prefetch(in + (d.start[z] * v.axis.in + v.start[y + 1]) * in_row, in_row);
+        // An enlarged image repeats rows: copying the one above is cheaper than picking again.
         if (y > 0 && v.start[y] == v.start[y - 1]) std::memcpy(out, out - row, row);
         else (bytes == 3 && from != last_row ? pick_rgb : picker)(from, h.start.data(), h.axis.out, bytes, out);
       }
@@ -52,6 +54,7 @@ void nearest(const ResampleJob& job, const AxisTable* const* tables) {
   }
 }
 
+// Resamples `count` dense images, one after the other.
 template <class Arithmetic>
 void planes(const Arithmetic& arith, const ResampleJob& job, int64_t count, const AxisTable& v, const AxisTable& h) {
   const int64_t in_plane = v.axis.in * h.axis.in * job.channels * item_bytes(job.in_type);
@@ -65,21 +68,19 @@ void planes(const Arithmetic& arith, const ResampleJob& job, int64_t count, cons
 bool columns_first_pays(const AxisTable& v, const AxisTable& h) {
   const double in_height = static_cast<double>(v.axis.in), in_width = static_cast<double>(h.axis.in);
   const double out_height = static_cast<double>(v.axis.out), out_width = static_cast<double>(h.axis.out);
+  // Multiplications of both orders. Rows first is preferred unless it takes six times as many.
   const double rows_first = out_height * (in_width * v.most + out_width * h.most),
                columns_first = out_width * (in_height * h.most + out_height * v.most);
   return rows_first > 6 * columns_first;
 }
 
 void columns_first(const ResampleJob& job, const AxisTable& v, const AxisTable& h) {
-  const auto keep = [](int slot, int64_t n) -> const AxisTable& {
-    return axis_table(slot, make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false));
-  };
   ResampleJob first = job, second = job;
   first.out = scratch<float>(4, job.outer * v.axis.in * h.axis.out * job.channels);
   first.out_type = second.in_type = DType::float32;
   second.in = first.out;
-  planes(Floats{job.in_type, DType::float32}, first, job.outer, keep(3, v.axis.in), h);
-  planes(Floats{DType::float32, job.out_type}, second, job.outer, v, keep(4, h.axis.out));
+  planes(Floats{job.in_type, DType::float32}, first, job.outer, axis_table(3, unchanged_axis(v.axis.in)), h);
+  planes(Floats{DType::float32, job.out_type}, second, job.outer, v, axis_table(4, unchanged_axis(h.axis.out)));
 }
 
 // Resamples volumes: each output plane is first mixed from input planes, into a float plane of the source's size.
@@ -99,6 +100,7 @@ void volumes(const ResampleJob& job, const AxisTable& d, const AxisTable& v, con
   }
 }
 
+// Whether resampling along an axis copies each element. Zero weights beside it do not matter.
 bool keeps_all(const AxisTable& table) {
   if (table.axis.in != table.axis.out) return false;
   for (int64_t x = 0; x < table.axis.out; ++x)
@@ -118,16 +120,19 @@ void rows_only(const ResampleJob& job, const AxisTable& v, int64_t width) {
   });
 }
 
+// Elements of a row below which rows are joined, see below.
 constexpr int64_t kNarrow = 256;
 
 }  // namespace
 
 void resample_cpu(const ResampleJob& job) {
   AxisTable* tables[3];
+  // The paths below, from the most special to the general one, all compute the same within rounding.
   int64_t in_volume = job.outer * job.channels, out_volume = in_volume;
   bool all_nearest = job.in_type == job.out_type;
   for (const Axis& a : job.axes) in_volume *= a.in, out_volume *= a.out;
   if (out_volume == 0) return;
+  // An output without a source is black.
   if (in_volume == 0) {
     std::memset(job.out, 0, out_volume * item_bytes(job.out_type));
     return;
@@ -143,7 +148,7 @@ void resample_cpu(const ResampleJob& job) {
     // Rows of a few elements, as when channels are resampled, are treated as the rows of one image: with an image for each, 8 images of 321x213 took
     // 2.4 times as long.
     ResampleJob rows = job;
-    rows.axes[1] = make_axis(job.outer, job.outer, 0, static_cast<float>(job.outer), Filter::nearest, Filter::nearest, false);
+    rows.axes[1] = unchanged_axis(job.outer);
     rows.axes[1].rule = only.axis.rule;
     rows.outer = 1;
     return resample_cpu(rows);
@@ -151,11 +156,13 @@ void resample_cpu(const ResampleJob& job) {
   AxisTable &d = *tables[0], &v = *tables[1], &h = *tables[2];
   if (all_nearest) return nearest(job, tables);
   if (d.axis.in != 1 || d.axis.out != 1) return volumes(job, d, v, h);
+  // torch and Pillow round to bytes between the passes; for floats all rules are the same.
   if (h.axis.rule != Rule::dali && job.in_type == DType::uint8 && job.out_type == DType::uint8) return resample_in_two_passes(job, v, h);
   if (job.out_type == DType::float32 && keeps_all(h)) return rows_only(job, v, h.axis.out);
   if (columns_first_pays(v, h)) return columns_first(job, v, h);
 #if defined(__x86_64__)
   const int64_t row = h.axis.in * job.channels;
+  // Fixed point with 14-bit weights. Vectors need rows of 32 or 64 bytes, and the error, which grows with the taps, is bounded for kMaxTaps.
   if (job.in_type == DType::uint8 && job.out_type == DType::uint8 && cpu_isa() != Isa::base && row >= 32 &&
       std::max(v.most, h.most) <= u8::kMaxTaps) {
     v.build_weights14();

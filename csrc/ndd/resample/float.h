@@ -20,6 +20,7 @@ void mix_to_float(const In* in, int64_t stride, const float* w, int32_t taps, fl
     for (int64_t begin = 0; begin < n; begin += kBlock) {
       const int64_t m = std::min(kBlock, n - begin);
       float* __restrict to = out + begin;
+      // Two taps per pass over `to`, which halves its loads and stores. The first pass stores, later ones add.
       for (int32_t k = 0; k < taps; k += 2) {
         const In* __restrict a = in + k * stride + begin;
         const float wa = w[k];
@@ -44,6 +45,7 @@ void mix_to_float(const In* in, int64_t stride, const float* w, int32_t taps, fl
 // Transposes out[j][i] = in[i][j] in blocks of 8 x 8. Reads and writes up to the next multiple of 8 of either extent, so the buffers must be padded.
 inline void turn(const float* in, int64_t in_stride, int64_t rows, int64_t columns, float* out, int64_t out_stride) {
   with_simd([=]() NDD_ALWAYS_INLINE {
+    // Three rounds of exchanges between rows: of single elements, pairs and halves.
     using Eight = float __attribute__((vector_size(32)));
     for (int64_t i = 0; i < rows; i += 8) {
       for (int64_t j = 0; j < columns; j += 8) {
@@ -73,6 +75,7 @@ inline void turn(const float* in, int64_t in_stride, int64_t rows, int64_t colum
 struct Floats {
   using Mid = float;
   using Tile = float;
+  // Output rows per tile: two vectors of eight; source elements per strip, so that a tile of floats has 24 kB.
   static constexpr int64_t kRows = 16, kStrip = 384;
   DType in_type, out_type;
   int64_t least_row = 1;
@@ -94,6 +97,7 @@ struct Floats {
         const int32_t taps = h.count[x];
         for (int64_t c = 0; c < channels; ++c, to += kRows) {
           const float* __restrict from = tile + ((h.start[x] - s.first) * channels + c) * kRows;
+          // One accumulator per row: the loop over r becomes vector operations, with the weight broadcast.
           float sum[kRows] = {};
           for (int32_t k = 0; k < taps; ++k)
             for (int64_t r = 0; r < kRows; ++r) sum[r] += w[k] * from[k * channels * kRows + r];

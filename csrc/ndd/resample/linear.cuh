@@ -8,6 +8,7 @@
 
 namespace ndd::resample_gpu {
 
+// The tile of output pixels of a block: a warp takes one row at a time, every eighth.
 constexpr int kLinearRows = 64, kLinearColumns = 32;
 
 #ifdef __CUDACC__
@@ -16,6 +17,7 @@ struct TwoTaps {
   float first_weight, second_weight;
 };
 
+// Clamps both taps into the axis; nearest neighbors (one tap) become a pair with weights 1 and 0.
 __device__ inline TwoTaps two_taps(const Axis& a, int32_t output) {
   float base = 0;
   const int32_t start = clamped_start(a, first_tap(a, output, &base)), last = static_cast<int32_t>(a.in) - 1;
@@ -37,6 +39,7 @@ __global__ void __launch_bounds__(kThreads, 4) linear_kernel(const TiledSample* 
 #pragma unroll 1
     for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += static_cast<int>(gridDim.x)) {
       const int y = tile / across * kLinearRows, x = tile % across * kLinearColumns + thread % 32;
+      // The threads may still read the rows of the previous tile.
       __syncthreads();
       if (thread < kLinearRows) {
         const TwoTaps row = two_taps(s.vertical, min(y + thread, height - 1));
@@ -46,6 +49,7 @@ __global__ void __launch_bounds__(kThreads, 4) linear_kernel(const TiledSample* 
         rows[thread].second_weight = row.second_weight;
       }
       __syncthreads();
+      // Only after the barrier, which all threads must reach.
       if (x >= width) continue;
       const TwoTaps taps = two_taps(s.horizontal, x);
       const int64_t left = int64_t{taps.first} * channels, right = int64_t{taps.second} * channels;

@@ -48,8 +48,11 @@ __global__ void __launch_bounds__(kThreads) nearest_kernel(const NearestSample* 
     const bool aligned = reinterpret_cast<uintptr_t>(out) % sizeof(Units) == 0 && row % kUnits == 0;
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       const int64_t down = quotient(tile, across), first_row = down * kNearestRows, first = (tile - down * across) * kWidth;
+      // The previous tile's offsets are no longer read.
       __syncthreads();
+      // Some threads compute the positions in a row, others those of the rows, as offsets in units.
       if (thread < kWidth) {
+        // Threads beyond the edge repeat the last element: offsets stay within the source.
         const int64_t e = min(first + thread, row - 1), x = quotient(e, s.channels);
         offsets[thread] = nearest_of(s.axes[2], x) * s.channels + (e - x * s.channels);
       } else if (thread - kWidth < kNearestRows) {
@@ -72,8 +75,10 @@ __global__ void __launch_bounds__(kThreads) nearest_kernel(const NearestSample* 
         for (int u = 0; u < kUnits; ++u) units.element[u] = __ldg(source + from[u]);
         return units;
       };
+      // Each warp takes every eighth row of the tile.
       Unit* to = out + (first_row + thread / 32) * row + e;
       const int64_t step = kThreads / 32 * row;
+      // Whole vectors if all rows start at multiples of their size; otherwise element by element, with a check at the end of the row.
       if (aligned) {
 #pragma unroll 2
         for (int y = thread / 32; y < last; y += kThreads / 32, to += step) *reinterpret_cast<Units*>(to) = row_of(y);

@@ -6,6 +6,7 @@
 
 namespace ndd::resample_gpu {
 
+// Weights in shared memory; longer kernels are processed in parts.
 constexpr int kPassWeights = 4096;
 
 // A sample viewed as [outer][axis][inner].
@@ -35,12 +36,14 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const PassSample* sample
     const PassSample s = samples[i];
     if (s.outer == 0 || s.inner == 0 || s.axis.out == 0) continue;
     const Axis a = s.axis;
+    // Neighboring threads take neighboring inner elements, so that their loads are contiguous.
     const int inner = s.group(), outputs = kThreads / inner, output = thread / inner;
     const int most = min(a.taps, kPassWeights / outputs);  // taps at a time
     const int64_t inner_groups = s.inner_groups(), groups = s.groups();
     for (int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
       const int64_t output_group = group / inner_groups, first = output_group * outputs, o = first + output;
       const int64_t j = (group - output_group * inner_groups) * inner + (thread - output * inner);
+      // Threads without an output still take part in the barriers.
       const bool wanted = output < outputs && o < a.out && j < s.inner;
       __syncthreads();
       write_knots(a.filter, thread, knots);
@@ -54,6 +57,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const PassSample* sample
         float mixed = 0, sum = 0;
         for (int begin = 0; begin < a.taps; begin += most) {
           const int taps = min(most, a.taps - begin);
+          // Weights that fit are computed once for all outer elements; parts of them have to be computed again.
           if (most < a.taps || b == blockIdx.z) {
             __syncthreads();
             for (int w = thread; w < outputs * taps; w += kThreads) weights[w] = tap_weight(a, knots, begin + w / outputs, bases[w % outputs]);
@@ -69,6 +73,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const PassSample* sample
             sum += weight;
           }
         }
+        // Normalized at the end, because only now all weights have been added.
         if (wanted) store_element(mixed / sum, s.out, out, (b * a.out + o) * s.inner + j);
       }
     }

@@ -28,6 +28,7 @@ T* scratch(int slot, int64_t n) {
   static thread_local std::vector<char> buffers[5];
   std::vector<char>& b = buffers[slot];
   const size_t bytes = static_cast<size_t>(n) * sizeof(T) + 64;
+  // Not resized: the old content need not be copied. 64 bytes more leave room for the alignment.
   if (b.size() < bytes) b = std::vector<char>(bytes);
   return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(b.data()) + 63) & ~uintptr_t{63});
 }
@@ -41,10 +42,12 @@ inline ColumnStrip next_strip(const AxisTable& h, int64_t begin, int64_t limit, 
   ColumnStrip s{begin, begin, h.axis.in, 0};
   for (; s.end < h.axis.out; ++s.end) {
     const int64_t first = std::min<int64_t>(s.first, h.start[s.end]), last = std::max<int64_t>(s.last, h.start[s.end] + h.count[s.end]);
+    // At least one column, whatever it needs. An enlargement is limited by its output columns.
     if (s.end > begin && (last - first > limit || s.end - begin >= 2 * limit)) break;
     s.first = first;
     s.last = last;
   }
+  // Vector loads need rows of a minimal length: the strip is extended to the right, or to the left at the end.
   if (s.last - s.first < least_source) {
     s.last = std::min(h.axis.in, s.first + least_source);
     s.first = s.last - least_source;
@@ -65,6 +68,7 @@ void resample_plane(const Arithmetic& arith, const Plane& p, const AxisTable& v,
     Mid* mixed = scratch<Mid>(0, kRows * padded);
     Mid* tile = scratch<Mid>(1, kRows * padded);
     Tile* result = scratch<Tile>(2, kRows * ((m + 31) / 32 * 32));
+    // Rows beyond `rows` of the last tile hold old values, which turn_out() does not store.
     for (int64_t y = 0; y < v.axis.out; y += kRows) {
       const int64_t rows = std::min(kRows, v.axis.out - y);
       for (int64_t r = 0; r < rows; ++r) arith.mix_rows(p.in, v.start[y + r] * in_stride + s.first * c, in_stride, v, y + r, mixed + r * padded, n);

@@ -47,6 +47,7 @@ NDD_HD Axis make_axis(int64_t in, int64_t out, float lo, float hi, Filter min_fi
   a.lo = lo;
   a.scale = out > 0 ? (hi - lo) / static_cast<float>(out) : 1.0f;
   const bool reduces = fabsf(a.scale) > 1.0f;
+  // A linear filter that antialias stretches becomes the triangle, whose taps grow with the scale.
   a.filter = reduces ? min_filter : mag_filter;
   a.stretch = reduces && antialias ? fabsf(a.scale) : 1.0f;
   a.shrink = 1 / a.stretch;
@@ -63,6 +64,15 @@ NDD_HD Axis make_axis(int64_t in, int64_t out, float lo, float hi, Filter min_fi
     a.taps = static_cast<int32_t>(ceilf(2 * a.anchor));
   }
   return a;
+}
+
+// An axis that is copied.
+inline Axis unchanged_axis(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
+
+// Whether two axes have the same weights.
+inline bool same_axis(const Axis& a, const Axis& b) {
+  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
+         a.rule == b.rule && a.antialias == b.antialias && a.first == b.first && a.whole == b.whole;
 }
 
 // A kernel at distance x >= 0 from its center, in source elements at unit scale.
@@ -98,6 +108,7 @@ template <class Knots>
 NDD_HD float kernel_value(Filter filter, const Knots& knots, float x) {
   x = fabsf(x);
   if (filter == Filter::triangular) return x < 1 ? 1 - x : 0.0f;
+  // Knots are 1/32 apart.
   const float t = x * 32;
   if (t >= 32 * support_radius(filter) + 1) return 0.0f;  // a Gaussian falls from e^-4 to 0 over the last 1/32
   const int32_t n = static_cast<int32_t>(t);
@@ -117,6 +128,7 @@ NDD_HD int64_t round_down(float x) {  // floorf is a function call on baseline x
 NDD_HD int64_t first_tap(const Axis& a, int64_t i, float* base) {
   const float n = static_cast<float>(i);
   if (a.filter == Filter::nearest) return round_down(mul_then_add(n + 0.5f, a.scale, a.lo));
+  // The lower bound of the kernel: rounded up to the first element whose center it covers, or down for the pair of linear.
   const float x = mul_then_add(n, a.scale, mul_then_add(0.5f, a.scale, a.lo) - 0.5f - a.anchor);
   const int64_t first = a.filter == Filter::linear ? round_down(x) : -round_down(-x);
   *base = a.filter == Filter::linear ? x - static_cast<float>(first) : static_cast<float>(first) - x - a.anchor;

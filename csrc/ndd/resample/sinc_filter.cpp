@@ -36,13 +36,17 @@ std::shared_ptr<const SincFilter> make_sinc_filter(int64_t advance, int64_t phas
   const double extent = static_cast<double>(lobes) * stretch;
   SincTable& table = filter->table;
   table.reach = static_cast<int64_t>(std::ceil(extent));
+  // Padded with zero weights, so that vector loops need no remainder.
   table.taps = (2 * table.reach + 15) / 16 * 16;
   table.phases = phases, table.advance = advance, table.exact = exact, table.ratio = ratio;
+  // One phase more for interpolation: the last one is the first one of the next input.
   filter->weights.resize((phases + (exact ? 0 : 1)) * table.taps);
   for (int64_t p = 0; p < phases + (exact ? 0 : 1); ++p) {
     for (int64_t k = 0; k < 2 * table.reach; ++k) {
+      // The distance of tap k from a position `p / phases` behind an input.
       const double x = (static_cast<double>(k - table.reach + 1) - static_cast<double>(p) / static_cast<double>(phases)) / stretch;
       if (std::fabs(x) >= static_cast<double>(lobes)) continue;
+      // A sinc under a Hann window of `lobes` lobes.
       const double sinc = x == 0.0 ? 1.0 : std::sin(kPi * x) / (kPi * x);
       filter->weights[p * table.taps + k] = static_cast<float>(sinc * 0.5 * (1.0 + std::cos(kPi * x / static_cast<double>(lobes))) / stretch);
     }
@@ -68,6 +72,7 @@ class TapsInOrder {
     if (!table_.exact) position_ = position_of(table_, output_++);
     // Clamped: beyond the trailing zeros everything is zero as well.
     const Taps taps{signal_ + std::min(position_.first + before_, last_start_), weights_ + position_.phase * table_.taps, position_.next};
+    // Adds advance / phases to the position, with a carry: the same as position_of(), in integers.
     position_.phase += part_;
     const bool carried = position_.phase >= table_.phases;
     position_.phase -= carried ? table_.phases : 0;
@@ -96,6 +101,7 @@ float filtered(const SincTable& table, const Taps& taps) {
 __attribute__((target("avx2,fma"), always_inline)) inline __m256 products(const SincTable& table, const Taps& taps) {
   __m256 sum = _mm256_setzero_ps(), other = _mm256_setzero_ps();
   if (table.exact) {
+    // Two sums, so that the additions of one do not wait for those of the other.
     for (int64_t k = 0; k < table.taps; k += 16) {
       sum = _mm256_fmadd_ps(_mm256_loadu_ps(taps.values + k), _mm256_loadu_ps(taps.weights + k), sum);
       other = _mm256_fmadd_ps(_mm256_loadu_ps(taps.values + k + 8), _mm256_loadu_ps(taps.weights + k + 8), other);
@@ -117,6 +123,7 @@ __attribute__((target("avx2,fma"))) int64_t filter_fours(const SincTable& table,
   for (; o + 4 <= outputs; o += 4) {
     const __m256 a = products(table, taps.next()), b = products(table, taps.next()), c = products(table, taps.next()),
                  d = products(table, taps.next());
+    // Three horizontal additions leave one sum per half and output; adding the halves gives four outputs in order.
     const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
     _mm_storeu_ps(out + o, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
   }
@@ -131,9 +138,11 @@ std::shared_ptr<const SincFilter> sinc_filter(double ratio, int64_t outputs, int
   static auto* const kept = new Kept<Key, SincFilter>(32);  // never destroyed: threads use it until the process exits
   const double stretch = antialias && ratio > 1.0 ? ratio : 1.0, taps = 2.0 * static_cast<double>(lobes) * stretch;
   int64_t advance = 0, phases = 0;
+  // Ratios of usual rates have few phases, whose weights are tabulated exactly. Others interpolate in a table.
   const bool exact = find_fraction(ratio, outputs, advance, phases) && static_cast<double>(phases) * taps <= static_cast<double>(kMaxWeights);
   // The more a filter is stretched, the less it changes from phase to phase.
   if (!exact) advance = 0, phases = std::max<int64_t>(32, static_cast<int64_t>(static_cast<double>(kBetweenPhases) / stretch));
+  // Exact filters depend on the fraction, not on the ratio: 44.1 to 48 kHz is the same as 88.2 to 96 kHz.
   const Key key{advance, phases, exact ? 0.0 : ratio, lobes, stretch};
   return kept->get(key, [&] { return make_sinc_filter(advance, phases, ratio, exact, lobes, stretch); });
 }

@@ -10,6 +10,7 @@
 
 namespace ndd {
 
+// The knots of all kernels, computed once per process.
 inline const float* tabulated_knots(Filter filter) {
   struct Tables {
     float knots[6][kMaxKnots];
@@ -63,6 +64,7 @@ struct AxisTable {
     const int64_t first = first_tap(axis, i, &base), begin = clamp_index(first, axis.in);
     const int64_t end = clamp_index(first + axis.taps - 1, axis.in) + 1;
     float sum = 0;
+    // All taps inside: the common case needs no clamping.
     if (end - begin == axis.taps) {
       for (int32_t k = 0; k < axis.taps; ++k) sum += w[k] = tap_weight(axis, knots, k, base);
     } else {
@@ -73,6 +75,7 @@ struct AxisTable {
         w[clamp_index(first + k, axis.in) - begin] += v;
       }
     }
+    // Drop zero weights at both ends: fewer taps to mix.
     int32_t skip = 0, n = static_cast<int32_t>(end - begin);
     while (n > 1 && w[n - 1] == 0) --n;
     while (skip + 1 < n && w[skip] == 0) ++skip;
@@ -84,6 +87,7 @@ struct AxisTable {
     most = std::max(most, n);
   }
 
+  // Only for the paths that need them. The rounding error goes to the largest weight, so that a constant image stays constant.
   void build_weights14() {
     if (!weight14.empty()) return;
     weight14.resize(weight.size());
@@ -95,17 +99,13 @@ struct AxisTable {
         const int32_t v = static_cast<int32_t>(w[k] * 16384 + (w[k] < 0 ? -0.5f : 0.5f));
         if (w[k] > w[largest]) largest = k;
         rest -= v;
+        // Twice in 32 bits, so that one broadcast fills all 16-bit lanes.
         q[k] = static_cast<uint16_t>(v) * 0x10001u;
       }
       q[largest] = static_cast<uint16_t>(q[largest] + rest) * 0x10001u;
     }
   }
 };
-
-inline bool same_axis(const Axis& a, const Axis& b) {
-  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
-         a.rule == b.rule && a.antialias == b.antialias && a.first == b.first && a.whole == b.whole;
-}
 
 // Pillow starts with the height if that drops more than twice as many pixels as the width. The order matters for bytes, which are rounded in between.
 inline bool height_first(const AxisTable& v, const AxisTable& h) {

@@ -31,6 +31,7 @@ struct TiledSample {
   // Partitions into tiles `width` pixels wide, for results of `item_bytes` each. Returns the shared memory that a block needs; the caller tries
   // smaller widths if that is too much.
   int64_t cut(int32_t width, int64_t item_bytes) {
+    // 16-byte accesses need aligned parts.
     const auto rounded = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
     // Source columns of a tile, plus 4 for the rounding of coordinates up to 2^22, and 3 elements before and after them to complete words.
     const int64_t mixed = static_cast<int64_t>((width - 1) * fabsf(horizontal.scale)) + inner_taps(horizontal) + 4;
@@ -40,6 +41,7 @@ struct TiledSample {
     const int64_t columns_at = starts_at + rounded(int64_t{width} * 4), result_at = columns_at + elements * kColumnPitch * 4;
     const int64_t words = (int64_t{width} * channels * item_bytes + 6) / 4 | 1;  // odd, so that rows that are 4 apart start in different banks
     const int64_t end = result_at + kTileRows * words * 4, tiles_down = (vertical.out + kTileRows - 1) / kTileRows;
+    // Far more than a block can have: the caller tries a smaller width.
     if (end > INT32_MAX) return end;
     tile_width = width;
     across = static_cast<int32_t>((horizontal.out + width - 1) / width);
@@ -75,6 +77,7 @@ struct NearRows {
     return reinterpret_cast<const T*>(high << 32 | at);
   }
 };
+// The same for any plane, with 64-bit addresses.
 struct FarRows {
   using At = const char*;
   const char* first;
@@ -112,6 +115,7 @@ struct Words : Rows {
 };
 struct WordsAnywhere : NearRows {
   __device__ unsigned int word(At at) const {
+    // The shift counts modulo 32, so that `8 * at` is the offset within the word in bits.
     const auto* words = place<unsigned int>(at & ~3u);
     return __funnelshift_r(__ldg(words), __ldg(words + 1), 8 * at);
   }
@@ -130,6 +134,7 @@ struct GuardedWords : FarRows {
 // Mixes rows. Neighboring threads take neighboring columns, four output rows each.
 template <class Rows>
 __device__ void mix_rows(const TileMix& t, const Rows& rows) {
+  // A division by a run-time number takes dozens of instructions; Divisor multiplies.
   const Divisor columns(t.columns);
 #pragma unroll 1
   for (int item = static_cast<int>(threadIdx.x); item < t.quads * t.columns; item += kThreads) {
@@ -162,6 +167,7 @@ template <bool kRounded, class Rows>
 __device__ void mix_words(const TileMix& t, const Rows& rows) {
   const int words = (t.columns + 3) / 4, turn = static_cast<int>(threadIdx.x) / 2;
   const Divisor divisor(words);
+  // Selectors of __byte_perm: which bytes of (four bytes, constant) make up the float for each column.
   unsigned int chosen[4];
   // Thread t starts with column (t / 2) % 4 of its word: the rotation that spreads eight threads over all banks.
   float4* places[4];
@@ -178,6 +184,7 @@ __device__ void mix_words(const TileMix& t, const Rows& rows) {
     typename Rows::At at[4] = {rows.at(starts.x, 4 * word), rows.at(starts.y, 4 * word), rows.at(starts.z, 4 * word), rows.at(starts.w, 4 * word)};
     const float4* weights = t.weights + quad * t.taps;
     float sum[4][4];  // [column][row]
+    // The first tap is peeled: it starts the sums instead of adding to zeros.
     const auto mix = [&](int k, bool begins) {
       const float4 w = weights[k];
       const float weight[4] = {w.x, w.y, w.z, w.w};
@@ -217,10 +224,12 @@ __device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, in
     const auto* const row = begin + first;
     // The elements that are read: for bytes whole words, and if rows may start anywhere, all words that they overlap.
     const bool aligned = pitch % 4 == 0;
+    // Unaligned words are put together from two aligned ones, which may begin before a row and end behind it.
     const int more = sizeof(In) > 1 || aligned ? 0 : 4, columns = sizeof(In) > 1 ? t.columns : (t.columns + 3) / 4 * 4;
     const int64_t lowest = first + min(top, bottom) * pitch - more, highest = first + (max(top, bottom) + t.taps - 1) * pitch + columns + more;
     const auto from = reinterpret_cast<uintptr_t>(begin + lowest), to = reinterpret_cast<uintptr_t>(begin + highest) - 1;
     const int64_t bytes = pitch * static_cast<int64_t>(sizeof(In));
+    // All addresses share their upper 32 bits.
     const bool near = from >> 32 == to >> 32;
     const NearRows rows{from >> 32, static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row)), static_cast<uint32_t>(bytes)};
     const auto* const far = reinterpret_cast<const char*>(row);
@@ -247,6 +256,7 @@ __device__ void mix_columns(const float4* mixed, int left, int taps, int channel
 #pragma unroll 1
   for (int group = static_cast<int>(threadIdx.x) / 8; group < elements / kGroup; group += kThreads / 8) {
     const int x = divisor.quotient(group), e = group * kGroup;
+    // The first tap of output x, relative to the first column of the tile, `left`.
     const float4* column = mixed + ((starts[x] - left - x) * channels + e) * (kColumnPitch / 4);
     const float* weight = weights + x * taps;
     float4 sum[kGroup] = {};
@@ -276,6 +286,7 @@ __device__ inline void copy_tile(const char* result, int result_pitch, char* out
               4 ==
           0 &&
       out_pitch < kShortRows) {
+    // Everything is a whole number of words.
     const int words = row_bytes / 4, distance = static_cast<int>(out_pitch);
     const Divisor divisor(words);
 #pragma unroll 2
@@ -296,6 +307,7 @@ __device__ inline void copy_tile(const char* result, int result_pitch, char* out
 #pragma unroll 1
     for (int at = first + 4 * lane; at < last; at += 128)
       *reinterpret_cast<unsigned int*>(words + at) = *reinterpret_cast<const unsigned int*>(from + at);
+    // The bytes before the first whole word and behind the last one.
     if (begin == 0 && end == last) continue;
     if (lane >= begin && lane < min(first, end)) words[lane] = from[lane];
     if (last >= first && lane < end - last) words[last + lane] = from[last + lane];
@@ -309,6 +321,7 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
   extern __shared__ float4 memory[];
   __shared__ float knots[2][kMaxKnots];
   char* const base = reinterpret_cast<char*>(memory);
+  // The layout of TiledSample::cut(): starts and weights of the rows, then of the columns, the mixed columns, the result.
   auto* const row_starts = reinterpret_cast<int32_t*>(base);
   auto* const row_weights = reinterpret_cast<float*>(base) + kTileRows;
   const int thread = static_cast<int>(threadIdx.x), quad = thread % 8;
@@ -335,6 +348,7 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
         if (new_rows) write_knots(s.vertical.filter, thread, knots[0]);
         if (new_columns) write_knots(s.horizontal.filter, thread - kThreads / 2, knots[1]);
         __syncthreads();
+        // One half of the block computes the weights of the rows, the other half those of the columns.
         const bool of_rows = thread < kThreads / 2;
         if (of_rows ? new_rows : new_columns)
           write_weights(of_rows ? s.vertical : s.horizontal, of_rows ? y : x, of_rows ? 4 * quads : width, thread % (kThreads / 2),
@@ -342,6 +356,7 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
                         4 * (of_rows ? row_taps : column_taps), of_rows ? 1 : column_taps, of_rows ? 4 : 1);
         __syncthreads();
       }
+      // The source columns that the tile needs; a mirrored axis has its first output at the right end.
       const int left = min(column_starts[0], column_starts[width - 1]), right = max(column_starts[0], column_starts[width - 1]) + column_taps;
 #pragma unroll 1
       for (int64_t plane = blockIdx.z; plane < s.planes; plane += gridDim.z) {
@@ -352,6 +367,7 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
         first -= lead;
         const TileMix mix{(right - left) * channels + lead,           row_taps, quads, reinterpret_cast<const float4*>(row_weights),
                           reinterpret_cast<const uint4*>(row_starts), mixed};
+        // First pass: source rows to `mixed`. The barriers separate the passes, because each reads what other threads wrote.
         mix_rows_of<In, kRounded>(mix, in, s.in, first, s.in_pitch, s.planes * s.in_plane);
         __syncthreads();
         const int elements = width * channels, result_pitch = s.result_pitch;
@@ -366,6 +382,7 @@ __global__ void __launch_bounds__(kThreads, 4) tile_kernel(const TiledSample* sa
           for (int j = 0; j < 4; ++j) {
             const uint32_t address =
                 static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to)) + (4 * quad + j) * static_cast<uint32_t>(out_pitch) * kItem;
+            // The same offset within a word as in the output, so that copy_tile() can copy words.
             at[j] = (4 * quad + j) * result_pitch + static_cast<int>(address % 4);
           }
           const auto store = [&](int e, const float4& sum) {

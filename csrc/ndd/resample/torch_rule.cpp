@@ -10,6 +10,7 @@
 namespace ndd {
 namespace {
 
+// Keys' kernel with parameter a: -0.5 (Catmull-Rom) with antialias, -0.75 without, as in torch.
 double cubic(double x, double a) {
   x = std::fabs(x);
   if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
@@ -24,6 +25,7 @@ double kernel(Filter filter, double x) {
   return std::max(0.0, 1.0 - std::fabs(x));
 }
 
+// Weights of neighboring source elements from `start` on; `weight` refers to memory of the caller.
 struct Weights {
   int64_t start;
   std::vector<double>& weight;
@@ -33,9 +35,11 @@ struct Weights {
 Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64_t>& places, std::vector<double>& memory) {
   const double scale = static_cast<double>(in) / static_cast<double>(a.whole);
   memory.assign(1, 1.0);
+  // An axis that is not resized is copied. A single weight of 1 also serves the nearest neighbors below.
   if (in == a.whole) return {i, memory};
   if (!places.empty()) return {places[i], memory};
   if (a.filter == Filter::nearest) {
+    // torch treats this ratio, and equal sizes, separately; the rounded products below could differ.
     if (a.whole == 2 * in) return {i / 2, memory};
     const float at = std::floor(static_cast<float>(i) * (static_cast<float>(in) / static_cast<float>(a.whole)));
     return {std::min(static_cast<int64_t>(at), in - 1), memory};
@@ -57,6 +61,7 @@ Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64
   }
   // Two or four neighbors; those outside are replaced by the border element.
   double at = (static_cast<double>(i) + 0.5) * scale - 0.5;
+  // torch clamps the position for linear, but not for cubic.
   if (!is_cubic) at = std::max(at, 0.0);
   const double low = std::min(std::floor(at), static_cast<double>(in - 1)), right = std::min(std::max(at - low, 0.0), 1.0);
   const int64_t first = static_cast<int64_t>(low) - is_cubic;
@@ -83,6 +88,7 @@ void pillow_nearest(const Axis& a, int64_t in, std::vector<int64_t>& places) {
 }  // namespace
 
 void AxisTable::build_by_torch_rule() {
+  // The region and its size as integers: make_axis() stored them as floats, which represent them exactly up to rounding.
   const double length = std::fabs(static_cast<double>(axis.scale)) * static_cast<double>(axis.whole);
   const bool mirrored = axis.scale < 0.0f;
   const int64_t in = std::llround(length), begin = std::llround(mirrored ? axis.lo - length : static_cast<double>(axis.lo));
@@ -111,6 +117,7 @@ void AxisTable::build_by_torch_rule() {
     for (int64_t i = 0; i < axis.whole; ++i)
       for (const double weight : weights_of(axis, i, in, places, memory).weight) largest = std::max(largest, weight);
   precision = pillow ? 22 : 0;
+  // The largest precision at which the largest weight, rounded, is below 2^15.
   for (; !pillow && precision < 22 && static_cast<int64_t>(0.5 + largest * static_cast<double>(int64_t{1} << (precision + 1))) < (1 << 15);)
     ++precision;
   weight.assign(axis.out * stride, 0.0f);
@@ -122,6 +129,7 @@ void AxisTable::build_by_torch_rule() {
     for (int32_t k = 0; k < count[i]; ++k) {
       const double w = *next++;
       weight[i * stride + k] = static_cast<float>(w);
+      // Rounds half away from zero, as torch and Pillow do.
       const auto whole = static_cast<int32_t>(w * static_cast<double>(1 << precision) + (w < 0.0 ? -0.5 : 0.5));
       weight16[i * stride + k] = static_cast<int16_t>(pillow ? whole >> kFineBits : whole);
       if (pillow) fine16[i * stride + k] = static_cast<int16_t>(whole & ((1 << kFineBits) - 1));

@@ -37,11 +37,13 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const Pass* passes, int6
     const auto inner = static_cast<Index>(pass.inner), line = static_cast<Index>(pass.out_extent) * inner, group = static_cast<Index>(pass.group);
     const int64_t total = pass.lines * pass.out_extent * pass.inner;
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < total; e += int64_t{gridDim.x} * kThreads) {
+      // e counts [line][output][inner]; find the three indices, and where the line begins in the input.
       const Index place = static_cast<Index>(e), o = place / line, rest = place - o * line, x = rest / inner, c = rest - x * inner;
       const Index turn = group == 1 ? o : o / group;
       const int64_t source = int64_t{turn} * pass.group_in + (o - turn * group);
       const int64_t first = (source * pass.in_extent + pass.start[x]) * pass.inner + c;
       const int32_t taps = pass.count[x];
+      // One tap of weight 1: no arithmetic, so that any type is copied exactly.
       if (pass.copies && in == out) {
         copy_element(pass.in, first, pass.out, e, in);
       } else if (in == DType::uint8 && out == DType::uint8) {
@@ -65,6 +67,7 @@ struct Tables {
   std::vector<int32_t> whole_weights;
 };
 
+// Whether an axis is more than the identity.
 bool changes(const AxisTable& table) {
   if (table.most != 1 || table.axis.in != table.axis.out) return true;
   for (int64_t i = 0; i < table.axis.out; ++i)
@@ -78,6 +81,7 @@ struct Placed {
   int64_t shift = 0, numbers = -1, weights = 0;
 };
 
+// A pass whose pointers into buffers are still offsets: the buffers are allocated when all sizes are known.
 struct Planned {
   Pass pass;
   int64_t numbers, weights;
@@ -93,6 +97,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
   for (const ResampleJob& job : jobs)
     for (int a = 0; a < 3; ++a) all_copy = all_copy && axis_table(a, job.axes[a]).most <= 1;
   const bool bytes = in == DType::uint8 && out == DType::uint8;
+  // Bytes stay bytes between the passes, because both rules round there. Everything else becomes float.
   const DType between = all_copy || bytes ? in : DType::float32;
   Tables tables;
   std::vector<Planned> rounds[3];  // usually width, height, depth
@@ -103,6 +108,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
     for (int a = 0; a < 3; ++a) table[a] = &axis_table(a, job.axes[a]);
     const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
     const bool swapped = flat && changes(*table[1]) && changes(*table[2]) && height_first(*table[1], *table[2]);
+    // Axes: depth 0, height 1, width 2.
     const int order[3] = {swapped ? 1 : 2, swapped ? 2 : 1, 0};
     int last = 0;  // the last pass that changes something, or the first if none does
     for (int n = 0; n < 3; ++n)
@@ -122,6 +128,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
     for (int n = 0; n <= last; ++n) {
       const int a = order[n];
       const AxisTable& t = *table[a];
+      // Only the last pass has to run even if it changes nothing: it writes the output.
       if (!changes(t) && n != last) continue;
       int64_t inner = job.channels;
       for (int b = a + 1; b < 3; ++b) inner *= extents[b];
@@ -139,6 +146,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
       p.pass.in = job.in;
       p.pass.out = job.out;
       int64_t shift = 0;
+      // The width pass skips rows that the height pass does not read; the height's starts are shifted accordingly.
       if (n == 0 && a == 2 && last > 0 && rows < extents[1]) {
         p.pass.lines = outer / extents[1] * rows;
         p.pass.group = rows;
@@ -162,7 +170,9 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) 
       p.from = from;
       p.to = -1;
       if (n != last) {
+        // The next pass reads what this one writes.
         p.to = from = memory;
+        // Intermediate results start at multiples of 256 bytes, like allocations.
         memory += (p.pass.lines * p.pass.out_extent * inner * item_bytes(between) + 255) / 256 * 256;
       }
       rounds[n].push_back(p);

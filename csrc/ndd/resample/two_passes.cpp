@@ -17,6 +17,7 @@
 namespace ndd {
 namespace {
 
+// A task of the width pass: `rows` rows of the input, `in_row` bytes apart, to rows of the output.
 struct Rows {
   const uint8_t* in;
   int64_t in_row, rows;
@@ -69,6 +70,7 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
                                                       {8, x, 12, x, 9, x, 13, x, 10, x, 14, x, 11, x, 15, x}};
   const __m256i first = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kFirst[C - 3])));
   const __m256i second = _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(kSecond[C - 3])));
+  // Rounding: half a level is added before the shift.
   const __m128i shift = _mm_cvtsi32_si128(h.precision);
   const __m256i half = _mm256_set1_epi32(h.precision > 0 ? 1 << (h.precision - 1) : 0);
   const int64_t width = h.axis.out, in_row = p.in_row, out_row = p.out_row, stride = h.stride;
@@ -99,6 +101,7 @@ __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& 
         lower = _mm256_add_epi32(lower, _mm256_add_epi32(pair_products<fine>(_mm256_shuffle_epi8(under, first), a, c),
                                                          pair_products<fine>(_mm256_shuffle_epi8(under, second), b, d)));
       }
+      // Packing saturates to 16 bits and then to bytes: the clamp of rounded_level().
       const __m256i words = _mm256_packs_epi32(_mm256_sra_epi32(upper, shift), _mm256_sra_epi32(lower, shift));
       const __m256i packed = _mm256_packus_epi16(words, words);
       const __m128i even = _mm256_castsi256_si128(packed), odd = _mm256_extracti128_si256(packed, 1);
@@ -162,6 +165,7 @@ struct PixelGroups {
 // Cached per thread, like the table.
 const PixelGroups& pixel_groups(const AxisTable& h) {
   static thread_local PixelGroups groups;
+  // Images of a batch often have one size.
   if (!same_axis(h.axis, groups.axis)) groups.build(h);
   return groups;
 }
@@ -188,6 +192,7 @@ __attribute__((target("avx2"))) int64_t grouped_rows(const PixelGroups& table, c
     // The caller computes the remaining pixels one by one.
     if (lower + group.start + 16 > end) break;
     const __m256i bytes = load_rows(upper + group.start, lower + group.start);
+    // Horizontal additions join the pairs of a pixel.
     __m256i sums = _mm256_hadd_epi32(pair_sums<fine>(bytes, group, 0), pair_sums<fine>(bytes, group, 1));
     if (taps == 8) sums = _mm256_hadd_epi32(sums, _mm256_hadd_epi32(pair_sums<fine>(bytes, group, 2), pair_sums<fine>(bytes, group, 3)));
     const __m256i levels = _mm256_sra_epi32(_mm256_add_epi32(sums, half), shift), words = _mm256_packs_epi32(levels, levels);
@@ -220,6 +225,7 @@ __attribute__((target("avx2"))) void gray_rows(const Rows& p, const AxisTable& h
   for (int64_t r = 0; r < p.rows; r += 4) {
     const int64_t count = std::min<int64_t>(4, p.rows - r);
     const uint8_t* from[4];
+    // Rows beyond the last one repeat it; their results are not stored.
     for (int64_t k = 0; k < 4; ++k) from[k] = p.in + (r + std::min(k, count - 1)) * p.in_row;
     uint8_t* const to = p.out + r * p.out_row;
     for (int64_t x = 0; x < h.axis.out; ++x) {
@@ -262,6 +268,7 @@ __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t
       const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + k * in_row + i));
       const __m256i b = k + 1 < count ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + (k + 1) * in_row + i)) : zero;
       const __m256i weights = pair_of(w + k), rest = fine ? pair_of(fine_w + k) : weights;  // the weight after the last one is 0
+      // Bytes of two rows side by side, widened to 16 bits, so that one multiply-add serves both.
       const __m256i low = _mm256_unpacklo_epi8(a, b), high = _mm256_unpackhi_epi8(a, b);
       sum[0] = _mm256_add_epi32(sum[0], pair_products<fine>(_mm256_unpacklo_epi8(low, zero), weights, rest));
       sum[1] = _mm256_add_epi32(sum[1], pair_products<fine>(_mm256_unpackhi_epi8(low, zero), weights, rest));
@@ -310,6 +317,7 @@ void along_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row,
   }
 }
 
+// One tap per element: its weight is 1.
 bool copies(const AxisTable& table) { return table.most == 1; }
 
 // The elements of an axis that its output reads.
@@ -357,6 +365,7 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
       continue;
     }
     along_width({in + rows.first * in_row, in_row, rows.last - rows.first, mixed, row, end}, h, channels);
+    // A crop, or nearest neighbors: rows are copied.
     if (copies(v)) {
       for (int64_t y = 0; y < v.axis.out; ++y) std::memcpy(out + y * row, mixed + (v.start[y] - rows.first) * row, row);
     } else {

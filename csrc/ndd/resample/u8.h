@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // uint8 to uint8 in 16-bit fixed point. Samples are taken as v - 128 (weights sum to 1, so 128 is added back at the end), weights as
 // int16 * 2^-14. pmulhrsw(a, w) = round(a * w / 2^15) leaves 7 fractional bits after the vertical pass and 6 after the horizontal one.
-// A tap adds a rounding error of at most 2^-8 in the first pass and 2^-7 in the second, 0.75 for kMaxTaps of both: the result is within 1
+// A tap adds a rounding error of at most 2^-8 in the first pass and 2^-7 in the second, 0.75 for kMaxTaps of both: the result is
+// within 1 of the exact one, rounded.
 #pragma once
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -20,6 +21,7 @@ constexpr int32_t kMaxTaps = 64;
 // Rounds off 6 fractional bits and saturates; flipping the top bit adds the 128 back.
 NDD_AVX2 __m128i to_u8(__m256i a) {
   a = _mm256_srai_epi16(_mm256_adds_epi16(a, _mm256_set1_epi16(32)), 6);
+  // packs works within 128-bit lanes; the permutation restores the order.
   const __m256i packed = _mm256_permute4x64_epi64(_mm256_packs_epi16(a, a), 0xD8);
   return _mm_xor_si128(_mm256_castsi256_si128(packed), _mm_set1_epi8(-128));
 }
@@ -37,6 +39,7 @@ NDD_AVX2 void turn_bytes(__m256i* a) {
   }
 }
 
+// The types of both variants: int16 between the passes, bytes after the second.
 struct Base {
   using Mid = int16_t;
   using Tile = uint8_t;
@@ -58,6 +61,7 @@ struct Avx2 : Base {
       low = _mm256_add_epi16(low, _mm256_mulhrs_epi16(_mm256_unpacklo_epi8(zero, v), weight));
       high = _mm256_add_epi16(high, _mm256_mulhrs_epi16(_mm256_unpackhi_epi8(zero, v), weight));
     }
+    // Unpacking split each lane into low and high elements: put them back in order.
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), _mm256_permute2x128_si256(low, high, 0x20));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 16), _mm256_permute2x128_si256(low, high, 0x31));
   }
@@ -80,6 +84,7 @@ struct Avx2 : Base {
       for (int i = 0; i < 8; ++i)
         a[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i*>(in + i * stride + e))),
                                        _mm_load_si128(reinterpret_cast<const __m128i*>(in + (i + 8) * stride + e)), 1);
+      // Three perfect shuffles transpose 8 x 8 numbers of 16 bits in each lane.
       for (int i = 0; i < 4; ++i) b[2 * i] = _mm256_unpacklo_epi16(a[i], a[i + 4]), b[2 * i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 4]);
       for (int i = 0; i < 4; ++i) a[2 * i] = _mm256_unpacklo_epi16(b[i], b[i + 4]), a[2 * i + 1] = _mm256_unpackhi_epi16(b[i], b[i + 4]);
       for (int i = 0; i < 4; ++i) b[2 * i] = _mm256_unpacklo_epi16(a[i], a[i + 4]), b[2 * i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 4]);
@@ -128,6 +133,7 @@ struct Avx2 : Base {
   }
 };
 
+// The same with twice as many rows per register.
 struct Avx512 : Base {
   static constexpr int64_t kRows = 32, kStrip = 1536;
   int64_t least_row = 64;
@@ -140,6 +146,7 @@ struct Avx512 : Base {
       low = _mm512_add_epi16(low, _mm512_mulhrs_epi16(_mm512_unpacklo_epi8(zero, v), weight));
       high = _mm512_add_epi16(high, _mm512_mulhrs_epi16(_mm512_unpackhi_epi8(zero, v), weight));
     }
+    // Restores the order of lanes, as in mix32().
     const __m512i even = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11), odd = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
     _mm512_storeu_si512(out, _mm512_permutex2var_epi64(low, even, high));
     _mm512_storeu_si512(out + 32, _mm512_permutex2var_epi64(low, odd, high));

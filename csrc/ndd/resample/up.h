@@ -31,6 +31,7 @@ struct UpTable {
     axis = h.axis;
     channels = channels_;
     taps = 0;
+    // Taps are processed in pairs.
     const int32_t wanted = (std::max(h.most, 2) + 1) / 2 * 2;
     const int64_t elements = axis.out * channels, last = axis.in * channels - 16 - (wanted - 2) * channels;
     if (wanted > kMaxUpTaps || axis.in < wanted || elements < 32 || last < 0) return;
@@ -47,6 +48,7 @@ struct UpTable {
       base[g] = static_cast<int32_t>(lowest);
       for (int64_t e = 8 * g; e < end; ++e) {
         const int64_t x = e / channels, from = first(x), at = from * channels + e % channels - lowest;
+        // The group spans more than 16 bytes: `taps` stays 0.
         if (at + channels > 15) return;
         order[16 * g + 2 * (e % 8) + 1] = static_cast<uint8_t>(at);
         for (int32_t k = 0; k < h.count[x]; ++k)
@@ -64,6 +66,7 @@ inline const UpTable& up_table(const AxisTable& h, int64_t channels) {
   return table;
 }
 
+// Resamples a source row along its width, to 16-bit values with 7 fractional bits.
 template <int kTaps>
 NDD_AVX2 void lengthen(const uint8_t* row, const UpTable& t, int16_t* out) {
   const __m256i flip = _mm256_set1_epi8(-128), next = _mm256_set1_epi16(static_cast<int16_t>(t.channels << 8));
@@ -72,6 +75,7 @@ NDD_AVX2 void lengthen(const uint8_t* row, const UpTable& t, int16_t* out) {
   const uint8_t* order = t.order.data();
   const int16_t* weight = t.weight.data();
   for (int64_t b = 0; b < blocks; ++b, base += 2, order += 32, weight += 16 * kTaps, out += 16) {
+    // The shuffle of the second tap of a pair is that of the first, one pixel further on.
     const __m256i left = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(order)), right = _mm256_add_epi8(left, next);
     __m256i sum = _mm256_setzero_si256();
     for (int k = 0; k < kTaps; k += 2) {
@@ -86,6 +90,7 @@ NDD_AVX2 void lengthen(const uint8_t* row, const UpTable& t, int16_t* out) {
   }
 }
 
+// Mixes 16 values of resampled rows, and rounds off the fractional bits.
 template <int kTaps>
 NDD_AVX2 __m256i mix16(const int16_t* const* rows, const __m256i* weights, int64_t at) {
   __m256i sum = _mm256_setzero_si256();
@@ -125,6 +130,7 @@ inline bool resample_up(const ResampleJob& job, const AxisTable& v, const AxisTa
     for (int64_t y = 0; y < v.axis.out; ++y, out += row) {
       const int16_t* rows[kMaxUpTaps];
       for (int32_t k = 0; k < kMaxUpTaps; ++k) {
+        // Rows are kept in slots by their number; a slot is resampled only if it holds another row.
         const int64_t from = v.start[y] + std::min(k, v.count[y] - 1), slot = from % kKept;
         rows[k] = kept + slot * padded;
         if (held[slot] != from) lengthened(in + from * in_row, table, kept + slot * padded);

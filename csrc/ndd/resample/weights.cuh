@@ -58,6 +58,7 @@ __device__ inline void write_weights(const Axis& a, int32_t first_output, int co
 #pragma unroll 1
     for (int32_t k = lane; k < taps; k += kLanes) {
       const int32_t element = start + k, tap = element - first;
+      // The border elements collect the taps beyond them: `t` to `last` are the taps that fall on this element.
       int32_t t = element == 0 || tap < 0 ? 0 : tap;
       const int32_t last = element == in - 1 || tap >= a.taps ? a.taps - 1 : tap;
       float weight = 0;
@@ -66,6 +67,7 @@ __device__ inline void write_weights(const Axis& a, int32_t first_output, int co
       if (wanted) to[k * step] = weight;
       sum += weight;
     }
+    // The sum over the four lanes of an output.
     for (int bit = 1; bit < kLanes; bit *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, bit);
     const float norm = 1 / sum;
 #pragma unroll 1
@@ -74,6 +76,7 @@ __device__ inline void write_weights(const Axis& a, int32_t first_output, int co
 }
 
 // Quotients of small numbers by a divisor known only at run time: exact while their product is below 2^32.
+// Multiplies by the rounded-up reciprocal in 32 bits. (By 1 it would be 2^32, which does not fit.)
 struct Divisor {
   unsigned int inverse;
   bool is_one;

@@ -28,6 +28,7 @@ void sum_taps(const S* const* rows, const S* weight, int64_t n, S* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
     const S* tap[P];
     S w[P];
+    // Local arrays of constant size become registers.
     for (int p = 0; p < P; ++p) tap[p] = rows[p], w[p] = weight[p];
     S* __restrict dst = out;
     const int64_t count = n;
@@ -53,6 +54,7 @@ template <class S>
 void weighted_taps(const S* const* rows, const S* weight, int64_t count, int64_t n, S* out) {
   static constexpr auto first = first_taps<S>(std::make_index_sequence<kMaxTaps>{});
   if (count == 0) return static_cast<void>(std::fill_n(out, n, S{}));
+  // The first sweep takes the remainder, so that all later ones are full.
   int64_t done = (count - 1) % kMaxTaps + 1;
   first[done - 1](rows, weight, n, out);
   for (; done < count; done += kMaxTaps) sum_taps<S, kMaxTaps, true>(rows + done, weight + done, n, out);
@@ -83,6 +85,7 @@ bool whole_and_small(const std::vector<float>& weights) {
     if (!(std::fabs(w) <= 128.0f) || w != std::nearbyint(w)) return false;
     sum += std::fabs(w);
   }
+  // 128 * 255 = 32640, just below 2^15.
   return sum <= 128.0f;
 }
 
@@ -90,6 +93,7 @@ struct Tap {
   int64_t row, shift;  // the row within the window, and the shift along it in elements
 };
 
+// How rows are converted to S and back.
 template <class S>
 struct RowTypes {
   void (*load)(const void* row, int64_t n, S* staged);
@@ -110,8 +114,10 @@ void correlate_as(const Grid& in_grid, const Grid& out_grid, const std::array<Re
   for_rows<S>(
       in_grid, out_grid, depth, height, border, length,
       [&](int64_t k, S* staged) {
+        // A row outside the image, with a constant border.
         if (k < 0) return static_cast<void>(std::fill_n(staged, length, fill));
         const char* source = static_cast<const char*>(in) + k * in_row * types.in_bytes;
+        // Two rows ahead of the one being loaded.
         prefetch_row(source + 2 * in_row * types.in_bytes, in_row * types.in_bytes);
         types.load(source, in_row, staged + before * inner);
         pad_row(staged + before * inner, in_grid.width, inner, before, after, border, fill);
@@ -133,10 +139,12 @@ void correlate(const Grid& in_grid, const Grid& out_grid, const TapWindow& windo
   std::vector<stencil::Tap> taps;
   std::vector<float> weights;
   for (int64_t k = 0; k < static_cast<int64_t>(window.weight.size()); ++k) {
+    // Zero weights cost nothing: a Laplacian of 3x3 has five taps.
     if (window.weight[k] == 0.0f) continue;
     taps.push_back({k / columns, k % columns * in_grid.inner});
     weights.push_back(window.weight[k]);
   }
+  // The border's value must be a byte as well.
   const bool whole = in_dtype == DType::uint8 && out_dtype == DType::uint8 && (border != Border::constant || saturate<uint8_t>(fill) == fill);
   if (whole && stencil::whole_and_small(weights)) {
     const std::vector<int16_t> small(weights.begin(), weights.end());

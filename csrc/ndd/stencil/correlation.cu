@@ -25,6 +25,7 @@ struct WeightedSum {
   __device__ void prepare(float* weights, const WindowImage& image) const {
     const int down = image.down.size, along = image.along.size;
     for (int k = static_cast<int>(threadIdx.x); k < down * along; k += kTileThreads)
+      // The order in which outputs() reads them.
       weights[k % along * down + k / along] = load_element(image.weights, weight_type, k);
   }
 
@@ -84,8 +85,10 @@ struct WeightedSum {
   }
 };
 
+// An element of the result, with the window's weights in the order of its planes, rows and columns.
 template <class Load>
 __device__ float correlated_element(const Correlation& c, int64_t element, DType weights, Border border, float fill, Load load) {
+  // The upper left corner of the window; indices beyond the image are resolved per axis.
   const int64_t channel = element % c.in_grid.inner, x = element / c.in_grid.inner % c.out_grid.width - c.reach[2].before;
   const int64_t row = element / c.out_grid.row(), y = row % c.out_grid.height - c.reach[1].before, z = row / c.out_grid.height - c.reach[0].before;
   float sum = 0.0f;
@@ -94,6 +97,7 @@ __device__ float correlated_element(const Correlation& c, int64_t element, DType
     const int64_t plane = border_index(border, z + dz, c.in_grid.depth);
     for (int32_t dy = 0; dy < c.reach[1].size; ++dy) {
       const int64_t line = border_index(border, y + dy, c.in_grid.height);
+      // Not read if an index is negative, which stands for an element of a constant border.
       const int64_t start = (plane * c.in_grid.height + line) * c.in_grid.row() + channel;
       for (int32_t dx = 0; dx < c.reach[2].size; ++dx, ++k) {
         const float weight = load_element(c.weight, weights, k);
@@ -138,6 +142,7 @@ void launch(const char* op, const std::vector<Correlation>& images, Border borde
                             from.inner,
                             {c.reach[1].size, c.reach[1].before},
                             {c.reach[2].size, c.reach[2].before}};
+    // Planes with windows of one plane; volumes take the general path.
     if (from.depth == 1 && c.reach[0].size == 1 && fits_window<WeightedSum<S>>(plane)) {
       tiled.push_back(plane);
     } else {

@@ -26,6 +26,7 @@ struct Taps<float> {
   float bias = 0.0f;
 
   explicit Taps(const Window& window) : weight(window.half) { weight[0] *= 0.5f; }
+  // A pair of samples, already added, times their weight.
   static NDD_HD float term(float pair, float weight) { return pair * weight; }
 };
 

@@ -14,6 +14,7 @@ template <class K>
 struct KeyTiles {
   using Wide = std::conditional_t<sizeof(K) == 8, uint64_t, uint32_t>;  // registers have at least 32 bits
   static constexpr K kSign = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
+  // Host and device: a KeyTiles is a kernel argument.
   DType dtype;
   K flip, nan;
   K sign;         // converts the keys of an integer type to its bits
@@ -44,6 +45,7 @@ struct KeyTiles {
   // The bits of the element with this key.
   __device__ K bits(Wide flipped) const {
     const K key = static_cast<K>(flipped) ^ flip;
+    // Inverts to_key(): unsigned keys are the bits, signed ones have the sign bit flipped, and those of negative floats have all bits inverted.
     if constexpr (sizeof(K) == 1) return static_cast<K>(key ^ sign);
     return floating ? static_cast<K>(key & kSign ? key ^ kSign : ~key) : static_cast<K>(key ^ sign);
   }

@@ -19,6 +19,7 @@ struct KeyRows {
 
 template <class T>
 void load_keys(const void* row, int64_t n, Key<T> nan, Key<T>* keys) {
+  // Unsigned integers are their own keys.
   if constexpr (!is_floating<T> && !std::is_signed_v<T>) {
     std::memcpy(keys, row, n * sizeof(T));
   } else {
@@ -51,6 +52,7 @@ KeyRows<K> key_rows(DType dtype) {
   KeyRows<K> rows{};
   for_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
+    // Only the types of this size can occur.
     if constexpr (sizeof(T) == sizeof(K)) rows = {load_keys<T>, store_keys<T>, !is_floating<T> && !std::is_signed_v<T>};
   });
   return rows;

@@ -63,12 +63,14 @@ void for_rows(const Grid& in, const Grid& out, const Reach& depth, const Reach& 
   const int64_t stride = whole_lines<S>(length);
   const Buffer<S> ring(planes * slots * stride);
   std::vector<const S*> rows(planes * height.size);
+  // The ring is indexed modulo the number of planes and rows that it holds.
   const auto slot = [&](int64_t z, int64_t y) { return ring.get() + (z % planes * slots + y % slots) * stride; };
   const auto fill = [&](int64_t z, int64_t y) {
     const int64_t plane = border_index(border, z - depth.before, in.depth), row = border_index(border, y - height.before, in.height);
     stage(plane < 0 || row < 0 ? -1 : plane * in.height + row, slot(z, y));
   };
   for (int64_t z = 0, ready_planes = 0; z < out.depth; ++z) {
+    // Volumes stage whole planes, because the next output plane needs them again.
     if (planes > 1) {
       for (; ready_planes < z + planes; ++ready_planes)
         for (int64_t y = 0; y < slots; ++y) fill(ready_planes, y);

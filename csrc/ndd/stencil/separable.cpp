@@ -80,6 +80,7 @@ void sum_of_all_pairs(const S* const* lo, const S* const* hi, const Taps<S>& tap
   for (; done < count; done += kPairs) sum_pairs<S, kPairs, true>(lo + done, hi + done, taps.weight.data() + done, S{}, n, out);
 }
 
+// How rows are converted to S and back.
 template <class S>
 using Load = void (*)(const void* row, int64_t n, S* staged);
 template <class S>
@@ -134,12 +135,14 @@ class Convolution {
 
   void operator()(const char* in, char* out) {
     const auto store_row = [&](int64_t row, const S* staged) { store_(staged, row_, out + row * out_row_); };
+    // Planes are independent: no ring of planes is needed.
     if (depth_.radius == 0) {
       for (int64_t z = 0; z < grid_.depth; ++z)
         plane(in, z, [&](int64_t) { return result_.get(); }, [&](int64_t y, const S* staged) { store_row(z * grid_.height + y, staged); });
       return;
     }
     for (int64_t z = 0, ready = 0; z < grid_.depth; ++z) {
+      // Planes are finished as far ahead as the window reaches.
       for (; ready < std::min(z + depth_.radius + 1, grid_.depth); ++ready)
         plane(in, ready, [&](int64_t y) { return depth_.slot(ready) + y * row_; }, [](int64_t, const S*) {});
       for (int64_t y = 0; y < grid_.height; ++y) {
@@ -172,6 +175,7 @@ class Convolution {
       if (height_.radius == 0) {
         convolve_row(rows + y * in_row_, row);
       } else {
+        // Rows likewise.
         for (; ready < std::min(y + height_.radius + 1, grid_.height); ++ready) convolve_row(rows + ready * in_row_, height_.slot(ready));
         height_.near.around(y, grid_.height, [&](int64_t k) { return height_.slot(k); });
         sum_of_all_pairs(height_.near.lo.data(), height_.near.hi.data(), height_.taps, row_, row);
@@ -184,6 +188,7 @@ class Convolution {
     if (width_.radius == 0) return load_(in, row_, out);
     S* row = padded_.get() + padding_;
     load_(in, row_, row);
+    // Mirrored pixels on both sides.
     for (int64_t k = 1; k <= width_.radius; ++k) {
       std::copy_n(row + reflect_101(-k, grid_.width) * grid_.inner, grid_.inner, row - k * grid_.inner);
       std::copy_n(row + reflect_101(grid_.width - 1 + k, grid_.width) * grid_.inner, grid_.inner, row + (grid_.width - 1 + k) * grid_.inner);
@@ -215,6 +220,7 @@ void convolve_separable(const Grid& grid, const std::array<Window, 3>& windows, 
   const char* src = static_cast<const char*>(in);
   char* dst = static_cast<char*>(out);
   const int64_t radius = std::max({windows[0].radius(), windows[1].radius(), windows[2].radius()});
+  // Fixed point only where its error is bounded, and where the operator accepts one.
   if (in_dtype == DType::uint8 && out_dtype == DType::uint8 && radius <= Taps<uint16_t>::kMaxRadius && !exact) {
     Convolution<uint16_t>(grid, windows, load_fixed, 1, store_fixed, 1)(src, dst);
     return;

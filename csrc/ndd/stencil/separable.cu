@@ -13,11 +13,11 @@ namespace ndd {
 namespace stencil {
 namespace {
 
-// The sums of 16 consecutive outputs, `stride` apart, computed from the center of the window outwards: two windows of 16 values slide apart, so that
-// a tap costs two loads of values and one of its weight for 32 operations. All indices are compile-time constants, so the windows stay in registers.
 __device__ inline float as_float(float value) { return value; }
 __device__ inline float as_float(uint8_t value) { return static_cast<float>(static_cast<uint32_t>(value)); }
 
+// The sums of 16 consecutive outputs, `stride` apart, computed from the center of the window outwards: two windows of 16 values slide apart, so that
+// a tap costs two loads of values and one of its weight for 32 operations. All indices are compile-time constants, so the windows stay in registers.
 template <class Load>  // Load: offset from the first output, in elements -> float
 __device__ void weighted_sums(float (&sum)[kPiece], const float* half, int radius, Load load) {
   float left[kPiece], right[kPiece];
@@ -26,6 +26,7 @@ __device__ void weighted_sums(float (&sum)[kPiece], const float* half, int radiu
     left[o] = right[o] = load(o);
     sum[o] = half[0] * left[o];
   }
+  // Each step moves both windows by one: the oldest entry of each ring is replaced by the next value outwards.
   for (int first = 1; first <= radius; first += kPiece) {
 #pragma unroll
     for (int u = 0; u < kPiece; ++u) {
@@ -103,10 +104,12 @@ __global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64
     if (pass.elements == 0) continue;
     const int64_t pieces = (pass.extent + kPiece - 1) / kPiece, tasks = pass.elements / pass.extent * pieces;
     for (int64_t task = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; task < tasks; task += int64_t{gridDim.x} * blockDim.x) {
+      // A task is 16 positions of one column of elements that lie `stride` apart.
       const int64_t piece = task / pass.stride, position = piece % pieces * kPiece;
       const int64_t first = piece / pieces * pass.stride * pass.extent + task % pass.stride;
       const In* const column = static_cast<const In*>(pass.in) + first;
       float sum[kPiece];
+      // Inside, neighbors are found without mirroring.
       if (position >= pass.radius && position + kPiece + pass.radius <= pass.extent) {
         const In* const center = column + position * pass.stride;
         weighted_sums(sum, pass.half, pass.radius, [&](int k) { return static_cast<float>(load_global(center + k * pass.stride)); });
@@ -122,6 +125,7 @@ __global__ void __launch_bounds__(256) far_pass_kernel(const Pass* passes, int64
   }
 }
 
+// The element at a distance along the axis, mirrored at its ends.
 __device__ int64_t neighbor(const Pass& pass, int64_t element, int64_t position, int64_t shift) {
   return element + (reflect_101(position + shift, pass.extent) - position) * pass.stride;
 }
@@ -147,6 +151,7 @@ class Weights {
   // The position of the window's weights.
   int64_t add(const std::vector<float>& half) {
     const auto size = static_cast<int64_t>(half.size());
+    // The length of the latest window.
     const auto found = static_cast<int64_t>(values_.size()) - last_;
     if (found == size && std::equal(half.begin(), half.end(), values_.end() - size)) return last_;
     last_ = static_cast<int64_t>(values_.size());
@@ -185,6 +190,7 @@ void launch_passes(const char* op, const std::vector<SeparableImage>& images, in
     for (size_t k = 0; k < images.size(); ++k) {
       const SeparableImage& image = images[k];
       const Grid& grid = image.grid;
+      // Buffers alternate: each pass reads what the one before wrote.
       const int64_t extents[3] = {grid.depth, grid.height, grid.width}, strides[3] = {grid.height * grid.row(), grid.row(), grid.inner};
       passes.push_back({first ? image.in : staged[(a - 1) % 2] + offset, last ? image.out : staged[a % 2] + offset, weight_table.data() + at[k],
                         last ? image.add : nullptr, grid.volume(), extents[axis], strides[axis], static_cast<int32_t>(image.windows[axis].radius())});
@@ -196,6 +202,7 @@ void launch_passes(const char* op, const std::vector<SeparableImage>& images, in
       using In = typename decltype(tag)::type;
       far_pass_kernel<In><<<batch_grid(most / kPiece + 1, 256, count), 256, 0, current_cuda_stream()>>>(table.data(), count);
     };
+    // Only types that occur as intermediate results or images have an instance; others take the general kernel.
     const bool is_far =
         to == DType::float32 && std::all_of(passes.begin(), passes.end(), [](const Pass& pass) { return pass.stride >= 32 && !pass.add; });
     if (is_far && from == DType::uint8) far(TypeTag<uint8_t>{});
@@ -211,6 +218,7 @@ Span span_of(const Window& window) {
   return {2 * radius + 1, radius};
 }
 
+// One plane: its weights, and the following planes, are set by launch_planes().
 TileImage tile_image(const SeparableImage& image) {
   return {image.in,
           image.out,
@@ -230,6 +238,7 @@ void launch_planes(const char* op, const std::vector<SeparableImage>& images, DT
   std::vector<int64_t> at;
   std::vector<float> both;
   for (const SeparableImage& image : images) {
+    // The order of TileImage::weights: height, then width.
     both = image.windows[1].half;
     both.insert(both.end(), image.windows[2].half.begin(), image.windows[2].half.end());
     at.push_back(weights.add(both));
@@ -256,11 +265,13 @@ template <class S>
 void launch(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out) {
   // Decided for each image on its own, so that its result does not depend on the rest of the batch.
   const auto fits = [&](const SeparableImage& image) { return spatial > 1 && fits_tile<Blur<S>>(tile_image(image)); };
+  // The usual case, without copies of the list.
   if (spatial == 2 && std::all_of(images.begin(), images.end(), fits)) return launch_planes<S>(op, images, in, out);
   std::vector<SeparableImage> tiled, rest;
   for (const SeparableImage& image : images) (fits(image) ? tiled : rest).push_back(image);
   if (!rest.empty()) launch_passes(op, rest, 3 - spatial, 3, in, out);
   if (tiled.empty()) return;
+  // Volumes: the depth first, into floats, then height and width of each plane in tiles.
   if constexpr (sizeof(S) == sizeof(float)) {
     if (spatial == 3) {
       int64_t total = 0;
@@ -269,6 +280,7 @@ void launch(const char* op, const std::vector<SeparableImage>& images, int64_t s
       std::vector<SeparableImage> along_depth = tiled;
       float* at = static_cast<float*>(staged.data());
       for (size_t k = 0; k < tiled.size(); ++k) {
+        // The depth's results are the input of the planes.
         along_depth[k].out = at;
         along_depth[k].add = nullptr;
         tiled[k].in = at;

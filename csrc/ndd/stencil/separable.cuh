@@ -38,6 +38,7 @@ template <class Filter>
 NDD_HD TilePlan tile_plan(const TileImage& image, int64_t elements) {
   constexpr int64_t kStaged = sizeof(typename Filter::Staged), kBetween = sizeof(typename Filter::Between);
   TilePlan plan;
+  // Whole pieces of 16 pixels, at least one.
   const int64_t fitting = elements / image.inner / kPiece * kPiece, columns_beyond = (image.along.size - 1) * image.inner;
   const int64_t wanted = image.width < fitting ? (image.width + kPiece - 1) / kPiece * kPiece : fitting;
   plan.pixels = wanted > kPiece ? wanted : kPiece;
@@ -46,6 +47,7 @@ NDD_HD TilePlan tile_plan(const TileImage& image, int64_t elements) {
   const int64_t weights = Filter::kWeighted ? (image.down.size + image.along.size) * static_cast<int64_t>(sizeof(float)) : 0;
   plan.staged_at = (kTileRows * static_cast<int64_t>(sizeof(char*)) + weights + 15) / 16 * 16;
   plan.between_at = (plan.staged_at + kTileRows * plan.staged_pitch * kStaged + 15) / 16 * 16;
+  // The second tile holds 32 rows and the halo of the window along the height.
   plan.bytes = plan.between_at + (kTileRows + image.down.size - 1) * plan.between_pitch * kBetween;
   return plan;
 }
@@ -53,6 +55,7 @@ NDD_HD TilePlan tile_plan(const TileImage& image, int64_t elements) {
 // The height of the part of a strip that a block walks down: parts have at most `steps` steps of 32 rows and are equally high.
 NDD_HD int64_t tile_height(int64_t height, int64_t steps) {
   const int64_t all = (height + kTileRows - 1) / kTileRows, parts = (all + steps - 1) / steps;
+  // An image without rows has no parts; the height must still not be zero, because it divides.
   return parts > 0 ? (all + parts - 1) / parts * kTileRows : kTileRows;
 }
 
@@ -131,6 +134,7 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
             {rows, fresh, block.staged_columns, border != Border::constant || rows_inside(block.plane, next, kTileRows), block.staged_x, border},
             block.plane);
         __syncthreads();
+        // Along the width: a lane per row, a warp per channel and piece.
         for_warp_tasks(block.inner, static_cast<int>(block.plan.pixels) / kPiece, [&](int channel, int piece) {
           const int inner = block.inner, from = piece * kPiece;
           if (lane >= fresh || block.pixel + from >= block.image.width) return;
@@ -144,11 +148,13 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
         __syncthreads();
         ready += fresh;
         next += fresh;
+        // The next rows are located while other warps still compute; the barrier follows in either branch.
         locate_rows(rows, kTileRows, block.plane, next, border, filter.in_bytes());
         if (ready < halo + kTileRows) {
           __syncthreads();
           continue;
         }
+        // Along the height: a lane per column, a warp per 32 columns and piece.
         for_warp_tasks((block.columns + 31) / 32, kTileRows / kPiece, [&](int group, int piece) {
           const int i = group * 32 + lane, from = piece * kPiece;
           if (i >= block.columns || block.x + i >= block.plane.row() || y + from >= block.y_end) return;

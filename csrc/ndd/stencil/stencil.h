@@ -37,6 +37,7 @@ NDD_HD int64_t border_index(Border border, int64_t i, int64_t n) {
   if (border == Border::reflect_101) return reflect_101(i, n);
   if (border == Border::clamp) return i < 0 ? 0 : n - 1;
   if (border == Border::constant) return -1;
+  // reflect_1001 repeats the border element, so that its period is 2 n.
   const int64_t period = border == Border::wrap ? n : 2 * n;
   i %= period;
   if (i < 0) i += period;

@@ -64,6 +64,7 @@ __device__ inline void locate_rows(const char** rows, int count, const Plane& pl
 // The element of a row that represents element x; -1 for a constant border.
 __device__ inline int64_t column_of(Border border, int64_t x, const Plane& plane) {
   if (x >= 0 && x < plane.row()) return x;
+  // Rounded down, for negative x too.
   const int64_t pixel = x >= 0 ? x / plane.inner : -((plane.inner - 1 - x) / plane.inner);
   const int64_t stands = border_index(border, pixel, plane.width);
   return stands < 0 ? -1 : stands * plane.inner + (x - pixel * plane.inner);
@@ -73,6 +74,7 @@ __device__ inline int64_t column_of(Border border, int64_t x, const Plane& plane
 // memory.
 template <class T>
 __device__ T load_global(const T* from) {
+  // __ldg() exists for integers of each size, but not for all element types.
   using Short = std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>;
   using Word = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, Short>>;
   const Word word = __ldg(reinterpret_cast<const Word*>(from));
@@ -122,6 +124,7 @@ __device__ void stage_elements(S* tile, int pitch, const StagedRows& from, const
 // tile is assembled from two aligned words, the second of which is in the L1 cache.
 __device__ inline void stage_bytes(uint8_t* tile, int pitch, const StagedRows& from, const Plane& plane, uint8_t fill, uint8_t flip) {
   const int words = (from.columns + 3) / 4, pieces = (from.count + kPiece - 1) / kPiece;
+  // Whether word w of the tile, and the aligned words that it overlaps, lie inside the row.
   const auto inside = [&](int w) { return from.no_constants && from.x + 4 * w >= 3 && from.x + 4 * w + 8 <= plane.row(); };
   for_warp_tasks((words + 31) / 32, pieces, [&](int group, int piece) {
     const int w = group * 32 + lane_index(), first = piece * kPiece;
@@ -146,6 +149,7 @@ __device__ inline void stage_bytes(uint8_t* tile, int pitch, const StagedRows& f
       for (int u = 0; u < left; ++u, to += pitch / 4) *to = load(first + u);
     }
   });
+  // The sides, byte by byte: all words in between were staged above.
   if (inside(0) && inside(words - 1)) return;
   for_warp_tasks((from.columns + 31) / 32, pieces, [&](int group, int piece) {
     const int i = group * 32 + lane_index(), first = piece * kPiece;

@@ -35,6 +35,7 @@ NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
   WindowPlan plan;
   const int64_t fitting = elements / image.inner, wanted = image.out_width < fitting ? image.out_width : fitting;
   plan.pixels = wanted > 1 ? wanted : 1;
+  // Output rows plus the rest of the windows of the last one.
   plan.rows = kTileRows + image.down.size - 1;
   plan.pitch = tile_pitch((plan.pixels + image.along.size - 1) * image.inner, sizeof(typename Filter::Staged));
   plan.weights_at = plan.rows * static_cast<int64_t>(sizeof(char*));
@@ -46,6 +47,7 @@ NDD_HD WindowPlan window_plan(const WindowImage& image, int64_t elements) {
 
 template <class Filter>
 bool fits_window(const WindowImage& image) {
+  // Bounds for which the sizes of a plan cannot overflow.
   const bool small = image.inner >= 1 && image.inner <= 4096 && image.down.size <= 2048 && image.along.size <= 2048;
   return small && window_plan<Filter>(image, 0).bytes <= kMaxTileBytes;
 }
@@ -94,6 +96,7 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
       __syncthreads();
       const int64_t first = block.y - block.image.down.before;
       const int staged_rows = static_cast<int>(block.plan.rows);
+      // Rows are found once for each tile; staging then needs no borders along the height.
       locate_rows(rows, staged_rows, block.plane, first, border, filter.in_bytes());
       __syncthreads();
       filter.stage(staged, block.pitch,
@@ -121,6 +124,7 @@ void launch_windows(const char* op, const std::vector<WindowImage>& images, Bord
     return bytes;
   };
   int64_t elements = 192, bytes = bytes_of(elements), most = 0;
+  // Narrower tiles for larger windows, so that several blocks fit in a multiprocessor.
   while (bytes > kGoodTileBytes && elements > kPiece) bytes = bytes_of(elements /= 2);
   for (const WindowImage& image : images) {
     const int64_t pixels = window_plan<Filter>(image, elements).pixels;

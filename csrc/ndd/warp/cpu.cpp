@@ -30,6 +30,7 @@ class RowSampler {
         store_(row_storer(out)), out_step_(planes.out_step), planes_(planes.count), sampled_(planes.count) {
     elements_ = src.stride[D - 1] * src.size[D - 1];
     huge_ = elements_ / std::max<int64_t>(src.channels, 1) >= INT32_MAX - 8;  // positions are int32
+    // Choose the sampler once for all rows; booleans are sampled as bytes.
     for_dtype(in == DType::boolean ? DType::uint8 : in, [&](auto tag) {
       using T = typename decltype(tag)::type;
       if constexpr (!std::is_same_v<T, bool>) {
@@ -41,6 +42,7 @@ class RowSampler {
       }
     });
     if (interp == Interp::cubic || interp == Interp::lanczos3) wide_ = std::make_unique<WideBlock>();
+    // Nearest pixels of another type are copied first and converted row by row.
     if (interp == Interp::nearest && !same_dtype_) {
       load_ = row_loader(in);
       copied_.resize(kBlock * src.channels * in_bytes_ + 1);
@@ -59,6 +61,7 @@ class RowSampler {
     if (linear && (in == DType::float32 || in == DType::uint8) && src.channels == 1) shape_ = linear_shape(src.size[0], src.size[1], src.border);
   }
 
+  // Streaming stores must be visible to other threads before the work counts as finished.
   ~RowSampler() {
     if (streams_) slice::finish_stream();
   }
@@ -146,6 +149,7 @@ class RowSampler {
       const float *across = coords.at[0], *down = coords.at[1], kFar = 1 << 20;
       if (!(std::fabs(across[0]) < kFar && std::fabs(across[n - 1]) < kFar && std::fabs(down[0]) < kFar && std::fabs(down[n - 1]) < kFar))
         return false;
+      // The ends of the row first: a cheap test that rules out most maps.
       const auto column = static_cast<int64_t>(std::floor(across[0])), row = static_cast<int64_t>(std::floor(down[0]));
       if (static_cast<int64_t>(std::floor(across[n - 1])) != column + n - 1 || static_cast<int64_t>(std::floor(down[n - 1])) != row) return false;
       const bool moves = follow(coords, n, static_cast<float>(column), static_cast<float>(row));
@@ -162,6 +166,7 @@ class RowSampler {
       if (interp_ != Interp::nearest || !same_dtype_ || huge_) return 0;
       constexpr float kFar = 4096.0f, kMargin = 1.0f / 1024;  // kMargin is twice the error
       if (!(std::fabs(first.at[0]) < kFar && std::fabs(first.at[1]) < kFar)) return 0;
+      // The whole run must stay within the range of full precision.
       n = std::min(n, static_cast<int64_t>(std::ceil(kFar - std::fabs(first.at[0]))) - 1);
       const float column = std::floor(first.at[0]), within = first.at[0] - column;
       if (n < 1 || within < kMargin || within > 1.0f - kMargin) return 0;
@@ -220,6 +225,7 @@ class RowSampler {
       int32_t found = 0;
       for (int32_t j = 0; j < count; ++j) {
         const float left = first + static_cast<float>(j);
+        // Negated comparisons, so that NaN counts as outside; or-ed without branches, so that the loop vectorizes.
         found |= static_cast<int32_t>(!(across[j] >= left)) | static_cast<int32_t>(!(across[j] < left + 1.0f)) |
                  static_cast<int32_t>(!(down[j] >= low)) | static_cast<int32_t>(!(down[j] < high));
       }
@@ -239,14 +245,17 @@ class RowSampler {
     float* const shown = plane_->shown.data();
     row_storer(out)(values.data(), channels, fill);
     row_loader(out)(fill, channels, shown);
+    // The border blends with the fill value itself, not with its rounded form.
     if (src_.fades) std::copy(values.begin(), values.end(), shown);
     if (interp_ == Interp::nearest || src_.fades) return;
     std::vector<char> pixel(channels * in_bytes_);
+    // Saturated to the input's type, because it takes part in mixing as if it were a pixel.
     row_storer(in)(shown, channels, pixel.data());
     row_loader(in)(pixel.data(), channels, shown);
   }
 
   void locate_all(const Coordinates<D>& coords, int64_t n) {
+    // Every point takes the general path with 64-bit offsets.
     if (huge_) {
       std::fill_n(positions_.pixel, n, kBorder);
       return;
@@ -262,6 +271,7 @@ class RowSampler {
         return weigh<Interp::lanczos3>(positions_, n, *wide_);
       }
     }
+    // The vector loop clamps or marks points outside; wrapping them around needs a division each.
     const bool periodic = src_.border != WarpBorder::constant && src_.border != WarpBorder::replicate;
     if (!periodic) return void(locate<D, Interp::nearest>(src_, coords, n, positions_));
     if (!locate<D, Interp::nearest, true>(src_, coords, n, positions_)) return;
@@ -292,6 +302,7 @@ class RowSampler {
     const char* data = plane_->data;
     const int32_t* __restrict pixels = positions_.pixel;
 #pragma GCC unroll 4
+    // The byte too many is overwritten by the next pixel; the last one of the row is copied exactly.
     for (int64_t j = 0; j + 1 < n; ++j, out += bytes) {
       const int64_t pixel = pixels[j];
       const char* from = pixel < 0 ? fill : data + pixel * bytes;
@@ -319,6 +330,7 @@ class RowSampler {
     int64_t reach[1 << D] = {};  // offsets of the neighbors, in elements
     for (int t = 0; t < 1 << D; ++t)
       for (int d = 0; d < D; ++d) reach[t] += (t >> d & 1) * src_.stride[d];
+    // From here on, loads of four channels could pass the end of the source.
     const int64_t channels = src_.channels, safe = elements_ - reach[(1 << D) - 1] - channels - 3;
     for (int64_t j = 0; j < n; ++j, out += channels) {
       const int64_t pixel = positions.pixel[j], offset = pixel * channels;
@@ -337,6 +349,7 @@ class RowSampler {
 #pragma GCC unroll 3
         for (int d = 0; d < D; ++d) {
 #pragma GCC unroll 4
+          // Neighbors along x become one, then those along y, and along z: v[0] is the result.
           for (int t = 0; t < 1 << (D - 1 - d); ++t) v[t] = v[2 * t] + (v[2 * t + 1] - v[2 * t]) * positions.right[d][j];
         }
         *out = v[0];
@@ -362,6 +375,7 @@ class RowSampler {
       constexpr int K = kTaps<interp>;
       const T* __restrict data = reinterpret_cast<const T*>(plane_->data);
       const int64_t channels = src_.channels, row = src_.stride[1], before = kLead<interp> * (row + channels);
+      // Likewise for windows of K x K pixels.
       const int64_t safe = elements_ - K / 2 * (row + channels) - channels - 3;
       for (int64_t j = 0; j < n; ++j, out += channels) {
         const int64_t pixel = positions_.pixel[j], offset = pixel * channels;
@@ -407,12 +421,14 @@ class RowSampler {
       for (int t = 0; t < 1 << D; ++t) {
         const int64_t at = taps.offset[t] + c;
         Float4 v;
+        // The total weight of the taps inside, by which a fading border blends with the fill value.
         inside += taps.offset[t] < 0 ? 0.0f : taps.weight[t];
         if (taps.offset[t] < 0) {
           v = src_.fades ? Float4{} : load4(plane_->shown.data() + c);
         } else if (at + 4 <= elements_) {
           v = load4(data + at);
         } else {
+          // The last elements of the source: fewer than four are left.
           T last[4] = {};
           std::copy(data + at, data + elements_, last);
           v = load4(last);

@@ -22,6 +22,7 @@ namespace warp {
 
 constexpr int64_t kBlock = 512;  // in pixels: the coordinates and positions of a block stay in the L1 cache
 
+// The points of a block, axis by axis, so that loops over pixels vectorize.
 template <int D>
 struct Coordinates {
   float at[D][kBlock];
@@ -45,6 +46,7 @@ auto map_block(const Map& map, const Point<D>& first, int64_t n, Coordinates<D>&
 template <int D, class Map>
 void map_block(const Map& functor, const Point<D>& first, int64_t n, Coordinates<D>& coords, long) {
   with_simd([&]() NDD_ALWAYS_INLINE {
+    // Copies in locals: the compiler need not assume that stores change them.
     const Map map = functor;
     const Point<D> start = first;
     float* __restrict out[D];
@@ -116,6 +118,7 @@ void warp_cpu(const WarpItem<D, Map>& item, DType in, DType out, const WarpPlane
   }
   if constexpr (D == 2) {
     AffineMap<2> affine;
+    // Maps that turn out to be affine, such as a perspective with a trivial last row, share one loop.
     if (warp::is_affine(item.map, &affine, 0)) return warp::warp_mapped<D>(item, in, out, planes, affine);
   }
   warp::warp_mapped<D>(item, in, out, planes, warp::host_map(item.map, item.size, 0));

@@ -110,6 +110,7 @@ class WarpImages {
   Samples in_, out_;
   WarpBorder border_;
   std::shared_ptr<const Args<float>> fill_;
+  // Dimension of the first spatial axis, number of spatial axes, dimensions that only the output has (0 or 1).
   int64_t first_, spatial_, lead_;
   bool frames_, fades_;
 };
@@ -141,12 +142,14 @@ static void warp_images(const WarpImages& images, Interp interp, const Maps& map
       const std::vector<float> fills = images.fills(i);
       all_fills.insert(all_fills.end(), fills.begin(), fills.end());
     }
+    // Uploaded before the items, which point into it; never empty, so that the pointer is valid.
     const CudaTable<float> fill_table(all_fills.empty() ? std::vector<float>(1) : all_fills);
     int64_t tiles = 0;
     const float* fills = all_fills.empty() ? nullptr : fill_table.data();
     for (int64_t i = 0; i < in.size(); ++i) {
       const int64_t planes = images.planes(i), count = images.frames(i) * planes;
       for (int64_t k = 0; k < count; ++k) {
+        // On a GPU every plane is an item of its own.
         items.push_back(images.item<D, Map>(i, k, interp, fills));
         maps(items.back(), i, k / planes);
         tiles = std::max(tiles, warp::tile_count(items.back()));
@@ -165,6 +168,7 @@ static void warp_images(const WarpImages& images, Interp interp, const Maps& map
   const double cost = kWarpNanoseconds * out.mean_volume() * (wide && interp > Interp::linear ? 8 : 1);
   launch_cpu(images.op(), in.size(), cost, {in.values()}, [=](int64_t i) {
     const std::vector<float> fills = images.fills(i);
+    // On the CPU the planes of an image share the points of its map, so an item stands for all of them.
     const int64_t planes = images.planes(i), frames = planes > 0 ? images.frames(i) : 0;
     for (int64_t f = 0; f < frames; ++f) {
       WarpItem<D, Map> item = images.item<D, Map>(i, f * planes, interp, fills.empty() ? nullptr : fills.data());

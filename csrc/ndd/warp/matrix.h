@@ -22,10 +22,12 @@ NDD_HD bool invert_affine(double (&a)[D][D], double (&b)[D]) {
   } else {
     for (int i = 0; i < 3; ++i)
       for (int k = 0; k < 3; ++k) {
+        // Cyclic indices give the cofactor its sign.
         const int r = (i + 1) % 3, s = (i + 2) % 3, u = (k + 1) % 3, v = (k + 2) % 3;
         cofactor[i][k] = a[r][u] * a[s][v] - a[r][v] * a[s][u];
       }
   }
+  // Laplace's expansion along the first row.
   for (int k = 0; k < D; ++k) determinant += a[0][k] * cofactor[0][k];
   // The difference is NaN for infinite and NaN determinants.
   if (determinant == 0 || !(determinant - determinant == 0)) return false;
@@ -54,6 +56,7 @@ struct AffineRule {
       for (int k = 0; k < D; ++k) a[i][k] = m[i * (D + 1) + k];
       b[i] = m[i * (D + 1) + D];
     }
+    // A singular matrix stays as it is: an error on the host; a kernel cannot raise one.
     const bool valid = !forward || invert_affine<D>(a, b);
     for (int i = 0; i < D; ++i) {
       for (int k = 0; k < D; ++k) map->m[i][k] = static_cast<float>(a[i][k]);
@@ -89,12 +92,14 @@ struct PerspectiveRule {
     for (int i = 0; i < 9; ++i) a[i / 3][i % 3] = m[i];
     // A homography has no shift of its own: it is part of the 3 x 3 matrix.
     double nothing[3] = {};
+    // Homographies are equal up to a factor, so dividing by the determinant does not matter.
     const bool valid = !forward || invert_affine<3>(a, nothing);
     for (int k = 0; k < 3 && centered; ++k) {  // shifts by half a pixel before and after
       a[0][k] += 0.5 * a[2][k];
       a[1][k] += 0.5 * a[2][k];
     }
     for (int i = 0; i < 3; ++i) {
+      // Before the matrix: from pixel corners to pixel centers.
       if (centered) a[i][2] -= 0.5 * (a[i][0] + a[i][1]);
       for (int k = 0; k < 3; ++k) map->m[i][k] = static_cast<float>(a[i][k]);
     }

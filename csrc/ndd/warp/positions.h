@@ -25,9 +25,11 @@ template <int D, Interp interp, bool periodic = false>
 bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, Positions<D>& positions) {
   int32_t borders = 0;
   with_simd([&]() NDD_ALWAYS_INLINE {
+    // Neighbors before and after the one that contains the point.
     constexpr int32_t lead = kLead<interp>, trail = kTaps<interp> / 2;
     // A replicated border has the border's own value everywhere, so clamping the point implements it, as long as the filter has at most two taps.
     const bool clamp = src.border == WarpBorder::replicate && kTaps<interp> <= 2, constant = src.border == WarpBorder::constant;
+    // The range to which points are clamped: just beyond where they no longer matter, so that the conversion to int32 is defined.
     float least[D], most[D];
     int32_t size[D], top[D], highest[D], step[D];
     [[maybe_unused]] int32_t period[D], turned[D];
@@ -42,6 +44,7 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
         constexpr int32_t kFar = 1 << 30;
         least[d] = -kFar;
         most[d] = highest[d] = kFar;
+        // With a period of 0, positions beyond the border are left to the general path.
         period[d] = size[d] >= kFar                     ? 0
                     : src.border == WarpBorder::wrap    ? size[d]
                     : src.border == WarpBorder::reflect ? 2 * size[d]
@@ -67,9 +70,11 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
         i = i < highest[d] ? i : highest[d];
         if (interp != Interp::nearest) right[d * kBlock + j] = p - static_cast<float>(i);
         if constexpr (periodic) {
+          // Into the period from at most one period away, then mirrored. Points further away remain outside.
           const int32_t once = i < 0 ? i + period[d] : i < period[d] ? i : i - period[d];
           i = once < size[d] ? once : turned[d] - once;
         }
+        // Without short circuits, which would be branches.
         inside = inside & (i >= lead) & (i <= top[d]);
         fill = fill | (i < -trail) | (i >= size[d] + lead);
         index += static_cast<int32_t>(static_cast<uint32_t>(i) *

@@ -17,6 +17,7 @@ constexpr float kFloorBias = 12582912.0f;
 constexpr uint32_t kFloorBits = 0x4B400000;
 constexpr int64_t kMaxSide = int64_t{1} << 22;
 
+// The limits of a map, if it states any.
 template <class Map>
 auto map_fits_32_bits(const Map& map, int) -> decltype(map.fits_32_bits()) {
   return map.fits_32_bits();
@@ -29,6 +30,7 @@ bool map_fits_32_bits(const Map&, long) {
 // Whether 32-bit arithmetic suffices for an image.
 template <class Map>
 bool fits_32_bits(const WarpItem<2, Map>& item, int64_t in_bytes, int64_t out_bytes) {
+  // Products of extents fit in 64 bits here, because each is below 2^22 and the channels of an image that is in memory are bounded.
   constexpr int64_t kMaxBytes = int64_t{1} << 30;
   const WarpSource<2>& src = item.src;
   if (src.channels < 1) return false;
@@ -59,7 +61,9 @@ struct AxisTaps {
       : most(static_cast<float>(size - 1)), highest(kFloorBias + static_cast<float>(size - K)), last(static_cast<uint32_t>(size - K)) {}
 
   // The first neighbor, from a biased floor.
+  // The first of K neighbors lies (K - 1) / 2 before the floor.
   static __device__ int32_t first(float low) { return static_cast<int32_t>(__float_as_uint(low) - (kFloorBits + (K - 1) / 2)); }
+  // One unsigned comparison tests both ends.
   __device__ bool contains(int32_t first) const { return static_cast<uint32_t>(first) <= last; }
 };
 
@@ -122,6 +126,7 @@ class RowTaps {
       uint32_t left, right;
       memcpy(&left, &vector_[0], 4);
       memcpy(&right, &vector_[1], 4);
+      // Selectors: byte 0 of the left pixel, byte 0 of the right one, then byte 1 of each.
       return __byte_perm(left, right, j == 0 ? 0x5140 : 0x7362);
     } else if constexpr (kWords) {
       return __byte_perm(word_[0], word_[1], j == 0 ? 0x4130 : 0x7752);

@@ -33,6 +33,7 @@ NDD_HD int32_t pixels_behind(uintptr_t address, int32_t bytes) {
   return static_cast<int32_t>(address % 16) / unit * inverse & (16 / unit - 1);
 }
 
+// Then all rows start at multiples of 16 bytes, and segments need no shift.
 NDD_HD bool rows_are_aligned(const void* out, int32_t row_bytes) {
   return (reinterpret_cast<uintptr_t>(out) | static_cast<uint32_t>(row_bytes)) % 16 == 0;
 }
@@ -230,6 +231,7 @@ __device__ void make_pixels(const WarpItem<2, Map>& item, const TapReader<In, C,
       }
     }
   }
+  // All four pixels were inside: no thread of most warps goes on.
   if (complete) return;
 #pragma unroll 1
   for (int step = 0; step < kSteps; ++step) {
@@ -273,6 +275,7 @@ __device__ void store_segments(const char* staged, char* out, int32_t width, int
 #pragma unroll 1
   for (int r = 0; r < kSegments && y + r < height; r += kAtOnce, line += kAtOnce * row_bytes, from += kAtOnce * staged_pitch(kPixel)) {
     const int32_t first = (x - pixels_behind(reinterpret_cast<uintptr_t>(line), kPixel)) * kPixel + at;
+    // The ends of a row, element by element.
     if (first >= 0 && first + 16 <= row_bytes && (kPixel % 16 == 0 || reinterpret_cast<uintptr_t>(line + first) % 16 == 0)) {
       __stcg(reinterpret_cast<uint4*>(line + first), *reinterpret_cast<const uint4*>(from));
     } else {
@@ -336,6 +339,7 @@ __device__ void make_plain_tile(const WarpItem<2, Map>& item, int32_t columns, i
 
 template <class In, class Out, class Map>
 __global__ void __launch_bounds__(kWarps * 32, 8) tile_kernel(const WarpItem<2, Map>* items, int32_t count) {
+  // Room for four channels; fewer use a part of it.
   __shared__ uint4 staged[kWarps * kSegments * staged_pitch(4 * static_cast<int>(sizeof(Out))) / 16];
   char* const bytes = reinterpret_cast<char*>(staged);
   for (int32_t n = blockIdx.y; n < count; n += gridDim.y) {

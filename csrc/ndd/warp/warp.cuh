@@ -23,6 +23,7 @@ NDD_HD int64_t tile_count(const WarpItem<D, Map>& item) {
 }
 
 template <int D>
+// The border blends into the fill value: taps outside count as nothing, and their weight is that of the fill value.
 NDD_HD void faded_pixel(const WarpSource<D>& src, const LinearTaps<D>& taps, DType in, DType out, void* dst, int64_t first) {
   float inside = 0.0f;
   for (int t = 0; t < 1 << D; ++t) inside += taps.offset[t] < 0 ? 0.0f : taps.weight[t];
@@ -35,6 +36,7 @@ NDD_HD void faded_pixel(const WarpSource<D>& src, const LinearTaps<D>& taps, DTy
 template <int D, class Taps>
 NDD_HD void blend_pixel(const WarpSource<D>& src, const Taps& taps, DType in, DType out, void* dst, int64_t first) {
   for (int64_t c = 0; c < src.channels; ++c) {
+    // The fill value takes part in the interpolation as a pixel of the input would.
     const float fill = as_stored(as_stored(src.fill_of(c), out), in);
     store_element(blend(taps, c, fill, [&](int64_t offset) { return load_element(src.data, in, offset); }), dst, out, first + c);
   }
@@ -51,6 +53,7 @@ NDD_HD void sample_pixel(const WarpSource<D>& src, const Point<D>& from, Interp 
   if (interp == Interp::linear) return blend_pixel(src, linear_taps(src, from), in, out, dst, first);
   const int64_t offset = nearest_tap(src, from);
   for (int64_t c = 0; c < src.channels; ++c) {
+    // Nearest pixels: moved without arithmetic if the types agree.
     if (offset < 0) store_element(src.fill_of(c), dst, out, first + c);
     else if (in == out) copy_element(src.data, offset + c, dst, first + c, in);
     else store_element(load_element(src.data, in, offset + c), dst, out, first + c);
@@ -108,6 +111,7 @@ bool launch_warp_images(const WarpItem<2, Map>* items, const WarpItem<2, Map>* h
   int64_t tiles = 0, blocks = 0;
   for (int64_t n = 0; n < count; ++n) {
     const WarpItem<2, Map>& item = host_items[n];
+    // One image that is too large sends the whole batch to the general kernel.
     if (!warp::fits_32_bits(item, item_bytes(in), item_bytes(out))) return false;
     needs_wide = needs_wide || item.interp == Interp::cubic || item.interp == Interp::lanczos3;
     if (wide && needs_wide) blocks = std::max(blocks, warp::wide_blocks(item));
@@ -134,6 +138,7 @@ template <int D, bool wide, class Map>
 void launch_warp(const WarpItem<D, Map>* items, const WarpItem<D, Map>* host_items, int64_t count, int64_t tiles, DType in, DType out,
                  cudaStream_t stream) {
   if (count == 0 || tiles == 0) return;
+  // The general kernel also takes what the image kernels decline.
   if constexpr (D == 2)
     if (launch_warp_images<wide>(items, host_items, count, in, out, stream)) return;
   warp::warp_kernel<D, wide, Map><<<batch_grid(tiles, 1, count), dim3(warp::kTileWidth, warp::kTileHeight), 0, stream>>>(items, count, in, out);

@@ -30,6 +30,7 @@ struct AffineMap {
     Point<D> from;
     for (int r = 0; r < D; ++r) {
       from.at[r] = m[r][D];
+      // From the last axis on, with every step rounded: the same order on the CPU and the GPU.
       for (int k = D; k-- > 0;) from.at[r] = mul_then_add(m[r][k], to.at[k], from.at[r]);
     }
     return from;
@@ -131,6 +132,7 @@ NDD_HD LinearTaps<D, Index> linear_taps(const WarpSource<D>& src, const Point<D>
       i = border_index(i, static_cast<Index>(src.size[d]), src.border);
       i = i < 0 ? -1 : i * static_cast<Index>(src.stride[d]);
     }
+    // Each axis doubles the taps: bit d of a tap's index selects its neighbor along axis d.
     for (int t = 0; t < 1 << d; ++t) {
       const Index offset = taps.offset[t];
       const float weight = taps.weight[t];
@@ -206,6 +208,7 @@ template <Interp interp, class Index, class Load>
 NDD_HD float blend(const WideTaps<interp, Index>& taps, int64_t channel, float fill, Load load) {
   float sum = 0.0f;
   for (int r = 0; r < taps.K; ++r) {
+    // Rows first, then their sum: the order of the vectorized paths.
     float row = 0.0f;
     for (int k = 0; k < taps.K; ++k) {
       const bool outside = taps.offset[0][k] < 0 || taps.offset[1][r] < 0;

@@ -22,6 +22,7 @@ __device__ void make_wide_pixel(const WarpItem<2, Map>& item, int32_t x, int32_t
   const WarpSource<2>& src = item.src;
   const Point<2> from = source_point(item.map, x, y, {static_cast<float>(x) + 0.5f, static_cast<float>(y) + 0.5f}, 0);
   const auto taps = wide_taps<interp, int32_t>(src, from);
+  // The sign bit is set if any neighbor shows the fill value.
   int32_t outside = 0;
 #pragma unroll
   for (int k = 0; k < K; ++k) outside |= taps.offset[0][k] | taps.offset[1][k];

@@ -31,6 +31,7 @@ struct SampledPlane {
 inline PlaneShape linear_shape(int64_t width, int64_t height, WarpBorder border) {
   PlaneShape shape{false, static_cast<int32_t>(width), static_cast<int32_t>(height), border};
 #if defined(__x86_64__) && !defined(__CUDACC__)
+  // Positions are 32 bits wide, and two rows of four pixels are read together.
   shape.usable = cpu_isa() != Isa::base && width >= 4 && height >= 2 && width * height < INT32_MAX;
 #endif
   return shape;
@@ -75,6 +76,7 @@ NDD_AVX2 inline Corners gather_corners(const float* data, int32_t width, __m256i
   alignas(32) int32_t at[8];
   _mm256_store_si256(reinterpret_cast<__m256i*>(at), offset);
   const __m256 a = load_pairs(data, at), b = load_pairs(data, at + 2), c = load_pairs(data + width, at), d = load_pairs(data + width, at + 2);
+  // Even elements are the left neighbors, odd ones the right.
   return {{_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd), _mm256_shuffle_ps(c, d, 0x88), _mm256_shuffle_ps(c, d, 0xdd)}};
 }
 
@@ -112,6 +114,7 @@ NDD_AVX512 inline WideCorners gather_wide(const uint8_t* data, int32_t width, __
 // Both neighbors of a row in one access: a gather takes as long as that many loads.
 NDD_AVX512 inline WideCorners gather_wide(const float* data, int32_t width, __m512i offset) {
   const __m256i first = _mm512_castsi512_si256(offset), second = _mm512_extracti64x4_epi64(offset, 1);
+  // A pair of floats is gathered as one double; then even elements are the left neighbors, odd ones the right.
   const __m512i left = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30),
                 right = _mm512_add_epi32(left, _mm512_set1_epi32(1));
   const __m512 a = _mm512_castpd_ps(_mm512_i32gather_pd(first, data, 4)), b = _mm512_castpd_ps(_mm512_i32gather_pd(second, data, 4));
@@ -132,14 +135,17 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
   const __m512 half = _mm512_set1_ps(0.5f), zero = _mm512_setzero_ps(), one = _mm512_set1_ps(1.0f), minus = _mm512_set1_ps(-1.0f);
   const __m512 last_x = _mm512_set1_ps(static_cast<float>(shape.width - 1)), last_y = _mm512_set1_ps(static_cast<float>(shape.height - 1));
   const __m512i max_x = _mm512_set1_epi32(shape.width - 2), max_y = _mm512_set1_epi32(shape.height - 2), row = _mm512_set1_epi32(shape.width);
+  // The last offset from which the access of the lower neighbors stays inside the plane.
   const __m512i max_offset = _mm512_set1_epi32(shape.width * (shape.height - 1) - (sizeof(T) == 1 ? 4 : 2));
   const auto within = [&](__m512 low, __m512 high, __m512 v) __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx2"))) {
     return static_cast<uint32_t>(_mm512_cmp_ps_mask(v, low, _CMP_GE_OQ) & _mm512_cmp_ps_mask(v, high, _CMP_LE_OQ));
   };
   const bool clamps = shape.border == WarpBorder::replicate, fills = shape.border == WarpBorder::constant;
 
+  // The last step overlaps the one before if n is not a multiple of 16.
   for (int64_t j = 0; j < n; j = j + 32 <= n || j + 16 == n ? j + 16 : n - 16) {
     __m512 x = _mm512_sub_ps(_mm512_loadu_ps(xs + j), half), y = _mm512_sub_ps(_mm512_loadu_ps(ys + j), half);
+    // `there`: lanes inside; `others`: lanes for slow(). With a constant border, lanes that do not even touch the image show the fill value.
     uint32_t there = 0xffff, others = 0;
     if (!clamps) {
       there = within(zero, last_x, x) & within(zero, last_y, y);
@@ -151,8 +157,10 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
     } else {
       x = _mm512_min_ps(_mm512_max_ps(x, zero), last_x);  // for NaN, max returns its second operand
       y = _mm512_min_ps(_mm512_max_ps(y, zero), last_y);
+      // The left neighbor is at most the last but one, so that the right one exists; its weight is then 1.
       const __m512i ix = _mm512_min_epi32(_mm512_cvttps_epi32(x), max_x), iy = _mm512_min_epi32(_mm512_cvttps_epi32(y), max_y);
       const __m512i wanted = _mm512_add_epi32(_mm512_mullo_epi32(iy, row), ix), offset = _mm512_min_epi32(wanted, max_offset);
+      // Pixels whose four bytes would pass the end of the plane.
       if (sizeof(T) == 1) others |= there & _mm512_cmpgt_epi32_mask(wanted, max_offset);
       const __m512 wx = _mm512_sub_ps(x, _mm512_cvtepi32_ps(ix)), wy = _mm512_sub_ps(y, _mm512_cvtepi32_ps(iy));
       for (int64_t p = 0; p < count; ++p) {
@@ -183,6 +191,7 @@ NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const floa
   };
   const bool clamps = shape.border == WarpBorder::replicate, fills = shape.border == WarpBorder::constant;
 
+  // The last step overlaps the one before if n is not a multiple of 8.
   for (int64_t j = 0; j < n; j = j + 16 <= n || j + 8 == n ? j + 8 : n - 8) {
     __m256 x = _mm256_sub_ps(_mm256_loadu_ps(xs + j), half), y = _mm256_sub_ps(_mm256_loadu_ps(ys + j), half), inside = zero;
     int there = 0xff, others = 0;
@@ -198,6 +207,7 @@ NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const floa
     } else {
       x = _mm256_min_ps(_mm256_max_ps(x, zero), last_x);  // for NaN, max returns its second operand
       y = _mm256_min_ps(_mm256_max_ps(y, zero), last_y);
+      // The left neighbor is at most the last but one, so that the right one exists; its weight is then 1.
       const __m256i ix = _mm256_min_epi32(_mm256_cvttps_epi32(x), max_x), iy = _mm256_min_epi32(_mm256_cvttps_epi32(y), max_y);
       const __m256i wanted = _mm256_add_epi32(_mm256_mullo_epi32(iy, row), ix), offset = _mm256_min_epi32(wanted, max_offset);
       if (sizeof(T) == 1) others |= there & _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(wanted, max_offset)));

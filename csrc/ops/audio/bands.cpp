@@ -40,6 +40,7 @@ inline NDD_ALWAYS_INLINE void add_rows(const float* weights, const float* from, 
 }
 
 inline NDD_ALWAYS_INLINE void map_wide(const BandRow& row, const float* weights, const float* from, int64_t step, int64_t columns, float* to) {
+  // The remainder first, so that all later rounds have four rows.
   int32_t k = row.count % 4;
   if (k == 0) add_rows<0>(weights, from, step, columns, true, to);
   else if (k == 1) add_rows<1>(weights, from, step, columns, true, to);
@@ -63,6 +64,7 @@ void map_columns(const Bands& bands, const float* in, int64_t in_step, int64_t c
   with_simd([&]() NDD_ALWAYS_INLINE {
     int64_t begin = 0;
     while (begin < columns) {
+      // Many columns at a time, 16 with their sums in registers, or the rest one by one.
       const int64_t left = columns - begin, width = left >= 64 ? std::min(left, kWide) : left >= kMaxLanes ? kMaxLanes : left;
       for (size_t m = 0; m < bands.rows.size(); ++m) {
         const BandRow row = bands.rows[m];
@@ -90,6 +92,7 @@ void map_rows(const Bands& bands, const float* in, int64_t count, float* out) {
     const float* from[kMaxLanes];
     float* to[kMaxLanes];
     for (int64_t l = 0; l < kMaxLanes; ++l) {
+      // Lanes beyond the last row repeat it, and their results are not stored.
       from[l] = in + std::min(first + l, count - 1) * inputs;
       to[l] = out + std::min(first + l, count - 1) * outputs;
     }

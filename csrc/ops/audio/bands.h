@@ -43,6 +43,7 @@ void apply_bands_cpu(const std::string& op, const Samples& in, const Samples& ou
 void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& out, int64_t axis, const BandsOf& bands_of);
 #endif
 
+// `mean_weights`: weights per row of the map, from which the cost is estimated. Static, because it differs between the CPU's and CUDA's objects.
 static inline void apply_bands(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, BandsOf bands_of) {
   if (in.dtype() != DType::float32 || out.dtype() != DType::float32) fail(Error::Type, op, ": input and output must be float32");
   if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": axis must be from 0 to ", in.ndim() - 1, ", got ", axis);

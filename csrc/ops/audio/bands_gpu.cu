@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// A sample, as the kernel sees it.
 struct Run {
   const float* in;
   float* out;

@@ -11,6 +11,7 @@
 namespace ndd::audio {
 namespace {
 
+// Complex numbers from which a single transform is split into columns and rows.
 constexpr int64_t kMinSplit = 2048;
 constexpr int64_t kMaxCachedNumbers = 1 << 22;  // of all plans together, about 50 bytes each: 200 MB
 
@@ -34,6 +35,7 @@ void add_chirp(int64_t k, int64_t n, std::vector<float>& chirp) {
 ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
   const auto radices = radices_of(n);
   if (radices.empty() && n > 1) {
+    // A circular convolution of this length holds the linear one of 2 n - 1 numbers.
     int64_t length = 1;
     while (length < 2 * n - 1) length *= 2;
     convolution = std::make_unique<const ComplexPlan>(length);
@@ -41,6 +43,7 @@ ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
     std::vector<float> buffers(4 * length);
     float *re = buffers.data(), *im = re + length, *other_re = im + length, *other_im = other_re + length;
     for (int64_t k = 0; k < n; ++k) {
+      // The conjugate chirp is even: negative indices are at the end.
       re[k] = re[(length - k) % length] = chirp[2 * k];
       im[k] = im[(length - k) % length] = -chirp[2 * k + 1];
     }
@@ -51,10 +54,12 @@ ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
     }
     return;
   }
+  // Stockham's form: each stage splits the transforms that are left by its radix, and their results are interleaved by as much.
   int64_t left = n, stride = 1;
   for (const int32_t radix : radices) {
     const int64_t count = left / radix;
     stages.push_back({radix, count, stride, static_cast<int64_t>(twiddles.size())});
+    // Twiddle factors exp(-2 pi i p k / left) of the stage, for k from 1 on.
     for (int64_t p = 0; p < count; ++p) {
       for (int32_t k = 1; k < radix; ++k) {
         const double angle = -2.0 * M_PI * static_cast<double>(p * k) / static_cast<double>(left);
@@ -68,7 +73,9 @@ ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
   if (may_be_split && n >= kMinSplit) split();
 }
 
+// Four steps for transforms that exceed the caches: columns, cross factors exp(-2 pi i k b / n), a transposition, rows.
 void ComplexPlan::split() {
+  // The divisor next to the square root makes columns and rows about equally long.
   auto length = static_cast<int64_t>(std::sqrt(static_cast<double>(n)));
   while (n % length != 0) --length;
   const int64_t width = n / length;
@@ -83,6 +90,7 @@ void ComplexPlan::split() {
   }
 }
 
+// exp(2 pi i k / n), by which bins of even and odd elements are put together.
 void RealPlan::add_split() {
   for (int64_t k = 0; k < bins(); ++k) {
     const double angle = 2.0 * M_PI * static_cast<double>(k) / static_cast<double>(n);
@@ -99,10 +107,12 @@ std::shared_ptr<const RealPlan> real_plan(int64_t n) {
     const auto found = plans.find(n);
     if (found != plans.end()) return found->second;
   }
+  // Built outside of the lock; if two threads build the same plan, one is dropped.
   auto plan = std::make_shared<const RealPlan>(n);
   const std::lock_guard<ForkMutex> lock(mutex);
   static int64_t cached = 0;
   if (cached + n > kMaxCachedNumbers) {
+    // All of them: rare, and calls that use a plan keep it.
     plans.clear();
     cached = 0;
   }

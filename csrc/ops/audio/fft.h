@@ -129,6 +129,7 @@ NDD_HD void odd_dft(T (&re)[R], T (&im)[R]) {
 
 template <int R, class T>
 NDD_HD void dft(T (&re)[R], T (&im)[R]) {
+  // Written out: the roots of 2 and 4 need no multiplications.
   if constexpr (R == 2) {
     const T r = re[0] - re[1], i = im[0] - im[1];
     re[0] += re[1];
@@ -165,6 +166,7 @@ NDD_HD void butterfly(const T* in_re, const T* in_im, int64_t in_step, const T* 
   out_im[0] = im[0];
   NDD_UNROLL
   for (int k = 1; k < R; ++k) {
+    // Number 0 has the factor 1, which is not stored.
     const T c = twiddles[2 * k - 2], s = twiddles[2 * k - 1];
     out_re[k * out_step] = re[k] * c - im[k] * s;
     out_im[k * out_step] = re[k] * s + im[k] * c;
@@ -174,6 +176,7 @@ NDD_HD void butterfly(const T* in_re, const T* in_im, int64_t in_step, const T* 
 // X[k] of a real signal, x + y i, from the numbers k and n / 2 - k of the transform of its pairs.
 template <class T>
 NDD_HD void split_pair(T re, T im, T other_re, T other_im, T c, T s, T& x, T& y) {
+  // The transforms of the even and the odd elements are the symmetric parts of Z[k] and conj(Z[n / 2 - k]); the odd ones are shifted by one element.
   constexpr T kHalf = 0.5;
   const T even_re = kHalf * (re + other_re), even_im = kHalf * (im - other_im), odd_re = kHalf * (im + other_im), odd_im = kHalf * (other_re - re);
   x = even_re + c * odd_re + s * odd_im;

@@ -18,7 +18,10 @@
 namespace ndd::audio {
 namespace {
 
+// The elements of a transform, complex numbers and bins in it, and frames that are transformed together.
 constexpr int64_t kTransform = 512, kPairs = kTransform / 2, kBins = kPairs + 1, kLanes = 8;
+// The constants of transformers' SeamlessM4T feature extractor: samples scaled like 16-bit integers, float32's epsilon as the lowest band, 1e-7 added
+// to variances.
 constexpr double kEmphasis = 0.97, kScale = 32768.0, kFloor = 1.192092955078125e-07, kVarianceFloor = 1e-7;
 constexpr double kNanosecondsPerFrame = 1500;
 
@@ -61,6 +64,7 @@ struct Job {
 
   int64_t bands() const { return static_cast<int64_t>(filters.size()); }
   int64_t frames(int64_t i) const {
+    // Whole windows only.
     const int64_t beyond = in.volume(i) - static_cast<int64_t>(window.size());
     return beyond < 0 ? 0 : beyond / step + 1;
   }
@@ -74,18 +78,21 @@ void load_frame(const float* frame, const std::vector<double>& window, double* r
     const double* __restrict factors = window.data();
     double* __restrict values = row;
     const int64_t n = count;
+    // In eight sums, which vectorize, in a fixed order.
     double parts[kLanes] = {};
     for (int64_t i = 0; i + kLanes <= n; i += kLanes)
       for (int64_t l = 0; l < kLanes; ++l) parts[l] += static_cast<double>(in[i + l]);
     double sum = 0;
     for (int64_t l = 0; l < kLanes; ++l) sum += parts[l];
     for (int64_t i = n / kLanes * kLanes; i < n; ++i) sum += static_cast<double>(in[i]);
+    // The share of the mean that preemphasis leaves.
     const double rest = (1.0 - kEmphasis) * sum / static_cast<double>(n);
     values[0] = ((1.0 - kEmphasis) * static_cast<double>(in[0]) - rest) * kScale * factors[0];
 #pragma GCC ivdep
     for (int64_t i = 1; i < n; ++i)
       values[i] = (static_cast<double>(in[i]) - kEmphasis * static_cast<double>(in[i - 1]) - rest) * kScale * factors[i];
   });
+  // Even elements are the real parts, odd ones the imaginary parts.
   for (int64_t i = 0; i < count; ++i) (i % 2 ? pairs_im : pairs_re)[i / 2 * kLanes] = row[i];
 }
 
@@ -94,6 +101,7 @@ void find_levels(const Job& job, const double* pairs_re, const double* pairs_im,
   const Transform& transform = transform_of_frames();
   with_simd([&]() NDD_ALWAYS_INLINE {
     for (int64_t k = 0; k < kBins; ++k) {
+      // Bin 256 pairs number 0 with itself, as bin 0 does.
       const int64_t at = k % kPairs * kLanes, mirrored = (kPairs - k) % kPairs * kLanes;
       const double* __restrict re = pairs_re + at;
       const double* __restrict im = pairs_im + at;
@@ -173,6 +181,7 @@ void fill_sample(const Job& job, int64_t i) {
   float* const out = job.out + i * job.rows * bands;
   for (int64_t first = 0; first < frames; first += kLanes) {
     const int64_t count = std::min(kLanes, frames - first);
+    // Zero padding, up to the length of the transform; an odd last element is written afterwards.
     std::fill(re + length / 2 * kLanes, re + part, 0.0);
     std::fill(im + length / 2 * kLanes, im + part, 0.0);
     for (int64_t l = 0; l < kLanes; ++l) load_frame(in + (first + std::min(l, count - 1)) * job.step, job.window, row, re + l, im + l);
@@ -199,6 +208,7 @@ void kaldi_bands(const Tensor& input, const MaybeTensor& input_shapes, const Ten
   job->window.assign(factors, factors + length);
   const auto* weights = static_cast<const double*>(filters.data_ptr());
   for (int64_t m = 0; m < bands; ++m) {
+    // Triangular filters have few weights: zeros at both ends are dropped.
     int64_t begin = 0, end = kBins;
     while (begin < end && weights[begin * bands + m] == 0) ++begin;
     while (begin < end && weights[(end - 1) * bands + m] == 0) --end;

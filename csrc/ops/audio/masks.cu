@@ -7,7 +7,7 @@
 #include "ndd/elementwise/rows.h"
 #include "ndd/elementwise/saturate.h"
 #include "ndd/kernel.h"
-#include "ndd/random/philox.h"
+#include "ndd/random/random.h"
 #include "ops/audio/bands.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
@@ -21,8 +21,10 @@ namespace {
 using audio::AxisShape;
 
 constexpr char kTimeMask[] = "time_mask", kFrequencyMask[] = "frequency_mask";
+// So that a run has them all without further memory.
 constexpr int64_t kMaxMasks = 64;
 
+// The bands [begin, end) of a sample; empty where a mask is not applied.
 struct Masks {
   int32_t begin[kMaxMasks], end[kMaxMasks];
 };
@@ -33,6 +35,7 @@ Masks draw(Philox stream, int64_t masks, float widest, float probability, int64_
   Masks masks_drawn{};
   for (int64_t m = 0; m < masks; ++m) {
     const float width_draw = stream.uniform(), begin_draw = stream.uniform(), apply_draw = stream.uniform();
+    // Rounded down, as in torchaudio.
     const float limited = std::min(widest, static_cast<float>(extent)), width = width_draw * limited;
     const float begin = begin_draw * (static_cast<float>(extent) - width);
     if (!(apply_draw < probability)) continue;
@@ -103,6 +106,7 @@ __global__ void __launch_bounds__(kThreads) masks_gpu(const Run* runs, int64_t c
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     const Run& run = runs[r];
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.volume; e += int64_t{gridDim.x} * kThreads) {
+      // The position along the masked axis.
       const int64_t k = e / run.inner % run.extent;
       bool masked = false;
       for (int64_t m = 0; m < masks; ++m) masked |= k >= run.masks.begin[m] && k < run.masks.end[m];
@@ -120,8 +124,7 @@ void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t ax
   const Args<float> widths(widest), probabilities(probability), mask_values(value);
   if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": axis must be from 0 to ", in.ndim() - 1, ", got ", axis);
   if (count < 0 || count > kMaxMasks) fail(Error::Value, op, ": num_masks must be 0 to 64, got ", count);
-  if (words.numel() < 4) fail(Error::Value, op, ": rng gave too few words");
-  const auto* drawn = static_cast<const int64_t*>(words.data_ptr());
+  const int64_t* const drawn = drawn_words(op, words);
   const auto masks_of = [=](int64_t i) {
     const float width = widths(i), p = probabilities(i);
     if (!(width >= 0.0f)) fail(Error::Value, op, ": sample ", i, ": the widest mask must not be negative, got ", width);

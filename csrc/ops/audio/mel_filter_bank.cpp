@@ -31,6 +31,7 @@ BandsPtr mel_bands(const Key& key) {
     const double mel = first + (last - first) * static_cast<double>(m) / static_cast<double>(filters + 1);
     return htk ? hertz_of_htk(mel) : hertz_of_slaney(mel);
   };
+  // Hertz from bin to bin: the last one is half of the sample rate.
   const double step = bins > 1 ? sample_rate / 2.0 / static_cast<double>(bins - 1) : 0.0;
   for (int64_t m = 0; m < filters; ++m) {
     const double left = corner(m), middle = corner(m + 1), right = corner(m + 2), factor = normalize ? 2.0 / (right - left) : 1.0;
@@ -39,6 +40,7 @@ BandsPtr mel_bands(const Key& key) {
     const int64_t begin = step > 0 ? std::max<int64_t>(0, static_cast<int64_t>(std::floor(left / step))) : 0;
     for (int64_t k = begin; k < bins && static_cast<double>(k) * step <= right; ++k) {
       const double hertz = static_cast<double>(k) * step;
+      // The lower one of both sides of the triangle; negative outside, and NaN for a triangle without width.
       const double weight = std::min((hertz - left) / (middle - left), (right - hertz) / (right - middle));
       if (!(weight > 0)) {
         if (row.count) break;

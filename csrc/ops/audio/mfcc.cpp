@@ -13,6 +13,7 @@ namespace {
 // Everything that the matrix depends on: extent, coefficients, type, normalization, liftering.
 using Key = std::tuple<int64_t, int64_t, int64_t, bool, double>;
 
+// Element i of basis function k, before normalization.
 double cosine_of(int64_t type, int64_t k, int64_t i, int64_t n) {
   const auto a = static_cast<double>(k), b = static_cast<double>(i), length = static_cast<double>(n);
   if (type == 1) return i == 0 ? 0.5 : i == n - 1 ? (k % 2 ? -0.5 : 0.5) : std::cos(M_PI * a * b / (length - 1.0));
@@ -30,6 +31,7 @@ BandsPtr cosines(const Key& key) {
     const double lift = lifter != 0.0 ? 1.0 + lifter / 2.0 * std::sin(M_PI * static_cast<double>(k + 1) / lifter) : 1.0;
     for (int64_t i = 0; i < n; ++i) {
       double scale = normalize ? std::sqrt(2.0 / static_cast<double>(n)) : 1.0;
+      // Orthonormal transforms have other factors for the constant function.
       if (normalize && type == 2 && k == 0) scale *= std::sqrt(0.5);
       if (normalize && type == 3 && i == 0) scale *= std::sqrt(2.0);
       bands->weights.push_back(static_cast<float>(lift * scale * cosine_of(type, k, i, n)));

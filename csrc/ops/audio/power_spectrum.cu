@@ -8,6 +8,7 @@
 namespace ndd::audio {
 namespace {
 
+// The Access of launch_spectra(): signal w of a sample [outer][extent][inner] is one of outer * inner.
 struct Along {
   struct Run {
     const float* in;
@@ -20,6 +21,7 @@ struct Along {
 
   __device__ bool bins_last() const { return rows; }
   __device__ float load(const Run& run, int64_t w, int64_t i) const {
+    // Zero-padded to the length of the transform.
     return i < run.extent ? run.in[(w / run.inner * run.extent + i) * run.inner + w % run.inner] : 0.0f;
   }
   __device__ void store(const Run& run, int64_t w, int64_t k, float value) const {

@@ -15,6 +15,7 @@
 namespace ndd {
 namespace {
 
+// Elements converted at a time: rows in the first-level cache.
 constexpr int64_t kRow = 2048;
 
 // What precedes the first element: 0, that element, or the second one.
@@ -39,6 +40,7 @@ void filter_row(const float* values, int64_t n, float coefficient, float* filter
 void filter_sample(const Samples& in, const Samples& out, int64_t i, float coefficient, Border border) {
   const int64_t count = in.volume(i);
   if (count == 0) return;
+  // One element in front of the row, which itself starts on a cache line.
   alignas(64) float padded[kRow + 16], filtered[kRow];
   float* values = padded + 16;
   const LoadRow load = row_loader(in.dtype());
@@ -48,6 +50,7 @@ void filter_sample(const Samples& in, const Samples& out, int64_t i, float coeff
   values[-1] = 0.0f;
   if (const int64_t k = border_element(border, count); k >= 0) load(from + k * in.item_bytes(), 1, values - 1);
   int64_t begin = 0;
+  // Floats need no conversion, and are filtered straight from the input.
   if (in.dtype() == DType::float32 && out.dtype() == DType::float32) {
     const auto* src = reinterpret_cast<const float*>(from);
     auto* dst = reinterpret_cast<float*>(to);

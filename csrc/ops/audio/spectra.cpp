@@ -13,6 +13,7 @@
 namespace ndd::audio {
 namespace {
 
+// Stages swap between two pairs of buffers (Stockham's form, which needs no reordering). The pointers are exchanged so that the result is in re, im.
 void run_stages(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, float*& other_re, float*& other_im) {
   float *a = re, *b = im, *c = other_re, *d = other_im;
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -32,6 +33,7 @@ void run_stages(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, 
   re = a, im = b, other_re = c, other_im = d;
 }
 
+// Moves a block of `rows` by `lanes` numbers between matrices of different widths.
 void copy_block(const float* from, int64_t from_step, int64_t rows, int64_t lanes, float* to, int64_t to_step) {
   for (int64_t i = 0; i < rows; ++i) std::copy_n(from + i * from_step, lanes, to + i * to_step);
 }
@@ -41,6 +43,7 @@ void run_split(const ComplexPlan& plan, float* re, float* im, float* other_re, f
   static thread_local LineVector<float> scratch;
   const int64_t length = plan.columns->n, width = plan.rows->n, part = std::max(length, width) * kMaxLanes;
   float* const buffers = scratch_of(scratch, 4 * part);
+  // First the columns, with the cross factors, to the other buffers, transposed.
   for (int64_t b = 0; b < width; b += kMaxLanes) {
     const int64_t lanes = std::min<int64_t>(kMaxLanes, width - b);
     float *x = buffers, *y = x + part, *other_x = y + part, *other_y = other_x + part;
@@ -55,6 +58,7 @@ void run_split(const ComplexPlan& plan, float* re, float* im, float* other_re, f
         float* __restrict v = y + k * lanes;
         const int64_t n = lanes;
         for (int64_t l = 0; l < n; ++l) {
+          // A complex product, in place.
           const float real = u[l] * c[l] - v[l] * s[l];
           v[l] = u[l] * s[l] + v[l] * c[l];
           u[l] = real;
@@ -66,6 +70,7 @@ void run_split(const ComplexPlan& plan, float* re, float* im, float* other_re, f
     lanes_to_rows(x, lanes, lanes, length, real_rows);
     lanes_to_rows(y, lanes, lanes, length, imaginary_rows);
   }
+  // Then the rows, whose results are bins `length` apart.
   for (int64_t k = 0; k < length; k += kMaxLanes) {
     const int64_t lanes = std::min<int64_t>(kMaxLanes, length - k);
     float *x = buffers, *y = x + part, *other_x = y + part, *other_y = other_x + part;
@@ -77,6 +82,7 @@ void run_split(const ComplexPlan& plan, float* re, float* im, float* other_re, f
   }
 }
 
+// A single long transform is split into a matrix; several go through the stages side by side, one in each lane.
 void run(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, float*& other_re, float*& other_im) {
   if (lanes == 1 && plan.columns) run_split(plan, re, im, other_re, other_im);
   else run_stages(plan, lanes, re, im, other_re, other_im);
@@ -97,6 +103,7 @@ void multiply(const float* factors, int64_t n, int64_t lanes, float sign, float*
 // Loads elements `begin` to `end` of all lanes, in any layout. Lanes beyond the last signal repeat it, or are zero; their results are not stored.
 void load_any(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t begin, int64_t end, const float* window, float* re, float* im) {
   for (int64_t i = begin; i < end; ++i) {
+    // A real signal of even length is transformed as half as many complex numbers: even elements are real parts, odd ones imaginary parts.
     float* to = plan.halved ? (i % 2 ? im : re) + i / 2 * lanes : re + i * lanes;
     const float factor = window ? window[i] : 1.0f;
     if (signals.in_step != 1) {  // side by side
@@ -142,6 +149,7 @@ int64_t load_rows(const RealPlan& plan, int64_t lanes, const Signals& signals, i
 
 // Loads a single signal; returns how many elements were loaded.
 int64_t load_single(const RealPlan& plan, const float* from, int64_t length, const float* window, float* re_to, float* im_to) {
+  // Pairs only; load_any() loads an odd last element.
   const int64_t whole = plan.halved ? length / 2 * 2 : length;
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict in = from, * __restrict factor = window;
@@ -167,6 +175,7 @@ void load(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t l
   if (signals.in_step == 1 && lanes % 4 == 0) begin = load_rows(plan, lanes, signals, length, window, re, im);
 #endif
   load_any(plan, lanes, signals, begin, length, window, re, im);
+  // Zero padding, up to the length of the transform or of its convolution.
   const int64_t extent = plan.complex.extent();
   if (plan.halved) {
     std::fill(re + (length + 1) / 2 * lanes, re + extent * lanes, 0.0f);
@@ -186,6 +195,7 @@ void find_powers(const RealPlan& plan, int64_t lanes, const float* re_of, const 
       const float* __restrict re = re_of, * __restrict im = im_of, * __restrict split = plan.split.data();
       float* __restrict out = powers;
       const int64_t h = half;
+      // The bins 0 and n / 2 both pair number 0 with itself.
       out[0] = power_of_pair(re[0], im[0], re[0], im[0], split[0], split[1]);
       for (int64_t k = 1; k < h; ++k) out[k] = power_of_pair(re[k], im[k], re[h - k], im[h - k], split[2 * k], split[2 * k + 1]);
       out[h] = power_of_pair(re[0], im[0], re[0], im[0], split[2 * h], split[2 * h + 1]);
@@ -194,6 +204,7 @@ void find_powers(const RealPlan& plan, int64_t lanes, const float* re_of, const 
       return;
     }
     for (int64_t k = 0; k < bins; ++k) {
+      // The spectrum is periodic: number n / 2 is number 0.
       const int64_t at = (halved && k == half ? 0 : k) * lanes, mirrored = (k == 0 ? 0 : half - k) * lanes;
       const float* __restrict re = re_of + at;
       const float* __restrict im = im_of + at;
@@ -213,6 +224,7 @@ void find_powers(const RealPlan& plan, int64_t lanes, const float* re_of, const 
   });
 }
 
+// Results side by side are copied bin by bin; rows of bins are transposed.
 void store(int64_t bins, int64_t lanes, const Signals& signals, const float* powers) {
   if (signals.out_step != 1) {
     for (int64_t k = 0; k < bins; ++k) std::copy(powers + k * lanes, powers + k * lanes + signals.count, signals.out[0] + k * signals.out_step);
@@ -228,6 +240,7 @@ void transform(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, f
   // X[k] = chirp[k] * sum over j of (x[j] chirp[j]) conj(chirp[k - j]); the inverse transform is the conjugate of that of the conjugate.
   multiply(plan.chirp.data(), plan.n, lanes, 1.0f, re, im);
   run(*plan.convolution, lanes, re, im, other_re, other_im);
+  // Bluestein's algorithm for lengths with large prime factors: `filter` is the transform of the conjugate chirp, including the factor 1 / length.
   multiply(plan.filter.data(), plan.extent(), lanes, -1.0f, re, im);
   run(*plan.convolution, lanes, re, im, other_re, other_im);
   for (int64_t i = 0; i < plan.n * lanes; ++i) im[i] = -im[i];
@@ -236,11 +249,13 @@ void transform(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, f
 
 int64_t lanes_of(const RealPlan& plan, int64_t signals) {
   if (signals <= 1) return 1;
+  // Multiples of four, because load_rows() transposes four lanes at a time.
   return signals <= 4 ? 4 : signals <= 8 || plan.complex.extent() > 512 ? 8 : 16;
 }
 
 void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, int64_t power,
              LineVector<float>& scratch) {
+  // Real and imaginary parts, the buffers they alternate with, and the powers.
   const int64_t part = plan.complex.extent() * lanes;
   float *re = scratch_of(scratch, 4 * part + plan.bins() * lanes), *im = re + part, *other_re = im + part, *other_im = other_re + part,
         *powers = other_im + part;

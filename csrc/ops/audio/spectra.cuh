@@ -57,6 +57,7 @@ class PlanTables {
 template <int R>
 __device__ void run_stage(const Stage& stage, const float* twiddles, int64_t lanes, const float* in_re, const float* in_im, float* out_re,
                           float* out_im) {
+  // Butterfly p, q reads its R numbers `numbers` apart and writes them `row` apart.
   const int64_t row = stage.stride * lanes, numbers = stage.count * row;
   for (int64_t e = threadIdx.x; e < numbers; e += blockDim.x) {
     const int64_t p = e / row, out = e + p * row * (R - 1);
@@ -75,6 +76,7 @@ __device__ inline void run_stages(const DeviceStages& plan, int64_t lanes, float
       case 5: run_stage<5>(stage, twiddles, lanes, re, im, other_re, other_im); break;
       default: run_stage<7>(stage, twiddles, lanes, re, im, other_re, other_im); break;
     }
+    // Results alternate between the buffers; std::swap() is not available in device code.
     float* swapped = re;
     re = other_re, other_re = swapped, swapped = im, im = other_im, other_im = swapped;
     __syncthreads();
@@ -97,13 +99,16 @@ __global__ void __launch_bounds__(kSpectraThreads)
                 float* scratch) {
   extern __shared__ float shared[];
   const int64_t part = plan.extent * lanes, bins = plan.n / 2 + 1, half = plan.n / 2;
+  // Each block has its own part of the scratch memory.
   float* base = scratch ? scratch + (int64_t{blockIdx.y} * gridDim.x + blockIdx.x) * 4 * part : shared;
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     const auto& run = runs[r];
     for (int64_t first = blockIdx.x * lanes; first < run.signals; first += int64_t{gridDim.x} * lanes) {
       float *re = base, *im = re + part, *other_re = im + part, *other_im = other_re + part;
       for (int64_t e = threadIdx.x; e < part; e += blockDim.x) {
+        // Neighboring threads load neighboring elements of a signal.
         const int64_t l = e / plan.extent, i = e - l * plan.extent, w = first + l;
+        // Padding, and lanes beyond the last signal, are zero.
         const bool exists = w < run.signals && i < plan.numbers;
         re[i * lanes + l] = exists ? access.load(run, w, plan.halved ? 2 * i : i) : 0.0f;
         im[i * lanes + l] = exists && plan.halved ? access.load(run, w, 2 * i + 1) : 0.0f;
@@ -114,9 +119,11 @@ __global__ void __launch_bounds__(kSpectraThreads)
       if (plan.chirp) {
         multiply(plan.filter, plan.extent, lanes, 1.0f, -1.0f, re, im);
         run_stages(plan.stages, lanes, re, im, other_re, other_im);
+        // Bluestein's algorithm as on the CPU: the conjugate of the result is taken while it is multiplied.
         multiply(plan.chirp, plan.numbers, lanes, -1.0f, 1.0f, re, im);
       }
       for (int64_t e = threadIdx.x; e < bins * lanes; e += blockDim.x) {
+        // Neighboring threads store neighboring elements of the output.
         const int64_t k = access.bins_last() ? e % bins : e / lanes, l = access.bins_last() ? e / bins : e % lanes;
         if (first + l >= run.signals) continue;
         const int64_t at = (plan.halved && k == half ? 0 : k) * lanes + l, mirrored = (k == 0 ? 0 : half - k) * lanes + l;
@@ -140,6 +147,7 @@ void launch_spectra(const char* op, const std::vector<typename Access::Run>& run
   const CudaTable<typename Access::Run> table(runs);
   const int64_t number_bytes = 4 * static_cast<int64_t>(sizeof(float)) * plan.complex.extent();
   int64_t lanes = 8;
+  // As many signals a block as fit in shared memory, but no more than there are.
   while (lanes > 1 && (lanes * number_bytes > kSharedBytes || lanes / 2 >= max_signals)) lanes /= 2;
   const bool is_shared = lanes * number_bytes <= kSharedBytes;
   int64_t x = std::min<int64_t>((max_signals + lanes - 1) / lanes, 1 << 16), y = std::min<int64_t>(runs.size(), 65535);
@@ -149,6 +157,7 @@ void launch_spectra(const char* op, const std::vector<typename Access::Run>& run
     y = std::min(y, std::max<int64_t>(1, blocks / x));
   }
   const CudaBuffer scratch(is_shared ? 0 : x * y * number_bytes);
+  // More than the 48 KiB that a kernel may use without asking.
   check_cuda(cudaFuncSetAttribute(spectra_gpu<Access>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kSharedBytes)), op);
   spectra_gpu<Access>
       <<<dim3(static_cast<unsigned>(x), static_cast<unsigned>(y)), kSpectraThreads, is_shared ? lanes * number_bytes : 0, current_cuda_stream()>>>(

@@ -25,6 +25,7 @@ void spectrogram_of(const SpectrogramJob& job, int64_t i) {
     for (int64_t l = 0; l < signals.count; ++l) {
       const int64_t t = first + l, begin = t * framing.step - framing.before;
       signals.in[l] = in + begin;
+      // Windows that reach beyond the signal are copied with their padding.
       if (begin < 0 || begin + size > length) {
         float* edge = edge_rows + l * size;
         for (int64_t k = 0; k < size; ++k) {

@@ -6,6 +6,7 @@
 namespace ndd::audio {
 namespace {
 
+// The Access of launch_spectra(): signal w of a sample is its window w.
 struct Windows {
   struct Run {
     const float* in;

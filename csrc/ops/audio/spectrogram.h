@@ -28,6 +28,7 @@ struct Framing {
     if (at >= 0 && at < length) return at;
     if (!reflect) return -1;
     if (length == 1) return 0;
+    // Reflected again and again where the padding is longer than the signal.
     const int64_t period = 2 * (length - 1), within = (at < 0 ? -at : at) % period;
     return within < length ? within : period - within;
   }

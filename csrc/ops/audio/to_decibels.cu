@@ -15,12 +15,14 @@
 namespace ndd {
 namespace {
 
+// Elements that are converted to float together.
 constexpr int64_t kRow = 2048;
 constexpr int kLanes = 16;
 
 struct Decibels {
   float least, multiplier;  // least: of the ratio
 
+  // A reference of 0, of silence, leaves the values as they are.
   NDD_HD static float inverse(float reference) { return reference == 0.0f ? 1.0f : 1.0f / reference; }
   // A NaN fails the comparison and becomes the lower limit.
   NDD_HD float operator()(float value, float inverse_reference) const {
@@ -62,6 +64,7 @@ void for_each_row(const Samples& in, int64_t i, Visit visit) {
 }
 
 void decibels_of_sample(const Samples& in, const Samples& out, int64_t i, Decibels decibels, float reference) {
+  // 0 stands for the largest element, which takes a pass of its own.
   if (reference == 0.0f) {
     float largest[kLanes] = {};
     for_each_row(in, i, [&](const float* row, int64_t, int64_t n) { find_largest(row, n, largest); });
@@ -91,18 +94,19 @@ struct Run {
 
 // Floats that are not negative are ordered like their bits, for which there is an atomic maximum.
 __global__ void __launch_bounds__(kThreads) largest_gpu(const Run* runs, int64_t count, DType in, int* largest) {
-  __shared__ int max_count;
+  // Each block finds its maximum first, so that there is one global atomic per block.
+  __shared__ int block_largest;
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
-    if (threadIdx.x == 0) max_count = 0;
+    if (threadIdx.x == 0) block_largest = 0;
     __syncthreads();
-    float device_largest = 0.0f;
+    float own = 0.0f;
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < runs[k].count; e += int64_t{gridDim.x} * kThreads) {
       const float value = load_element(runs[k].in, in, e);
-      device_largest = value > device_largest ? value : device_largest;
+      own = value > own ? value : own;
     }
-    atomicMax(&max_count, __float_as_int(device_largest));
+    atomicMax(&block_largest, __float_as_int(own));
     __syncthreads();
-    if (threadIdx.x == 0) atomicMax(largest + k, max_count);
+    if (threadIdx.x == 0) atomicMax(largest + k, block_largest);
     __syncthreads();
   }
 }

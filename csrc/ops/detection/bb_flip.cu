@@ -13,6 +13,7 @@ struct FlipBox {
     const bool flipped[2] = {horizontal, vertical};
     for (int d = 0; d < 2; ++d) {
       const float a = in[d], b = in[d + 2];  // start, and end or extent
+      // The mirrored start is 1 minus the old end.
       out[d] = !flipped[d] ? a : ltrb ? 1.0f - b : 1.0f - a - b;
       out[d + 2] = flipped[d] && ltrb ? 1.0f - a : b;
     }

@@ -15,6 +15,7 @@ struct PasteBox {
   NDD_HD void operator()(const float* in, float* out) const {
     for (int d = 0; d < 2; ++d) {
       out[d] = start[d] + in[d] / ratio;
+      // The second corner moves, an extent only shrinks.
       out[d + 2] = (ltrb ? start[d] : 0.0f) + in[d + 2] / ratio;
     }
   }

@@ -69,6 +69,7 @@ void encode_on_cpu(const EncoderSample& sample, const Anchors& anchors, const Bo
         highest[a] = better ? o : highest[a];
         which[a] = better ? number : which[a];
       }
+      // The highest overlap of the box, in lanes that vectorize.
       constexpr int kLanes = 16;
       float peak[kLanes];
       for (float& lane : peak) lane = -1.0f;
@@ -78,12 +79,14 @@ void encode_on_cpu(const EncoderSample& sample, const Anchors& anchors, const Bo
       for (; a < count; ++a) peak[0] = overlaps[a] > peak[0] ? overlaps[a] : peak[0];
       for (const float lane : peak) highest_overlap = lane > highest_overlap ? lane : highest_overlap;
     });
+    // The last anchor with this overlap; none if all overlaps are NaN.
     for (int64_t a = n; highest_overlap >= 0.0f && a-- > 0;) {
       if (row[a] != highest_overlap) continue;
       forced[a] = static_cast<int32_t>(b);
       break;
     }
   }
+  // Anchors that a box has claimed come first.
   for (int64_t a = 0; a < n; ++a)
     write_anchor(sample, anchors, coding, labels, a, forced[a] >= 0 ? forced[a] : best[a] > coding.criteria ? chosen[a] : -1);
 }
@@ -116,6 +119,7 @@ __global__ void __launch_bounds__(kThreads) encode_gpu(const EncoderSample* samp
       for (int64_t b = 0; b < sample.count; ++b) {
         const float* box = sample.boxes + 4 * b;
         const float area = box_area(box);
+        // The anchor that the box has claimed in the first pass.
         const int64_t wanted = pass == 0 ? -1 : static_cast<int64_t>(sample.scratch[b] & 0xFFFFFFFFu) - 1;
         uint64_t key = 0;
         for (int k = 0; k < kPerThread; ++k) {
@@ -135,6 +139,7 @@ __global__ void __launch_bounds__(kThreads) encode_gpu(const EncoderSample* samp
           }
         }
         if (pass == 0) {
+          // The maximum of the warp, then of the block by an atomic.
           for (int step = 16; step > 0; step /= 2) {
             const uint64_t other = __shfl_down_sync(0xFFFFFFFFu, key, step);
             key = other > key ? other : key;

@@ -44,11 +44,13 @@ NDD_HD void encode_box(const BoxCoding& coding, const float* box, const float* a
       continue;
     }
     const float anchor_center = (anchor[d] + anchor[d + 2]) * 0.5f * coding.scale, anchor_size = (anchor[d + 2] - anchor[d]) * coding.scale;
+    // As in SSD (Liu et al., 2016): centers relative to the anchor's size, sizes as logarithms of ratios, both normalized.
     out[d] = ((center * coding.scale - anchor_center) / anchor_size - coding.means[d]) / coding.stds[d];
     out[d + 2] = (log_of_ratio(size * coding.scale / anchor_size) - coding.means[d + 2]) / coding.stds[d + 2];
   }
 }
 
+// An anchor without a box: no differences, or the anchor itself.
 NDD_HD void encode_nothing(const BoxCoding& coding, const float* anchor, float* out) {
   for (int d = 0; d < 2; ++d) {
     out[d] = coding.offset ? 0.0f : (anchor[d] + anchor[d + 2]) * 0.5f;

@@ -11,6 +11,7 @@
 namespace ndd {
 namespace {
 
+// Elements of any type as T and back.
 template <class T>
 NDD_HD T load(const void* data, DType dtype, int64_t i) {
   T value{};
@@ -45,6 +46,7 @@ template <class T>
 NDD_HD void map_point(const PointsRun& run, const PointTypes& types, const T* matrix, int64_t point) {
   const T* shift = matrix + run.rows * run.columns;
   for (int64_t r = 0; r < run.rows; ++r) {
+    // The same order of additions as in map_floats().
     T sum = shift[r];
     for (int64_t c = 0; c < run.columns; ++c) sum += matrix[r * run.columns + c] * load<T>(run.in, types.in, point * run.columns + c);
     store<T>(sum, run.out, types.out, point * run.rows + r);
@@ -114,6 +116,7 @@ class Matrices {
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t c = 0; c < columns; ++c) {
         T& to = out[r * columns + c];
+        // A row of MT is a row of M and its shift; a single number of M is a multiple of the identity, which also stands for an M that is missing.
         if (mt_.values) to = static_cast<T>(mt_(sample, frame, r * (columns + 1) + c));
         else if (m_.values && m_.count() > 1) to = static_cast<T>(m_(sample, frame, r * columns + c));
         else if (r == c) to = m_.values ? static_cast<T>(m_(sample, frame, 0)) : T(1);
@@ -131,6 +134,7 @@ class Matrices {
     Numbers(const MaybeTensor& tensor, int64_t frames) : frames(frames) {
       if (tensor) values.emplace(*tensor);
     }
+    // Numbers for one frame.
     int64_t count() const { return values->cols() / std::max<int64_t>(1, frames); }
     double operator()(int64_t sample, int64_t frame, int64_t k) const { return (*values)(sample, (frames > 1 ? frame * count() : 0) + k); }
   };
@@ -154,6 +158,7 @@ void transform(const Samples& in, const Samples& out, const Matrices& matrices, 
 #ifdef __CUDACC__
   if (in.values().is_cuda()) {
     std::vector<PointsRun> runs;
+    // The matrices of all frames in one table; each run has the place of its own.
     std::vector<T> numbers;
     int64_t max_points = 0;
     for (int64_t i = 0; i < in.size(); ++i) {

@@ -10,6 +10,7 @@
 namespace ndd {
 namespace {
 
+// The size of a mapped box: that of the mapped corners, its own, or the middle of both.
 NDD_ENUM("boxes.Mode", BoxMode, int64_t, expand, halfway, fixed);
 
 // A row of the table, all in pixels: the map from the old image to the new one, their sizes.
@@ -38,6 +39,7 @@ struct BoxRule {
     for (int d = 0; d < 2; ++d) {
       const double* row = map.m + 3 * d;
       const double middle = row[0] * center[0] + row[1] * center[1] + row[2];
+      // Half of the extent of the mapped corners: |M| times half of the box.
       double reach = std::abs(row[0]) * half[0] + std::abs(row[1]) * half[1];
       const double own = half[turned ? 1 - d : d];
       if (mode == BoxMode::fixed) reach = own;

@@ -76,6 +76,7 @@ class Search {
   Search(const CropRule& rule, const std::vector<Extent>& boxes, int dims, const double* image, const double* wanted, Philox stream)
       : rule_(rule), boxes_(boxes), dims_(dims), image_(image), wanted_(wanted), stream_(stream) {}
 
+  // whole: no crop; valid: a threshold is met; best: the best of those that met none; none: no allowed aspect ratio was found.
   enum Result { whole, valid, best, none };
 
   Result run(Crop& crop) {
@@ -83,6 +84,7 @@ class Search {
     const int64_t limit = rule_.total_attempts > 0 ? rule_.total_attempts : std::max(kMaxAttempts, rule_.attempts);
     double highest = -1.0;
     for (int64_t tried = 0; tried < limit;) {
+      // A threshold, or no crop, is drawn first, and several windows are tried for it. The high half of the product is uniform in [0, options).
       const size_t option = static_cast<size_t>(uint64_t{stream_.next()} * static_cast<uint64_t>(options) >> 32);
       if (option == rule_.thresholds.size()) {
         for (int d = 0; d < dims_; ++d) crop.anchor[d] = 0.0, crop.shape[d] = 1.0;
@@ -91,6 +93,7 @@ class Search {
       for (int64_t k = 0; k < rule_.attempts; ++k, ++tried) {
         Crop candidate{};
         if (!draw(candidate)) continue;
+        // Without boxes any window will do.
         if (boxes_.empty()) {
           crop = candidate;
           return valid;
@@ -113,6 +116,7 @@ class Search {
   }
 
   bool keeps(const Extent& window, const Extent& box) const {
+    // The visible part of the box. NaN, of a box without volume, is not kept.
     if (rule_.prune >= 0.0) return common_volume(window, box, dims_) / box.volume(dims_) > rule_.prune;
     for (int d = 0; d < dims_; ++d) {
       const double center = (box.low[d] + box.high[d]) * 0.5;
@@ -126,6 +130,7 @@ class Search {
   bool draw(Crop& crop) {
     if (wanted_ != nullptr) {
       for (int d = 0; d < dims_; ++d) {
+        // A window larger than the image begins outside, at a negative offset.
         const int64_t room = static_cast<int64_t>(image_[d]) - static_cast<int64_t>(wanted_[d]);
         const int64_t offset = static_cast<int64_t>(uint64_t{stream_.next()} * static_cast<uint64_t>(std::abs(room) + 1) >> 32);
         crop.anchor[d] = static_cast<double>(room < 0 ? -offset : offset);
@@ -140,6 +145,7 @@ class Search {
       extents[d] = (rule_.scaling[0] + (rule_.scaling[1] - rule_.scaling[0]) * stream_.uniform()) * (image_ == nullptr ? 1.0 : image_[d]);
     if (!with_aspect(extents)) return false;
     for (int d = 0; d < dims_; ++d) {
+      // Rounded as the output will be, so that the boxes are kept by the window that the user sees.
       const double shape = static_cast<float>(extents[d] / (image_ == nullptr ? 1.0 : image_[d]));
       crop.shape[d] = shape;
       crop.anchor[d] = static_cast<float>((1.0 - shape) * stream_.uniform());
@@ -155,6 +161,7 @@ class Search {
     const auto high = [&](int k) { return rule_.aspect[2 * k + 1]; };
     const int pairs = dims_ == 2 ? 1 : 3;
     if (low(0) == high(0) && (dims_ == 2 || low(1) == high(1))) {
+      // The extents have the ratios; the longest one becomes as long as the longest that was drawn.
       double sides[kMaxDims] = {1.0, 1.0 / low(0), dims_ == 3 ? 1.0 / low(1) : 0.0};
       const double longest_side = *std::max_element(extents, extents + dims_), longest = *std::max_element(sides, sides + dims_);
       for (int d = 0; d < dims_; ++d) extents[d] = sides[d] * (longest_side / longest);
@@ -178,6 +185,7 @@ class Search {
     double found = rule_.all_boxes ? std::numeric_limits<double>::infinity() : 0.0;
     const double area = window.volume(dims_);
     for (const Extent& box : boxes_) {
+      // Overlap: the visible part of the box; otherwise intersection over union. A box without volume counts as 0.
       const double both = common_volume(window, box, dims_), own = box.volume(dims_);
       const double ratio = both / (rule_.overlap ? own : area + own - both), value = ratio >= 0.0 ? ratio : 0.0;
       found = rule_.all_boxes ? std::min(found, value) : std::max(found, value);
@@ -252,11 +260,13 @@ void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, cons
       for (int d = 0; d < dims; ++d) {
         double low = extents[b].low[d], high = extents[b].high[d];
         if (result == Search::whole) {
+          // Unchanged, to the bit.
           out[where.start[d]] = rows[2 * dims * b + where.start[d]];
           out[where.end[d]] = rows[2 * dims * b + where.end[d]];
           continue;
         }
         const double start = crop.window.low[d], extent = crop.window.high[d] - start;
+        // Relative to the window, cut off at its edges.
         low = std::min(std::max((low - start) / extent, 0.0), 1.0);
         high = std::min(std::max((high - start) / extent, 0.0), 1.0);
         out[where.start[d]] = static_cast<float>(low);

@@ -23,6 +23,7 @@ void filter_cpu(const Tensor& data, const MaybeTensor& data_shapes, const Tensor
     const Grid in_grid = arguments.axes.grid(in, i), out_grid = arguments.out_axes.grid(out, i);
     for (int64_t image = 0; image < arguments.images(i); ++image) {
       const int64_t frame = arguments.frame(i, image);
+      // Filters may differ by sample and frame; their weights are read here, on the CPU stream, because they may have been pending.
       TapWindow window{arguments.reach(i, frame), {}};
       window.weight.resize(int64_t{window.reach[0].size} * window.reach[1].size * window.reach[2].size);
       row_loader(weights.dtype())(static_cast<const char*>(weights.data(i)) + arguments.weights_at(i, frame) * weights.item_bytes(),

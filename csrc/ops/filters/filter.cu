@@ -18,6 +18,7 @@ void filter_cuda(const Tensor& data, const MaybeTensor& data_shapes, const Tenso
   std::vector<stencil::Correlation> images;
   for (int64_t i = 0; i < in.size(); ++i) {
     const Grid in_grid = arguments.axes.grid(in, i), out_grid = arguments.out_axes.grid(out, i);
+    // Frames and planes are images of their own; windows and fill values may be given for each frame.
     for (int64_t image = 0; image < arguments.images(i); ++image) {
       const int64_t frame = arguments.frame(i, image);
       const auto reach = arguments.reach(i, frame);

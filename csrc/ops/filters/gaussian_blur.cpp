@@ -21,6 +21,7 @@ void gaussian_blur_cpu(const Tensor& input, const MaybeTensor& input_shapes, con
     const int64_t volume = grid.volume();
     const char* src = static_cast<const char*>(in.data(i));
     char* dst = static_cast<char*>(out.data(i));
+    // Frames and planar channels are images of their own, one after the other.
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image, src += volume * in.item_bytes(), dst += volume * out.item_bytes())
       convolve_separable(grid, arguments.windows(in, i, image), src, in.dtype(), dst, out.dtype(), exact);
   });

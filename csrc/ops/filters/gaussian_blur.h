@@ -19,6 +19,7 @@ inline Window window(float sigma, int64_t size, int64_t sample) {
   if (!(sigma >= 0.0f)) reject("sigma must not be negative, got ", sigma);
   if (size < 0 || (size > 0 && size % 2 == 0)) reject("window_size must be odd, got ", size);
   if (sigma == 0.0f && size == 0) reject("sigma and window_size must not both be 0");
+  // OpenCV's and DALI's formulas: three deviations on each side, or a deviation that suits the radius.
   const float reach = size > 0 ? static_cast<float>((size - 1) / 2) : std::ceil(3.0f * sigma);
   if (!(reach <= kMaxRadius)) reject("sigma or window_size is too large");
   const int64_t radius = static_cast<int64_t>(reach);

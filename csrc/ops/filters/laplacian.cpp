@@ -20,6 +20,7 @@ constexpr double kNanosecondsPerElement = 0.25;
 void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& partials, const void* in, DType in_dtype, void* out, DType out_dtype) {
   using namespace stencil;
   const std::array<Window, 3> along_height = laplacian::windows(partials[0]), along_width = laplacian::windows(partials[1]);
+  // The derivative along the height is smoothed along the width, and the other way round.
   const Taps<float> smooth_x(along_height[2]), derive_x(along_width[2]), derive_y(along_height[1]), smooth_y(along_width[1]);
   const int64_t row = grid.row(), inner = grid.inner;
   const int32_t reach_x = static_cast<int32_t>(std::max(along_height[2].radius(), along_width[2].radius()));
@@ -45,6 +46,7 @@ void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& parti
   both.weight.insert(both.weight.end(), smooth_y.weight.begin(), smooth_y.weight.end());
   Pairs near{std::vector<const float*>(both.weight.size()), std::vector<const float*>(both.weight.size())};
   for_rows<float>(
+      // A staged row holds the smoothed pixels and, behind them, the derived ones.
       grid, grid, Reach{}, Reach{2 * reach_y + 1, reach_y}, Border::reflect_101, 2 * row,
       [&](int64_t k, float* staged) {
         float* pixels = padded.get() + reach_x * inner;
@@ -59,6 +61,7 @@ void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& parti
         for (size_t t = 0; t < both.weight.size(); ++t) {
           const bool second = t >= derive_y.weight.size();
           const int64_t distance = static_cast<int64_t>(second ? t - derive_y.weight.size() : t);
+          // The second half of a staged row has the derived pixels.
           near.lo[t] = rows[reach_y - distance] + second * row;
           near.hi[t] = rows[reach_y + distance] + second * row;
         }
@@ -68,6 +71,7 @@ void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& parti
 }
 
 void filter_image(const Grid& grid, const std::vector<laplacian::Partial>& partials, const void* in, DType in_dtype, void* out, DType out_dtype) {
+  // Three algorithms: a small window as a whole, two dimensions in one pass, or one convolution for each derivative.
   const laplacian::Sum sum(partials);
   if (sum.taps <= laplacian::kMaxTaps) return correlate(grid, grid, {sum.reach, sum.weight}, Border::reflect_101, 0.0f, in, in_dtype, out, out_dtype);
   if (partials.size() == 2) return filter_plane(grid, partials, in, in_dtype, out, out_dtype);

@@ -9,6 +9,7 @@
 namespace ndd {
 namespace {
 
+// An image or a frame, with the windows of its partial derivatives.
 struct Image {
   Grid grid;
   const void* in;
@@ -38,9 +39,11 @@ void launch_partials(const std::vector<Image>& images, int64_t spatial, DType in
   const CudaBuffer sums(spatial > 1 ? total * static_cast<int64_t>(sizeof(float)) : 0);
   for (int64_t k = 0; k < spatial; ++k) {
     std::vector<SeparableImage> passes;
+    // The sums of all images, one after the other, as floats of the images' shapes.
     float* sum = static_cast<float*>(sums.data());
     const bool last = k == spatial - 1;
     for (const Image& image : images) {
+      // Each derivative adds the sum so far; the last one writes the output.
       passes.push_back({image.grid, image.in, last ? image.out : sum, k > 0 ? sum : nullptr, laplacian::windows(image.partials[k])});
       sum += image.grid.volume();
     }

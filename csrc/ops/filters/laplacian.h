@@ -19,6 +19,7 @@ constexpr int64_t kMaxWindow = 31;
 inline std::vector<double> half_window(int64_t size, bool derivative) {
   std::vector<double> whole{1.0};
   while (static_cast<int64_t>(whole.size()) < size) {
+    // The first step makes [1 -2 1], all others smooth.
     const double middle = derivative && whole.size() == 1 ? -2.0 : 2.0;
     std::vector<double> longer(whole.size() + 2);
     for (size_t k = 0; k < whole.size(); ++k) {
@@ -50,10 +51,12 @@ class Arguments {
       Partial partial{std::vector<double>{1.0}, std::vector<double>{1.0}, std::vector<double>{1.0}};
       int64_t sizes = 0;
       for (int64_t a = 0; a < axes.spatial; ++a) {
+        // Without a smoothing size, the window of the derivative is that of all axes.
         const int64_t size = a == of || !smoothing_size_ ? window(i, frame, of) : smoothing(i, frame, a);
         partial[3 - axes.spatial + a] = half_window(size, a == of);
         sizes += size;
       }
+      // Powers of two that make the sum of the weights' magnitudes independent of the sizes, as in DALI.
       const double scale = normalized_ ? std::exp2(static_cast<double>(axes.spatial + 2 - sizes)) : scale_ ? double{(*scale_)(i, frame, of)} : 1.0;
       for (double& weight : partial[3 - axes.spatial + of]) weight *= scale;
       result.push_back(partial);

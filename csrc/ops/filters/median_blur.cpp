@@ -100,16 +100,20 @@ void count_above(const K* const* rows, const K* tried, int64_t n, Count* above) 
 // The largest number that enough of the `count` elements are not below, bit by bit.
 template <class K, class Count>
 void select_row(const K* const* taps, int64_t count, int64_t n, K* out) {
+  // Rows that one loop counts.
   constexpr int kTogether = 7;
+  // Columns whose candidates and counts stay in the first-level cache while all rows of the window are counted.
   constexpr int64_t kBlock = 2048 / sizeof(Count);
   K tried[kBlock];
   Count above[kBlock];
+  // The median is the largest key that at least this many elements reach.
   const Count enough = static_cast<Count>(count - count / 2);
   std::vector<const K*> rows(taps, taps + count);
   for (int64_t begin = 0; begin < n; begin += kBlock) {
     const int64_t block = std::min(kBlock, n - begin);
     K* found = out + begin;
     std::fill_n(found, block, K{});
+    // From the highest bit down: a bit is set if enough elements reach the number with it.
     for (K bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1)); bit != 0; bit = static_cast<K>(bit >> 1)) {
       for (int64_t i = 0; i < block; ++i) tried[i] = found[i] | bit;
       std::fill_n(above, block, Count{});
@@ -129,6 +133,7 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, con
   const int64_t size = int64_t{height.size} * width.size;
   const bool three = height.size == 3 && width.size == 3, five = height.size == 5 && width.size == 5;
   const int64_t stride = stencil::whole_lines<K>(length);
+  // Networks need their rows sorted column by column; selection needs the address of every element of the window.
   const stencil::Buffer<K> staged_result(row), sorted(three || five ? height.size * stride : 0);
   std::vector<const K*> taps(three || five ? 0 : size);
   stencil::for_rows<K>(
@@ -136,6 +141,7 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, con
       [&](int64_t k, K* staged) {
         const char* source = static_cast<const char*>(in) + k * row_bytes;
         stencil::prefetch_row(source + 2 * row_bytes, row_bytes);
+        // NaN counts as the largest value.
         keys.load(source, row, static_cast<K>(~K{}), staged + width.before * inner);
         stencil::pad_row(staged + width.before * inner, grid.width, inner, width.before, width.size - 1 - width.before, Border::clamp, K{});
       },
@@ -150,6 +156,7 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, con
           median_5x5(sorted.get(), stride, inner, row, result);
         } else {
           for (int64_t t = 0; t < size; ++t) taps[t] = rows[t / width.size] + t % width.size * inner;
+          // Counts in the type of the keys if they fit, which keeps both in equal vectors.
           if (static_cast<uint64_t>(size) <= std::numeric_limits<K>::max()) select_row<K, K>(taps.data(), size, row, result);
           else select_row<K, uint32_t>(taps.data(), size, row, result);
         }

@@ -41,6 +41,7 @@ struct Median {
   }
 
   template <int n>
+  // Elements of a row of the window are `inner` apart: channels are interleaved.
   static __device__ void sorted_row(Wide (&sorted)[n], const K* from, int inner) {
 #pragma unroll
     for (int c = 0; c < n; ++c) sorted[c] = from[c * inner];
@@ -55,6 +56,7 @@ struct Median {
 #pragma unroll
     for (int o = 0; o < kPiece; ++o, element += row) {
       if (o >= count) break;
+      // Only one new row for each output: the two others are kept in a ring.
       sorted_row<3>(v[(o + 2) % 3], from + (o + 2) * pitch, inner);
       *element = keys.bits(
           middle(larger(larger(v[0][0], v[1][0]), v[2][0]), middle(v[0][1], v[1][1], v[2][1]), smaller(smaller(v[0][2], v[1][2]), v[2][2])));
@@ -113,6 +115,7 @@ struct Median {
           window[o] = *next;
           below[o] += is_below(window[o], tried[o]);
         }
+        // The column's next elements, of which each enters the window of one output and leaves that of another: a ring of registers.
         for (int first = 1; first < down; first += kPiece) {
 #pragma unroll
           for (int u = 0; u < kPiece; ++u) {
@@ -126,6 +129,7 @@ struct Median {
       }
 #pragma unroll
       for (int o = 0; o < kPiece; ++o)
+        // Too many are below: the bit of the median is 0.
         if (below[o] > most) tried[o] ^= bit;
     }
 #pragma unroll
@@ -134,6 +138,7 @@ struct Median {
   }
 };
 
+// Of the fallback.
 struct Image {
   const void* in;
   void* out;
@@ -147,6 +152,7 @@ __global__ void __launch_bounds__(256) median_kernel(const Image* images, int64_
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Image image = images[n];
     const Grid& grid = image.grid;
+    // A bit is set if at least half of the elements, counting the median, have a key that is not below.
     const int64_t size = int64_t{image.height.size} * image.width.size, enough = size - size / 2;
     for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < grid.volume(); e += int64_t{gridDim.x} * blockDim.x) {
       const int64_t channel = e % grid.inner, x = e / grid.inner % grid.width - image.width.before, y = e / grid.row() - image.height.before;
@@ -177,6 +183,7 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
   for (int64_t i = 0; i < in.size(); ++i) {
     const Grid grid = arguments.axes.grid(in, i);
     const int64_t bytes = grid.volume() * in.item_bytes();
+    // Frames and planes are images of their own.
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
       const int64_t frame = arguments.axes.frame(in, i, image);
       const void* from = static_cast<const char*>(in.data(i)) + image * bytes;

@@ -19,6 +19,7 @@ struct Arguments {
   Reach reach(int64_t i, int64_t frame, int64_t axis) const {
     const int64_t size = window_size(i, frame, axis);
     if (size < 1 || size > 1024) fail("experimental.median_blur: window_size must be from 1 to 1024, got ", size, " for sample ", i);
+    // A window of even size has one element more before the pixel than behind it.
     return {static_cast<int32_t>(size), static_cast<int32_t>(size / 2)};
   }
 };
@@ -36,6 +37,7 @@ struct SortingNetwork {
     int top = 1;
     while (2 * top < n) top *= 2;
     for (int p = top; p > 0; p /= 2) {
+      // Steps M2 to M5 of the algorithm, with its names.
       for (int q = top, r = 0, d = p;; d = q - p, q /= 2, r = p) {
         for (int i = 0; i + d < n; ++i)
           if ((i & p) == r) visit(i, i + d);

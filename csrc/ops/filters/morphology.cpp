@@ -54,6 +54,7 @@ void best_of(const K* const* rows, int64_t n, K* out) {
 
 template <bool maximum, class K>
 void best_of_rows(const K* const* rows, int64_t count, int64_t n, K* out) {
+  // Up to four rows at first, which do not read `out`; then the others, four at a time.
   int64_t done = std::min<int64_t>(count, 4);
   constexpr std::array first{best_of<maximum, K, 1, false>, best_of<maximum, K, 2, false>, best_of<maximum, K, 3, false>,
                              best_of<maximum, K, 4, false>};
@@ -64,6 +65,7 @@ void best_of_rows(const K* const* rows, int64_t count, int64_t n, K* out) {
 
 template <bool maximum, class K>
 void filter_image(const Grid& grid, const Reach& height, const Reach& width, Border border, const void* in, void* out, DType dtype) {
+  // The neutral element: a constant border and NaN never win.
   constexpr K worst = maximum ? K{} : static_cast<K>(~K{});
   const stencil::KeyRows<K> keys = stencil::key_rows<K>(dtype);
   const int64_t row = grid.row(), inner = grid.inner, row_bytes = row * static_cast<int64_t>(sizeof(K)), after = width.size - 1 - width.before;
@@ -71,14 +73,17 @@ void filter_image(const Grid& grid, const Reach& height, const Reach& width, Bor
   stencil::for_rows<K>(
       grid, grid, Reach{}, height, border, row + (width.size - 1) * inner,
       [&](int64_t k, K* staged) {
+        // A row of the constant border. Only the part that is compared is filled.
         if (k < 0) return static_cast<void>(std::fill_n(staged, row, worst));
         K* pixels = staged + width.before * inner;
         const char* source = static_cast<const char*>(in) + k * row_bytes;
         stencil::prefetch_row(source + 2 * row_bytes, row_bytes);
         keys.load(source, row, worst, pixels);
         stencil::pad_row(pixels, grid.width, inner, width.before, after, border, worst);
+        // Doubles the window in place: pixel i becomes the best of [i, i + 2 span).
         int64_t span = 1;  // pixels in the window so far
         for (; 2 * span <= width.size; span *= 2) better_row<maximum>(staged, staged + span * inner, row + (width.size - 2 * span) * inner, staged);
+        // Two windows of `span` pixels that overlap cover the mask.
         if (span < width.size) better_row<maximum>(staged, staged + (width.size - span) * inner, row, staged);
       },
       [&](const K* const* rows, int64_t k) {

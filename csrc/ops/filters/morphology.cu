@@ -40,6 +40,7 @@ struct Extreme {
     using stencil::kPiece;
     Value values[kPiece];
 #pragma unroll
+    // The first elements of 16 windows that begin at neighboring rows or columns.
     for (int o = 0; o < kPiece; ++o, first += stride) most[o] = values[o] = *first;
     for (int k = 1; k < span.size; k += kPiece) {
 #pragma unroll
@@ -48,6 +49,7 @@ struct Extreme {
         values[u] = *first;
         first += stride;
 #pragma unroll
+        // values is a ring: output o has element o + 1 + u of what has been loaded.
         for (int o = 0; o < kPiece; ++o) most[o] = max(most[o], values[(o + 1 + u) % kPiece]);
       }
     }
@@ -64,6 +66,7 @@ struct Extreme {
 // The fallback for masks that do not fit in a shared-memory tile: a thread per element, its window read through the first-level cache.
 template <class K>
 __global__ void __launch_bounds__(256) morphology_kernel(const Image* images, int64_t count, bool maximum, Border border, DType dtype) {
+  // The key that loses against any other: what a window holds besides the image.
   const K worst = maximum ? K{} : static_cast<K>(~K{});
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Image image = images[n];
@@ -139,9 +142,11 @@ void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
     });
   }
   if (largest <= kMaxSinglePass) return launch(op, images, maximum, arguments.border, in.dtype());
+  // Large masks: along the width to a buffer with the layout of the output, and from there along the height.
   const CudaBuffer between(in.values().numel() * in.item_bytes());
   std::vector<Image> along_width = images;
   for (size_t k = 0; k < images.size(); ++k) {
+    // At the same offset as in the output.
     along_width[k].out = static_cast<char*>(between.data()) + (static_cast<char*>(images[k].out) - static_cast<char*>(output.data_ptr()));
     along_width[k].height = Reach{};
     images[k].in = along_width[k].out;

@@ -37,6 +37,7 @@ struct Sharpen {
   }
 };
 
+// An image, on either device.
 struct Run {
   const void* in;
   void* out;
@@ -44,6 +45,7 @@ struct Run {
   Sharpen sharpen;
 };
 
+// Images of fewer than 3 x 3 pixels are all border.
 bool has_inside(const Grid& grid) { return grid.height > 2 && grid.width > 2; }
 
 // Rows are floats. The columns of three rows are summed first, so that each sum serves three outputs.
@@ -74,8 +76,10 @@ void run_cpu(const Run& run, DType dtype) {
   const LoadRow load = row_loader(dtype);
   const StoreRow store = row_storer(dtype);
   std::vector<float> memory(5 * row);
+  // Three rows in a ring, the sums of columns, and the result.
   float *staged[3] = {memory.data(), memory.data() + row, memory.data() + 2 * row}, *columns = memory.data() + 3 * row,
         *result = memory.data() + 4 * row;
+  // Rows at the border are copied; floats are still limited to their range.
   const auto border = [&](int64_t y) {
     if (whole) std::memcpy(out + y * bytes, in + y * bytes, bytes);
     load(in + y * bytes, row, result);
@@ -116,6 +120,7 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const Run* runs, int64_t cou
 #pragma unroll
           for (int dx = -1; dx <= 1; ++dx) {
             const T* const at = in + e + dx * step;
+            // Three columns, the middle element once; with the 3 above it counts four times, and `value` adds the fifth.
             sum += static_cast<float>(at[-row]) + static_cast<float>(at[0]) + static_cast<float>(at[row]);
           }
           out[e] = saturate<T>(whole ? run.sharpen.template value<true>(middle, sum) : run.sharpen.template value<false>(middle, sum));
@@ -173,6 +178,7 @@ void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 }  // namespace
 
 #ifndef __NVCC__  // of the CPU half alone
+// The same for one image of bytes, for callers within csrc.
 void sharpen_bytes(const uint8_t* in, int64_t height, int64_t width, int64_t channels, double factor, uint8_t* out) {
   const Run run{in, out, Grid{1, height, width, channels}, {static_cast<float>(1.0 - factor), 255.0f}};
   if (has_inside(run.grid)) ndd::run_cpu<true>(run, DType::uint8);

@@ -34,6 +34,7 @@ void blend_samples(const Samples& in, const Samples& partners, const Args<int64_
       fail("blend_batch: sample ", i, " has no partner of its shape");
     const auto *a = static_cast<const T*>(in.data(i)), *b = static_cast<const T*>(partners.data(k));
     auto* const to = static_cast<float*>(out.data(i));
+    // Results that exceed the caches are written past them, row by row.
     if (!streams) return blend(a, share(i, 0), b, share(i, 1), count, to);
     alignas(64) float row[kRow];
     for (int64_t at = 0; at < count; at += kRow) {

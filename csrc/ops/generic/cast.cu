@@ -57,6 +57,7 @@ __global__ void __launch_bounds__(256) convert_gpu(const void* from, DType in, i
 }
 
 __global__ void __launch_bounds__(256) convert_others_gpu(const void* from, DType in, int64_t n, void* to, DType out) {
+  // The narrowest type that is exact: double does not hold all 64-bit integers, float no 32-bit ones.
   if (in == DType::int64) return convert_tiles<int64_t>(from, in, n, to, out);
   if (in == DType::uint64) return convert_tiles<uint64_t>(from, in, n, to, out);
   if (in == DType::int32 || in == DType::uint32 || in == DType::float64) return convert_tiles<double>(from, in, n, to, out);
@@ -68,6 +69,7 @@ void convert_all(const char* op, const Tensor& input, const MaybeTensor& input_s
   const Samples in(input, input_shapes), out(output, output_shapes);
 #ifdef __CUDACC__
   if (input.is_cuda()) {
+    // The samples of a batch lie behind each other in both tensors, in the same places: one run of elements.
     const int64_t n = input.numel(), blocks = std::min<int64_t>((n + 4095) / 4096, 1 << 16);
     if (n == 0) return;
     const auto kernel = is_common(in.dtype(), out.dtype()) ? convert_gpu : convert_others_gpu;

@@ -21,6 +21,7 @@ constexpr double kNanosecondsPerElement = 0.2;
 constexpr int64_t kRow = 1024;  // of 4-byte entries a VGA image takes 93 us, in rows of 4096 107, of 512 300
 
 template <class T>
+// Whether elements of the type can be keys: all integers.
 inline constexpr bool is_key = !is_floating<T>;
 
 // The index of a key in a table of `size` entries. Keys outside of it get the default, which is stored behind the last entry: no branch is needed.
@@ -51,6 +52,7 @@ std::shared_ptr<const Entries> entries_of(const Tensor& values, double default_v
   const Args<float> table_values(values);
   const int64_t size = table_values.cols();
   auto entries = std::make_shared<Entries>();
+  // Bytes get a table of all 256 levels, so that loops need no comparison.
   entries->size = static_cast<int32_t>(of_bytes ? std::max<int64_t>(size, kLevels) : size);
   entries->dtype = dtype;
   entries->bytes.resize((entries->size + 1) * item_bytes(dtype));
@@ -63,6 +65,7 @@ std::shared_ptr<const Entries> entries_of(const Tensor& values, double default_v
   return entries;
 }
 
+// Bytes have vectorized loops over tables of 256 entries; other keys are compared with the size of the table.
 void look_up_run(const void* from, DType in, int64_t n, const Entries& entries, void* to) {
   for_item_bytes(item_bytes(entries.dtype), [&](auto out_tag) {
     using Out = typename decltype(out_tag)::type;
@@ -103,10 +106,12 @@ __global__ void __launch_bounds__(tiles::kThreads)
   __shared__ uint64_t shared[kSharedBytes / sizeof(uint64_t)];
   const int64_t table_bytes = (int64_t{size} + 1) * bytes;
   const bool small = table_bytes <= kSharedBytes;
+  // All threads copy a part; the barrier is outside of any condition.
   for (int64_t k = threadIdx.x; small && k < table_bytes; k += tiles::kThreads) reinterpret_cast<char*>(shared)[k] = table[k];
   __syncthreads();
   tiles::for_each<2>(to, bytes, n, [&](auto at) {
     constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
+    // First the places in the table, in the type of the keys, then the entries in the type of the output.
     int32_t entry[rows][width];
     tiles::load(from, in, at, entry, [&](auto key) {
       if constexpr (is_key<decltype(key)>) return entry_of(key, size);

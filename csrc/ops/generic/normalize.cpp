@@ -19,6 +19,7 @@ namespace {
 
 // A VGA image of uint8 takes 0.25 ms.
 constexpr double kNanosecondsPerElement = 0.3;
+// Elements converted at a time.
 constexpr int64_t kRow = 1024;
 
 // total[o] for every output of a sample.
@@ -68,6 +69,7 @@ class SharedStatistics {
     while (done_.load() < n) std::this_thread::yield();
     if (failed_.load()) fail("normalize: not enough memory for the statistics of the batch");
     std::vector<double> total(parts_[0].size());
+    // Every task adds all parts itself: they are small, and the order is always the same.
     for (const auto& part : parts_)
       for (size_t o = 0; o < total.size(); ++o) total[o] += part[o];
     return total;
@@ -79,6 +81,7 @@ class SharedStatistics {
   std::atomic<bool> open_{false}, failed_{false};
 };
 
+// The squares need the means, so that they are computed in a second round.
 struct BatchSums {
   SharedStatistics sums, squares;
 };
@@ -106,6 +109,7 @@ Factors factors_of(const Job& job, BatchSums* together, int64_t i) {
     means = job.mean.of_sample(i, outputs);
   } else {
     if (!together) sums = sums_of(job, i);
+    // The mean of the batch, or of the sample.
     means = together ? together->sums.sum(job, [&](int64_t k) { return sums_of(job, k); }) : sums;
     for (double& mean : means) mean /= static_cast<double>(count);
   }
@@ -115,6 +119,7 @@ Factors factors_of(const Job& job, BatchSums* together, int64_t i) {
   } else {
     const auto squares =
         together ? together->squares.sum(job, [&](int64_t k) { return squares_of(job, k, means); }) : squares_of(job, i, means, std::move(sums));
+    // Otherwise the deviation is undefined, and the factor stays 0.
     if (count > job.ddof) inverse_deviations(squares, static_cast<double>(count - job.ddof), job.epsilon, inverse);
   }
   Factors factors{std::vector<float>(outputs), std::vector<float>(outputs)};
@@ -149,6 +154,7 @@ void fill_rows(const Reduction& shape, const Factors& factors, int64_t begin, in
     return;
   }
   for (int64_t k = 0; k < n;) {
+    // Parts of one run: the values of a period, then copies of them, each twice as long as the one before.
     const int64_t at = (begin + k) % run, part = std::min(n - k, run - at), phase = at % period, o = output_of(shape, begin + k - phase);
     const int64_t once = std::min(part, period);
     for (int64_t j = 0, c = phase; j < once; ++j, c = c + 1 < period ? c + 1 : 0) {

@@ -21,6 +21,7 @@ struct Run {
   const void* in;
   void* out;
   int64_t first;  // of its outputs among those of all samples
+  // Elements of an output less ddof, for the variance.
   int64_t divisor;
   Planes planes;
   Order order;
@@ -31,6 +32,7 @@ void find_order(Run& run) {
   run.order = Order::other;
   if (shape.outputs == 1) run.order = Order::one_output;
   if (shape.outputs == 1 || shape.kept != 1 || shape.outputs * shape.count >= Divisor::kLimit) return;
+  // Outputs along the last axis, such as channels, or along the first one, such as planes: their number follows from one division.
   const bool last = shape.kept_stride[0] == 1;
   if (!last && shape.kept_stride[0] != shape.count) return;
   run.planes = last ? Planes{Divisor(shape.outputs), 1, 0} : Planes{Divisor(shape.count), 0, 1};
@@ -93,6 +95,7 @@ __global__ void __launch_bounds__(kThreads, 4) apply(const Run* runs, int64_t co
     const Run& run = runs[k];
     const float2* const factors = all_factors + run.first;
     const int64_t volume = run.shape.outputs * run.shape.count;
+    // Of a sample with one output: read once by each thread.
     const float2 only = volume > 0 ? __ldg(factors) : float2{};
     const auto body = [&](auto at) {
       constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
@@ -149,9 +152,11 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
   }
   if (outputs == 0 || max_elements == 0) return;
   const cudaStream_t stream = current_cuda_stream();
+  // Means and spreads in double, factors as pairs of floats.
   const CudaBuffer moments(outputs * 16), factor_buffer(outputs * 8);
   double *means = static_cast<double*>(moments.data()), *spread = means + outputs;
   const auto copy = [&](const std::vector<double>& from, double* to) { upload(to, from.data(), from.size() * 8, "normalize"); };
+  // The samples as the reduction driver takes them. With `centers`, squared distances from the means are added up.
   const auto samples_of = [&](double* to, Finish finish, const double* centers) {
     std::vector<reduce::GpuSample> parts;
     for (const Run& run : runs) {

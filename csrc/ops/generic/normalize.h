@@ -18,6 +18,7 @@ class Statistic {
  public:
   Statistic(const char* name, const MaybeTensor& values, int64_t rows, const std::vector<Reduction>& shapes, int64_t samples) : values_(values) {
     if (!values || shapes.empty()) return;  // no samples
+    // One number a row; otherwise a row has as many numbers as the reduction of its sample has outputs.
     scalar_ = values->numel() == rows;
     offsets_.assign(1, 0);
     for (int64_t i = 0; i < rows; ++i) offsets_.push_back(offsets_.back() + (scalar_ ? 1 : shapes[shapes.size() == 1 ? 0 : i].outputs));
@@ -60,6 +61,7 @@ struct Job {
   }
 };
 
+// The reductions of all samples, or the one of a dense batch.
 inline std::vector<Reduction> reductions(const Samples& in, int64_t axes, bool batch) {
   std::vector<Reduction> shapes;
   for (int64_t i = 0; i < (in.dense() ? std::min<int64_t>(1, in.size()) : in.size()); ++i) shapes.emplace_back(in.shape(i), in.ndim(), axes);

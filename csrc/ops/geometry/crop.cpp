@@ -24,6 +24,7 @@ void copy_windows(const Tensor& input, const MaybeTensor& input_shapes, const Te
     slice.copies = copies;
     slice.channels = static_cast<int64_t>(batch.channels.size());
     if (pad && channel >= 0) window.fill.check(i, to[channel]);
+    // A fill value for each channel makes the channel axis known to the driver.
     if (pad && !window.fill.single()) slice.channel = channel;
     for (int64_t c = 0; c < (slice.channel < 0 ? 1 : to[channel]); ++c) batch.channels.push_back({0.0f, 1.0f, 0.0f, window.fill(i, c)});
     batch.slices.push_back(slice);

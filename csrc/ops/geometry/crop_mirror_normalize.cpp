@@ -21,6 +21,7 @@ void crop_mirror_normalize(const Tensor& input, const MaybeTensor& input_shapes,
     const int64_t *from = in.shape(i), *to = out.shape(i);
     int order[kSliceDims];
     for (int d = 0; d < ndim; ++d) {
+      // The input's axis for each axis of the output: the transposition is part of the slice.
       order[d] = static_cast<int>(layout.find(output_layout[d]));
       if (d != channel) window.check(i, order[d], to[d], from[order[d]]);
     }
@@ -37,6 +38,7 @@ void crop_mirror_normalize(const Tensor& input, const MaybeTensor& input_shapes,
     slice.copies = same_type;
     for (int64_t c = 0; c < padded; ++c) {
       const float fill = pad ? window.fill(i, c) : 0.0f;
+      // (in - mean) * factor + offset for each channel.
       batch.channels.push_back(c < channels ? Channel{means(i, c), factor / deviations(i, c), offset, fill} : Channel{0.0f, 1.0f, 0.0f, fill});
       slice.copies = slice.copies && batch.channels.back().identity();
     }

@@ -7,6 +7,7 @@
 namespace ndd {
 namespace {
 
+// The rectangles to erase. Numbers are in elements, or fractions of the extent where they are normalized.
 struct Regions {
   Args<float> anchor, shape;
   std::string axes;  // digits
@@ -40,6 +41,7 @@ struct Regions {
       const float size = shape(i, column) * (normalized_shape ? length : 1.0f);
       float begin = anchor(i, column) * (normalized_anchor ? length : 1.0f);
       if (centered) begin -= size * 0.5f;
+      // Both ends are rounded down.
       layer.begin[d] = clamped(begin, extent[d]);
       layer.end[d] = clamped(begin + size, extent[d]);
       if (layer.end[d] <= layer.begin[d]) return false;
@@ -61,11 +63,13 @@ void erase(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& a
     stack.out = out.data(i);
     stack.ndim = ndim;
     for (int d = 0; d < ndim; ++d) stack.extent[d] = in.shape(i)[d];
+    // A fill value for each channel; otherwise one for all, and the axis of channels does not matter.
     if (!fill.single()) {
       stack.channel = static_cast<int>(channel);
       fill.check(i, stack.extent[channel]);
     }
     for (int64_t c = 0; c < (stack.channel < 0 ? 1 : stack.extent[channel]); ++c) stack.fills.push_back(fill(i, c));
+    // The image below, regions without a source above it: run_layers() takes the uppermost layer of each element.
     stack.layers.push_back(stack.whole(in.data(i)));
     for (int64_t k = 0, count = regions.count(i); k < count; ++k) {
       Layer layer = stack.whole(nullptr);

@@ -23,6 +23,7 @@ void fill_windows(const Tensor& images, const MaybeTensor& image_shapes, const T
   launch_cpu("fill_windows", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {
     const int64_t top = rows(i, 0), left = rows(i, 1), height = rows(i, 2), width = rows(i, 3), *shape = in.shape(i);
     if (height == 0 || width == 0) return;
+    // Channels first, or last.
     const int64_t channels = shape[planar ? 0 : 2], all_rows = shape[planar ? 1 : 0], row = shape[planar ? 2 : 1];
     if (top < 0 || left < 0 || height < 0 || width < 0 || top > all_rows - height || left > row - width)
       fail("fill_windows: sample ", i, ": the window is not within the image");
@@ -32,6 +33,7 @@ void fill_windows(const Tensor& images, const MaybeTensor& image_shapes, const T
     std::vector<float> values(channels);
     for (int64_t c = 0; c < channels; ++c) values[c] = fills(fills.rows() == 1 ? 0 : c);
     std::vector<char> pixel(channels * item);
+    // The fill value as a pixel of the images' type, which is repeated along rows.
     row_storer(in.dtype())(values.data(), channels, pixel.data());
     char* const data = static_cast<char*>(in.data(i));
     for (int64_t c = 0; c < (planar ? channels : 1); ++c)

@@ -27,6 +27,7 @@ struct GridMask {
     v = cosine * static_cast<float>(y) - shift_y;
   }
 
+  // | and not ||: without a branch, the loop over a row vectorizes.
   NDD_HD bool kept(float u, float v, int32_t x) const {
     u += cosine * static_cast<float>(x);
     v += sine * static_cast<float>(x);
@@ -34,6 +35,7 @@ struct GridMask {
   }
 };
 
+// The grid of sample i, with lengths divided by the size of a tile.
 GridMask mask_of(const Samples& in, const Samples& out, int64_t i, int64_t row_axis, int64_t tile, float ratio, float angle, float shift_x,
                  float shift_y) {
   if (tile <= 0) fail("grid_mask: sample ", i, ": Tile argument must be positive, got ", tile);
@@ -62,6 +64,7 @@ GridMask mask_of(const Samples& in, const Samples& out, int64_t i, int64_t row_a
 // Copies runs of kept pixels and clears the others.
 void mask_row(const GridMask& mask, const uint8_t* kept, const char* src, char* dst) {
   for (int64_t x = 0; x < mask.width;) {
+    // The run ends at the next pixel with the other decision.
     const uint8_t keep = kept[x];
     const auto* stop = static_cast<const uint8_t*>(std::memchr(kept + x, keep ^ 1, mask.width - x));
     const int64_t end = stop ? stop - kept : mask.width;
@@ -72,6 +75,7 @@ void mask_row(const GridMask& mask, const uint8_t* kept, const char* src, char* 
 }
 
 void run_cpu(const GridMask& mask) {
+  // A row is decided once and serves all planes.
   std::vector<uint8_t> kept(mask.width);
   for (int64_t y = 0; y < mask.height; ++y) {
     with_simd([&]() NDD_ALWAYS_INLINE {
@@ -105,11 +109,13 @@ __device__ bool keeps(const GridMask& m, float u, float v, int32_t x) {
 // A bit for each of the 16 bytes from byte `first` of a row on: whether it is kept.
 template <bool near>
 __device__ uint32_t kept_byte_mask(const GridMask& m, float u, float v, int64_t first, int64_t row_bytes) {
+  // A 32-bit division where the row allows it.
   const bool small = row_bytes < (int64_t{1} << 31);
   int64_t x = small ? static_cast<uint32_t>(first) / static_cast<uint32_t>(m.inner) : first / m.inner;
   uint32_t bits = 0;
   const int32_t inner = static_cast<int32_t>(m.inner < kVector ? m.inner : kVector);
   const uint32_t pixel = (1u << inner) - 1;
+  // Where pixel x begins, from byte `first` on.
   int64_t at = x * m.inner - first;
   if (at < 0) {  // a pixel that began before
     const int64_t left = m.inner + at;
@@ -118,6 +124,7 @@ __device__ uint32_t kept_byte_mask(const GridMask& m, float u, float v, int64_t 
     ++x;
   }
   for (int32_t b = static_cast<int32_t>(at < kVector ? at : kVector), column = static_cast<int32_t>(x); b < kVector; b += inner, ++column)
+    // As many ones as the pixel has bytes; those beyond the 16 are not used.
     bits |= keeps<near>(m, u, v, column) ? pixel << b : 0u;
   return bits;
 }
@@ -137,6 +144,7 @@ __global__ void __launch_bounds__(kWarps * 32) grid_mask_gpu(const GridMask* mas
       float u, v;
       m.at_row(y, u, v);
       const float width = static_cast<float>(m.width);
+      // 4e6 is below 2^22.
       const bool near = fabsf(u) + fabsf(m.cosine) * width < 4e6f && fabsf(v) + fabsf(m.sine) * width < 4e6f;
       const char* const in = m.in + r * row_bytes;
       char* const out = m.out + r * row_bytes;
@@ -153,6 +161,7 @@ __global__ void __launch_bounds__(kWarps * 32) grid_mask_gpu(const GridMask* mas
           *reinterpret_cast<uint4*>(out + first) = bytes;
           continue;
         }
+        // The ends of a row, and rows whose input is aligned differently, byte by byte.
         const int64_t begin = first > 0 ? first : 0, end = first + kVector < row_bytes ? first + kVector : row_bytes;
         const uint32_t bits = kept_byte_mask<false>(m, u, v, begin, row_bytes);
         for (int64_t b = begin; b < end; ++b) out[b] = bits >> (b - begin) & 1 ? in[b] : char{0};

@@ -36,12 +36,15 @@ class Pairs {
   int64_t operator()(int64_t sample, int64_t frame, int64_t region, int axis, int64_t extent, bool is_size) const {
     const int64_t columns = args_->cols() / std::max<int64_t>(frames_, 1);
     const double value = (*args_)(sample, (frames_ > 1 ? frame : 0) * columns + 2 * region + axis);
+    // Below 2^53: the conversion is exact, and sums of two cannot overflow.
+    if (!relative_ && !(std::fabs(value) < 9e15)) fail(at(sample), "must be a number of pixels, got ", value);
     if (!relative_) return static_cast<int64_t>(value);
     if (!(value >= 0.0 && value <= 1.0)) fail(at(sample), "must be in the range from 0 to 1, got ", value);
     const float scaled = static_cast<float>(value) * static_cast<float>(extent);
     return static_cast<int64_t>(is_size ? std::ceil(scaled) : std::floor(scaled));
   }
 
+  // Rows of ragged arguments are padded with NaN, or with the smallest int32 if they are integers.
   static bool is_padding(double value) { return std::isnan(value) || value == -2147483648.0; }
 
  private:
@@ -59,6 +62,7 @@ struct MultiPaste {
   MaybeArgs in_ids;
   Pairs in_anchors, shapes, out_anchors;
 
+  // Regions of sample i: one of each input, or as many as in_ids has numbers.
   int64_t regions(int64_t i) const {
     if (!in_ids) return static_cast<int64_t>(inputs.size());
     int64_t count = in_ids->cols();
@@ -86,6 +90,7 @@ struct MultiPaste {
         fail(where, "must lie within its input, but along axis ", d, " it goes from ", from, " to ", from + size, " of ", shape[d]);
       if (to < 0 || to + size > extent[d])
         fail(where, "must lie within the output, but along axis ", d, " it goes from ", to, " to ", to + size, " of ", extent[d]);
+      // The element of the source that lies at the beginning of the region.
       layer.origin += from * layer.stride[d];
       layer.begin[d] = to;
       layer.end[d] = to + size;
@@ -103,6 +108,7 @@ struct MultiPaste {
     stack.extent[0] = frames;
     std::copy(extent, extent + 3, stack.extent + 1);
     stack.fills.push_back(0.0f);
+    // A black background below the regions.
     stack.layers.push_back(stack.whole(nullptr));
     for (const auto* pairs : {&in_anchors, &shapes, &out_anchors}) pairs->check(i, count, frames);
     for (int64_t k = 0; k < count; ++k) {
@@ -110,6 +116,7 @@ struct MultiPaste {
       const int64_t source = in_ids ? static_cast<int64_t>((*in_ids)(i, k)) : i;
       if (source < 0 || source >= in.size())
         fail("multi_paste: sample ", i, ": in_ids must be in the range from 0 to ", in.size() - 1, ", got ", source);
+      // An input without frames is pasted into every frame of the output.
       const bool moves = in.ndim() == 4;
       const int64_t* shape = in.shape(source) + (moves ? 1 : 0);
       if (moves && in.shape(source)[0] < frames)
@@ -120,6 +127,7 @@ struct MultiPaste {
         Layer layer;
         layer.in = inner.in;
         layer.origin = inner.origin;
+        // A layer of one frame: its stride along the axis of frames does not matter.
         layer.begin[0] = f;
         layer.end[0] = f + 1;
         layer.stride[0] = 0;

@@ -9,6 +9,7 @@
 namespace ndd {
 namespace {
 
+// Looks points up in two images as large as the output. `shift` moves maps of pixel centers to pixel corners.
 struct TableMap {
   const void *x, *y;  // of one frame
   DType x_type, y_type;

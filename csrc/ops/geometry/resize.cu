@@ -28,15 +28,12 @@ struct Job {
   bool empty() const { return outer * axes[0].in * axes[1].in * axes[2].in * axes[0].out * axes[1].out * axes[2].out * channels == 0; }
 };
 
+// Whether resampling along the axis is the identity; cubic and Gaussian kernels would smooth even at scale 1.
 bool is_unchanged(const Axis& a) {
   return a.in == a.out && a.lo == 0 && a.scale == 1 && (a.filter == Filter::nearest || a.filter == Filter::linear || a.filter == Filter::triangular);
 }
 
-bool same_axis(const Axis& a, const Axis& b) {
-  return a.in == b.in && a.out == b.out && a.lo == b.lo && a.scale == b.scale && a.filter == b.filter && a.taps == b.taps && a.stretch == b.stretch &&
-         a.rule == b.rule && a.antialias == b.antialias;
-}
-
+// Limits of CUDA: 2^31 - 1 blocks along x, 65535 along y and z. The kernels' loops cover what lies beyond.
 dim3 grid_of(int64_t blocks, int64_t samples, int64_t planes) {
   return dim3(static_cast<unsigned>(std::clamp<int64_t>(blocks, 1, INT32_MAX)), static_cast<unsigned>(std::min<int64_t>(samples, 65535)),
               static_cast<unsigned>(std::clamp<int64_t>(planes, 1, 65535)));
@@ -66,11 +63,13 @@ bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
   }
   if (channels > 4096) return false;
   s.channels = static_cast<int32_t>(channels);
+  // In elements: from row to row, and from plane to plane.
   s.in_pitch = s.horizontal.in * channels;
   s.in_plane = s.vertical.in * s.in_pitch;
   s.out_pitch = s.horizontal.out * channels;
   s.out_plane = s.vertical.out * s.out_pitch;
   bool found = false;
+  // The widest tile that fits, but no wider than the image needs.
   for (int32_t width = 128; width >= 8 && !found; width /= 2)
     found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes) <= kSharedBytes;
   for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes) <= kMaxSharedBytes;
@@ -81,6 +80,7 @@ template <class In, bool kRounded>
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
   const int64_t count = static_cast<int64_t>(samples.size());
   const TiledSample& reference = samples[0];
+  // The grid must fit the largest sample; smaller ones leave blocks without work.
   int64_t tiles = 0, across = 1, planes = 0, bytes = 0;
   bool alike = true;
   for (TiledSample s : samples) {
@@ -107,6 +107,7 @@ void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType
 
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
   if (samples.empty()) return;
+  // Common types have instances; for the others the type is looked up per element.
   const auto launch = in == DType::uint8 && out == DType::uint8 ? launch_tiles<uint8_t, true>
                       : in == DType::uint8                      ? launch_tiles<uint8_t, false>
                       : in == DType::float32                    ? launch_tiles<float, false>
@@ -167,6 +168,7 @@ void launch_nearest(const std::vector<NearestSample>& samples) {
   nearest_kernel<Unit><<<grid_of(tiles, count, 1), kThreads, 0, current_cuda_stream()>>>(table.data(), count);
 }
 
+// Nearest pixels of the same type are only moved, in units as wide as their alignment allows.
 void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
   std::vector<NearestSample> samples;
   samples.reserve(jobs.size());
@@ -175,6 +177,7 @@ void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
     samples.push_back({job.in, job.out, job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
     const uintptr_t all =
         reinterpret_cast<uintptr_t>(job.in) | reinterpret_cast<uintptr_t>(job.out) | static_cast<uintptr_t>(job.channels * item_bytes);
+    // `all` has a bit set wherever any of the numbers has one: its lowest bit is the common alignment.
     while (all % unit != 0) unit /= 2;
   }
   for (NearestSample& s : samples) s.channels = s.channels * item_bytes / unit;
@@ -196,6 +199,7 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
   // Intermediate floats. Their places are offsets until the size of the buffer is known.
   int64_t floats = 0;
   const auto place = [&](int64_t n) {
+    // Each place begins at a multiple of 256 bytes.
     const int64_t at = floats;
     floats += (n + 63) / 64 * 64;
     return at;
@@ -206,19 +210,23 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
   std::vector<Places> places;
   std::vector<const Job*> untiled;
   for (const Job& job : jobs) {
+    // Elements for each row after the depth has been resampled.
     const int64_t rest = job.outer * job.axes[0].out * job.axes[2].in * job.channels, at = deep ? place(rest * job.axes[1].in) : 0;
     TiledSample s;
+    // The output is a place in the buffer, which does not exist yet.
     if (deep) depth.push_back({job.in, nullptr, job.outer, job.axes[1].in * job.axes[2].in * job.channels, job.axes[0]});
     const bool fits = tiled(job, item_bytes(out), s);
     if (fits) tiles.push_back(s);
     else untiled.push_back(&job);
     if (deep || !fits) places.push_back({at, fits ? -1 : place(rest * job.axes[1].out)});
   }
+  // Freed in stream order, so kernels that are still queued may use it.
   const CudaBuffer buffer(floats * static_cast<int64_t>(sizeof(float)));
   float* const memory = static_cast<float*>(buffer.data());
   size_t tile = 0, other = 0;
   for (size_t k = 0; k < places.size(); ++k) {
     if (deep) depth[k].out = memory + places[k].deep;
+    // The tiles read what the pass along the depth has written.
     if (places[k].mixed < 0) {
       tiles[tile++].in = memory + places[k].deep;
       continue;
@@ -230,6 +238,7 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
     width.push_back({mixed, job.out, planes * job.axes[1].out, job.channels, job.axes[2]});
   }
   launch_passes(depth, in, DType::float32);
+  // Three kinds of kernels after the depth; each job is in exactly one.
   const auto linear = std::stable_partition(tiles.begin(), tiles.end(), [&](const TiledSample& s) { return !is_linear(s, between, out); });
   launch_linear(std::vector<TiledSample>(linear, tiles.end()), between, out);
   tiles.erase(linear, tiles.end());
@@ -241,6 +250,7 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
 // Starts the kernels for jobs that are not empty.
 void launch_jobs(const char* op, std::vector<Job>& jobs, Rule rule, DType in, DType out) {
   if (jobs.empty()) return;
+  // PyTorch's and torchvision's rules have kernels of their own.
   if (rule != Rule::dali) {
     std::vector<ResampleJob> resample_jobs;
     for (const Job& job : jobs) resample_jobs.push_back({job.in, job.out, in, out, job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});

@@ -15,9 +15,6 @@ namespace ndd {
 inline constexpr char kResize[] = "resize", kResizeCropMirror[] = "resize_crop_mirror", kTensorResize[] = "tensor_resize",
                       kRandomResizedCrop[] = "random_resized_crop", kMultiCrop[] = "multi_crop";
 
-// An axis that is copied.
-inline Axis unchanged_axis(int64_t n) { return make_axis(n, n, 0, static_cast<float>(n), Filter::nearest, Filter::nearest, false); }
-
 // The arguments as both backends read them. A row of `roi` holds the starts of the resampled axes, then their ends, in source elements; without it the
 // whole sample is the source. A row of `window`, which only torch's rule and Pillow's take, holds the first element of the output on each resampled axis,
 // then the extents of the whole of which the output is a part. `axes` has a bit for each resampled dimension.
@@ -40,6 +37,7 @@ class ResizeArgs {
   void read(int64_t sample, const int64_t* in, const int64_t* out, int64_t ndim, Job& job) const {
     const Filter reduce = filter(min_filter_(sample)), enlarge = filter(mag_filter_(sample));
     const auto resampled = [&](int64_t d) { return axes_ >> d & 1; };
+    // Count the axes of the job: at most three.
     int64_t last = -1, count = 0, resampled_count = 0;
     for (int64_t d = 0; d < ndim; ++d) {
       if (!resampled(d)) continue;
@@ -49,6 +47,7 @@ class ResizeArgs {
     }
     job.outer = job.channels = 1;
     for (Axis& axis : job.axes) axis = unchanged_axis(1);
+    // The next axis of the job, which are the last `count`, and the next column of roi and window.
     int64_t a = 3 - count, r = 0;
     for (int64_t d = 0; d < ndim; ++d) {
       if (d > last) {

@@ -8,6 +8,7 @@ namespace {
 
 // Sizes are x first. In double, so that a quarter turn maps pixel centers exactly onto pixel centers.
 template <int D>
+// The shift is center of the input minus r times center of the output.
 AffineMap<D> map_about_centers(const double (&r)[D][D], const int64_t (&in)[D], const int64_t (&out)[D]) {
   AffineMap<D> map;
   for (int i = 0; i < D; ++i) {
@@ -45,6 +46,7 @@ class RotationMaps {
       const double x = axis.at[0], y = axis.at[1], z = axis.at[2], length = std::sqrt(x * x + y * y + z * z);
       if (!(length > 0.0) || !std::isfinite(length)) images_.refuse(i, "axis must be finite and not zero");
       const double a[3] = {x / length, y / length, z / length};
+      // Rodrigues' formula.
       item.map = map_about_centers<3>({{c + v * a[0] * a[0], v * a[0] * a[1] - s * a[2], v * a[0] * a[2] + s * a[1]},
                                        {v * a[0] * a[1] + s * a[2], c + v * a[1] * a[1], v * a[1] * a[2] - s * a[0]},
                                        {v * a[0] * a[2] - s * a[1], v * a[1] * a[2] + s * a[0], c + v * a[2] * a[2]}},

@@ -56,12 +56,14 @@ void size_budget(const Tensor& extents, const MaybeTensor& frames, int64_t multi
   auto* result = static_cast<int64_t*>(out.data_ptr());
   for_each_size(op, extents, [&](int64_t i, Size size) {
     auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
+    // The result, in pixels; (height, width) of the image are h and w.
     double high, wide;
     if (fill) {
       // The largest multiples within the budget.
       const double scale = std::sqrt(most / (h * w));
       high = std::floor(scale * h / factor) * factor;
       wide = std::floor(scale * w / factor) * factor;
+      // A side would be 0: it becomes one multiple, and the other one at most what the budget leaves.
       const double longest = std::floor(most / (factor * factor)) * factor;
       if (high == 0 && wide == 0) fail(Error::Value, op, ": max_pixels=", max_pixels, " is less than one square of multiple_of=", multiple);
       if (high == 0) {
@@ -77,6 +79,7 @@ void size_budget(const Tensor& extents, const MaybeTensor& frames, int64_t multi
         const int64_t f = counts[shared ? 0 : i];
         if (f < temporal) fail(Error::Value, op, ": sample ", i, " has ", f, " frames, fewer than temporal=", temporal);
         count = static_cast<double>(f);
+        // Frames are merged in groups of `temporal`.
         rounded_count = round_even(count / static_cast<double>(temporal)) * static_cast<double>(temporal);
         if (h < factor || w < factor) {
           const double scale = std::max(factor / h, factor / w);
@@ -89,6 +92,7 @@ void size_budget(const Tensor& extents, const MaybeTensor& frames, int64_t multi
       wide = round_even(w / factor) * factor;
       const double volume = rounded_count * high * wide;
       if (max_pixels >= 0 && volume > most) {
+        // From the original extents, not the rounded ones: part of the rule.
         const double shrink = std::sqrt(count * h * w / most);
         high = std::max(factor, std::floor(h / shrink / factor) * factor);
         wide = std::max(factor, std::floor(w / shrink / factor) * factor);
@@ -115,6 +119,7 @@ void size_patches(const Tensor& extents, int64_t patch_height, int64_t patch_wid
   for_each_size(op, extents, [&](int64_t i, Size size) {
     const auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
     const auto patches = [](double side, double scale, double patch) { return std::max(1.0, std::ceil(side * scale / patch)); };
+    // Bisection for the scale.
     double low = kPrecision / 10, high = kMaxScale;
     while (high - low >= kPrecision) {
       const double middle = (low + high) / 2;
@@ -145,6 +150,7 @@ void size_fit(const Tensor& extents, int64_t shortest, int64_t longest, int64_t 
     } else if (shortest >= 0) {
       auto target = static_cast<double>(shortest);
       double exact = target;
+      // The longer side would exceed its limit, which then decides.
       if (longest >= 0 && longer / shorter * target > static_cast<double>(longest)) {
         exact = static_cast<double>(longest) * shorter / longer;
         target = round_even(exact);
@@ -186,6 +192,7 @@ void size_canvas(const Tensor& extents, const MaybeTensor& canvases, int64_t til
     for (int64_t columns = 1; columns <= max_tiles; ++columns)
       for (int64_t rows = 1; rows <= max_tiles / columns; ++rows)
         if (rows * columns >= min_tiles) choices.push_back({rows, columns});
+    // By area; equal ones stay in the order of their columns, which decides ties below.
     std::stable_sort(choices.begin(), choices.end(), [](Size a, Size b) { return a.height * a.width < b.height * b.width; });
   }
   auto* result = static_cast<int64_t*>(out.data_ptr());
@@ -194,6 +201,7 @@ void size_canvas(const Tensor& extents, const MaybeTensor& canvases, int64_t til
     Size chosen = choices.front();
     int64_t* row = result + 4 * i;
     if (canvases) {
+      // Most pixels kept, then least of the canvas wasted.
       int64_t most = 0, waste = INT64_MAX;
       for (const Size canvas : choices) {
         const double scale = std::min(static_cast<double>(canvas.width) / w, static_cast<double>(canvas.height) / h);

@@ -16,10 +16,12 @@ struct WaterMap {
   NDD_HD float shift_y(float x) const { return ampl_y * cosine(mul_then_add(freq_y, x, phase_y)); }
 
   NDD_HD Point<2> operator()(const Point<2>& to) const {
+    // The map is given pixel centers; the formula above counts pixels.
     const float x = to.at[0] - 0.5f, y = to.at[1] - 0.5f;
     return {x + shift_x(y), y + shift_y(x)};
   }
 
+  // On the CPU a table replaces the map, see host_map().
   struct OnHost;
   OnHost on_host(const int64_t* size) const;
 };
@@ -61,6 +63,7 @@ struct WaterMaps {
 
   void operator()(WarpItem<2, WaterMap>& item, int64_t i, int64_t) const {
     item.map = {ampl_x(i), ampl_y(i), freq_x(i), freq_y(i), phase_x(i), phase_y(i)};
+    // A sample that is masked out is copied.
     if (mask(i) == 0) item.interp = Interp::copy;
   }
 };

@@ -42,7 +42,8 @@ class Window {
   // Python has checked the windows already, except in a compiled graph.
   void check(int64_t i, int axis, int64_t extent, int64_t in_extent) const {
     const int64_t begin = start(i, axis);
-    if (pad_ || (begin >= 0 && begin + extent <= in_extent)) return;
+    // As a difference: the sum of a large start and the extent could overflow.
+    if (pad_ || (begin >= 0 && begin <= in_extent - extent)) return;
     fail(op_, ": sample ", i, ": the window [", begin, ", ", begin + extent, ") exceeds axis ",
          layout_.empty() ? std::to_string(axis) : layout_.substr(axis, 1), " of extent ", in_extent);
   }

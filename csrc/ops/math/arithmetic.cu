@@ -77,6 +77,7 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
   if (output.is_cuda()) {
     arithmetic_gpu::Types types{{}, out.dtype()};
     std::vector<arithmetic_gpu::Run> runs(out.size());
+    // Those that kernels have to look up for single elements, of all operands together.
     std::vector<Broadcast> others;
     for (size_t k = 0; k < operands.size(); ++k) {
       types.in[k] = operands[k].dtype();
@@ -89,6 +90,7 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
         runs[i].one_by_one = runs[i].one_by_one || runs[i].in[k].order == arithmetic_gpu::Order::other;
       }
     }
+    // The operation and the type of computation are chosen as on the CPU.
     const Op special = specific(op, type, left, right);
     return arithmetic_gpu::launch(special, computed_in(special, type, left, right), types, runs, others);
   }
@@ -100,6 +102,7 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
   const bool streamed = exceeds_caches(output.numel() * out.item_bytes());
   const double nanoseconds = (kNanoseconds + expression->nanoseconds()) * out.mean_volume();
   auto work = [=](int64_t i) { expression->run(i, out.data(i), streamed); };
+  // Its expression can become part of a later one, as above.
   if (large) launch_fused("arithmetic", out.size(), nanoseconds, work, {expression, out.data(0), computed, expression->repeatable()});
   else launch_cpu("arithmetic", out.size(), nanoseconds, {}, work);
 }

@@ -40,6 +40,7 @@ struct Types {
 inline Operand operand_of(const void* data, const Broadcast& shape, std::vector<Broadcast>& broadcasts) {
   if (shape.period() == shape.count) return {data, {}, Order::same, 0};
   if (shape.period() == 1) return {data, {}, Order::one_number, 0};
+  // Equal broadcasts in succession are stored once.
   Operand result{data, {}, Order::other, static_cast<int64_t>(broadcasts.size()) - 1};
   if (broadcasts.empty() || !(broadcasts.back() == shape)) {
     broadcasts.push_back(shape);
@@ -81,6 +82,7 @@ __device__ __forceinline__ void load_operand(const Operand& operand, DType dtype
       for (int k = 0; k < width; ++k) values[g][k] = number;
     return;
   }
+  // Tiles are only cut where there are fewer than 2^31 elements.
   using Index = std::conditional_t<width == 1, int64_t, uint32_t>;
 #pragma unroll
   for (int g = 0; g < rows; ++g) {
@@ -144,11 +146,13 @@ __global__ void __launch_bounds__(tiles::kThreads, slow || sizeof(T) == 8 ? 3 : 
     run_gpu(const Run* runs, const Broadcast* broadcasts, int64_t count, Types types, Op op, int operands) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs[k];
+    // Operands that are one number are loaded once by each thread.
     const T first = load_number<T>(run.in[0], types.in[0]), second = operands > 1 ? load_number<T>(run.in[1], types.in[1]) : T{};
     const auto body = [&](auto at) {
       constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
       T a[rows][width], b[rows][width] = {};
 #pragma unroll 1
+      // The operand is loaded into b; the first one moves to a. The loop is not unrolled, so that there is one copy of the code for all types.
       for (int n = 0; n < operands; ++n) {
         if (n > 1) clamp_from_below(a, b);  // registers for two operands are enough
         load_operand(run.in[n], types.in[n], broadcasts, at, n > 1 ? load_number<T>(run.in[n], types.in[n]) : n > 0 ? second : first, b);
@@ -172,6 +176,7 @@ inline void launch(Op op, DType computed, const Types& types, const std::vector<
   int64_t max_count = 0;
   for (const Run& run : runs) max_count = std::max(max_count, run.count);
   if (max_count == 0) return;
+  // A table must not be empty.
   if (broadcasts.empty()) broadcasts.emplace_back();
   const CudaTable<Run> table(runs);
   const CudaTable<Broadcast> shapes(broadcasts);

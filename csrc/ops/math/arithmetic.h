@@ -75,6 +75,7 @@ NDD_HD T integer_power(T a, T b) {
     if (b < 0) return 0;
   }
   Wrapping<T> base = static_cast<Wrapping<T>>(a), result = 1;
+  // By squaring: `base` is a to the power of 1, 2, 4, 8...
   for (auto rest = static_cast<Wrapping<T>>(b); rest; rest >>= 1) {
     if (rest & 1) result *= base;
     base *= base;
@@ -90,6 +91,7 @@ NDD_HD ResultOf<op, T> function(T a, [[maybe_unused]] T b = T{}, [[maybe_unused]
   using W = Wrapping<T>;
   if constexpr (op == Op::add) return static_cast<T>(static_cast<W>(a) + static_cast<W>(b));
   else if constexpr (op == Op::sub) return static_cast<T>(static_cast<W>(a) - static_cast<W>(b));
+  // In 32 bits: a product of narrower types is computed as int, whose overflow is undefined.
   else if constexpr (op == Op::mul && sizeof(T) < 4) return static_cast<T>(static_cast<uint32_t>(a) * static_cast<uint32_t>(b));
   else if constexpr (op == Op::mul) return static_cast<T>(static_cast<W>(a) * static_cast<W>(b));
   else if constexpr (op == Op::negate && std::is_integral_v<T>) return static_cast<T>(W{0} - static_cast<W>(a));
@@ -158,6 +160,7 @@ constexpr bool has_function(Op op) {
   if (is_float_only(op)) return std::is_floating_point_v<T>;
   if (is_bitwise(op) || op == Op::logical_not || op == Op::shift_left || op == Op::shift_right || op == Op::ipow || is_division(op))
     return std::is_integral_v<T>;
+  // Both operands come as the bits of an int64.
   if (op >= Op::equal_mixed) return std::is_same_v<T, int64_t>;
   return true;
 }

@@ -22,6 +22,7 @@ void convert_row(const void* from, int64_t n, void* to) {
   });
 }
 
+// One loop for operations of one, two and three operands; those that do not exist are null and not read.
 template <Op op, class T>
 NDD_HD void apply_each(const void* const* operands, int64_t n, void* out) {
   const T* __restrict a = static_cast<const T*>(operands[0]);
@@ -93,6 +94,7 @@ ApplyRow row_of(DType computed, int64_t bytes) {
   for_dtype(computed, [&](auto tag) {
     using T = typename decltype(tag)::type;
     constexpr bool kWraps = op == Op::add || op == Op::sub || op == Op::mul || op == Op::negate;
+    // Operations that wrap around are computed unsigned in their own width, all others in at least 32 bits.
     constexpr bool kComputed = std::is_integral_v<T> && kWraps ? std::is_unsigned_v<T> && !std::is_same_v<T, bool>
                                : op == Op::logical_not         ? std::is_same_v<T, uint8_t>
                                                                : sizeof(T) >= 4;
@@ -116,6 +118,7 @@ DType bits_of(DType type) {
 
 bool is_signed_integer(DType type) { return type == DType::int8 || type == DType::int16 || type == DType::int32 || type == DType::int64; }
 
+// Comparisons of an integer that has a sign with uint64: no common integer type holds both, so the sign is tested first.
 Op mixed(Op op, DType left, DType right) {
   const bool signed_left = is_signed_integer(left) && right == DType::uint64, signed_right = left == DType::uint64 && is_signed_integer(right);
   if (!signed_left && !signed_right) return op;
@@ -130,12 +133,14 @@ Op mixed(Op op, DType left, DType right) {
 
 }  // namespace
 
+// The operation that a request means for these types.
 Op specific(Op op, DType type, DType left, DType right) {
   if (type == DType::boolean && op == Op::shift_left) return Op::copy;  // true << true is not false
   if (type == DType::boolean && op == Op::invert) return Op::logical_not;
   return mixed(op, left, right);
 }
 
+// The type of computation. It differs from the type of the result where 16 bits are too few, or where wrapping around needs unsigned numbers.
 DType computed_in(Op op, DType type, DType left, DType right) {
   // Rounding a wide integer to float32 changes its remainder completely.
   const auto is_wide = [](DType dtype) { return !is_floating_dtype(dtype) && item_bytes(dtype) >= 4; };
@@ -152,6 +157,7 @@ Recipe recipe(Op requested, DType type, DType left, DType right, DType out) {
   Recipe result{op, computed, result_type, out, nullptr, nullptr};
   for_op(op, [&](auto constant) { result.apply = row_of<decltype(constant)::value>(computed, item_bytes(computed)); });
   if (!result.apply) fail(Error::Type, "arithmetic: this element type does not support the operation");
+  // Stored with another type only where the bits differ: narrower integers keep their lowest bytes.
   if (out == DType::float16) result.store = convert_row<float, Half>;
   else if (out == DType::bfloat16) result.store = convert_row<float, BFloat16>;
   else if (result_type == DType::float64 && out == DType::float32) result.store = convert_row<double, float>;
@@ -160,12 +166,14 @@ Recipe recipe(Op requested, DType type, DType left, DType right, DType out) {
   return result;
 }
 
+// Null if the elements need no conversion: the bits are the same, or the type is not one that is computed in.
 ConvertRow row_converter(DType from, DType to) {
   if (from == to) return nullptr;
   const DType target = is_floating_dtype(to) ? to : bits_of(to);
   ConvertRow convert = nullptr;
   for_dtype(from, [&](auto tag) {
     using In = typename decltype(tag)::type;
+    // Integers widen as C++ does, by their sign; the target is unsigned only by name.
     if constexpr (!is_floating<In>) {
       if constexpr (sizeof(In) < 2) {
         if (target == DType::uint16) convert = convert_row<In, uint16_t>;
@@ -187,6 +195,7 @@ ConvertRow row_converter(DType from, DType to) {
   return convert;
 }
 
+// For the divisors of integers, of which a zero is an error.
 bool has_zero(const void* row, DType type, int64_t n) {
   bool result = false;
   for_dtype(type, [&](auto tag) {
@@ -195,6 +204,7 @@ bool has_zero(const void* row, DType type, int64_t n) {
       with_simd([&]() NDD_ALWAYS_INLINE {
         const T* __restrict src = static_cast<const T*>(row);
         const int64_t count = n;
+        // Without a branch, so that the loop vectorizes.
         T any = 0;
         for (int64_t i = 0; i < count; ++i) any |= static_cast<T>(src[i] == 0);
         result = any != 0;

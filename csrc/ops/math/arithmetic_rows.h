@@ -60,6 +60,7 @@ class Rows {
       kind_ = Kind::periodic;
       period_ = period;
       load(data_, period, row_);
+      // Enough repetitions for a row that begins anywhere in a period.
       const int64_t wanted = std::min(kRow, shape.count) + period;
       for (int64_t filled = period; filled < wanted; filled *= 2)
         std::memcpy(row_ + filled * bytes_, row_, std::min(filled, wanted - filled) * bytes_);
@@ -112,6 +113,7 @@ class Rows {
 
   void gather(int64_t begin, int64_t n) {
     const int64_t *stride = shape_->stride, *extent = shape_->extent;
+    // The position of element `begin`, innermost dimension first, and its place in the operand.
     int64_t index[Broadcast::kMaxDims], offset = 0;
     for (int d = 0; d < shape_->ndim; ++d) {
       index[d] = begin % extent[d];
@@ -126,6 +128,7 @@ class Rows {
       done += run;
       index[0] += run;
       offset += run * stride[0];
+      // Carries into the next dimensions, as in an odometer.
       for (int d = 0; d + 1 < shape_->ndim && index[d] == extent[d]; ++d) {
         offset += stride[d + 1] - index[d] * stride[d];
         index[d] = 0;

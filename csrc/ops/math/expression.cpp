@@ -28,6 +28,7 @@ Expression::Workspace& Expression::workspace() {
 
 Expression::Expression(const Recipe& recipe, const std::vector<Term>& terms) {
   Step last{recipe, {}};
+  // An expression that is an operand twice is computed once.
   std::map<const Expression*, int> appended;
   for (const Term& term : terms) {
     if (!term.expression) {
@@ -57,6 +58,7 @@ int Expression::leaf(const Samples& samples, const Broadcasts& shapes, DType com
 int Expression::append(const Expression& other) {
   const int first = static_cast<int>(steps_.size());
   std::vector<int> leaves;
+  // The leaves of both are joined, and the other expression's steps refer to their new numbers.
   for (const Leaf& input : other.leaves_) leaves.push_back(leaf(input.samples, input.shapes, input.computed));
   for (Step step : other.steps_) {
     for (Operand& operand : step.operands) {
@@ -82,6 +84,7 @@ bool Expression::repeatable() const {
   });
 }
 
+// Whether the result has this type and these volumes.
 bool Expression::makes(const Samples& samples) const {
   if (samples.dtype() != steps_.back().recipe.out || samples.size() == 0) return false;
   const Leaf& input = leaves_[0];
@@ -98,6 +101,7 @@ void Expression::run_step(const Step& step, Workspace& space, int64_t i, int64_t
   for (size_t k = 0; k < step.operands.size(); ++k) {
     const Operand& operand = step.operands[k];
     operands[k] = operand.leaf >= 0 ? space.rows[operand.leaf] : space.results[operand.step];
+    // The result of another step has that step's type.
     if (operand.convert) {
       operand.convert(operands[k], n, space.converted[k]);
       operands[k] = space.converted[k];
@@ -120,6 +124,7 @@ void Expression::run(int64_t i, void* out, bool streamed) const {
                            item_bytes(input.computed));
     in_place = in_place && space.readers[k].in_place();
   }
+  // A single operation on operands that are read in place needs no rows.
   const bool whole = steps_.size() == 1 && in_place && !streamed && !steps_[0].recipe.store;
   // Streamed rows end at cache lines.
   int64_t n = whole ? count : streamed ? kRow - kCacheLine / out_bytes + to_cache_line(out) / out_bytes : kRow;

@@ -12,6 +12,7 @@
 
 namespace ndd::float_functions {
 
+// memcpy is the way to see the bits of a number that C++17 allows; it costs no instruction.
 NDD_HD uint64_t bits_of(double x) {
   uint64_t bits;
   std::memcpy(&bits, &x, sizeof(bits));
@@ -33,6 +34,8 @@ NDD_HD double select(bool condition, double yes, double no) {
 // e to the power of x, which is cut off where a float is 0 or infinite anyway. Relative error 1e-13.
 NDD_HD double exp_of(double x) {
   const double below = select(x > 120.0, 120.0, x), limited = select(below < -120.0, -120.0, below);  // NaN stays
+  // x = k ln 2 + r with a whole k. Adding 1.5 * 2^52 leaves no bits for a fraction, so the sum is rounded to a whole number, k, which
+  // lies in its lowest bits; subtracting the same number again gives k as a double.
   const double shifted = limited * 1.4426950408889634 + 6755399441055744.0;  // 1.5 * 2^52: the lowest bits are the rounded quotient
   const double r = limited - (shifted - 6755399441055744.0) * 0.6931471805599453;
   // Taylor's series, |r| < 0.35.
@@ -47,13 +50,17 @@ NDD_HD double exp_of(double x) {
   sum = sum * r + 0.5;
   sum = sum * r + 1.0;
   sum = sum * r + 1.0;
+  // e^r times 2^k: k plus the bias, moved into the bits of the exponent. The higher bits of `shifted` are shifted out.
   return sum * double_of((bits_of(shifted) + 1023) << 52);
 }
 
 // The natural logarithm of a float. Error 1e-15 beside the result.
+// x = m * 2^k with m from sqrt(1/2) to sqrt(2), where the series converges fastest. A float is never so small that it is subnormal as a double.
 NDD_HD double log_of(double x) {
   const uint64_t bits = bits_of(x);
+  // The exponent's bits below those of the number 2^52 are 2^52 + exponent, as a double: no conversion of 64-bit integers, which AVX2 lacks.
   double exponent = double_of((bits >> 52) | 0x4330000000000000) - 4503599627371519.0;  // 2^52 + 1023
+  // The fraction with the exponent of 1: from 1 to 2.
   double m = double_of((bits & 0x000fffffffffffff) | 0x3ff0000000000000);
   const bool upper = m > 1.4142135623730951;
   m = select(upper, 0.5 * m, m);
@@ -70,6 +77,7 @@ NDD_HD double log_of(double x) {
   sum = sum * s + 1.0 / 3;
   const double regular = exponent * 0.6931471805599453 + (2.0 * f + 2.0 * f * s * sum);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  // Zero, and what has no logarithm.
   const double negative = select(x == 0.0, -kInfinity, std::numeric_limits<double>::quiet_NaN());
   return select(x > 0.0, select(x < kInfinity, regular, kInfinity), negative);
 }
@@ -94,8 +102,10 @@ NDD_HD float select(bool condition, float yes, float no) {
 // x to the power of y, for x above 0 and finite and y not negative. In floats alone, which takes a third of the time: the relative error is
 // 2e-7 (1 + |log2 of the result|), so values up to 1 are exact to 1e-7.
 NDD_HD float power_of(float x, float y) {
+  // Subnormal numbers have no exponent to read: 2^24 times the number has one.
   const bool tiny = x < 1.17549435e-38f;
   const auto bits = static_cast<int32_t>(bits_of(select(tiny, x * 16777216.0f, x)));
+  // 0x3f3504f3 are the bits of sqrt(1/2). The shift rounds down, also for negative differences.
   const int32_t exponent = (bits - 0x3f3504f3) >> 23;  // with the rest from sqrt(1/2) to sqrt(2)
   const float m = float_of(static_cast<uint32_t>(bits) - (static_cast<uint32_t>(exponent) << 23));
   const float f = (m - 1.0f) / (m + 1.0f), s = f * f;  // log m = 2 artanh f, s < 0.03
@@ -104,8 +114,10 @@ NDD_HD float power_of(float x, float y) {
   sum = sum * s + 1.0f / 5;
   sum = sum * s + 1.0f / 3;
   sum = sum * s;
+  // 2 / ln 2, which makes it a binary logarithm.
   const float of_rest = (f * sum + f) * 2.88539008f;
   const float logarithm = static_cast<float>(exponent) + select(tiny, -24.0f, 0.0f) + of_rest;
+  // x^y = 2^(y log2 x), cut off where the result is infinite or 0 anyway.
   const float product = y * logarithm, below = select(product > 129.0f, 129.0f, product), limited = select(below < -151.0f, -151.0f, below);
   const float shifted = limited + 12582912.0f;  // 1.5 * 2^23: the lowest bits are the rounded exponent
   const float r = (limited - (shifted - 12582912.0f)) * 0.693147181f;
@@ -140,6 +152,7 @@ NDD_HD double sin_of(double x) {
   sum = sum * s + 1.0 / 120;
   sum = sum * s - 1.0 / 6;
   const double sine = r * (1.0 + s * sum);
+  // The sine changes its sign with each half turn: for an odd number of them, which is the lowest bit of `shifted`.
   const uint64_t sign = (bits_of(shifted) ^ quarter) << 63;
   return double_of(bits_of(sine) ^ sign);
 }
@@ -162,6 +175,7 @@ NDD_HD double angle_of(double y, double x) {
   sum = sum * s + 0.1999999961331366;
   sum = sum * s - 0.33333333330872084;
   sum = sum * s + 0.99999999999997469;
+  // Put back what was taken away: pi / 4, the reflection at the diagonal, that at the y axis, and the sign of y.
   const double octant = t * sum + select(far, 0.7853981633974483, 0.0);
   const double quarter = select(steep, 1.5707963267948966 - octant, octant);
   return std::copysign(select(bits_of(x) >> 63, 3.141592653589793 - quarter, quarter), y);
@@ -177,6 +191,7 @@ constexpr bool has_fast(Op op) {
 template <Op op>
 NDD_HD bool is_ordinary([[maybe_unused]] float a, [[maybe_unused]] float b) {
   constexpr float kLargest = std::numeric_limits<float>::max();
+  // Beyond that the product of the half turns with the first part of pi is no longer exact.
   if constexpr (op == Op::sin || op == Op::cos) return std::fabs(a) < 1e6f;
   else if constexpr (op == Op::fpow) {
     int32_t bits;  // not negative for what is positive, or 0 without a sign
@@ -211,6 +226,7 @@ NDD_HD float fast(float a, [[maybe_unused]] float b) {
     const double near = op == Op::sinh ? x + x * x * x * (1.0 / 6) : x - x * x * x * (1.0 / 3);
     return static_cast<float>(select(x * x < 1e-6, near, far));
   } else if constexpr (op == Op::fpow) {
+    // The logarithm of 0 is -infinity, and 0 times that is NaN: both zeros are treated on their own.
     const double power = exp_of(log_of(x) * static_cast<double>(b));
     const double of_zero = select(b > 0.0f, 0.0, std::numeric_limits<double>::infinity());
     return static_cast<float>(select(b == 0.0f, 1.0, select(a == 0.0f, of_zero, power)));

@@ -11,14 +11,18 @@ namespace {
 
 // A number below `count`, all equally likely: Lemire, "Fast random integer generation in an interval", 2019.
 uint32_t below(Philox& stream, uint32_t count) {
+  // The upper half of a word times `count` is a number below `count`. Some numbers have one more word than others; words at the lower end of each
+  // number's interval are drawn again, as many as 2^32 exceeds a multiple of `count`. The remainder is only computed if one may be due.
   uint64_t product = uint64_t{stream.next()} * count;
   if (static_cast<uint32_t>(product) < count) {
+    // 2^32 mod count, in 32 bits.
     const uint32_t excess = (0u - count) % count;
     while (static_cast<uint32_t>(product) < excess) product = uint64_t{stream.next()} * count;
   }
   return static_cast<uint32_t>(product >> 32);
 }
 
+// Fisher and Yates: all permutations are equally likely.
 void shuffle(Philox& stream, int32_t count, int32_t* numbers) {
   std::iota(numbers, numbers + count, 0);
   for (int32_t k = count - 1; k > 0; --k) std::swap(numbers[k], numbers[below(stream, static_cast<uint32_t>(k) + 1)]);
@@ -39,6 +43,7 @@ void draw(Philox stream, bool repetitions, bool no_fixed_points, int32_t count, 
     return;
   }
   for (int32_t k = 0; k < count; ++k) {
+    // To avoid k itself: draw from one number less, and skip k.
     numbers[k] = static_cast<int32_t>(below(stream, static_cast<uint32_t>(count - (avoid ? 1 : 0))));
     if (avoid && numbers[k] >= k) ++numbers[k];
   }
@@ -48,6 +53,7 @@ void batch_permutation(bool allow_repetitions, bool no_fixed_points, const Tenso
   const std::string op = "batch_permutation";
   const int64_t* drawn = drawn_words(op, words);
   const auto count = static_cast<int32_t>(output.numel());
+  // The batch is one piece of work: every number depends on those before it.
   compute_on_host<int32_t>(op, count > 0 ? 1 : 0, 10.0 * count, {words}, output,
                            [=](int64_t, int32_t* numbers) { draw(Philox(drawn, 0), allow_repetitions, no_fixed_points, count, numbers); });
 }

@@ -16,6 +16,7 @@ template <class T>
 struct Gamma {
   T shape, d, c, log_d;  // the last three are those of a shape that is raised by 1 if it is below
 
+  // d and c are those of the paper: shape - 1/3, and 1 / sqrt(9 d).
   static Gamma of(T shape) {
     const T d = (shape < 1 ? shape + 1 : shape) - T(1) / 3;
     return {shape, d, 1 / std::sqrt(9 * d), std::log(d)};
@@ -36,17 +37,20 @@ struct Trial {
     constexpr P k[] = {P(-1) / 4, P(1) / 5, P(-1) / 6, P(1) / 7, P(-1) / 8, P(1) / 9, P(-1) / 10, P(1) / 11};
     const P t = static_cast<P>(g.c) * z, one_plus_t = P(1) + t, positive = one_plus_t > P(0) ? one_plus_t : P(1), log_one_plus_t = log_of(positive),
             log_u = log_of(u);
+    // The series where t is small and the direct form would cancel.
     const P series = t * t * t * t * polynomial(t, k), direct = log_one_plus_t - t + t * t * (P(0.5) - t * (P(1) / 3));
     const P chance = P(3) * static_cast<P>(g.d) * (t * t < P(0.0025) ? series : direct);
     P log_number = static_cast<P>(g.log_d) + P(3) * log_one_plus_t;
     // Given acceptance, u / min(1, chance) is again uniform; its power 1 / shape corrects for the raised shape.
     if (raised) log_number += g.shape < T(1) ? (log_u - (chance < P(0) ? chance : P(0))) / static_cast<P>(g.shape) : P(0);
+    // v must be positive; an attempt with a negative one is rejected for sure.
     return {log_number, one_plus_t > P(0) ? chance - log_u : P(-1)};
   }
 };
 
 // 1 / (1 + exp(gap))
 template <class P>
+// Of the two exponentials only the one below 1, which cannot overflow.
 NDD_HD P share(P gap) {
   const P odds = exp_of(gap > P(0) ? -gap : gap), larger = P(1) / (P(1) + odds), smaller = odds * larger;
   return gap > P(0) ? smaller : larger;
@@ -62,6 +66,7 @@ struct Beta {
 
   bool raised() const { return a.raised() || b.raised(); }
 
+  // Number k of the attempt's words, of which a double takes two.
   static NDD_HD float normal(const uint32_t* w, int k, float) { return normal_of(w[k]); }
   static NDD_HD double normal(const uint32_t* w, int k, double) { return normal_of(w[2 * k], w[2 * k + 1]); }
   static NDD_HD float uniform(const uint32_t* w, int k, float) { return open_uniform(w[k]); }
@@ -72,11 +77,13 @@ struct Beta {
   NDD_HD T quickly(const uint32_t* w, T& value) const {
     const T za = normal(w, 0, T()), zb = normal(w, 1, T());
     const Trial<T> x = Trial<T>::template of<raised>(a, za, uniform(w, 2, T())), y = Trial<T>::template of<raised>(b, zb, uniform(w, 3, T()));
+    // X is d_a (1 + c_a z_a)^3. Without raised shapes the quotient of the numbers needs no logarithm.
     const T r = (T(1) + b.c * zb) / (T(1) + a.c * za);
     value = raised ? share(y.log_number - x.log_number) : T(1) / (T(1) + b.d / a.d * (r * r * r));
     return x.certainty < y.certainty ? x.certainty : y.certainty;
   }
 
+  // In double throughout, for the few attempts that float32 cannot decide: CPU and GPU then agree.
   NDD_HD bool surely(const uint32_t* w, T& value) const {
     const Trial<double> x = Trial<double>::of<true>(a, normal(w, 0, T()), uniform(w, 2, T()));
     const Trial<double> y = Trial<double>::of<true>(b, normal(w, 1, T()), uniform(w, 3, T()));
@@ -95,6 +102,7 @@ struct Beta {
       uint32_t words[4 * kBlocks];
       for (int block = 0; block < kBlocks; ++block) {
         uint32_t four[4];
+        // Each attempt of an element has a stream beside the sample's: whether other elements succeed does not change its words.
         stream.beside(k).compute(static_cast<uint32_t>(e * kBlocks + block), four);
         for (int w = 0; w < 4; ++w) words[4 * block + w] = four[w];
       }
@@ -104,6 +112,7 @@ struct Beta {
   }
 };
 
+// Elements whose first attempts are made together. Their words and results stay in the first-level cache.
 constexpr int64_t kRow = 128;
 
 template <bool raised, class T>
@@ -122,6 +131,7 @@ void try_row(const Beta<T>& functor, const uint32_t* words, T* values, T* certai
 }
 
 template <class T>
+// The first attempts of a row in vectors, then one by one the tenth of the elements whose attempt failed or is unsure.
 void run_cpu(const Beta<T>& f, const Philox& stream, int64_t count, DType dtype, void* out) {
   constexpr int kWords = 4 * Beta<T>::kBlocks;
   alignas(64) uint32_t words[kRow * kWords];
@@ -172,6 +182,7 @@ void fill(const Args<float>& alpha, const Args<float>& beta, const Tensor& words
   const std::string op = "random.beta";
   const int64_t* drawn = drawn_words(op, words);
   const auto make = [=](int64_t i) {
+    // NaN fails this check as well.
     const auto shape = [=](const Args<float>& argument, const char* name) {
       const float value = argument(i);
       if (!(value > 0.0f && value < INFINITY)) fail(op, ": ", name, " must be positive and finite, got ", value, " for sample ", i);

@@ -43,10 +43,11 @@ template <class... Why>
   fail("random.choice: ", why..., " for sample ", i);
 }
 
-// `given` has a row for all samples or one for each; shorter ones end in NaN.
+// `probabilities` has a row for all samples or one for each; shorter ones end in NaN.
 std::vector<uint64_t> interval_ends(const Args<float>& probabilities, int64_t count, int64_t i) {
   std::vector<float> p(probabilities.cols());
   for (int64_t k = 0; k < probabilities.cols(); ++k) p[k] = probabilities(i, k);
+  // A row has room for the longest list of the batch.
   while (!p.empty() && std::isnan(p.back())) p.pop_back();
   if (static_cast<int64_t>(p.size()) != count) refuse(i, "p must have a probability for each of the ", count, " elements, got ", p.size());
   double sum = 0.0;
@@ -60,14 +61,17 @@ std::vector<uint64_t> interval_ends(const Args<float>& probabilities, int64_t co
   int64_t last = 0;
   for (int64_t k = 0; k < count; ++k) {
     below += p[k];
+    // The sum is only about 1: it is made 1.
     ends[k] = static_cast<uint64_t>(std::llround(std::min(below / sum, 1.0) * 0x1p32));
     if (p[k] > 0.0f) last = k;
   }
+  // Rounding must not leave a gap at the top: the last row that can be chosen takes all words that are left.
   std::fill(ends.begin() + last, ends.end(), uint64_t{1} << 32);
   return ends;
 }
 
 template <class Bits>
+// Rows of the size of a number, moved as one.
 void copy_rows(const Picker& pick, const uint32_t* words, const void* rows, int64_t n, void* out) {
   for (int64_t e = 0; e < n; ++e) static_cast<Bits*>(out)[e] = static_cast<const Bits*>(rows)[pick(words[e])];
 }
@@ -113,6 +117,7 @@ constexpr int kThreads = 256;
 __global__ void run_gpu(const Run* runs, int64_t count, DType dtype) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
+    // What a thread writes in a step: a row of the size of a number, or a byte of a larger one.
     const int64_t unit = run.rows == nullptr || run.row_bytes <= 8 ? run.row_bytes : 1, total = run.choices * run.row_bytes / unit;
     for (int64_t u = int64_t{blockIdx.x} * kThreads + threadIdx.x; u < total; u += int64_t{gridDim.x} * kThreads) {
       const int64_t e = u * unit / run.row_bytes, within = u * unit % run.row_bytes;
@@ -147,6 +152,7 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
     const int64_t row_bytes = of_number ? in.item_bytes() : count > 0 ? in.volume(i) / count * in.item_bytes() : 0;
     const int64_t choices = row_bytes > 0 ? out.volume(i) * out.item_bytes() / row_bytes : 0;
     if (count <= 0) refuse(i, "the number of elements to choose from must be positive, got ", count);
+    // A word cannot choose among more.
     if (count >= int64_t{1} << 32) refuse(i, "more than 2^32 elements");
     if (weighted) ends = interval_ends(p, count, i);
     return Run{Philox(drawn, i), Picker{count, weighted ? ends.data() : nullptr}, choices, row_bytes, of_number ? nullptr : in.data(i), out.data(i)};
@@ -166,6 +172,7 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
       max_units = std::max(max_units, runs.back().row_bytes <= 8 ? runs.back().choices : runs.back().choices * runs.back().row_bytes);
     }
     if (max_units == 0) return;
+    // The ends of all samples in one table; each picker is pointed at its own.
     const CudaTable<uint64_t> ends(all_ends);
     if (weighted)
       for (size_t i = 0; i < runs.size(); ++i) runs[i].pick.ends = ends.data() + first[i];

@@ -19,7 +19,9 @@ void coin_flip(const MaybeTensor&, const MaybeTensor&, const Tensor& probabiliti
   const Args<float> probability(probabilities);
   fill_random("coin_flip", words, Samples(output, output_shapes), [=](int64_t i) {
     const float p = probability(i);
+    // NaN fails this check as well.
     if (!(p >= 0.0f && p <= 1.0f)) fail("random.coin_flip: probability must be from 0 to 1, got ", p, " for sample ", i);
+    // Rounded up: heads remain possible at any probability above 0, and certain at 1.
     return CoinFlip{static_cast<int32_t>(std::ceil(p * 0x1p24f))};
   });
 }

@@ -15,6 +15,7 @@ struct JitterMap {
   float degree = 0.0f;
   int64_t width = 0;
 
+  // The word as a number from -1/2 to 1/2, times the degree.
   NDD_HD float moved(float at, uint32_t word) const {
     return mul_then_add((static_cast<float>(static_cast<int32_t>(word)) + 0.5f) * 0x1p-32f, degree, at);
   }
@@ -40,8 +41,10 @@ struct JitterMap {
   void row(const Point<2>& first, int64_t n, warp::Coordinates<2>& coords) const {
     alignas(64) uint32_t words[2 * warp::kBlock + 32];
     const int64_t pixel = static_cast<int64_t>(first.at[1]) * width + static_cast<int64_t>(first.at[0]);
+    // Two pixels a block of four words, from that of the first pixel on; blocks are computed by 8.
     stream.fill(static_cast<uint32_t>(pixel / 2), (n + 2 + 15) / 16 * 8, words);
     with_simd([&]() NDD_ALWAYS_INLINE {
+      // A row may begin in the middle of a block.
       const uint32_t* __restrict w = words + pixel % 2 * 2;
       float* __restrict x = coords.at[0], * __restrict y = coords.at[1];
       const JitterMap map = *this;
@@ -64,6 +67,7 @@ struct JitterMaps {
 
   void operator()(WarpItem<2, JitterMap>& item, int64_t i, int64_t) const {
     item.map = JitterMap{Philox(drawn, i), degree, item.size[0]};
+    // A sample that is masked out is copied.
     if (mask(i) == 0) item.interp = Interp::copy;
   }
 };

@@ -38,11 +38,13 @@ void noise_windows(const Tensor& images, const MaybeTensor& image_shapes, const 
     alignas(64) float values[4 * kBlocks];
     const int64_t count = channels * height * width;
     float* const data = static_cast<float*>(in.data(i));
+    // Where the next number goes; the numbers arrive in blocks, a row of the window may end within one.
     int64_t c = 0, y = 0, x = 0;
     for (int64_t at = first / 4 * 4; at < first + count; at += 4 * kBlocks) {  // whole blocks of the stream
       const int64_t n = std::min(4 * kBlocks, first + count - at);
       stream.fill(static_cast<uint32_t>(at / 4), blocks_for(n, 4), bits);
       map_row<Standard, float>({}, bits, n, values);
+      // The first block may begin with numbers of the window before.
       for (int64_t k = std::max<int64_t>(first - at, 0); k < n;) {
         const int64_t run = std::min(n - k, width - x), pixel = (top + y) * row + left + x;
         if (planar) std::memcpy(data + c * all_rows * row + pixel, values + k, run * sizeof(float));

@@ -28,9 +28,11 @@ __global__ void run_gpu(const Run* runs, int64_t count) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     const int64_t first = int64_t{blockIdx.x} * kThreads + threadIdx.x, stride = int64_t{gridDim.x} * kThreads;
+    // Samples of ragged batches may begin at any byte.
     const bool aligned = ((reinterpret_cast<uintptr_t>(run.from) | reinterpret_cast<uintptr_t>(run.to)) & 15) == 0;
     const int64_t blocks = aligned ? run.bytes / 16 : 0;
     for (int64_t b = first; b < blocks; b += stride) reinterpret_cast<uint4*>(run.to)[b] = reinterpret_cast<const uint4*>(run.from)[b];
+    // The rest, or everything.
     for (int64_t b = blocks * 16 + first; b < run.bytes; b += stride) run.to[b] = run.from[b];
   }
 }
@@ -52,6 +54,7 @@ void permute_batch(const Tensor& input, const MaybeTensor& input_shapes, const T
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<int64_t> indices(numbers);
   const auto source = [=](int64_t i) {
+    // The numbers may be results of a kernel, so they are only known here.
     const int64_t k = indices(i);
     if (k < 0 || k >= in.size()) fail("permute_batch: indices must be from 0 to ", in.size() - 1, ", got ", k, " for sample ", i);
     return k;

@@ -18,6 +18,7 @@ struct Run {
   int32_t *anchor, *extent;
 };
 
+// A shape may be of any type of numbers.
 NDD_HD int64_t load_integer(const void* data, DType dtype, int64_t k) {
   int64_t value = 0;
   for_dtype(dtype, [&](auto tag) { value = saturate<int64_t>(static_cast<const typename decltype(tag)::type*>(data)[k]); });

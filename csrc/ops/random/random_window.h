@@ -26,11 +26,13 @@ struct WindowLimits {
 
 namespace random_window_detail {
 
+// A number below `count` for u from 0 to just below 1; the product may be rounded up to `count`.
 NDD_HD int64_t below(double u, int64_t count) {
   const int64_t k = static_cast<int64_t>(u * static_cast<double>(count));
   return k < count ? k : count - 1;
 }
 
+// A window has at least one pixel.
 NDD_HD int64_t extent_of(double size) { return size > 1.0 ? static_cast<int64_t>(size) : 1; }
 
 }  // namespace random_window_detail
@@ -47,6 +49,7 @@ NDD_HD Window random_window(Philox stream, int64_t height, int64_t width, const 
   int64_t h = 0, w = 0;
   bool found = false;
   for (int64_t k = 0; k < limits.attempts && !found; ++k) {
+    // Width / height = ratio and width * height = wanted, rounded to the nearest pixel.
     const double wanted = pixels * (area.low + (area.high - area.low) * stream.uniform_double());
     const double ratio = exp_of(log_low + log_span * stream.uniform_double());
     w = extent_of(sqrt(wanted * ratio) + 0.5);
@@ -54,6 +57,7 @@ NDD_HD Window random_window(Philox stream, int64_t height, int64_t width, const 
     found = w <= width && h <= height && aspect.holds(static_cast<double>(w) / static_cast<double>(h));
   }
   if (!found) {
+    // The widest and the tallest extent that the image and the ratios allow, shrunk to the largest area.
     const double widest = floor(rows * aspect.high), tallest = floor(columns / aspect.low);
     const double wide = widest < 1.0 ? 1.0 : widest > columns ? columns : widest, tall = tallest < 1.0 ? 1.0 : tallest > rows ? rows : tallest;
     const double most = sqrt(pixels * area.high / (wide * tall)), shrink = most < 1.0 ? most : 1.0;

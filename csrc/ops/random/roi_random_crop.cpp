@@ -21,11 +21,13 @@ void roi_random_crop(const MaybeTensor&, const MaybeTensor&, const Tensor& crop_
   const Numbers crops(crop_shape), starts(roi_start), ends(roi_end ? *roi_end : *roi_shape);
   const std::optional<Numbers> inputs = in_shape ? std::optional<Numbers>(*in_shape) : std::nullopt;
   const bool end_is_shape = !roi_end;
+  // One number may stand for all dimensions.
   const auto of = [](const Numbers& numbers, int64_t i, int64_t d) { return numbers(i, numbers.cols() > 1 ? d : 0); };
   compute_on_host<int64_t>(op, samples, 20.0 * static_cast<double>(dims), {words}, output, [=](int64_t i, int64_t* out) {
     Philox stream(drawn, i);
     for (int64_t d = 0; d < dims; ++d) {
       const int64_t crop = of(crops, i, d), start = of(starts, i, d), end = of(ends, i, d) + (end_is_shape ? start : 0);
+      // A crop smaller than the region starts within it, from `start` to `end - crop`; a larger one from `end - crop` to `start`. Both ends count.
       int64_t first = std::min(start, end - crop), last = std::max(start, end - crop);
       if (inputs) {
         const int64_t size = of(*inputs, i, d);
@@ -34,6 +36,7 @@ void roi_random_crop(const MaybeTensor&, const MaybeTensor&, const Tensor& crop_
         first = std::max<int64_t>(first, 0);
         last = std::max(first, std::min(last, size - crop));
       }
+      // The upper half of a word times `count`: the bias is below count / 2^32.
       const uint64_t count = static_cast<uint64_t>(last - first) + 1;
       out[i * dims + d] = first + static_cast<int64_t>(uint64_t{stream.next()} * count >> 32);
     }

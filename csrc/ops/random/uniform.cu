@@ -29,7 +29,6 @@ struct UniformDouble {
 };
 
 // One of the numbers of a row, which begins with their count.
-template <class T>
 struct Choice {
   using Value = float;
   const float* values;
@@ -42,6 +41,7 @@ F of_range(const Args<float>& range, int64_t i) {
   using T = typename F::Value;
   const T start = range(i, 0), end = range(i, 1);
   if (!(end > start)) fail("random.uniform: range: Invalid range [", start, ", ", end, ") for sample ", i);
+  // `end` itself is excluded, whatever the sum is rounded to.
   return F{start, end - start, std::nextafter(end, start)};
 }
 
@@ -51,13 +51,14 @@ void uniform(const MaybeTensor&, const MaybeTensor&, const Tensor& limits, const
   if (choices) {
     const auto* rows = static_cast<const float*>(choices->data_ptr());
     const float* numbers = rows;  // where the functor reads them
+    // A single row is that of all samples.
     const int64_t columns = choices->size(0) == 1 ? 0 : choices->size(1);
 #ifdef __CUDACC__
     std::optional<CudaTable<float>> table;
     if (out.values().is_cuda()) numbers = table.emplace(std::vector<float>(rows, rows + choices->numel())).data();
 #endif
     return fill_random("uniform", words, out, [=, kept = Tensor(*choices)](int64_t i) {
-      return Choice<float>{numbers + i * columns + 1, static_cast<uint32_t>(rows[i * columns])};
+      return Choice{numbers + i * columns + 1, static_cast<uint32_t>(rows[i * columns])};
     });
   }
   const Args<float> range(limits);

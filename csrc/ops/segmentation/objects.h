@@ -30,6 +30,7 @@ namespace objects_detail {
 
 struct Run {
   int64_t label, begin, end;
+  // A run of the same object with a smaller index, or itself.
   int64_t parent;
 };
 
@@ -49,6 +50,7 @@ int64_t run_end(const T* row, int64_t i, int64_t n) {
 
 // Path halving keeps the trees flat without recursion.
 inline int64_t root_of(std::vector<Run>& runs, int64_t k) {
+  // Each step also links a run to its parent's parent.
   while (runs[k].parent != k) k = runs[k].parent = runs[runs[k].parent].parent;
   return k;
 }
@@ -83,6 +85,7 @@ MaskObjects find_objects(const T* data, const int64_t* shape, int64_t ndim, Labe
   for (int64_t d = 0; d + 1 < ndim; ++d) rows *= shape[d];
   if (rows * width == 0) return objects;
   std::vector<Run> runs;
+  // `first`: where each row's runs begin. `at`: the row's place in the outer axes. `stride`: rows from one place of an outer axis to the next.
   std::vector<int64_t> first(rows + 1, 0), at(ndim, 0), stride(ndim, 1);
   for (int64_t d = ndim - 3; d >= 0; --d) stride[d] = stride[d + 1] * shape[d + 1];
   T known{};
@@ -92,12 +95,14 @@ MaskObjects find_objects(const T* data, const int64_t* shape, int64_t ndim, Labe
     const T* row = data + r * width;
     for (int64_t i = 0; i < width;) {
       const int64_t end = run_end(row, i, width);
+      // Labels are looked up when the pixel's number changes: most runs alternate between a few.
       if (row[i] != known) {
         known = row[i];
         known_label = label_of(known);
       }
       if (known_label != kNoObject) {
         const int64_t k = static_cast<int64_t>(runs.size());
+        // Different numbers may have one label.
         if (k > first[r] && runs.back().label == known_label && runs.back().end == i) runs.back().end = end;
         else runs.push_back({known_label, i, end, k});
       }
@@ -105,7 +110,9 @@ MaskObjects find_objects(const T* data, const int64_t* shape, int64_t ndim, Labe
     }
     first[r + 1] = static_cast<int64_t>(runs.size());
     for (int64_t d = 0; d + 1 < ndim; ++d)
+      // The row before along axis d, if there is one.
       if (at[d] > 0) join_rows(runs, first[r - stride[d]], first[r - stride[d] + 1], first[r], first[r + 1]);
+    // The next place in the outer axes, as an odometer.
     for (int64_t d = ndim - 2; d >= 0 && ++at[d] == shape[d]; --d) at[d] = 0;
   }
   std::vector<int64_t> object(runs.size());
@@ -113,6 +120,7 @@ MaskObjects find_objects(const T* data, const int64_t* shape, int64_t ndim, Labe
   for (int64_t r = 0; r < rows; ++r) {
     for (int64_t k = first[r]; k < first[r + 1]; ++k) {
       const int64_t root = root_of(runs, k);
+      // The first run of an object opens it, so the others find its box.
       if (root == k) {
         object[k] = objects.size();
         objects.labels.push_back(runs[k].label);

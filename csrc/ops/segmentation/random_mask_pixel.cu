@@ -14,12 +14,14 @@ namespace {
 
 // The foreground rule: elements above a threshold, or equal to a value.
 struct Foreground {
+  // any: all pixels count; by_value: the element must equal `value`, not exceed `threshold`.
   bool any, by_value;
   float threshold;
   int64_t value;
 
   template <class T>
   NDD_HD bool holds(T element) const {
+    // Integers beyond 2^53 are not told apart.
     if (by_value) return static_cast<double>(element) == static_cast<double>(value);
     if constexpr (sizeof(T) >= 4 && !std::is_same_v<T, float>) return static_cast<double>(element) > static_cast<double>(threshold);
     else return static_cast<float>(element) > threshold;
@@ -53,6 +55,7 @@ int64_t draw(const T* data, int64_t volume, const Foreground& foreground, Philox
     for (int64_t first = 0; first < volume; first += kBlock)
       total += counts.emplace_back(count_block(data + first, std::min(kBlock, volume - first), foreground));
     if (total > 0) {
+      // The pixel of this rank: skip whole blocks by their counts, then walk through the block that holds it.
       int64_t left = below(stream.uniform_double(), total), first = 0;
       for (size_t k = 0; left >= counts[k]; ++k, first += kBlock) left -= counts[k];
       for (int64_t i = first;; ++i)
@@ -86,6 +89,7 @@ __global__ void __launch_bounds__(kThreads) draw_gpu(const PixelRun* runs, const
   __shared__ int64_t found;
   __shared__ int32_t warps[kThreads / 32];
   int64_t total = 0, wanted = 0;
+  // Pass 0 counts the foreground, and thread by thread the same rank is drawn; pass 1 stops at the row of pixels that holds this rank.
   for (int pass = run.foreground.any ? 2 : 0; pass < 2; ++pass) {
     int64_t before = 0;
     for (int64_t first = 0; first < run.volume && (pass == 0 || before <= wanted); first += kThreads) {
@@ -93,11 +97,13 @@ __global__ void __launch_bounds__(kThreads) draw_gpu(const PixelRun* runs, const
       bool holds = false;
       if (i < run.volume)
         for_dtype(dtype, [&](auto tag) { holds = run.foreground.holds(static_cast<const typename decltype(tag)::type*>(run.data)[i]); });
+      // A barrier for all threads: the loop's condition is the same for all of them.
       const int32_t here = __syncthreads_count(holds);
       if (pass == 1 && wanted < before + here) {  // the same for all threads
         const uint32_t ballot = __ballot_sync(0xFFFFFFFFu, holds);
         if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = __popc(ballot);
         __syncthreads();
+        // The pixels of the foreground before this one: in the rows before, in this warp, and in the warps before it.
         int64_t rank = before + __popc(ballot & ((1u << threadIdx.x % 32) - 1));
         for (uint32_t w = 0; w < threadIdx.x / 32; ++w) rank += warps[w];
         if (holds && rank == wanted) found = i;
@@ -113,6 +119,7 @@ __global__ void __launch_bounds__(kThreads) draw_gpu(const PixelRun* runs, const
       wanted = random_window_detail::below(stream.uniform_double(), total);
     }
   }
+  // `found` was written before the barrier.
   if (threadIdx.x != 0) return;
   const int64_t pixel = total > 0 ? found : random_window_detail::below(stream.uniform_double(), run.volume);
   write_coordinates(pixel, shapes + run.shape, ndim, out + blockIdx.x * ndim);
@@ -130,6 +137,7 @@ void random_mask_pixel(const Tensor& input, const MaybeTensor& input_shapes, con
   const auto rule = [=](int64_t i) {
     return Foreground{wanted(i) == 0, values.has_value(), thresholds ? (*thresholds)(i) : 0.0f, values ? (*values)(i) : 0};
   };
+  // An empty mask has no pixel to draw.
   for (int64_t i = 0; i < in.size(); ++i)
     if (in.volume(i) == 0) fail(op, ": sample ", i, " has no pixel");
 #ifdef __CUDACC__

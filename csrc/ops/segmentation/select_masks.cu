@@ -34,6 +34,7 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
     const auto* wanted = static_cast<const int32_t*>(ids.data(i));
     const auto* row = static_cast<const int32_t*>(rows.data(i));
     const int64_t count = rows.volume(i) / 3, available = shapes != nullptr ? shapes[2 * i] : many;
+    // A polygon of the input has 3 numbers: mask, first vertex and end.
     auto* selected = static_cast<SelectedPolygon*>(table.data_ptr()) + rows.offset(i) / 3;
     std::vector<std::pair<int32_t, int64_t>> places;  // the masks in ascending order, with their places in mask_ids
     places.reserve(ids.volume(i));
@@ -45,11 +46,13 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
     chosen.reserve(count);
     for (int64_t p = 0; p < count; ++p) {
       const int32_t mask = row[3 * p], first = row[3 * p + 1], last = row[3 * p + 2];
+      // All polygons are checked, also those that are not selected: ranges must lie within the vertices.
       if (first < 0 || last > available || first > last)
         fail(at(i), ": polygon ", p, " has the vertices ", first, " to ", last, ", but there are ", available);
       const auto found = std::lower_bound(places.begin(), places.end(), std::pair<int32_t, int64_t>(mask, 0));
       if (found != places.end() && found->first == mask) chosen.emplace_back(found->second, p);
     }
+    // By place in mask_ids, and within a mask in the order of the input.
     std::sort(chosen.begin(), chosen.end());
     int64_t polygon = 0, vertex = 0, place = 0;
     for (const auto& [k, p] : chosen) {
@@ -57,6 +60,7 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
       const int64_t length = row[3 * p + 2] - row[3 * p + 1];
       selected[polygon++] = {reindex_masks ? k : wanted[k], vertex, vertex + length, row[3 * p + 1]};
       vertex += length;
+      // The last polygon of its mask.
       if (static_cast<size_t>(polygon) == chosen.size() || chosen[polygon].first != k) ++place;
     }
     if (place < ids.volume(i)) fail(at(i), ": mask_ids must be masks of the polygons, got ", wanted[place]);
@@ -80,6 +84,7 @@ struct PolygonCopy {
   int32_t mask, begin, end;
 };
 
+// A block of threads for each polygon; its first thread also writes the polygon's row.
 __global__ void copy_polygons(const PolygonCopy* copies, int64_t count) {
   for (int64_t k = blockIdx.x; k < count; k += gridDim.x) {
     const PolygonCopy copy = copies[k];
@@ -99,6 +104,7 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
   const Samples in_polygons(polygons, polygons_shapes), from(vertices, vertices_shapes), rows(out_polygons, out_polygons_shapes),
       to(out_vertices, out_vertices_shapes);
   const auto* selected = static_cast<const SelectedPolygon*>(table.data_ptr());
+  // A vertex has as many coordinates as the second axis has elements.
   const auto vertex_bytes = [=](int64_t i) { return from.shape(i)[1] * from.item_bytes(); };
 #ifdef __CUDACC__
   if (vertices.is_cuda()) {

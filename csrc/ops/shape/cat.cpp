@@ -6,6 +6,7 @@
 namespace ndd {
 namespace {
 
+// Names as template arguments, which makes a kernel of its own for each operator.
 constexpr char kCat[] = "cat", kStack[] = "stack";
 
 template <const char* op>
@@ -17,7 +18,9 @@ void join(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, 
     batch.channels.resize(1);
     int64_t count = 1, position = 0;
     for (int64_t d = 0; d < axis; ++d) count *= out.shape(i)[d];
+    // Otherwise `count` may be 0, and is divided by.
     if (out.volume(i) == 0) return;
+    // From one run of an input to its next in the output: past the runs of all inputs.
     const int64_t step = out.volume(i) / count;
     for (const Samples& in : ins) {
       const int64_t length = in.volume(i) / count;

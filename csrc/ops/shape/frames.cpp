@@ -7,6 +7,7 @@
 namespace ndd {
 namespace {
 
+// Where part `index` of sample i begins. Indices may be results of a kernel, so they are checked here.
 const char* part_of(const std::string& op, const char* argument, const Samples& in, int64_t i, int64_t index) {
   const int64_t count = in.shape(i)[0];
   if (index < 0 || index >= count)

@@ -15,6 +15,7 @@ void broadcast(const char* op, const Tensor& value, const MaybeTensor& value_sha
   check_slice_dims(ndim);
   run_slices(op, in, out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.resize(1);
+    // One value for all samples, or one for each.
     const int64_t k = in.size() == 1 ? 0 : i, *from = in.shape(k), *to = out.shape(i);
     // A stride of 0 repeats the element along a broadcast axis.
     Slice slice;
@@ -23,6 +24,7 @@ void broadcast(const char* op, const Tensor& value, const MaybeTensor& value_sha
     slice.ndim = ndim;
     int64_t stride = 1;
     for (int d = ndim - 1; d >= 0; --d) {
+      // Axes that the value lacks come first, with an extent of 1.
       const int64_t extent = d < missing ? 1 : from[d - missing];
       slice.extent[d] = slice.end[d] = to[d];
       slice.begin[d] = 0;

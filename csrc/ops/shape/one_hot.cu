@@ -22,6 +22,7 @@ struct OneHot {
       using T = typename decltype(tag)::type;
       const T value = static_cast<const T*>(in)[k];
       if constexpr (is_floating<T>) {
+        // Truncated: what is above -1 is class 0. NaN fails the comparison.
         const double v = static_cast<double>(value);
         if (v > -1.0 && v < static_cast<double>(classes)) found = static_cast<int64_t>(v);
       } else {
@@ -39,6 +40,7 @@ __global__ void one_hot_gpu(const OneHot* samples, int64_t count, DType in, DTyp
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
     const OneHot s = samples[i];
     for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < s.volume; e += int64_t{gridDim.x} * blockDim.x) {
+      // From the place in the output to that in the input, which has no axis of classes.
       const int64_t row = e / s.behind, c = row % s.classes, k = row / s.classes * s.behind + e % s.behind;
       store_element(s.class_of(in, k) == c ? on : off, s.out, out, e);
     }
@@ -77,6 +79,7 @@ void one_hot(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis,
     int64_t ons = 0, offs = 0;  // room for one item of any type
     store_element(on, &ons, out.dtype(), 0);
     store_element(off, &offs, out.dtype(), 0);
+    // `off` everywhere, then `on` in one place for each number.
     slice::repeat_item(reinterpret_cast<const char*>(&offs), static_cast<char*>(s.out), s.volume, bytes);
     for (int64_t k = 0; k < in.volume(i); ++k) {
       const int64_t c = s.class_of(in.dtype(), k);

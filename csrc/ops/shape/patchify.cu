@@ -44,6 +44,7 @@ struct Place {
 };
 
 NDD_HD Place place_of(const Patches& p, int64_t token) {
+  // token = ((group * block rows + block row) * blocks + block column) * square + patch within the block
   const int64_t square = p.merge * p.merge, blocks = p.grid_columns / p.merge;
   const int64_t within = token % square, block = token / square;
   const int64_t block_row = block / blocks % (p.grid_rows / p.merge);
@@ -71,6 +72,7 @@ __global__ void patchify_gpu(const Patches* samples, int64_t count) {
       const Place place = place_of(p, e / volume);
       auto rest = static_cast<uint32_t>(e % volume);
       uint32_t c, t, y, x;
+      // From the inside out: y, x, c with the frames outermost, or c, t, y, x.
       if (p.channels_last) {
         c = rest % channels, rest /= channels;
         x = rest % width, rest /= width;
@@ -82,6 +84,7 @@ __global__ void patchify_gpu(const Patches* samples, int64_t count) {
       }
       const int64_t row = place.row + y, column = place.column + x;
       T value{};
+      // Patches beyond the edge are filled with zeros.
       if (row < p.height && column < p.width) {
         const auto* frame = reinterpret_cast<const T*>(frame_of(p, place.group, t, sizeof(T)));
         value = frame[row * p.row_step + column * p.pixel_step + c * p.channel_step];
@@ -131,6 +134,7 @@ class PatchRow {
         run_(p.patch_width * bytes * (p.channels_last ? p.channels : 1)), scatter_(scatter_of(run_)) {}
 
   void fill(int64_t group, int64_t grid_row) {
+    // The rows of pixels that the image has here; none in patches that only complete a block.
     const int64_t row = grid_row * p_.patch_height, rows = std::clamp<int64_t>(p_.height - row, 0, p_.patch_height);
     find_tokens(group, grid_row, rows);
     // An image fills all frames of a token.
@@ -160,10 +164,12 @@ class PatchRow {
       char* token = p_.out + (first + x / merge * merge * merge + x % merge) * volume;
       if (streams_) results_[static_cast<size_t>(x)] = std::exchange(token, row_.data() + x * volume);
       tokens_[static_cast<size_t>(x)] = token;
+      // Only what pixels do not cover has to be zero, but such tokens are few.
       if (rows < p_.patch_height || (x + 1) * p_.patch_width > p_.width) std::memset(token, 0, static_cast<size_t>(volume));
     }
   }
 
+  // Past the caches; the fence makes the stores visible before the work counts as done.
   void store_tokens() {
     const int64_t volume = p_.token_volume() * bytes_;
     for (size_t x = 0; x < tokens_.size(); ++x) stream_copy(results_[x], tokens_[x], volume);
@@ -172,6 +178,7 @@ class PatchRow {
 
   // Sends a row of pixels to the tokens, at `offset` in frame t and, for an image, in all further frames.
   void send(const char* row, int64_t offset, int64_t frame_bytes, int64_t t, int64_t frames) {
+    // `rest`: bytes of the last patch, which the image fills in part.
     const int64_t whole = p_.width / p_.patch_width, rest = p_.width % p_.patch_width * (run_ / p_.patch_width);
     for (int64_t k = t; k < (frames == 1 ? p_.temporal : t + 1); ++k) {
       const int64_t at = offset + k * frame_bytes;
@@ -183,6 +190,7 @@ class PatchRow {
   void fill_pixels(const char* pixels, int64_t rows, int64_t t, int64_t frames) {
     int64_t step = p_.row_step * bytes_;
     if (p_.channels > 1 && p_.channel_step != 1) {
+      // Pixels whose channels lie in planes are interleaved first.
       pixels = reorder(pixels, {rows, p_.width, p_.channels}, {p_.row_step, p_.pixel_step, p_.channel_step});
       step = p_.width * p_.channels * bytes_;
     }
@@ -204,6 +212,7 @@ class PatchRow {
   }
 
   void fill_planes(const char* pixels, int64_t rows, int64_t t, int64_t frames) {
+    // Interleaved colors, the usual case.
     if (p_.channels == 3 && p_.pixel_step == 3 && p_.channel_step == 1) {
       if (bytes_ == 1) return fill_separated<uint8_t>(pixels, rows, t, frames);
       if (bytes_ == 2) return fill_separated<uint16_t>(pixels, rows, t, frames);
@@ -211,6 +220,7 @@ class PatchRow {
     }
     int64_t step = p_.row_step * bytes_, plane = p_.channel_step * bytes_;
     if (p_.pixel_step != 1) {
+      // Other interleaved channels: planes first, of these rows only.
       pixels = reorder(pixels, {p_.channels, rows, p_.width}, {p_.channel_step, p_.row_step, p_.pixel_step});
       step = p_.width * bytes_;
       plane = rows * step;
@@ -253,6 +263,7 @@ class ByteTokens {
   static constexpr int64_t kWide = 32;  // the widest patch in pixels
 
   static bool takes(const Patches& p, int64_t bytes) {
+    // Rows of single channels, or of interleaved colors.
     const bool planes = p.pixel_step == 1, pixels = p.channels == 3 && p.pixel_step == 3 && p.channel_step == 1;
     return bytes == 1 && (planes || pixels) && !p.channels_last && p.patch_width <= kWide && p.token_volume() <= kStaged &&
            p.planes_volume() <= kMaxPlanes;
@@ -260,6 +271,7 @@ class ByteTokens {
 
   ByteTokens(const Patches& p, bool streams)
       : p_(p), streams_(streams), out_(p.out), row_(p.grid_columns * p.patch_width + kWide), rows_(p.merge * p.patch_height),
+        // Zeros, which no image overwrites behind its right edge.
         planes_(static_cast<size_t>(p.distinct_frames() * p.channels * rows_ * row_)), staged_(static_cast<size_t>(2 * kStaged + kWide)) {}
 
   void fill() {
@@ -270,6 +282,7 @@ class ByteTokens {
         p_.patch_width <= 16 ? put_tokens<16>() : put_tokens<kWide>();
       }
     }
+    // What is left after the last token, less than is stored together.
     std::memcpy(out_, staged_.data(), static_cast<size_t>(used_));
     if (streams_) stream_fence();
   }
@@ -301,6 +314,7 @@ class ByteTokens {
   void put_tokens() {
     const int64_t blocks = p_.grid_columns / p_.merge, square = p_.merge * p_.merge, width = p_.patch_width, last = p_.distinct_frames() - 1;
     for (int64_t k = 0; k < blocks * square; ++k) {
+      // The patch's place in the planes of the row of blocks.
       const int64_t x = (k / square * p_.merge + k % p_.merge) * width, y = k % square / p_.merge * p_.patch_height;
       uint8_t* to = staged_.data() + used_;
       for (int64_t c = 0; c < p_.channels; ++c) {
@@ -316,6 +330,7 @@ class ByteTokens {
 
   // Stores what is staged. Past the caches only whole lines: the rest stays for the next time.
   void store() {
+    // Stores past the caches are whole lines, so the end must lie on one.
     const int64_t beyond = streams_ ? static_cast<int64_t>(reinterpret_cast<uintptr_t>(out_ + used_) % kCacheLine) : 0, whole = used_ - beyond;
     if (streams_) stream_copy(out_, staged_.data(), whole);
     else std::memcpy(out_, staged_.data(), static_cast<size_t>(whole));
@@ -348,6 +363,7 @@ void patchify(const Tensor& input, const MaybeTensor& input_shapes, const std::s
     int64_t step = 1;
     for (int64_t d = in.ndim() - 1; d >= 0; --d) {
       const int64_t extent = in.shape(i)[d];
+      // An axis that is missing keeps the stride 0.
       if (layout[d] == 'F') p.frames = extent, p.frame_step = step;
       if (layout[d] == 'H') p.height = extent, p.row_step = step;
       if (layout[d] == 'W') p.width = extent, p.pixel_step = step;
@@ -363,6 +379,7 @@ void patchify(const Tensor& input, const MaybeTensor& input_shapes, const std::s
     p.grid_frames = (p.frames + temporal - 1) / temporal;
     p.grid_rows = (p.height + tall - 1) / tall * merge;
     p.grid_columns = (p.width + wide - 1) / wide * merge;
+    // What follows writes as many tokens as these numbers say: they must agree with the output.
     if (p.grid_frames * p.grid_rows * p.grid_columns != out.shape(i)[0] || p.token_volume() != out.shape(i)[1])
       fail("patchify: sample ", i, ": the output has another shape than the tokens");
     return p;

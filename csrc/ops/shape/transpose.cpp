@@ -13,6 +13,7 @@ void transpose(const Tensor& input, const MaybeTensor& input_shapes, const std::
   check_slice_dims(ndim);
   run_slices("transpose", in, out, true, [=](int64_t i, SliceBatch& batch) {
     int axes[kSliceDims];
+    // kSliceDims is below 10, so each axis is one digit.
     for (int d = 0; d < ndim; ++d) axes[d] = order[d] - '0';
     batch.channels.resize(1);
     batch.slices.push_back(

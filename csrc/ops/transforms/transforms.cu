@@ -19,6 +19,7 @@ constexpr int kMaxDims = 6;
 
 struct Affine {
   int32_t dims;
+  // Row r: the linear part, and the shift in column `dims`.
   double m[kMaxDims][kMaxDims + 1];
 
   static Affine identity(int64_t n) {
@@ -43,6 +44,7 @@ NDD_HD Affine compose(const Affine& outer, const Affine& inner) {
   const int32_t n = result.dims = outer.dims;
   for (int32_t r = 0; r < n; ++r) {
     for (int32_t c = 0; c <= n; ++c) {
+      // The last column is the shift: outer's own, and inner's as outer maps it.
       double sum = c == n ? outer.m[r][n] : 0.0;
       for (int32_t k = 0; k < n; ++k) sum += outer.m[r][k] * inner.m[k][c];
       result.m[r][c] = sum;
@@ -63,6 +65,7 @@ struct AffineChain {
 
 NDD_HD void run_chain(const AffineChain& chain) {
   Affine result = chain.own;
+  // From the last part to the first. `result` is all that follows; reversed, `own` comes first and what is composed before it is the outer map.
   for (int64_t k = chain.count; k-- > 0;) {
     const Affine part = load_affine(chain.parts[k], chain.dtype, chain.own.dims);
     result = chain.reversed ? compose(part, result) : compose(result, part);
@@ -86,6 +89,7 @@ void compose_affine(const char* op, const std::vector<Samples>& inputs, const Sa
     for (int64_t f = 0; f < frames; ++f) {
       for (const Samples& in : inputs) {
         const int64_t input_frames = in.ndim() == 3 ? in.shape(i)[0] : 1;
+        // One matrix may stand for all frames.
         if (input_frames != 1 && input_frames < frames) fail(op, ": sample ", i, ": the inputs have ", input_frames, " and ", frames, " frames");
         parts.push_back(static_cast<const char*>(in.data(i)) + (input_frames > 1 ? f : 0) * volume * in.item_bytes());
       }
@@ -100,8 +104,10 @@ void compose_affine(const char* op, const std::vector<Samples>& inputs, const Sa
     std::vector<const void*> parts;
     for (int64_t i = 0; i < out.size(); ++i) chains(i, batch, parts);
     if (batch.empty()) return;
+    // A table must not be empty.
     parts.push_back(nullptr);
     const CudaTable<const void*> part_table(parts);
+    // The parts are addressed once their array no longer moves.
     for (size_t n = 0; n < batch.size(); ++n) batch[n].parts = part_table.data() + n * inputs.size();
     const CudaTable<AffineChain> table(batch);
     const int64_t count = static_cast<int64_t>(batch.size());
@@ -133,6 +139,7 @@ class Numbers {
   double operator()(int k, int64_t i, int64_t f, int64_t d, int64_t elements) const {
     if (!has(k)) return 0.0;
     const Args<float>& argument = *arguments_[k];
+    // A number for each element, or one for all; then the last frame's values stand for all frames after it.
     const int64_t count = single_ >> k & 1 ? 1 : elements, last = argument.cols() / count - 1;
     return argument(i, (frames_ >> k & 1 ? std::min(f, last) * count : 0) + (count == 1 ? 0 : d));
   }
@@ -201,8 +208,10 @@ void rotation(const MaybeTensor& input, const MaybeTensor& input_shapes, const T
       const double length = std::sqrt(a[0] * a[0] + a[1] * a[1] + a[2] * a[2]);
       if (!(length > 0.0) || !std::isfinite(length)) fail("transforms.rotation: axis must be finite and not zero, sample ", i);
       for (double& component : a) component /= length;
+      // Rodrigues' formula: cos * I + (1 - cos) * a a^T + sin * [a]x
       for (int r = 0; r < 3; ++r) {
         for (int k = 0; k < 3; ++k) map.m[r][k] = (1.0 - c) * a[r] * a[k] + (r == k ? c : 0.0);
+        // The matrix of the cross product with a.
         map.m[r][(r + 1) % 3] -= s * a[(r + 2) % 3];
         map.m[r][(r + 2) % 3] += s * a[(r + 1) % 3];
       }
@@ -222,6 +231,7 @@ void shear(const MaybeTensor& input, const MaybeTensor& input_shapes, const Mayb
     for (int32_t r = 0; r < n; ++r) {
       for (int32_t c = 0; c < n; ++c) {
         if (r == c) continue;
+        // The numbers are those off the diagonal, row by row.
         const int64_t k = r * (n - 1) + c - (c > r), count = n * (n - 1);
         map.m[r][c] = numbers.has(0) ? numbers(0, i, f, k, count) : std::tan(numbers(1, i, f, k, count) * (M_PI / 180.0));
       }
@@ -242,7 +252,9 @@ void crop(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tenso
       double v[4];
       for (int k = 0; k < 4; ++k) v[k] = numbers(k, i, f, d, map.dims);
       for (int k = 0; k < 4 && absolute; k += 2)
+        // `absolute`: the start is the smaller number.
         if (v[k] > v[k + 1]) std::swap(v[k], v[k + 1]);
+      // Maps the interval from v[0] to v[1] onto that from v[2] to v[3].
       map.m[d][d] = (v[3] - v[2]) / (v[1] - v[0]);
       map.m[d][map.dims] = v[2] - map.m[d][d] * v[0];
     }

@@ -14,6 +14,7 @@ void pack(const std::vector<Tensor>& samples, const Tensor& output, const MaybeT
   const Samples out(output, output_shapes);
   const double cost = kNanosecondsPerByte * out.mean_volume() * static_cast<double>(out.item_bytes());
   launch_cpu("pack", out.size(), cost, {}, [=](int64_t i) {
+    // memcpy may not be given null pointers, which empty tensors have.
     if (const int64_t bytes = out.volume(i) * out.item_bytes()) std::memcpy(out.data(i), samples[i].data_ptr(), bytes);
   });
 }

@@ -46,6 +46,7 @@ void take(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTenso
   const Args<int64_t> first(starts), step(steps);
   run_slices("take", out.size(), in, out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.resize(1);
+    // From here on no extent is 0, which is divided by below.
     if (out.volume(i) == 0) return;
     const int64_t source = chosen ? (*chosen)(i) : i, *shape = in.shape(source), *extents = out.shape(i);
     const auto* from = static_cast<const char*>(in.data(source));
@@ -53,6 +54,7 @@ void take(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTenso
     int64_t stride = in.volume(source);
     for (int64_t d = 0; d < in.ndim(); ++d) {
       stride /= shape[d];
+      // The first element; Python has checked that all positions lie within the sample.
       from += first(i, d) * stride * in.item_bytes();
       if (step(i, d) != 0) add_axis(axes, {*extents++, step(i, d) * stride});
     }

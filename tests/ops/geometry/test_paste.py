@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import numpy as np
 import pytest
+import torch
 from _cases import Case, Each, Samples, arrays, images
 
 import torch_ndd as ndd
@@ -250,6 +251,12 @@ def test_errors_of_regions(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(RuntimeError) as error:
         ndd.multi_paste(ndd.batch(IMAGES, layout="HWC"), **arguments).evaluate()
     assert message in str(error.value)
+
+
+def test_a_region_far_outside_does_not_wrap_around() -> None:
+    far = torch.tensor([[[5 * 10**18, 0]]])
+    with pytest.raises(RuntimeError, match="'in_anchors' must be a number of pixels, got 5000000000000000000"):
+        ndd.multi_paste(ndd.batch(IMAGES[:1], layout="HWC"), in_anchors=far, shapes=far).evaluate()
 
 
 def test_errors_at_the_call() -> None:

@@ -11,6 +11,7 @@
 namespace ndd::flac {
 namespace {
 
+// Samples of `bits` bits as libsndfile returns them: floats in [-1, 1), integers aligned to the top of their type.
 template <class T>
 NDD_ALWAYS_INLINE inline T scaled(int32_t value, int bits) {
   if constexpr (std::is_same_v<T, float>) return static_cast<float>(value) * (bits == 8 ? 0x1p-7f : bits == 16 ? 0x1p-15f : 0x1p-23f);
@@ -22,6 +23,7 @@ NDD_ALWAYS_INLINE inline T scaled(int32_t value, int bits) {
 template <class T>
 void store(const Stream& stream, const Frame& frame, int64_t first, int64_t count, T* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
+    // Local copies, so that the compiler need not load them again after each store.
     const int bits = stream.bits, channels = stream.channels;
     const int64_t n = count;
     T* __restrict to = out;
@@ -69,9 +71,11 @@ size_t FlacFile::find_frame(int64_t sample, int64_t& first) const {
       if (!next) break;
       at = static_cast<size_t>(next - data_);
       found = read_frame_header(stream_, next, size_ - at);
+      // Bytes that look like a header but cannot be the next frames: sample numbers ascend.
       if (found && (found->sample <= low_sample || found->sample >= high_sample)) found.reset();
       if (found) break;
     }
+    // Nothing begins from `middle` to `high` that helps.
     if (!found || found->sample > sample) {
       high = middle;
       if (found) high_sample = found->sample;
@@ -89,11 +93,13 @@ bool FlacFile::read(int64_t begin, int64_t count, T* out) const {
   static thread_local Frame frame;
   if (count == 0) return true;
   int64_t sample = 0;
+  // The first frame needs no search.
   size_t at = begin < stream_.max_block ? stream_.begin : find_frame(begin, sample);
   while (count > 0) {
     if (!decode_frame(stream_, data_ + at, size_ - at, frame) || frame.header.sample != sample) return false;
     at += frame.bytes;
     sample += frame.header.block;
+    // find_frame() may return an earlier frame than the one with the sample.
     if (sample <= begin) continue;
     const int64_t first = begin - frame.header.sample, n = std::min(sample - begin, count);
     store(stream_, frame, first, n, out);

@@ -12,6 +12,7 @@
 namespace ndd::flac {
 namespace {
 
+// The format allows orders up to 32; encoders use up to 12 for common settings (RFC 9639, 7: the "streamable subset" at up to 48 kHz).
 constexpr int kMaxOrder = 32, kMaxUnrolledOrder = 12;
 
 // Reads the residuals of samples `order` to `block`, in partitions with a Rice parameter each, and calls use(sample, residual) for each in order.
@@ -19,9 +20,11 @@ template <class F>
 NDD_ALWAYS_INLINE inline bool read_residuals(BitReader& bits, int order, int block, int32_t* out, F use) {
   const auto method = bits.read(2);
   if (method > 1) return false;
+  // Two methods, with parameters of 4 or 5 bits; all ones is an escape to numbers of a fixed width (RFC 9639, 9.2.7).
   const int parameter_bits = method == 0 ? 4 : 5, escape = (1 << parameter_bits) - 1, partition_order = static_cast<int>(bits.read(4));
   const int partition = block >> partition_order;
   if (partition << partition_order != block || partition < order) return false;
+  // The first partition is shorter by the samples that the subframe stores without prediction.
   for (int at = order; at < block;) {
     const int count = partition - at % partition;
     const auto parameter = static_cast<int>(bits.read(parameter_bits));
@@ -74,6 +77,7 @@ bool read_order(BitReader& bits_to_read, const Prediction& prediction, int block
   return is_whole;
 }
 
+// Finds the order at run time and calls the loop unrolled for it.
 template <int Order = 0>
 bool read_predicted(BitReader& bits, const Prediction& prediction, int block, int32_t* out) {
   if constexpr (Order > kMaxUnrolledOrder) {
@@ -85,6 +89,7 @@ bool read_predicted(BitReader& bits, const Prediction& prediction, int block, in
 }
 
 bool read_prediction(BitReader& bits, int width, int order, bool is_fixed, int block, int32_t* out) {
+  // The fixed predictors extrapolate a polynomial of degree order - 1 (RFC 9639, 9.2.5).
   constexpr int32_t kFixed[5][4] = {{}, {1}, {2, -1}, {3, -3, 1}, {4, -6, 4, -1}};
   if (order > block) return false;
   for (int i = 0; i < order; ++i) out[i] = bits.read_signed(width);
@@ -93,6 +98,7 @@ bool read_prediction(BitReader& bits, int width, int order, bool is_fixed, int b
     std::copy_n(kFixed[order], 4, prediction.coefficients);
     return read_predicted(bits, prediction, block, out);
   }
+  // Coefficients and their right shift (9.2.6); a precision code of 15 and negative shifts are not allowed.
   const int precision = static_cast<int>(bits.read(4)) + 1;
   prediction.shift = bits.read_signed(5);
   if (precision == 16 || prediction.shift < 0) return false;
@@ -104,6 +110,7 @@ bool read_prediction(BitReader& bits, int width, int order, bool is_fixed, int b
 
 bool read_subframe(BitReader& bits, int width, int block, int32_t* out) {
   const uint32_t header = bits.read(8);
+  // 0: one constant; 1: stored samples; 8 to 12: a fixed predictor of order 0 to 4; 32 to 63: a linear one of order 1 to 32 (9.2.1).
   const auto kind = static_cast<int>(header >> 1 & 63);
   if ((header & 0x80) != 0) return false;
   int unused = 0;  // low bits of all samples that are zero
@@ -129,6 +136,7 @@ bool read_subframe(BitReader& bits, int width, int block, int32_t* out) {
   return !bits.is_beyond();
 }
 
+// Restores left and right from one of them and their difference, or from their mean and difference (RFC 9639, 4.2).
 void separate(int code, int block, int32_t* first, int32_t* second) {
   for (int i = 0; i < block; ++i) {
     const auto a = static_cast<uint32_t>(first[i]), b = static_cast<uint32_t>(second[i]);
@@ -137,6 +145,7 @@ void separate(int code, int block, int32_t* first, int32_t* second) {
     } else if (code == kSideRight) {
       first[i] = static_cast<int32_t>(a + b);
     } else {
+      // The mean lost its lowest bit; it is that of the difference.
       const uint32_t sum = a << 1 | (b & 1);
       first[i] = static_cast<int32_t>(sum + b) >> 1;
       second[i] = static_cast<int32_t>(sum - b) >> 1;
@@ -153,9 +162,11 @@ bool decode_frame(const Stream& stream, const uint8_t* data, size_t size, Frame&
   const auto step = static_cast<size_t>(stream.max_block);
   frame.samples.resize(step * stream.channels);
   BitReader bits(data + header->bytes, size - header->bytes);
+  // A difference of channels needs one bit more than they do.
   const int side = header->channel_code == kSideRight ? 0 : header->channel_code >= kLeftSide ? 1 : -1;
   for (int c = 0; c < stream.channels; ++c)
     if (!read_subframe(bits, stream.bits + (c == side ? 1 : 0), header->block, frame.samples.data() + c * step)) return false;
+  // Padded to a byte, and followed by a checksum of 16 bits over the whole frame.
   frame.bytes = header->bytes + (bits.position() + 7) / 8 + 2;
   if (frame.bytes > size || checksum(data, frame.bytes) != 0) return false;
   if (header->channel_code >= kLeftSide) {

@@ -7,6 +7,7 @@
 
 namespace ndd::flac {
 
+// A decoded frame, whose buffer is reused for the next one.
 struct Frame {
   FrameHeader header{};
   size_t bytes = 0;

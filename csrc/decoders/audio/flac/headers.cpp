@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kStreamInfo = 34;  // bytes
 constexpr int kMinBlock = 16, kMaxChannels = 8;
 
+// The table for a CRC that begins with the highest bit and starts from zero.
 template <class T>
 constexpr std::array<T, 256> crc_table(T polynomial) {
   std::array<T, 256> table{};
@@ -56,6 +57,8 @@ size_t read_number(const uint8_t* data, size_t size, int64_t& number) {
 
 std::optional<Stream> read_stream(const uint8_t* data, size_t size) {
   if (size < 8 + kStreamInfo || std::memcmp(data, "fLaC", 4) != 0 || (data[4] & 0x7f) != 0 || (big32(data + 4) & 0xffffff) != kStreamInfo) return {};
+  // STREAMINFO (RFC 9639, 8.2): smallest and largest block (2 bytes each), smallest and largest frame (3 each), then rate (20 bits),
+  // channels - 1 (3), bits - 1 (5), samples (36), and an MD5 sum, which is not checked.
   const uint8_t* info = data + 8;
   Stream stream{};
   const auto min_block = static_cast<int>(big16(info));
@@ -67,6 +70,7 @@ std::optional<Stream> read_stream(const uint8_t* data, size_t size) {
   const bool is_known = stream.bits == 8 || stream.bits == 16 || stream.bits == 24;
   if (!is_known || min_block < kMinBlock || stream.max_block < min_block || stream.rate == 0 || stream.samples == 0) return {};
   size_t at = 4;
+  // Metadata blocks: a flag for the last one and a type in one byte, a length in three.
   for (bool is_last = false; !is_last;) {
     if (size - at < 4) return {};
     is_last = (data[at] & 0x80) != 0;
@@ -81,15 +85,18 @@ std::optional<Stream> read_stream(const uint8_t* data, size_t size) {
 std::optional<FrameHeader> read_frame_header(const Stream& stream, const uint8_t* data, size_t size) {
   // 14 bits of synchronization, a zero, and whether blocks have various sizes.
   if (size < 6 || data[0] != 0xff || (data[1] & 0xfe) != 0xf8) return {};
+  // Codes for size, rate, channels and bits; some stand for numbers that follow (RFC 9639, 9.1).
   const int block_code = data[2] >> 4, rate_code = data[2] & 15, size_code = data[3] >> 1 & 7;
   FrameHeader header{};
   header.channel_code = data[3] >> 4;
   if (block_code == 0 || rate_code == 15 || (data[3] & 1) != 0 || header.channel_code > kMidSide) return {};
+  // The header must repeat the stream's properties: a match of two sync bytes alone is likely within sound.
   if ((header.channel_code < kMaxChannels ? header.channel_code + 1 : 2) != stream.channels) return {};
   constexpr int kBits[8] = {0, 8, 12, -1, 16, 20, 24, 32};
   if (size_code != 0 && kBits[size_code] != stream.bits) return {};
   int64_t number = 0;
   size_t at = 4 + read_number(data + 4, size - 4, number);
+  // Room for the longest rest: 2 bytes of block size, 2 of rate, and the checksum.
   if (at == 4 || size - at < 5) return {};
   if (block_code == 1) header.block = 192;
   else if (block_code <= 5) header.block = 144 << block_code;
@@ -108,6 +115,7 @@ std::optional<FrameHeader> read_frame_header(const Stream& stream, const uint8_t
   uint8_t sum = 0;
   for (size_t k = 0; k < at; ++k) sum = kHeaderTable[sum ^ data[k]];
   if (sum != data[at]) return {};
+  // Blocks of various sizes number their first sample; blocks of one size number themselves.
   header.sample = (data[1] & 1) != 0 ? number : number * stream.max_block;
   header.bytes = at + 1;
   return header;
