@@ -52,7 +52,7 @@ types: $(VENV)/test.stamp
 	$(PYRIGHT)
 
 # The site, in build/docs/index.html. Nothing is downloaded; warnings are errors.
-docs: $(VENV)/test.stamp build
+docs: $(VENV)/docs.stamp build
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/doctrees docs build/docs
 
 # One wheel for every Python and every torch from 2.11 on, in dist/, tagged for the oldest glibc that it runs on, and tried in fresh environments.
@@ -122,9 +122,17 @@ define INSTALLED_WITH
 	touch $@
 endef
 
-# Where there is no GPU, the demo does without CUDA kernels, which take most of the time to compile.
+# Where there is no GPU, the demo does without CUDA kernels, which take most of the time to compile (csrc/cuda/wanted.cmake).
 $(VENV)/demo.stamp: $(VENV)/build.stamp
-	$(call INSTALLED_WITH,demo,$(shell nvidia-smi -L >/dev/null 2>&1 || echo -Ccmake.define.TORCH_NDD_CUDA=OFF))
+	$(call INSTALLED_WITH,demo)
+
+# The library that the demo or the tests have built is not built again, with or without CUDA kernels.
+define PACKAGES_FOR
+	$(BIN)/python -m pip install --no-build-isolation --only-deps ".[$(1)]"
+	touch $@
+endef
+$(VENV)/docs.stamp: $(VENV)/build.stamp
+	$(if $(wildcard torch_ndd/_C.so),$(call PACKAGES_FOR,docs),$(call INSTALLED_WITH,docs))
 
 $(VENV)/test.stamp: $(VENV)/build.stamp
 	$(call INSTALLED_WITH,$(EXTRAS),$(shell command -v nvcc >/dev/null || test -x /usr/local/cuda/bin/nvcc && echo -Ccmake.define.TORCH_NDD_CUDA=ON))

@@ -46,6 +46,8 @@ def build() -> Path:
     raw = ROOT / "build" / "wheel_raw"
     shutil.rmtree(raw, ignore_errors=True)
     options = ["--no-build-isolation", "--no-deps", "-Cbuild-dir=build/wheel", "-w", str(raw)]
+    if shutil.which("nvcc", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin"):
+        options.append("-Ccmake.define.TORCH_NDD_CUDA=ON")  # one wheel serves machines with and without a GPU
     run([sys.executable, "-m", "pip", "wheel", *options, str(ROOT)])
     wheel = next(raw.glob("*.whl"))
     DIST.mkdir(exist_ok=True)

@@ -11,7 +11,6 @@ from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "cpu.md"
-_BAR, _GAP, _LABEL, _WIDTH = 22, 8, 300, 860
 
 
 def rows(section: str, column: str, page: Path = RESULTS) -> list[tuple[str, float]]:
@@ -24,14 +23,14 @@ def rows(section: str, column: str, page: Path = RESULTS) -> list[tuple[str, flo
     head = [cell.strip() for cell in lines[0].strip("|").split("|")]
     if column not in head:
         raise ValueError(f"the table of {section!r} has no column {column!r}, but {', '.join(filter(None, head))}")
-    at, bars = head.index(column), []
+    at, numbers = head.index(column), []
     for line in lines[2:]:
         cells = [cell.strip(" *") for cell in line.strip("|").split("|")]
         try:
-            bars.append((cells[0], float(cells[at])))
+            numbers.append((cells[0], float(cells[at])))
         except ValueError:
             continue
-    return bars
+    return numbers
 
 
 def choose_rows(values: list[tuple[str, float]], names: list[str]) -> list[tuple[str, float]]:
@@ -42,19 +41,15 @@ def choose_rows(values: list[tuple[str, float]], names: list[str]) -> list[tuple
     return [(name, numbers[name]) for name in names]
 
 
-def svg(title: str, values: list[tuple[str, float]]) -> str:
-    """Return a chart; those rows whose name begins with torch_ndd stand out."""
+def bars(title: str, values: list[tuple[str, float]]) -> str:
+    """Return a chart as HTML; those rows whose name begins with torch_ndd stand out."""
     largest = max(number for _, number in values)
-    height = len(values) * (_BAR + _GAP) + 40
-    parts = [f'<svg class="chart" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{html.escape(title)}" xmlns="http://www.w3.org/2000/svg">']
-    parts.append(f'<text x="0" y="18" class="title">{html.escape(title)}</text>')
-    for k, (name, number) in enumerate(values):
-        y, width = 34 + k * (_BAR + _GAP), (_WIDTH - _LABEL - 80) * number / largest
+    rows = []
+    for name, number in values:
         kind = "own" if name.startswith(("torch_ndd", "ndd")) else "other"
-        parts.append(f'<text x="{_LABEL - 10}" y="{y + 16}" text-anchor="end">{html.escape(name)}</text>')
-        parts.append(f'<rect x="{_LABEL}" y="{y}" width="{width:.1f}" height="{_BAR}" class="{kind}"/>')
-        parts.append(f'<text x="{_LABEL + width + 8:.1f}" y="{y + 16}">{number:g}</text>')
-    return "".join([*parts, "</svg>"])
+        bar = f'<span class="bar {kind}" style="--part: {number / largest:.3f}"></span>'
+        rows.append(f'<div class="row"><span class="name">{html.escape(name)}</span><span class="track">{bar}<span>{number:g}</span></span></div>')
+    return f'<div class="chart" role="figure" aria-label="{html.escape(title)}"><p class="title">{html.escape(title)}</p>{"".join(rows)}</div>'
 
 
 class Chart(SphinxDirective):
@@ -72,7 +67,7 @@ class Chart(SphinxDirective):
                 values = choose_rows(values, [name.strip() for name in self.options["rows"].split("|")])
         except ValueError as error:
             raise self.error(str(error)) from None
-        return [nodes.raw("", f'<div class="chart-box">{svg(self.options["title"], values)}</div>', format="html")]
+        return [nodes.raw("", bars(self.options["title"], values), format="html")]
 
 
 def setup(app: Any) -> dict[str, bool]:

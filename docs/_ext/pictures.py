@@ -2,9 +2,10 @@
 """The examples of the documentation: fenced blocks of Markdown whose code makes the picture or the text beside it."""
 
 import io
+import os
 import re
 from collections.abc import Iterator
-from contextlib import redirect_stdout
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,17 +41,34 @@ def examples(folder: Path = DOCS) -> Iterator[tuple[Path, Example]]:
             yield path, Example(found["name"], found["code"], dict(_OPTION.findall(found["options"])))
 
 
-def run(example: Example) -> tuple[dict[str, Any], str]:
-    """Run the code, and return its names and what it prints."""
-    space, printed = names(), io.StringIO()
+@contextmanager
+def _in_folder(folder: str) -> Iterator[None]:
+    """Work in the folder of the example data, whose files the code names as users name theirs."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def run(space: dict[str, Any], example: Example) -> str:
+    """Run the code, which adds its names to ``space``, and return what it prints."""
+    printed = io.StringIO()
     with redirect_stdout(printed):
         exec(compile(example.code, f"<picture {example.name}>", "exec"), space)
-    return space, printed.getvalue()
+    return printed.getvalue()
 
 
 def draw(example: Example) -> tuple[Image.Image | None, str]:
     """Return the picture and the printed text of an example."""
-    space, printed = run(example)
+    space = names()
+    with _in_folder(space["data"].place):
+        return _draw(space, example)
+
+
+def _draw(space: dict[str, Any], example: Example) -> tuple[Image.Image | None, str]:
+    printed = run(space, example)
     options = example.options
     if options.get("show") == "nothing":
         return None, printed

@@ -2,12 +2,13 @@
 """The reference: operators by the file that defines them, with signatures that people can read."""
 
 import inspect
+from importlib import import_module
 from typing import Any
 
 from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
+import torch_ndd
 from torch_ndd._core.operators.arguments import Role
 from torch_ndd._core.operators.definition import OPERATORS
 
@@ -65,16 +66,38 @@ class Operators(SphinxDirective):
         names = sorted(name for name, op in OPERATORS.items() if op.body.__module__ in modules and not name.startswith("arithmetic"))
         if not names:
             raise self.error(f"no operator is defined in {', '.join(modules)}")
-        lines = [line for name in names for line in (f".. autofunction:: torch_ndd.{name}", "")]
-        parent = nodes.section()
-        parent.document = self.state.document
-        self.state.nested_parse(StringList(lines, source="operators"), 0, parent)
-        return parent.children
+        return parse_entries(self, [f".. autofunction:: torch_ndd.{name}" for name in names])
+
+
+class Public(SphinxDirective):
+    """Document the functions and classes in ``__all__`` of a module, without the methods of the classes."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the nodes."""
+        module = import_module(self.arguments[0])
+        entries = []
+        for name in sorted(module.__all__):
+            value = getattr(module, name)
+            if not (isinstance(value, type) or inspect.isfunction(value)) or value is getattr(torch_ndd, name, None):
+                continue  # constants and modules; names of the package itself, which other pages describe
+            if value.__module__.startswith("torch_ndd"):  # the texts of other packages are theirs
+                entries.append(f".. auto{'class' if isinstance(value, type) else 'function'}:: {module.__name__}.{name}")
+        return parse_entries(self, entries)
+
+
+def parse_entries(directive: SphinxDirective, entries: list[str]) -> list[nodes.Node]:
+    """Return the nodes of autodoc's directives on a Markdown page, where they would be text outside this fence."""
+    directive.env.note_dependency(__file__)
+    blank = "\n\n"
+    return directive.parse_text_to_nodes(f"```{{eval-rst}}\n{blank.join(entries)}\n```\n")
 
 
 def setup(app: Any) -> dict[str, bool]:
     """Register the directive and the handlers."""
     app.add_directive("operators", Operators)
+    app.add_directive("public", Public)
     app.connect("autodoc-process-signature", _signature)
     app.connect("autodoc-process-docstring", _docstring)
     return {"parallel_read_safe": False}

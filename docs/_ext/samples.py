@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image, ImageDraw, ImageFont
 from sample_files import write_datasets
 
 import torch_ndd as ndd
@@ -37,6 +38,7 @@ def names() -> dict[str, Any]:
     """Return the names that every example may use, with fresh random generators."""
     ndd.random.set_seed(7)
     torch.manual_seed(7)
+    objects = {name: torch.tensor(boxes, dtype=torch.float32) for name, boxes in _OBJECTS.items()}
     found = {name: ndd.tensor(pixels, layout="HWC") for name, pixels in _photos().items()}  # copies: an example may write to its own
     photos = ndd.as_batch([found[name] for name in ("cat", "coffee", "china", "flower")])
     return {
@@ -50,8 +52,53 @@ def names() -> dict[str, Any]:
         "data": _data(),
         "volume": _volume(),
         "sound": _sound(),
-        "boxes": [torch.tensor([[60.0, 60.0, 140.0, 110.0], [150.0, 70.0, 230.0, 120.0]])],
+        "boxes": [objects["cat"]],
+        "objects": [objects[name] for name in ("cat", "coffee", "china", "flower")],
+        "draw_flow": _draw_flow,
+        "draw_histogram": _draw_histogram,
     }
+
+
+# Left, top, right, bottom of what is seen: the cat's eyes, a cup and a spoon, a building, a flower.
+_OBJECTS = {
+    "cat": [[86, 54, 134, 96], [188, 69, 221, 106]],
+    "coffee": [[83, 8, 197, 146], [155, 117, 195, 157]],
+    "china": [[28, 13, 166, 191]],
+    "flower": [[76, 38, 200, 162]],
+}
+
+
+def _draw_flow(frames: Any, flow: Any) -> Image.Image:
+    """Return frames side by side with arrows of the motion to the next one, FHWC and (frames - 1, H / n, W / n, 2)."""
+    pixels, motion = np.asarray(frames), np.asarray(flow)
+    scale, step = 3, 16
+    cell = pixels.shape[2] // motion.shape[2]
+    canvas = Image.new("RGB", (len(motion) * (pixels.shape[2] * scale + 8) - 8, pixels.shape[1] * scale), "white")
+    for k, moves in enumerate(motion):
+        frame = Image.fromarray(pixels[k]).resize((pixels.shape[2] * scale, pixels.shape[1] * scale))
+        pen = ImageDraw.Draw(frame)
+        for y in range(step // 2, pixels.shape[1], step):
+            for x in range(step // 2, pixels.shape[2], step):
+                right, down = moves[y // cell, x // cell]
+                end = scale * (x + right), scale * (y + down)
+                pen.line((scale * x, scale * y, *end), fill="#d62728", width=2)
+                pen.ellipse((end[0] - 3, end[1] - 3, end[0] + 3, end[1] + 3), fill="#d62728")
+        canvas.paste(frame, (k * (frame.width + 8), 0))
+    return canvas
+
+
+def _draw_histogram(values: Any) -> Image.Image:
+    """Return a histogram of all values."""
+    numbers = np.asarray(values).astype(np.float64).ravel()
+    counts, edges = np.histogram(numbers, bins=50)
+    canvas = Image.new("RGB", (560, 190), "white")
+    pen = ImageDraw.Draw(canvas)
+    pen.font = ImageFont.load_default(14)
+    for k, count in enumerate(counts):
+        pen.rectangle((30 + 10 * k, 160 - 150 * count / counts.max(), 38 + 10 * k, 160), fill="#0072b2")
+    for x, value in ((30, edges[0]), (280, (edges[0] + edges[-1]) / 2), (530, edges[-1])):
+        pen.text((x, 165), f"{value:.3g}", fill="black", anchor="ma")
+    return canvas
 
 
 @cache

@@ -59,6 +59,47 @@ def test_coco_task_runs(data: Any, run: Run) -> None:
     assert all(line.startswith("(4, 96, 96, 3) [(") for line in printed)
 
 
+def test_csv_manifest_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
+    rows = [f"{path.relative_to(data.folder)},{path.parent.name}" for path in sorted(Path(data.folder).rglob("*.jpg"))]
+    manifest = Path(data.folder) / "manifest.csv"
+    manifest.write_text("\n".join(["path,label", *rows]))
+    printed = run("csv_manifest", str(manifest))
+    manifest.unlink()
+    assert [line.split(")")[0] + ")" for line in printed] == ["(4, 64, 64, 3)"] * 2
+    assert sorted(ast.literal_eval(printed[0].split(") ")[1]) + ast.literal_eval(printed[1].split(") ")[1])) == ["indoors"] * 4 + ["outdoors"] * 4
+
+
+def test_strength_task_runs(data: Any, run: Run) -> None:
+    assert run("strength", data.folder) == [f"{epoch} {[[4 * epoch] * 4] * 2}" for epoch in range(3)]
+
+
+def test_gpu_task_runs(data: Any, run: Run) -> None:
+    assert run("gpu", data.folder) == ["(4, 3, 64, 64) True"] * 2 + ["0 copies for which the host waited"]
+
+
+def test_segmentation_task_runs(tmp_path: Path, run: Run) -> None:
+    for folder, mode, suffix in (("images", "RGB", "jpg"), ("masks", "L", "png")):
+        (tmp_path / folder / "all").mkdir(parents=True)
+        for k in range(8):
+            picture = Image.new(mode, (100 + k, 80))
+            picture.paste(k + 1 if mode == "L" else (30 * k, 0, 0), (0, 0, 50, 80))
+            picture.save(tmp_path / folder / "all" / f"{k}.{suffix}")
+    printed = run("segmentation", str(tmp_path / "images"), str(tmp_path / "masks"))
+    assert [line.split(" [")[0] for line in printed] == ["(4, 3, 64, 64) (4, 64, 64, 1)"] * 2
+    assert sorted({label for line in printed for label in ast.literal_eval(line.split(") ")[2])}) == list(range(9))
+
+
+def test_split_task_runs(data: Any, run: Run) -> None:
+    assert run("split", data.folder) == [
+        "training 6 <readers.File files=<list of 6 items>, 6 samples>",
+        "validation 2 <readers.File files=<list of 2 items>, 2 samples>",
+    ]
+
+
+def test_preset_task_runs(data: Any, run: Run) -> None:
+    assert run("preset", data.folder) == ["(3, 224, 224)"] + ["(4, 3, 224, 224) (4, 1000)"] * 2
+
+
 def test_custom_dataset(data: Any, run: Run) -> None:
     assert run("custom_dataset", data.folder) == [f"({n}, 64, 64, 3) torch.int64" for n in (3, 3, 2)]
 

@@ -458,7 +458,7 @@ def test_timeline_has_every_batch(tmp_path: Path) -> None:
     assert all(event["ts"] + event["dur"] >= first for event in events if event["name"] == "gaussian_blur")
     loader.diagnose(tmp_path / "timeline.png")
     with Image.open(tmp_path / "timeline.png") as picture:
-        assert picture.width == 1200
+        assert picture.width == 800
 
 
 def test_notebooks_show_loaders_readers_and_values() -> None:

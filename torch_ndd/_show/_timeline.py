@@ -15,7 +15,9 @@ from ._saving import save_picture
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_WIDTH, _LEFT, _ROW, _GAP = 1200, 90, 18, 4
+# As wide as a page of documentation or half a notebook, so that the text stays readable where the picture is scaled.
+_WIDTH, _LEFT, _ROW, _GAP, _LINE, _TEXT = 800, 84, 22, 5, 20, 14
+_COLUMNS = 3  # of the legend
 _SECONDS = 2.0  # the picture shows the end of a longer run
 _OPERATORS = ((0, 114, 178), (204, 121, 167), (240, 228, 66), (117, 112, 179), (140, 86, 75), (23, 190, 207), (127, 127, 127))
 _STAGES = {"model": (0, 158, 115), "wait": (213, 94, 0), "read": (86, 180, 233), "fn": (230, 159, 0)}
@@ -43,7 +45,7 @@ def trace(spans: Sequence[Span]) -> dict[str, object]:
 def picture(spans: Sequence[Span], title: str) -> Image:
     """Return the last seconds as a picture: one row per thread, one color per stage or operator. Needs Pillow."""
     try:
-        from PIL import Image, ImageDraw
+        from PIL import Image, ImageDraw, ImageFont
     except ImportError as error:
         raise ImportError("a timeline as a picture needs Pillow: pip install torch_ndd[demo]; a path that ends in .json needs nothing") from error
     end = max((span.end for span in spans), default=0)
@@ -51,12 +53,13 @@ def picture(spans: Sequence[Span], title: str) -> Image:
     shown = [span for span in spans if span.end > begin]
     rows, colors = _rows(shown), _colors(shown)
     lines = _wrap(title)
-    top = 14 * len(lines) + 10
+    top = _LINE * len(lines) + 10
     legend = list(colors)
-    canvas = Image.new("RGB", (_WIDTH, top + len(rows) * (_ROW + _GAP) + 24 + 16 * -(-len(legend) // 6)), "white")
+    canvas = Image.new("RGB", (_WIDTH, top + len(rows) * (_ROW + _GAP) + 28 + _LINE * -(-len(legend) // _COLUMNS)), "white")
     draw = ImageDraw.Draw(canvas)
+    draw.font = ImageFont.load_default(_TEXT)
     for k, line in enumerate(lines):
-        draw.text((6, 4 + 14 * k), line, fill="black")
+        draw.text((6, 4 + _LINE * k), line, fill="black")
     scale = (_WIDTH - _LEFT - 6) / max(1, end - begin)
     for k, row in enumerate(rows):
         y = top + k * (_ROW + _GAP)
@@ -69,9 +72,9 @@ def picture(spans: Sequence[Span], title: str) -> Image:
     y = top + len(rows) * (_ROW + _GAP)
     draw.text((_LEFT, y), f"the last {(end - begin) * 1e-6:.0f} ms", fill="black")
     for k, name in enumerate(legend):
-        x, line = 6 + k % 6 * 198, y + 18 + 16 * (k // 6)
-        draw.rectangle((x, line, x + 10, line + 10), fill=colors[name])
-        draw.text((x + 14, line - 1), name, fill="black")
+        x, line = 6 + k % _COLUMNS * (_WIDTH // _COLUMNS), y + 24 + _LINE * (k // _COLUMNS)
+        draw.rectangle((x, line + 2, x + 12, line + 14), fill=colors[name])
+        draw.text((x + 18, line), name, fill="black")
     return canvas
 
 
@@ -95,7 +98,7 @@ def _colors(spans: Sequence[Span]) -> dict[str, tuple[int, int, int]]:
     return colors
 
 
-def _wrap(text: str, width: int = 190) -> list[str]:
+def _wrap(text: str, width: int = 105) -> list[str]:
     lines = [""]
     for word in text.split():
         if len(lines[-1]) + len(word) > width:

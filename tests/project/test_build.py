@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a build compiles."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+
+def make(folder: Path, target: str) -> str:
+    """Return the commands that make would run in a copy of the Makefile, where no virtual environment exists yet."""
+    for name in ("Makefile", "pyproject.toml"):
+        shutil.copy(ROOT / name, folder)
+    command = ["make", "--dry-run", target, f"PYTHON={sys.executable}"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_docs_are_built_with_the_library_that_is_there(tmp_path: Path) -> None:
+    assert "--editable ." in make(tmp_path, "docs")
+    (tmp_path / "torch_ndd").mkdir()
+    (tmp_path / "torch_ndd" / "_C.so").touch()
+    commands = make(tmp_path, "docs")
+    assert "--editable ." not in commands
+    assert '--only-deps ".[docs]"' in commands
+
+
+@pytest.mark.parametrize(
+    ("nvcc", "gpu", "architectures", "wanted"),
+    [("nvcc", False, "", "OFF"), ("nvcc", True, "", "ON"), ("nvcc", False, "75;90", "ON"), ("NVCC-NOTFOUND", True, "75;90", "OFF")],
+)
+def test_cuda_is_compiled_for_a_gpu_or_on_request(tmp_path: Path, nvcc: str, gpu: bool, architectures: str, wanted: str) -> None:
+    cmake = shutil.which("cmake", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    if cmake is None or (not gpu and Path("/dev/nvidia0").exists()):
+        pytest.skip("no cmake" if cmake is None else "this machine has a GPU")
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\nexit {0 if gpu else 9}\n")
+    program.chmod(0o755)
+    script = tmp_path / "ask.cmake"
+    script.write_text(f'include({ROOT}/csrc/cuda/wanted.cmake)\nmessage("${{CUDA_WANTED}}")\n')
+    environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "TORCH_NDD_CUDA_ARCHS": architectures}
+    run = subprocess.run([cmake, f"-DNVCC={nvcc}", "-P", str(script)], env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert run.stderr.strip() == wanted
