@@ -276,19 +276,15 @@ class Launcher {
 
   void run() {
     std::vector<Run> runs;
-    std::vector<WarpItem<2, AffineMap<2>>> warps;
     for (const Turn& turn : turns_) {
       runs.insert(runs.end(), turn.counted.begin(), turn.counted.end());
       runs.insert(runs.end(), turn.others.begin(), turn.others.end());
-      warps.insert(warps.end(), turn.warps.begin(), turn.warps.end());
     }
     const CudaTable<Run> run_table(runs);
-    const CudaTable<WarpItem<2, AffineMap<2>>> warp_table(warps);
     const CudaBuffer counts(histograms_ * kLevels * 4);
     const cudaStream_t stream = current_cuda_stream();
     if (histograms_ > 0) check_cuda(cudaMemsetAsync(counts.data(), 0, histograms_ * kLevels * 4, stream), "byte_steps");
     const Run* next_run = run_table.data();
-    int64_t next_warp = 0;
     for (const Turn& turn : turns_) {
       const auto items = static_cast<int64_t>(turn.warps.size()), counted = static_cast<int64_t>(turn.counted.size()),
                  count = counted + static_cast<int64_t>(turn.others.size());
@@ -296,13 +292,15 @@ class Launcher {
       for (const auto& item : turn.warps) tiles = std::max(tiles, warp::tile_count(item));
       for (const auto* part : {&turn.counted, &turn.others})
         for (const Run& run : *part) most = std::max(most, run.pixels * run.channels);
-      if (items > 0) launch_warp<2, false>(warp_table.data() + next_warp, warps.data() + next_warp, items, tiles, DType::uint8, DType::uint8, stream);
+      if (items > 0) {
+        const KernelTable<WarpItem<2, AffineMap<2>>> table(turn.warps);
+        launch_warp<2, false>(table.rows(), turn.warps.data(), items, tiles, DType::uint8, DType::uint8, stream);
+      }
       if (counted > 0)
         count_gpu<<<batch_grid(most, kThreads * 128, counted), kThreads, 0, stream>>>(next_run, counted, static_cast<uint32_t*>(counts.data()));
       if (count > 0)
         apply_gpu<<<batch_grid(most, kThreads * 64, count), kThreads, 0, stream>>>(next_run, count, static_cast<const uint32_t*>(counts.data()));
       next_run += count;
-      next_warp += items;
     }
     check_launch("byte_steps");
   }

@@ -139,14 +139,14 @@ class QueuedWork(StreamWork):
 
     def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending) -> None:
         super().__init__(stream, tensors, event)
-        self.host = host
+        self._issued, self.host = event, host
 
     def wait(self) -> None:
         """Wait until everything has been issued, which is the CPU's part of it; then like any launch. Raise the errors of the CPU's part."""
         was_issued = self.host.has_ended()
         self.host.wait()
         if not was_issued and torch.cuda.is_current_stream_capturing():
-            _wait_for_event(self._event.cuda_event)  # torch.cuda.graph() could not wait for it when the capture began
+            _wait_for_event(self._issued.cuda_event)  # torch.cuda.graph() could not wait for it when the capture began
         super().wait()
 
     def find_unissued(self) -> "QueuedWork | None":
