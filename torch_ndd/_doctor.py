@@ -282,9 +282,10 @@ class _Extra(NamedTuple):
 
 _EXTRAS = {
     "audio": _Extra({"soundfile": "soundfile"}, "decoders.audio, readers.NemoAsr, readers.Lhotse"),
-    "video": _Extra({"torchcodec": "torchcodec"}, "decoders.video, readers.Video and VideoResize"),
+    "video": _Extra({"torchcodec": "torchcodec"}, "decoders.video, readers.Video and VideoResize, GIF and AVIF images"),
     "remote": _Extra({"fsspec": "fsspec", "aiohttp": "aiohttp"}, "readers and imread of URLs"),
     "parquet": _Extra({"pyarrow": "pyarrow"}, "readers.Parquet"),
+    "huggingface": _Extra({"datasets": "datasets"}, "readers.HuggingFace"),
     "coco": _Extra({"pycocotools": "pycocotools"}, "readers.COCO with pixelwise_masks"),
     "fits": _Extra({"astropy": "astropy"}, "readers.Fits"),
     "lz4": _Extra({"lz4": "lz4"}, "decoders.inflate"),

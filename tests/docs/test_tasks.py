@@ -90,10 +90,10 @@ def test_segmentation_task_runs(tmp_path: Path, run: Run) -> None:
 
 
 def test_split_task_runs(data: Any, run: Run) -> None:
-    assert run("split", data.folder) == [
-        "training 6 <readers.File files=<list of 6 items>, 6 samples>",
-        "validation 2 <readers.File files=<list of 2 items>, 2 samples>",
-    ]
+    training, validation = run("split", data.folder)
+    assert training.startswith("training 6 <readers.File files=")
+    assert validation.startswith("validation 2 <readers.File files=")
+    assert (training[-10:], validation[-10:]) == ("6 samples>", "2 samples>")
 
 
 def test_preset_task_runs(data: Any, run: Run) -> None:

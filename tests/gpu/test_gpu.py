@@ -122,8 +122,8 @@ def test_formulas_take_values_of_the_host(case: Case, monkeypatch: pytest.Monkey
     assert formula is not None
     make = Call.__init__
 
-    def compiling(self: Call, name: str) -> None:
-        make(self, name)
+    def compiling(self: Call, name: str, **options: Any) -> None:
+        make(self, name, **options)
         self.compiling = True
 
     def on_a_gpu(values: Any, *arguments: Any, dtype: torch.dtype) -> torch.Tensor | None:
