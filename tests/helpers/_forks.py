@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 SERVER = """
 import gc, importlib, json, os, sys
 [importlib.import_module(name) for name in sys.argv[1:]]
@@ -63,6 +65,7 @@ def run_in_child(work: Callable[[], bool]) -> int:
     child = os.fork()
     if child == 0:
         code = 1
+        torch.set_num_threads(1)  # the OpenMP threads of torch do not survive a fork, and its large copies would wait for them
         try:
             code = 0 if work() else 2
         finally:
