@@ -2,7 +2,7 @@
 """What the main loops of CUDA kernels may take: instructions for each byte that they move, and the width of their accesses.
 
 At the bandwidth of its memory an H100 has some 9 instructions for each byte that is read or written (computed), and covers the latency only with wide
-accesses. ``instruction_budget.csv`` has a row for each kernel of the element-wise drivers; a failure prints the row to add or to change.
+accesses. ``instruction_budget.csv`` has a row for each kernel of the drivers below; a failure prints the row to add or to change.
 """
 
 import csv
@@ -24,7 +24,10 @@ pytestmark = [
 ]
 
 # Drivers of which every kernel has a row.
-DRIVERS = ("16pointwise_detail", "6pixels7map_gpu", "12noise_detail", "13random_detail", "14arithmetic_gpu", "byte_extremes_gpu", "byte_stretch_gpu")
+DRIVERS = (
+    *("16pointwise_detail", "6pixels7map_gpu", "12noise_detail", "13random_detail", "14arithmetic_gpu", "byte_extremes_gpu", "byte_stretch_gpu"),
+    *("9slice_gpu", "9run_bytes", "9fold_rows"),
+)
 MAX_RATIO = 2.0  # of its row: compilers differ by a few instructions
 
 

@@ -51,20 +51,20 @@ def test_slices_are_read_in_16_bytes() -> None:
         assert "LDL" not in code
 
 
-def test_transposed_planes_are_read_in_16_bytes(cuobjdump: str) -> None:
-    for code in code_of(cuobjdump, "slice_gpu", "planes_gpu"):
+def test_transposed_planes_are_read_in_16_bytes() -> None:
+    for code in code_of("slice_gpu", "planes_gpu"):
         assert len(re.findall(r"\bLDG\.E\.128", code)) >= 7  # a tile at a time
         assert "LDL" not in code
 
 
-def test_layers_are_read_and_written_in_16_bytes(cuobjdump: str) -> None:
-    for code in code_of(cuobjdump, "run_bytes"):
+def test_layers_are_read_and_written_in_16_bytes() -> None:
+    for code in code_of("run_bytes"):
         assert len(re.findall(r"\bLDG\.E\.128", code)) >= 4  # two vectors, each from two aligned ones
         assert len(re.findall(r"\bSTG\.E\.128", code)) >= 2
 
 
-def test_reductions_keep_four_loads_in_flight(cuobjdump: str) -> None:
-    for code in code_of(cuobjdump, "fold_rows"):
+def test_reductions_keep_four_loads_in_flight() -> None:
+    for code in code_of("fold_rows"):
         assert any(sum("LDG.E.128" in line for line in loop) >= 4 for loop in loops(code))
 
 
