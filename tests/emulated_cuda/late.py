@@ -31,6 +31,8 @@ CHANGES = {
         '#include "ndd/kernel.h"\n': '#include "ndd/kernel.h"\n#include "late_kernels.h"\n',
         "if (!next_place) return false;": "if (!next_place) return late::launch(kernel, types, stack, arguments);",
     },
+    "ndd/stream/repeat.cpp": {},
+    "ndd/stream_scope.cu": {"#ifdef __CUDACC__\n": "#if 1\n"},
     "ndd/tensor.cpp": {},
 }
 
@@ -52,7 +54,7 @@ def build(cpu_build: Path, work: Path) -> dict[str, str]:
     for source in sources:
         objects.append(str(work / f"{source.name}.o"))
         defines = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DUSE_CUDA"]
-        subprocess.run(["g++", *FLAGS, *defines, *folders, "-c", str(source), "-o", objects[-1]], check=True)
+        subprocess.run(["g++", *FLAGS, *defines, *folders, "-x", "c++", "-c", str(source), "-o", objects[-1]], check=True)
     link_library(cpu_build, objects, tuple(f"{file}.o" for file in CHANGES), work / "_C.so")
     # torch looks for the driver under the second name
     runtimes = {"liblate.so": HERE / "late_device.cpp", "libcuda.so.1": ROOT / "benchmarks" / "cuda" / "no_device.cpp"}
