@@ -31,7 +31,6 @@ CHANGES = {
         "if (--to_end_ == 0 && done_)": "if (--to_end_ == 0) lazy_finish();\n    if (to_end_ == 0 && done_)",
     },
     "decoders/gpu/gpu_decoder.cpp": {"#pragma weak aoti_": "// #pragma weak aoti_"},
-    "ndd/stream/on_stream.h": {"#pragma weak aoti_": "// #pragma weak aoti_"},
     "decoders/gpu/gpu_pixels.cu": {},
     "decoders/gpu/jpeg_engine.cpp": {},
     "ndd/cuda.h": {},

@@ -18,7 +18,8 @@
 
 #include "ndd/cuda.h"
 #include "ndd/python_interface.h"
-#include "ndd/stream/on_stream.h"
+#include "ndd/stream/outside_capture.h"
+#include "ndd/stream_scope.h"
 
 NDD_EXTERN void* ndd_pool_make(int threads);
 NDD_EXTERN void ndd_pool_enter(void* pool);
@@ -117,7 +118,7 @@ void decode(uint64_t* stack, uint64_t arguments, uint64_t) {
         error = std::current_exception();
       }
     }).join();
-    const OnStream scope(device, stream);
+    const StreamScope scope(stream, device);
     check_cuda(cudaEventRecord(done, stream), "late device");
     if (error) std::rethrow_exception(error);
   });

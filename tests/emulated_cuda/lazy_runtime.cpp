@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "late_streams.h"
+#include "ndd/stream_scope.h"
 
 namespace ndd_lazy {
 
@@ -109,6 +110,12 @@ extern "C" __attribute__((visibility("default"))) void ndd_lazy_copy_later(void*
     std::memcpy(to, from, bytes);
   });
 }
+
+// In place of csrc/ndd/tensor.cpp, which a build without CUDA compiles without it. There is one device, and streams need not be current.
+namespace ndd {
+StreamScope::StreamScope(void* stream, int) : stream_(stream) {}
+StreamScope::~StreamScope() = default;
+}  // namespace ndd
 
 // For tests: copies a table as launchers do, on the stream of all calls, and waits until that stream has done everything.
 namespace ndd {

@@ -52,12 +52,8 @@ struct dim3 {
 };
 
 // What torch offers of CUDA.
-inline int create_guard(void*, int, CUDAStreamGuardHandle*) { return 0; }
-inline int delete_guard(CUDAStreamGuardHandle) { return 0; }
 inline int allocate(uint64_t, void**) { return 1; }
 inline int release(void*) { return 1; }
-#define aoti_torch_create_cuda_stream_guard ::ndd_lazy::create_guard
-#define aoti_torch_delete_cuda_stream_guard ::ndd_lazy::delete_guard
 #define aoti_torch_cuda_caching_allocator_raw_alloc ::ndd_lazy::allocate
 #define aoti_torch_cuda_caching_allocator_raw_delete ::ndd_lazy::release
 

@@ -6,6 +6,8 @@
 #include "decoders/codecs/captured_output.h"
 #include "decoders/gpu/jpeg_engine.h"
 
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
 #include <algorithm>
 #include <iterator>
 #include <system_error>
@@ -27,7 +29,7 @@ cudaEvent_t make_event() {
 // calling thread; an exception must not cross its C code.
 int allocate_device(void* device, void** data, size_t bytes, cudaStream_t stream) {
   try {
-    const OnStream scope(*static_cast<const int*>(device), stream);
+    const StreamScope scope(stream, *static_cast<const int*>(device));
     return aoti_torch_cuda_caching_allocator_raw_alloc(bytes, data) == 0 ? 0 : 1;
   } catch (const std::exception&) {
     return 1;
@@ -37,7 +39,7 @@ int allocate_device(void* device, void** data, size_t bytes, cudaStream_t stream
 int free_device(void* device, void* data, size_t, cudaStream_t stream) {
   if (data == nullptr) return 0;
   try {
-    const OnStream scope(*static_cast<const int*>(device), stream);
+    const StreamScope scope(stream, *static_cast<const int*>(device));
     return aoti_torch_cuda_caching_allocator_raw_delete(data) == 0 ? 0 : 1;
   } catch (const std::exception&) {
     return 1;
@@ -56,7 +58,7 @@ template <class Work>
 int on_stream_of(void* context, Work work) {
   try {
     const GpuDecoder& decoder = *static_cast<const GpuDecoder*>(context);
-    const OnStream scope(decoder.device(), decoder.stream());
+    const StreamScope scope(decoder.stream(), decoder.device());
     work(decoder);
     return 0;
   } catch (const std::exception&) {
@@ -107,8 +109,8 @@ void PinnedMemory::give_back(void* data, cudaStream_t stream) {
 GpuDecoder::GpuDecoder(int device, PinnedMemory& pinned, bool hardware) : device_(device), pinned_(pinned), hardware_(hardware) {
   const NvimgcodecLibrary& library = nvimgcodec();
   if (library.gpu_extensions.empty()) fail("nvImageCodec's GPU decoders are not loaded");
-  const OnStream scope(device,
-                       nullptr);  // restoring the device with cudaSetDevice would create a context on GPU 0, the initial device of every thread
+  // Restoring the device with cudaSetDevice would create a context on GPU 0, the initial device of every thread.
+  const StreamScope scope(nullptr, device);
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "decoders.image");
   issued_ = make_event();
   for (Block& block : blocks_) block.copied = make_event();

@@ -9,7 +9,8 @@
 #include "decoders/gpu/waiting_images.h"
 #include "ndd/cuda.h"
 #include "ndd/stream/host_memory.h"
-#include "ndd/stream/on_stream.h"
+#include "ndd/stream/outside_capture.h"
+#include "ndd/stream_scope.h"
 
 #include <atomic>
 #include <map>
@@ -55,7 +56,7 @@ class GpuDecoder {
   int device() const { return device_; }
   PinnedMemory& pinned() const { return pinned_; }
   cudaStream_t stream() const { return stream_; }
-  // Whether the device has such a decoder. This and the following functions must be called within OnStream.
+  // Whether the device has such a decoder. This and the following functions must be called within StreamScope.
   bool available(const std::string& options) { return decoder(options) != nullptr; }
   // Issues the decoding of images. Returns for each whether it was accepted; the others need another decoder.
   std::vector<char> issue(const std::vector<GpuJob>& jobs, const std::string& options);

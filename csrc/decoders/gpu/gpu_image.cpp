@@ -185,7 +185,7 @@ class GpuCall final : public EngineBatch {
   void decode(const std::vector<int64_t>& samples) {
     if (samples.empty()) return;
     GpuDecoderLease decoder(decoders_);
-    const OnStream scope(decoders_.device(), decoder->stream());
+    const StreamScope scope(decoder->stream(), decoders_.device());
     check_cuda(cudaStreamWaitEvent(decoder->stream(), begin_, 0), op_.c_str());
     const Join join(*decoder, stream_);
     ImageDecoderLease cpu;

@@ -46,7 +46,7 @@ void JpegEngine::decode(Lane& lane, const ImageQueue::Group& group) {
   std::vector<int64_t> refused = group.images;
   try {
     if (!lane.decoder) lane.decoder = std::make_unique<GpuDecoder>(device_, pinned_, true);
-    const OnStream scope(device_, lane.decoder->stream());
+    const StreamScope scope(lane.decoder->stream(), device_);
     if (!lane.decoded) check_cuda(cudaEventCreateWithFlags(&lane.decoded, cudaEventDisableTiming | cudaEventBlockingSync), "decoders.image");
     auto& batch = static_cast<EngineBatch&>(*group.batch);
     lane.files = {batch.files()};

@@ -12,7 +12,7 @@ namespace ndd {
 class EngineBatch : public WaitingBatch {
  public:
   using WaitingBatch::WaitingBatch;
-  // Issues the decoding of images, within OnStream of the decoder. Returns those that it cannot decode.
+  // Issues the decoding of images, within StreamScope of the decoder. Returns those that it cannot decode.
   virtual std::vector<int64_t> decode_by_engine(GpuDecoder& decoder, const std::vector<int64_t>& images) noexcept = 0;
   // What the engine reads until it has decoded the images.
   virtual Tensor files() const = 0;

@@ -15,7 +15,8 @@
 
 #ifdef USE_CUDA
 #include "ndd/cuda.h"
-#include "ndd/stream/on_stream.h"
+#include "ndd/stream/outside_capture.h"
+#include "ndd/stream_scope.h"
 #endif
 
 namespace ndd {
@@ -79,7 +80,7 @@ class Launch {
     const OutsideCall outside;
     const OutsideCapture relaxed;
     const auto stream = static_cast<cudaStream_t>(place_.stream);
-    const OnStream scope(place_.device, stream);
+    const StreamScope scope(stream, place_.device);
     for (void* event : place_.events) check_cuda(cudaStreamWaitEvent(stream, static_cast<cudaEvent_t>(event), 0), "waiting for a stream");
     std::vector<uint64_t> arguments = std::exchange(arguments_, {});
     std::exception_ptr error;
