@@ -152,4 +152,4 @@ def test_a_missing_ffmpeg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_module, "codec", lambda: _raise("torchcodec does not find FFmpeg's libraries\nmore"))
     report = ndd.doctor()
     assert "without FFmpeg" in report["extras"]["video"]
-    assert "apt-get install ffmpeg" in missing(report)["decoders.video, readers.Video and VideoResize"][1]
+    assert "apt-get install ffmpeg" in missing(report)["decoders.video, readers.Video and VideoResize, GIF and AVIF images"][1]
