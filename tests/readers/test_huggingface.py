@@ -228,3 +228,16 @@ def test_missing_number_in_a_stream_names_the_sample() -> None:
     stream = datasets.Dataset.from_dict({"x": [1, 2, 3, None]}).to_iterable_dataset(num_shards=2)
     with pytest.raises(RuntimeError, match=r"shard 1, sample 1 cannot be read: column 'x': a number is missing"):
         list(make_stream_loader(stream))
+
+
+def test_missing_number_behind_a_chunk_is_counted_from_the_shards_begin() -> None:
+    numbers = [*range(40), None, *range(41, 80)]  # threads read 32 rows at a time
+    stream = datasets.Dataset.from_dict({"x": numbers}).to_iterable_dataset(num_shards=1)
+    with pytest.raises(RuntimeError, match=r"shard 0, sample 40 cannot be read"):
+        list(make_stream_loader(stream, batch_size=80))
+    loader = make_stream_loader(stream, batch_size=10)
+    next(iter(loader))
+    resumed = make_stream_loader(stream, batch_size=70)
+    resumed.load_state_dict(loader.state_dict())
+    with pytest.raises(RuntimeError, match=r"shard 0, sample 40 cannot be read"):
+        list(resumed)

@@ -10,7 +10,7 @@ import importlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class ShardStream(Stream):
         while len(slots) < self._parallel and taken < len(shards):
             slots.append(open_shard(taken))
             taken += 1
-        rows: list[tuple[_OpenShard, Any, int]] = []
+        rows: list[_Row] = []
         while slots:
             turn %= len(slots)
             slot = slots[turn]
@@ -130,7 +130,7 @@ class ShardStream(Stream):
             elif row is None:
                 del slots[turn]
             else:
-                rows.append((slot, *row))
+                rows.append(row)
                 turn += 1
             if rows and (len(rows) == batch_size or not slots):
                 samples += len(rows)
@@ -138,16 +138,16 @@ class ShardStream(Stream):
                 yield self._join_rows(rows), progress
                 rows = []
 
-    def _join_rows(self, rows: Sequence[tuple["_OpenShard", Any, int]]) -> dict[str, Batch]:
+    def _join_rows(self, rows: Sequence["_Row"]) -> dict[str, Batch]:
         arrow = import_arrow(self._op)
         places: dict[int, list[int]] = {}  # of the rows in the batch, by chunk
-        for place, (_, chunk, _) in enumerate(rows):
-            places.setdefault(id(chunk), []).append(place)
-        parts = [rows[chosen[0]][1].take([rows[place][2] for place in chosen]) for chosen in places.values()]
+        for place, row in enumerate(rows):
+            places.setdefault(id(row.chunk), []).append(place)
+        parts = [rows[chosen[0]].chunk.take([rows[place].row for place in chosen]) for chosen in places.values()]
         # A column without a value in a chunk may have the type null there, or that of empty lists.
         table = arrow.concat_tables(parts, promote_options="permissive")
         table = table.take(np.argsort([place for chosen in places.values() for place in chosen]))
-        names = tuple(slot.describe(chunk, row) for slot, chunk, row in rows)
+        names = tuple(row.name for row in rows)
         if not self._selected:
             self._selected = select_columns(self._op, table.schema, self._columns, arrow)
         try:
@@ -163,57 +163,57 @@ class ShardStream(Stream):
         return {**self.__dict__, "_executor": None, "_process": 0}
 
 
+class _Row(NamedTuple):
+    """A sample: a row of a chunk."""
+
+    chunk: Any
+    row: int
+    name: str  # for messages
+
+
 class _OpenShard:
     """A shard that is being read by one call at a time, which is one chunk ahead."""
 
     def __init__(self, pool: Workers, dataset: Any, epoch: int, shard: int, item: int, skip: int, count: int) -> None:
         self.item, self.count = item, count  # see Progress
-        self._pool, self._shard, self._begin = pool, shard, skip
+        self._pool, self._dataset, self._epoch, self._shard = pool, dataset, epoch, shard
+        self._next = skip  # number of the next sample in the shard
         self._chunk: Any = None
         self._row = 0
         self._chunks: Iterator[Any] | None = None
+        self._ahead: Future[Any] | None = pool.submit(self._read_chunk)
 
-        def open_chunks() -> Iterator[Any]:
-            part = dataset.shard(dataset.num_shards, shard)
-            if skip:
-                part = part.skip(skip)
-            # Behind map() the types are unknown unless it was given `features`; from_dict() derives them from a chunk, "arrow" from each row.
-            typed = part.features is not None
-            part = part.with_format("arrow" if typed else None)
-            part.set_epoch(epoch)
-            chunks = part.iter(_CHUNK)
-            if typed:
-                return iter(chunks)
-            from_dict = importlib.import_module("datasets").Dataset.from_dict
-            return (from_dict(chunk).with_format("arrow")[:] for chunk in chunks)
+    def _read_chunk(self) -> Any:
+        """Return the next chunk, None at the end; on a thread."""
+        if self._chunks is None:
+            self._chunks = self._open()
+        return next(self._chunks, None)
 
-        def read_chunk() -> Any:
-            if self._chunks is None:
-                self._chunks = open_chunks()
-            return next(self._chunks, None)
+    def _open(self) -> Iterator[Any]:
+        part = self._dataset.shard(self._dataset.num_shards, self._shard)
+        if self._next:  # nothing has been taken yet
+            part = part.skip(self._next)
+        # Behind map() the types are unknown unless it was given `features`; from_dict() derives them from a chunk, "arrow" from each row.
+        typed = part.features is not None
+        part = part.with_format("arrow" if typed else None)
+        part.set_epoch(self._epoch)
+        chunks = part.iter(_CHUNK)
+        if typed:
+            return iter(chunks)
+        from_dict = importlib.import_module("datasets").Dataset.from_dict
+        return (from_dict(chunk).with_format("arrow")[:] for chunk in chunks)
 
-        self._read_chunk = read_chunk
-        self._ahead: Future[Any] | None = pool.submit(read_chunk)
-
-    def take_row(self, op: str) -> tuple[Any, int] | None:
-        """Return the chunk and the row of the next sample, None at the end. Raise RuntimeError if it cannot be read."""
+    def take_row(self, op: str) -> _Row | None:
+        """Return the next sample, None at the end. Raise RuntimeError if it cannot be read."""
         while self._chunk is None or self._row == len(self._chunk):
             if self._ahead is None:
                 return None
             try:
-                chunk = self._ahead.result()
+                self._chunk, self._row = self._ahead.result(), 0
             except Exception as error:
                 self._ahead = None
-                raise RuntimeError(f"{op}: shard {self._shard} cannot be read after sample {self._begin + self.count}: {reason_of(error)}") from error
-            if self._chunk is not None:
-                self._begin += len(self._chunk)
-            self._chunk, self._row = chunk, 0
-            self._ahead = None if chunk is None else self._pool.submit(self._read_chunk)
-            if chunk is None:
-                return None
-        self._row, self.count = self._row + 1, self.count + 1
-        return self._chunk, self._row - 1
-
-    def describe(self, chunk: Any, row: int) -> str:
-        """Return the name of a sample, for messages."""
-        return f"shard {self._shard}, sample {row if chunk is not self._chunk else self._begin + row}"
+                raise RuntimeError(f"{op}: shard {self._shard} cannot be read after sample {self._next}: {reason_of(error)}") from error
+            self._ahead = None if self._chunk is None else self._pool.submit(self._read_chunk)
+        taken = _Row(self._chunk, self._row, f"shard {self._shard}, sample {self._next}")
+        self._row, self._next, self.count = self._row + 1, self._next + 1, self.count + 1
+        return taken
