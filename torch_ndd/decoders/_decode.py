@@ -19,7 +19,7 @@ from .._core.work.cuda_work import record_event
 from .._core.work.diagnosis import note_decoding
 from ..ops._columns import rows
 from ..ops.geometry._crop_window import CropWindow
-from . import _jpeg2000, _library, _scale, _torchcodec
+from . import _by_python, _library, _scale
 from ._cache import CacheArguments, reduced_shapes
 from ._exported import load_codecs
 from ._files import check_encoded, sample_name
@@ -208,10 +208,7 @@ def _decode_by_python(options: Options, files: Batch, samples: list[int], max_pi
     encoded = [np.asarray(file) for file in files]
     for i in samples:
         try:
-            if _torchcodec.is_decoded_here(encoded[i]):
-                encoded[i] = _torchcodec.decode_to_raw(encoded[i], max_pixels, options.adjust_orientation)
-            else:
-                encoded[i] = _jpeg2000.decode_to_raw(encoded[i], max_pixels, options.output_type)
+            encoded[i] = _by_python.decode_to_raw(encoded[i], max_pixels, options.output_type, options.adjust_orientation)
         except (RuntimeError, MemoryError) as error:
             if failures is None:
                 kind = MemoryError if isinstance(error, MemoryError) else RuntimeError

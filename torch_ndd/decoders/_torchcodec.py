@@ -23,7 +23,7 @@ def _kind(encoded: np.ndarray) -> str:
     return "GIF" if is_gif(encoded.data) else "AVIF"
 
 
-def is_decoded_here(encoded: np.ndarray) -> bool:
+def is_gif_or_avif(encoded: np.ndarray) -> bool:
     """Return whether a file begins like a GIF or an AVIF image."""
     data = np.ascontiguousarray(encoded[:12]).data
     return is_gif(data) or is_avif(data)

@@ -7,7 +7,7 @@ import torch
 from .. import types
 from .._core.operators.operator import DeviceLike, T, launch
 from .._core.values.batch import Batch, new_batch
-from . import _jpeg2000, _torchcodec
+from . import _by_python
 from ._decode import Options, output_type_name, read_headers
 from ._exported import load_codecs
 from ._files import check_encoded, decoder, sample_name
@@ -67,9 +67,7 @@ def peek_image_shape(
     if not torch.compiler.is_compiling():
         for i in np.flatnonzero(kinds.numpy() == BY_PYTHON).tolist():
             try:
-                file = np.asarray(files.select(i))
-                is_gif_or_avif = _torchcodec.is_decoded_here(file)
-                height, width, channels = _torchcodec.shape_of(file, adjust_orientation) if is_gif_or_avif else _jpeg2000.shape_of(file)
+                height, width, channels = _by_python.shape_of(np.asarray(files.select(i)), adjust_orientation)
             except RuntimeError as error:
                 raise RuntimeError(f"{op}: {sample_name(files, i)}: {error}") from None
             channels = {"GRAY": 1, "ANY_DATA": channels}.get(options.output_type, 3)

@@ -149,10 +149,12 @@ def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[
     if torch.compiler.is_compiling():
         kernel(*arguments)
         return None
-    if out.device.type != "cpu":
-        used = [(source.buffer, source.pending) for source, _ in sources]
-        with on_stream(out.device, used, external):
-            reads = [(pending, sample) for source, sample in sources if (pending := source._pending_work()) is not None]
-            return launch(kernel, arguments, reads, external, [out])
-    reads = [(pending, sample) for source, sample in sources if (pending := source._pending_work()) is not None]
-    return submit(kernel, arguments, reads, external)
+    if out.device.type == "cpu":
+        return submit(kernel, arguments, _find_reads(sources), external)
+    with on_stream(out.device, [(source.buffer, source.pending) for source, _ in sources], external):
+        return launch(kernel, arguments, _find_reads(sources), external, [out])
+
+
+def _find_reads(sources: Sequence[tuple[Operand, int]]) -> list[tuple[Pending, int]]:
+    """Return the work that a kernel has to wait for. On a GPU its stream waits here for work that has been issued."""
+    return [(pending, sample) for source, sample in sources if (pending := source._pending_work()) is not None]
