@@ -15,6 +15,7 @@ from .._core.values.extents import find_lasting_extents
 from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import reason_of
 from ._base import Reader
+from ._ranges.ranges import Sources
 
 Array = np.ndarray | torch.Tensor
 
@@ -22,6 +23,8 @@ Array = np.ndarray | torch.Tensor
 READING_THREADS = 2 + len(os.sched_getaffinity(0))
 # A request to a server takes tens of milliseconds without any computation.
 _WAITING_THREADS = 32
+# A batch is one task, and the libraries decode without the GIL: a second thread hides the disk.
+_BATCH_THREADS = 2
 
 
 class ThreadedReader(Reader):
@@ -73,6 +76,40 @@ class ThreadedReader(Reader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_executor": None}
+
+
+class BatchThreadsReader(Reader):
+    """Base class of readers that get a batch of named columns in one call of a Python library, on a thread. Its threads end when it is collected."""
+
+    _executor: Workers | None = None
+    _process = 0
+
+    def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
+        """Return the columns of some samples, on a thread. Raise UnreadableSamples for bad ones."""
+        raise NotImplementedError
+
+    def _forget_parent(self) -> None:
+        """Forget what a forked child cannot use of its parent; called before the first batch of a process."""
+        self._executor = None
+
+    def start(self, samples: np.ndarray) -> Future[dict[str, Batch]]:
+        if self._process != os.getpid():
+            self._forget_parent()
+            self._process = os.getpid()
+        if self._executor is None:
+            self._executor = Workers(_BATCH_THREADS, self._op, self)
+        return self._executor.submit(self._read_batch, samples)
+
+    def finish(self, request: Future[dict[str, Batch]], samples: np.ndarray) -> dict[str, Batch]:
+        if self._process != os.getpid():
+            request = self.start(samples)
+        outputs = request.result()
+        for batch in outputs.values():
+            batch.sources = Sources(self._source, samples)
+        return outputs
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_executor": None, "_process": 0}
 
 
 def pack_samples(samples: Sequence[Array], layout: str | None = None) -> Batch:

@@ -2,9 +2,7 @@
 """Data sets of Hugging Face ``datasets``, whose images and sounds stay encoded."""
 
 import copy
-import os
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -12,21 +10,17 @@ from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
 from ..._core.context.states import whole
-from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch
-from .._base import LoaderOptions, Reader
-from .._ranges.ranges import Sources
+from .._base import LoaderOptions
 from .._sources.choice import OfTorch, shard_of_stream, with_order
+from .._threads import BatchThreadsReader
 from ..parquet._columns import Column, known_columns, number_type, select_columns, table_to_batches
 from ..parquet._files import import_arrow
 from ._state import MAX_SLOTS
 from ._stream import ShardStream
 
-# A batch is one call of `datasets`, which maps its file and copies the rows: a second thread hides the disk.
-_THREADS = 2
 
-
-class HuggingFace(Reader):
+class HuggingFace(BatchThreadsReader):
     """Read a ``datasets.Dataset``: dicts of columns.
 
     Columns become what :class:`Parquet` makes of them: numbers scalars, lists of equal lengths arrays, text uint8 (length,). Images, sounds and
@@ -70,8 +64,6 @@ class HuggingFace(Reader):
         self._dataset = dataset.with_format("arrow", columns=dataset.format["columns"])
         self._brief = repr(dataset.builder_name or "a data set")
         self._selected: list[Column] = []
-        self._executor: Workers | None = None
-        self._process = 0
 
     @override
     def scan(self) -> int:
@@ -106,25 +98,8 @@ class HuggingFace(Reader):
         return f"row {sample} of {self._brief}"
 
     @override
-    def start(self, samples: np.ndarray) -> "Future[dict[str, Batch]]":
-        if self._executor is None or self._process != os.getpid():  # a forked child has no threads
-            self._executor, self._process = Workers(_THREADS, self._op, self), os.getpid()
-        return self._executor.submit(self._read_batch, samples)
-
-    @override
-    def finish(self, request: "Future[dict[str, Batch]]", samples: np.ndarray) -> dict[str, Batch]:
-        if self._process != os.getpid():
-            request = self.start(samples)
-        outputs = request.result()
-        for batch in outputs.values():
-            batch.sources = Sources(self._source, samples)
-        return outputs
-
     def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
         return table_to_batches(self._dataset[samples.tolist()], self._selected, import_arrow(self._op))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_executor": None, "_process": 0}
 
 
 class HuggingFaceStream:

@@ -23,14 +23,12 @@ from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import call_filesystem, filesystem, find_urls, is_url, reason_of
-from .._base import Reader
 from .._options import DecodingOptions
-from .._ranges.ranges import Path, Sources, as_paths
+from .._ranges.ranges import Path, as_paths
+from .._threads import BatchThreadsReader
 from ._columns import Column, gathered_bytes, known_columns, number_type, promised_bytes, select_columns, to_batch, with_files
 from ._files import import_arrow, open_file
 
-# Batches are made on this many threads; Arrow decodes without the GIL.
-_THREADS = 2
 # Row groups kept in memory: at least the latest two, and more up to this many bytes.
 _KEPT_BYTES = 256 * 2**20
 # In file order each is needed for one or two batches, and the next ones reuse its memory: fresh memory costs as much as reading.
@@ -40,7 +38,7 @@ _FILES_KEPT = 16
 _PARTS = 16
 
 
-class Parquet(Reader):
+class Parquet(BatchThreadsReader):
     """Read rows of Parquet files: dicts of columns.
 
     Numbers, booleans, dates and times become scalars, lists of equal lengths arrays with one dimension per depth, bytes and text uint8 (length,).
@@ -92,11 +90,12 @@ class Parquet(Reader):
         self._selected: list[Column] = []
         self._groups = np.zeros((0, 2), np.int64)  # file, and number in the file, of each row group
         self._begins = np.zeros(1, np.int64)  # the first row of each
-        self._reset()
+        self._forget_parent()
 
-    def _reset(self) -> None:
-        self._process = 0
-        self._executor: Workers | None = None
+    @override
+    def _forget_parent(self) -> None:
+        super()._forget_parent()
+        # Nor are file objects and locks of the parent usable.
         self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
         self._tables: OrderedDict[int, Future[Any]] = OrderedDict()
         self._sizes: dict[int, int] = {}  # of those that are read
@@ -204,24 +203,6 @@ class Parquet(Reader):
         return f"{self._paths[file]} at row {sample - self._begins[first]}"
 
     @override
-    def start(self, samples: np.ndarray) -> "Future[dict[str, Batch]]":
-        if self._process != os.getpid():
-            # A forked child has neither the threads nor usable file objects and locks of its parent.
-            self._reset()
-            self._process = os.getpid()
-        if self._executor is None:
-            self._executor = Workers(_THREADS, self._op, self)
-        return self._executor.submit(self._read_batch, samples)
-
-    @override
-    def finish(self, request: "Future[dict[str, Batch]]", samples: np.ndarray) -> dict[str, Batch]:
-        if self._process != os.getpid():
-            request = self.start(samples)
-        outputs = request.result()
-        for batch in outputs.values():
-            batch.sources = Sources(self._source, samples)
-        return outputs
-
     def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
         arrow = import_arrow(self._op)
         group_of = np.searchsorted(self._begins, samples, "right") - 1
@@ -334,7 +315,7 @@ class Parquet(Reader):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {**state, "_executor": None, "_files": OrderedDict(), "_tables": OrderedDict(), "_sizes": {}, "_cache_lock": None, "_process": 0}
+        return {**state, "_files": OrderedDict(), "_tables": OrderedDict(), "_sizes": {}, "_cache_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
